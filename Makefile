@@ -1,0 +1,114 @@
+# Recipes for people and for CI alike; `make` lists them.
+#
+# .venv      the tools, and holdfast as a built wheel
+# .build     the wheel and the stamps of its making
+# .compiled  the same wheel unpacked, for test runs on compiled modules
+#
+# src never holds a shared library and is never installed as editable, so no stale library can stand in
+# for an edited module.
+
+PYTHON ?= python3
+ARGS ?=
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PINNED := $(PIP) install --quiet --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Stamps of the environment lie inside it, so that they go when it goes.
+VENV := .venv/.made
+TOOLS := .venv/.tools
+DEV := .venv/.dev
+INSTALLED := .venv/.installed
+INPUTS := .build/inputs
+WHEEL := .build/wheel.made
+TREE := .build/tree.made
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install run dev compiled test check bench docs format coverage clean FORCE
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## build holdfast (compiled where possible) and install it into .venv
+
+run: install ## install, then serve: make run ARGS="--port 1884"
+	@exec $(BIN)/holdfast serve $(ARGS)
+
+dev: $(DEV) ## install the tools for development
+
+compiled: $(TREE) ## build the compiled modules into .compiled
+	@$(BIN)/python scripts/compiled_tree.py judge
+
+test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow tests
+	@scripts/services
+	@rm -rf .reports
+	$(PYTEST) -m "not slow" --junitxml=.reports/quick.xml
+	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
+		$(PYTEST) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
+	$(PYTEST) -m slow --junitxml=.reports/slow.xml
+	@$(BIN)/python scripts/compiled_tree.py judge
+	@$(BIN)/python scripts/test_totals.py .reports
+
+check: $(DEV) ## lint, formatting, types, import contracts, file sizes
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	PYTHONPATH=src $(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/python scripts/size_gate.py
+	PYTHONPATH=src $(BIN)/python scripts/reference.py --check
+
+bench: $(DEV) $(INSTALLED) compiled ## measure, on compiled modules: make bench ARGS=...
+	PYTHONPATH=.compiled $(BIN)/python -m bench $(ARGS)
+
+docs: $(DEV) ## write the generated parts of the documentation
+	PYTHONPATH=src $(BIN)/python scripts/reference.py
+
+format: $(DEV) ## repair what lint and formatting can repair by themselves
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+coverage: $(DEV) ## run the quick tests and show the lines they miss
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
+
+clean: ## remove everything that was built
+	rm -rf .venv .build .compiled .reports build dist src/*.egg-info htmlcov .coverage .coverage.*
+	rm -rf .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find src tests scripts $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV):
+	@PYTHON=$(PYTHON) scripts/bootstrap
+	@touch $@
+
+$(TOOLS): $(VENV) pyproject.toml constraints.txt
+	$(BIN)/python scripts/requirements.py runtime build > .venv/tools.txt
+	$(PINNED) --requirement .venv/tools.txt
+	@touch $@
+
+$(DEV): $(TOOLS)
+	$(BIN)/python scripts/requirements.py runtime dev > .venv/dev.txt
+	$(PINNED) --requirement .venv/dev.txt
+	@touch $@
+
+$(INPUTS): FORCE $(VENV)
+	@$(BIN)/python scripts/build_inputs.py $@
+
+# Without isolation, so that the pinned tools do the building.
+$(WHEEL): $(INPUTS) $(TOOLS)
+	@rm -rf .build/wheel .build/wheel.log
+	$(PIP) --log .build/wheel.log wheel --quiet --no-deps --no-build-isolation --wheel-dir .build/wheel .
+	@echo "holdfast: the wheel is built ($$(cat build/outcome))"
+	@touch $@
+
+$(INSTALLED): $(WHEEL)
+	$(PIP) install --quiet --no-deps --force-reinstall .build/wheel/*.whl
+	@touch $@
+
+$(TREE): $(WHEEL)
+	@$(BIN)/python scripts/compiled_tree.py unpack
+	@touch $@
