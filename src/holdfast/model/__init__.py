@@ -1,0 +1,1 @@
+"""The words every other package speaks: protocol numbers, reasons, errors, ids, messages, time. Pure."""

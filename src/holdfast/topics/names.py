@@ -1,0 +1,34 @@
+"""Topic names: what a message is published to.
+
+    plant/hall-2/press/temp      four levels
+    /a//b                        empty levels are levels
+    $SYS/broker/uptime           `$` at the start: not matched by a wildcard at the first level
+
+Names are handled as bytes from the wire to the disk. They are checked here, once, on arrival.
+"""
+
+from typing import Final
+
+from holdfast.model.errors import PeerError
+from holdfast.model.protocol import MAX_U16
+from holdfast.model.reasons import MALFORMED_PACKET, TOPIC_NAME_INVALID
+from holdfast.model.text import decode_text
+
+SEPARATOR: Final = b"/"
+_DOLLAR: Final = 0x24
+
+
+def check_topic_name(raw: bytes) -> None:
+    """Raise PeerError unless `raw` is a topic name that a message may be published to."""
+    if not raw:  # [MQTT-4.7.3-1]
+        raise PeerError(TOPIC_NAME_INVALID, "the topic name is empty")
+    if len(raw) > MAX_U16:  # [MQTT-4.7.3-3]
+        raise PeerError(MALFORMED_PACKET, f"the topic name has {len(raw)} bytes, at most {MAX_U16} are allowed")
+    decode_text(raw, "the topic name")  # [MQTT-3.3.2-1] [MQTT-4.7.3-2]
+    if b"+" in raw or b"#" in raw:  # [MQTT-3.3.2-2] [MQTT-4.7.0-1]
+        raise PeerError(TOPIC_NAME_INVALID, f"topic name {raw.decode()!r} contains a wildcard; only filters may")
+
+
+def is_dollar(topic: bytes) -> bool:
+    """Whether `topic` is one of the `$`-topics, which wildcards at the first level leave out [MQTT-4.7.2-1]."""
+    return len(topic) > 0 and topic[0] == _DOLLAR

@@ -1,0 +1,100 @@
+"""The route cache: bounded, right under changes, and checked once."""
+
+import pytest
+
+from holdfast.model.errors import PeerError
+from holdfast.topics.filters import parse_filter
+from holdfast.topics.matcher import Matcher
+from holdfast.topics.route_cache import MAX_CACHED_TOPIC_BYTES, RouteCache
+
+pytestmark = pytest.mark.compiled
+
+
+def cache_with(*filters: str, limit_bytes: int = 1 << 20) -> RouteCache[str, str]:
+    cache: RouteCache[str, str] = RouteCache(limit_bytes)
+    for text in filters:
+        cache.subscribe(parse_filter(text.encode()), "client", text)
+    return cache
+
+
+def test_a_second_lookup_is_answered_from_the_cache() -> None:
+    cache = cache_with("a/+")
+    assert cache.route(b"a/b") is cache.route(b"a/b")
+
+
+def test_a_wildcard_that_does_not_concern_a_topic_leaves_its_entry_alone() -> None:
+    cache = cache_with("a/+")
+    before = cache.route(b"a/b")
+    cache.subscribe(parse_filter(b"x/#"), "client", "x/#")
+    assert cache.route(b"a/b") is before
+
+
+def test_a_wildcard_that_concerns_a_topic_is_seen_at_once() -> None:
+    cache = cache_with("a/+")
+    cache.route(b"a/b")
+    cache.subscribe(parse_filter(b"#"), "client", "#")
+    assert sorted(cache.route(b"a/b").targets) == ["#", "a/+"]
+    cache.unsubscribe(parse_filter(b"#"), "client")
+    assert cache.route(b"a/b").targets == ["a/+"]
+
+
+def test_a_literal_filter_is_seen_at_once() -> None:
+    cache = cache_with("a/+")
+    cache.route(b"a/b")
+    cache.subscribe(parse_filter(b"a/b"), "client", "a/b")
+    assert sorted(cache.route(b"a/b").targets) == ["a/+", "a/b"]
+    cache.unsubscribe(parse_filter(b"a/b"), "client")
+    assert cache.route(b"a/b").targets == ["a/+"]
+
+
+def test_invalid_topics_are_refused_and_never_cached() -> None:
+    cache = cache_with("#")
+    for _try in range(2):
+        with pytest.raises(PeerError):
+            cache.route(b"a/+")
+    assert cache.cached_topics() == 0
+
+
+def test_the_number_of_cached_topics_is_bounded() -> None:
+    cache = cache_with("#", limit_bytes=100_000)
+    for number in range(5_000):
+        cache.route(b"topic/%d" % number)
+    cache.check_invariants()
+    assert 100 < cache.cached_topics() < 500
+
+
+def test_topics_in_use_stay_while_others_pass_through() -> None:
+    cache = cache_with("#", limit_bytes=100_000)
+    hot = cache.route(b"hot")
+    for number in range(5_000):
+        cache.route(b"topic/%d" % number)
+        assert cache.route(b"hot") is hot
+
+
+def test_long_topics_are_routed_but_not_cached() -> None:
+    """L6: a topic of 65,535 bytes works, without filling the cache."""
+    cache = cache_with("#")
+    longest = b"a" * 65_535
+    assert cache.route(longest).targets == ["#"]
+    assert len(longest) > MAX_CACHED_TOPIC_BYTES
+    assert cache.cached_topics() == 0
+
+
+def test_many_targets_count_toward_the_bound() -> None:
+    cache: RouteCache[int, int] = RouteCache(limit_bytes=100_000)
+    everything = parse_filter(b"#")
+    for client in range(10_000):
+        cache.subscribe(everything, client, client)
+    assert len(cache.route(b"a").targets) == 10_000
+    assert cache.cached_topics() == 0
+
+
+def test_the_deepest_filter_and_topic_need_no_deep_stack() -> None:
+    matcher: Matcher[str, str] = Matcher()
+    deepest = parse_filter(b"+/" * 32_767 + b"+")
+    matcher.subscribe(deepest, "client", "deep")
+    assert matcher.match(b"/" * 32_767) == ["deep"]
+    assert matcher.match(b"/" * 32_766) == []
+    matcher.unsubscribe(deepest, "client")
+    matcher.check_invariants()
+    assert len(matcher) == 0
