@@ -1,0 +1,138 @@
+"""CONNECT and CONNACK.
+
+CONNECT   name "MQTT" │ level │ flags │ keep alive │ properties* │ client id │ will* │ user name* │ password*
+flags     user name 80 │ password 40 │ will retain 20 │ will QoS 18 │ will 04 │ clean start 02 │ reserved 01
+CONNACK   session present │ reason │ properties*
+"""
+
+from typing import Final
+
+from holdfast.model.errors import MisuseError, PeerError
+from holdfast.model.protocol import CLIENT, CONNACK, CONNECT, SERVER, V5, V31, V311, WILL
+from holdfast.model.reasons import (
+    CLIENT_IDENTIFIER_NOT_VALID,
+    MALFORMED_PACKET,
+    PROTOCOL_ERROR,
+    SUCCESS,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    V3_NOT_AUTHORIZED,
+    allowed_reasons,
+)
+from holdfast.topics.names import check_topic_name
+from holdfast.wire.packets import Connack, Connect, Will
+from holdfast.wire.primitives import Reader, encode_binary, encode_frame, encode_text, encode_u16
+from holdfast.wire.properties import NO_PROPERTIES, decode_properties, encode_properties
+
+_NAME: Final = b"\x00\x04MQTT"
+_NAME_V31: Final = b"\x00\x06MQIsdp"
+
+_USER_NAME: Final = 0x80
+_PASSWORD: Final = 0x40
+_WILL_RETAIN: Final = 0x20
+_WILL_QOS: Final = 0x18
+_WILL: Final = 0x04
+_CLEAN_START: Final = 0x02
+_RESERVED: Final = 0x01
+
+
+def connect_version(body: bytes) -> int:
+    """The protocol level that a CONNECT asks for; 0 if it is none of ours, or unreadable.
+
+    Needed before decoding: a refusal of a bad CONNECT has to be written in the client's own version.
+    """
+    if body.startswith(_NAME) and len(body) > 6 and body[6] in (V311, V5):
+        return body[6]
+    if body.startswith(_NAME_V31) and len(body) > 8 and body[8] == V31:
+        return V31
+    return 0
+
+
+def decode_connect(reader: Reader) -> Connect:
+    name = reader.binary("the protocol name")
+    level = reader.u8("the protocol level")
+    version = connect_version(encode_binary(name) + bytes((level,)))
+    if version == 0:  # [MQTT-3.1.2-1] [MQTT-3.1.2-2]
+        raise PeerError(
+            UNSUPPORTED_PROTOCOL_VERSION, f"protocol {name[:16]!r} level {level}; spoken here: MQTT 3.1, 3.1.1 and 5.0"
+        )
+    flags = reader.u8("the connect flags")
+    _check_flags(flags, version)
+    keep_alive_s = reader.u16("the keep alive")
+    properties = decode_properties(reader, CONNECT, CLIENT) if version == V5 else NO_PROPERTIES
+    client_id = reader.text("the client id")  # [MQTT-3.1.3-3] [MQTT-3.1.3-4]
+    clean_start = flags & _CLEAN_START != 0
+    if not client_id and (version == V31 or (version == V311 and not clean_start)):  # v3 [MQTT-3.1.3-8]
+        raise PeerError(
+            CLIENT_IDENTIFIER_NOT_VALID, "an empty client id needs MQTT 5, or MQTT 3.1.1 with clean session"
+        )
+    will = _decode_will(reader, flags, version) if flags & _WILL else None  # [MQTT-3.1.2-9]
+    user_name = reader.text("the user name") if flags & _USER_NAME else None  # [MQTT-3.1.2-17] [MQTT-3.1.3-12]
+    password = reader.binary("the password") if flags & _PASSWORD else None  # [MQTT-3.1.2-19]
+    return Connect(version, client_id, clean_start, keep_alive_s, will, user_name, password, properties)
+
+
+def _check_flags(flags: int, version: int) -> None:
+    if flags & _RESERVED and version != V31:  # [MQTT-3.1.2-3]; MQTT 3.1 leaves the bit unused
+        raise PeerError(MALFORMED_PACKET, "the reserved connect flag is set")
+    if flags & _WILL_QOS == _WILL_QOS:  # [MQTT-3.1.2-12]
+        raise PeerError(MALFORMED_PACKET, "the will QoS is 3")
+    if not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAIN):  # [MQTT-3.1.2-11] [MQTT-3.1.2-13]
+        raise PeerError(MALFORMED_PACKET, "will QoS or will retain without a will")
+    if version != V5 and flags & _PASSWORD and not flags & _USER_NAME:  # v3 [MQTT-3.1.2-22]
+        raise PeerError(MALFORMED_PACKET, "a password without a user name needs MQTT 5")
+
+
+def _decode_will(reader: Reader, flags: int, version: int) -> Will:
+    properties = decode_properties(reader, WILL, CLIENT) if version == V5 else NO_PROPERTIES
+    raw = reader.binary("the will topic")
+    check_topic_name(raw)  # [MQTT-3.1.3-11]
+    payload = reader.binary("the will payload")
+    return Will(raw.decode(), payload, flags >> 3 & 3, flags & _WILL_RETAIN != 0, properties)
+
+
+def encode_connect(packet: Connect) -> bytes:
+    version = packet.version
+    if version not in (V31, V311, V5):
+        raise MisuseError(f"there is no protocol level {version}")
+    will = packet.will
+    flags = _CLEAN_START if packet.clean_start else 0
+    payload = [encode_text(packet.client_id)]
+    if will is not None:
+        flags |= _WILL | will.qos << 3 | (_WILL_RETAIN if will.retain else 0)
+        if version == V5:
+            payload.append(encode_properties(will.properties, WILL))
+        payload.append(encode_text(will.topic))
+        payload.append(encode_binary(will.payload))
+    if packet.user_name is not None:
+        flags |= _USER_NAME
+        payload.append(encode_text(packet.user_name))
+    if packet.password is not None:
+        flags |= _PASSWORD
+        payload.append(encode_binary(packet.password))
+    head = [_NAME_V31 if version == V31 else _NAME, bytes((version, flags)), encode_u16(packet.keep_alive_s)]
+    if version == V5:
+        head.append(encode_properties(packet.properties, CONNECT))
+    return encode_frame(CONNECT << 4, b"".join(head + payload))
+
+
+def decode_connack(reader: Reader, version: int) -> Connack:
+    flags = reader.u8("the connect acknowledge flags")
+    if version == V31:
+        flags = 0  # the byte has no meaning there
+    if flags > 1:  # [MQTT-3.2.2-1]
+        raise PeerError(MALFORMED_PACKET, "reserved connect acknowledge flags are set")
+    reason = reader.u8("the connect reason")
+    known = reason in allowed_reasons(CONNACK, SERVER) if version == V5 else reason <= V3_NOT_AUTHORIZED
+    if not known:  # [MQTT-3.2.2-8]
+        raise PeerError(PROTOCOL_ERROR, f"0x{reason:02X} is no reason for CONNACK")
+    if reason != SUCCESS and flags:  # [MQTT-3.2.2-6]
+        raise PeerError(PROTOCOL_ERROR, "session present in a CONNACK that refuses")
+    properties = decode_properties(reader, CONNACK, SERVER) if version == V5 else NO_PROPERTIES
+    return Connack(reason, flags == 1, properties)
+
+
+def encode_connack(packet: Connack, version: int) -> bytes:
+    body = bytes((packet.session_present and version != V31, packet.reason))
+    if version == V5:
+        body += encode_properties(packet.properties, CONNACK)
+    return encode_frame(CONNACK << 4, body)

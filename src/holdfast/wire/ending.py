@@ -1,0 +1,46 @@
+"""DISCONNECT and AUTH: a reason and properties, both left out when they say nothing."""
+
+from holdfast.model.errors import MisuseError, PeerError
+from holdfast.model.protocol import AUTH, CLIENT, DISCONNECT, SERVER, V5
+from holdfast.model.reasons import PROTOCOL_ERROR, SUCCESS
+from holdfast.wire.acks import encode_reason_and_properties, read_reason
+from holdfast.wire.packets import Auth, Disconnect
+from holdfast.wire.primitives import Reader, encode_frame
+from holdfast.wire.properties import NO_PROPERTIES, decode_properties
+
+
+def decode_disconnect(reader: Reader, version: int, sender: int) -> Disconnect:
+    if version != V5:
+        if sender == SERVER:
+            raise PeerError(PROTOCOL_ERROR, "an MQTT 3 server does not send DISCONNECT")
+        return Disconnect()
+    if reader.at_end():
+        return Disconnect()
+    reason = read_reason(reader, DISCONNECT, sender, "DISCONNECT")  # [MQTT-3.14.2-1]
+    properties = NO_PROPERTIES if reader.at_end() else decode_properties(reader, DISCONNECT, sender)
+    if sender == SERVER and properties.session_expiry_interval is not None:  # [MQTT-3.14.2-2]
+        raise PeerError(PROTOCOL_ERROR, "a server may not send a session expiry interval in DISCONNECT")
+    return Disconnect(reason, properties)
+
+
+def encode_disconnect(packet: Disconnect, version: int) -> bytes:
+    body = encode_reason_and_properties(packet.reason, packet.properties, DISCONNECT) if version == V5 else b""
+    return encode_frame(DISCONNECT << 4, body)
+
+
+def decode_auth(reader: Reader, sender: int) -> Auth:
+    if reader.at_end():
+        return Auth()
+    reason = read_reason(reader, AUTH, sender, "AUTH")  # [MQTT-3.15.2-1]
+    if sender == CLIENT and reason == SUCCESS:
+        raise PeerError(PROTOCOL_ERROR, "a client may not send AUTH with the reason Success")
+    properties = NO_PROPERTIES if reader.at_end() else decode_properties(reader, AUTH, sender)
+    if properties.authentication_method is None and reason != SUCCESS:
+        raise PeerError(PROTOCOL_ERROR, "AUTH without an authentication method")
+    return Auth(reason, properties)
+
+
+def encode_auth(packet: Auth, version: int) -> bytes:
+    if version != V5:
+        raise MisuseError("AUTH exists in MQTT 5 only")
+    return encode_frame(AUTH << 4, encode_reason_and_properties(packet.reason, packet.properties, AUTH))
