@@ -1,0 +1,1 @@
+"""The life around the message path: connections, and what they may ask for."""

@@ -1,0 +1,1 @@
+"""Listeners: thin shells that move bytes between sockets and connections."""
