@@ -1,9 +1,9 @@
 """Writes the generated pages of the documentation, from the tables that the code itself uses.
 
-    python scripts/reference.py           write docs/reference/*.md
+    python scripts/reference.py           write the pages
     python scripts/reference.py --check   fail if a page is not what the code says now
 
-Pages: reason codes, properties, and which clauses of the standard are fulfilled and tested where.
+Pages: settings, reason codes, properties, and which clauses of the standard are fulfilled and tested where.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from pathlib import Path
 
 from holdfast.model.protocol import CLIENT, EITHER, PACKET_NAMES
 from holdfast.model.reasons import REASONS
+from holdfast.node.settings import SECTIONS, Listener
+from holdfast.node.settings_values import KeySpec, expected, keys_of
+from holdfast.node.settings_values import show as as_toml
 from holdfast.wire.properties import BINARY, FLAG, PAIR, PROPERTIES, TEXT, U16_VALUE, U32_VALUE, VARINT
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ROOT / "docs" / "reference"
+DOCS = ROOT / "docs"
 NOTE = "<!-- Written by `make docs`; edit the code instead. -->\n\n"
 
 KINDS = {
@@ -84,17 +87,93 @@ def clause_page() -> str:
     return f"# Clauses of the standard\n\n{NOTE}{text}" + "\n".join(rows) + "\n"
 
 
+SETTINGS_INTRODUCTION = """\
+Every key has a default; `holdfast serve` runs without any file. What is set comes from, the last one winning:
+
+1. `holdfast.toml` in the folder where the broker starts, or the file that `--config` names.
+2. Environment variables: `HOLDFAST__MQTT__MAX_QOS=1`, `HOLDFAST__LISTENERS__DEFAULT__PORT=1884`. Two underscores stand
+   between section and key.
+3. `--set mqtt.max_qos=1`, as often as needed, and `--host`, `--port` (of the listener called `default`) and `--data`.
+
+Values of variables and flags are read as TOML, and what is no TOML is text. An empty value unsets a key that may be
+unset. Paths are relative to the folder where the broker starts.
+
+`holdfast config check` says everything that is wrong at once: where, what, and what would be right.
+`holdfast config show` prints what applies, with the source of each value.
+"""
+
+EXAMPLE = """\
+[listeners.local]
+host = "127.0.0.1"
+
+[listeners.secure]
+kind = "tls"
+host = "0.0.0.0"
+certificate = "server.pem"
+key = "server.key"
+max_connections = 5000
+
+[listeners.browsers]
+kind = "wss"
+host = "0.0.0.0"
+certificate = "server.pem"
+key = "server.key"
+mount_point = "web/"
+
+[mqtt]
+max_packet_size = 262144
+max_session_expiry_s = 604800
+
+[limits]
+connect_rate = 50
+
+[sessions]
+max_queued_messages = 50000
+share_strategy = "round_robin"
+
+[security]
+password_file = "holdfast.passwd"
+acl_file = "holdfast.acl"
+
+[log]
+level = "warning"
+"""
+
+
+def settings_rows(specs: list[KeySpec]) -> str:
+    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
+    for spec in specs:
+        default = "not set" if spec.default is None else f"`{as_toml(spec.default)}`"
+        rows.append(f"| `{spec.name}` | {expected(spec)} | {default} | {spec.note.meaning} |")
+    return "\n".join(rows) + "\n"
+
+
+def settings_page() -> str:
+    parts = [f"# Settings\n\n{NOTE}{SETTINGS_INTRODUCTION}"]
+    listener = f"{Listener.__doc__}\n\nWithout any, there is one called `default`, with the defaults below.\n\n"
+    parts.append(f"## `[listeners.NAME]`\n\n{listener}{settings_rows(list(keys_of(Listener).values()))}")
+    for name, section in SECTIONS.items():
+        parts.append(f"## `[{name}]`\n\n{section.__doc__}\n\n{settings_rows(list(keys_of(section).values()))}")
+    parts.append(f"## An example\n\n```toml\n{EXAMPLE}```\n")
+    return "\n".join(parts)
+
+
 def main(arguments: list[str]) -> int:
-    pages = {"reason-codes.md": reason_page(), "properties.md": property_page(), "clauses.md": clause_page()}
+    pages = {
+        "settings.md": settings_page(),
+        "reference/reason-codes.md": reason_page(),
+        "reference/properties.md": property_page(),
+        "reference/clauses.md": clause_page(),
+    }
     if arguments == ["--check"]:
-        stale = [n for n, text in pages.items() if not (PAGES / n).exists() or (PAGES / n).read_text("utf-8") != text]
+        stale = [n for n, text in pages.items() if not (DOCS / n).exists() or (DOCS / n).read_text("utf-8") != text]
         if stale:
             print(f"out of date: {', '.join(stale)}; run: make docs", file=sys.stderr)
         return 1 if stale else 0
-    PAGES.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
-        (PAGES / name).write_text(text, encoding="utf-8")
-        print(f"docs/reference/{name}")
+        (DOCS / name).parent.mkdir(parents=True, exist_ok=True)
+        (DOCS / name).write_text(text, encoding="utf-8")
+        print(f"docs/{name}")
     return 0
 
 

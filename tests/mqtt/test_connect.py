@@ -1,21 +1,16 @@
-"""Clients that others wrote, and raw bytes, against a real broker process."""
+"""Connecting and leaving, by foreign clients and by raw bytes."""
 
 import queue
 import socket
-import subprocess
 
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
-from tests.services import need
-
 pytestmark = pytest.mark.compiled
 
 VERSIONS = [MQTTProtocolVersion.MQTTv31, MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5]
-
-
 Events = queue.Queue[tuple[str, ReasonCode]]
 
 
@@ -25,7 +20,7 @@ def start_paho(version: MQTTProtocolVersion, port: int) -> tuple[paho.Client, Ev
     The callbacks know the queue alone: a cycle with the client would leave its sockets to the garbage collector.
     """
     events: Events = queue.Queue()
-    client = paho.Client(CallbackAPIVersion.VERSION2, client_id="paho", protocol=version)
+    client = paho.Client(CallbackAPIVersion.VERSION2, "paho", protocol=version, reconnect_on_failure=False)
     client.on_connect = lambda _client, _data, _flags, code, _properties: events.put(("connect", code))
     client.on_disconnect = lambda _client, _data, _flags, code, _properties: events.put(("disconnect", code))
     client.connect("127.0.0.1", port, keepalive=30)
@@ -44,20 +39,18 @@ def test_paho_connects_and_disconnects(version: MQTTProtocolVersion, broker_port
     client.loop_stop()
 
 
-def test_a_publish_is_refused_with_a_reason_instead_of_being_lost(broker_port: int) -> None:
-    client, events = start_paho(MQTTProtocolVersion.MQTTv5, broker_port)
+def test_a_client_whose_id_is_taken_over_is_told_so(broker_port: int) -> None:
+    first, events = start_paho(MQTTProtocolVersion.MQTTv5, broker_port)
     assert events.get(timeout=10)[0] == "connect"
-    client.publish("a", b"x", qos=0)
+    second, second_events = start_paho(MQTTProtocolVersion.MQTTv5, broker_port)
     name, code = events.get(timeout=10)
-    assert (name, code.value) == ("disconnect", 0x83)
-    client.loop_stop()
-
-
-def test_mosquitto_pub_gets_as_far_as_its_connack(broker_port: int) -> None:
-    mosquitto_pub = need("mosquitto_pub", "mosquitto-clients")
-    command = [mosquitto_pub, "-d", "-p", str(broker_port), "-V", "5", "-t", "a", "-m", "x", "-q", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert "received CONNACK (0)" in done.stdout
+    assert (name, code.value) == ("disconnect", 0x8E)
+    name, code = second_events.get(timeout=10)
+    assert (name, code.is_failure) == ("connect", False)
+    second.disconnect()
+    assert second_events.get(timeout=10)[0] == "disconnect"
+    first.loop_stop()
+    second.loop_stop()
 
 
 def exchange(port: int, sent: bytes) -> bytes:
@@ -78,17 +71,34 @@ def test_ping_and_disconnect_are_answered_by_the_book(broker_port: int) -> None:
     assert exchange(broker_port, CONNECT_V311 + b"\xc0\x00\xe0\x00") == b"\x20\x02\x00\x00\xd0\x00"
 
 
+def test_a_publish_behind_its_connect_is_acknowledged(broker_port: int) -> None:
+    """[MQTT-3.1.4-5]: a client need not wait for CONNACK."""
+    with socket.create_connection(("127.0.0.1", broker_port), timeout=10) as connection:
+        connection.sendall(CONNECT_V311 + b"\x32\x07\x00\x01a\x00\x07hi")
+        expected = b"\x20\x02\x00\x00\x40\x02\x00\x07"
+        received = b""
+        while len(received) < len(expected) and (chunk := connection.recv(4096)):
+            received += chunk
+        assert received == expected
+
+
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", b"", id="HTTP"),
         pytest.param(b"\xc0\x00", b"", id="MQTT-3.1.0-1 first packet is not CONNECT"),
-        pytest.param(CONNECT_V311.replace(b"MQTT\x04", b"MQTT\x63"), b"\x20\x02\x00\x01", id="MQTT-3.1.2-2 level 99"),
+        pytest.param(CONNECT_V311.replace(b"MQTT\x04", b"MQTT\x02"), b"\x20\x02\x00\x01", id="MQTT-3.1.2-2 level 2"),
         pytest.param(CONNECT_V311 + CONNECT_V311, b"\x20\x02\x00\x00", id="MQTT-3.1.0-2 second CONNECT"),
     ],
 )
 def test_violations_close_the_connection(sent: bytes, expected: bytes, broker_port: int) -> None:
     assert exchange(broker_port, sent) == expected
+
+
+def test_a_level_of_the_future_is_refused_as_mqtt_5_does(broker_port: int) -> None:
+    """[MQTT-3.1.2-2]"""
+    answer = exchange(broker_port, CONNECT_V5.replace(b"MQTT\x05", b"MQTT\x06"))
+    assert (answer[0], answer[2:4]) == (0x20, b"\x00\x84")
 
 
 def test_an_mqtt_5_client_is_told_why(broker_port: int) -> None:

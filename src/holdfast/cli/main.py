@@ -1,13 +1,24 @@
 """`holdfast`: the entry point."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
+from holdfast.cli import config, user
+from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.pub import pub
+from holdfast.cli.settings_options import (
+    ConfigOption,
+    DataOption,
+    ListenHostOption,
+    ListenPortOption,
+    SetOption,
+    load_or_fail,
+)
+from holdfast.cli.sub import sub
 from holdfast.model.errors import SettingsError
 from holdfast.node.build_info import describe
-from holdfast.node.lifecycle import serve as serve_node
+from holdfast.node.lifecycle import run as run_node
 from holdfast.node.logs import configure_logs
 
 app = typer.Typer(name="holdfast", help="A durable MQTT broker.", no_args_is_help=True, add_completion=False)
@@ -30,16 +41,25 @@ def root(
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on; loopback only for now.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="TCP port; 0 picks a free one.", min=0, max=65535)] = 1883,
+    host: ListenHostOption = None,
+    port: ListenPortOption = None,
+    data: DataOption = None,
+    config_file: ConfigOption = None,
+    assignments: SetOption = None,
 ) -> None:
     """Run a broker in the foreground."""
-    configure_logs()
+    settings = load_or_fail(config_file, host, port, data, assignments)
+    configure_logs(settings.log.level, settings.log.format)
     try:
-        asyncio.run(serve_node(host, port))
+        run_node(settings)
     except SettingsError as error:
-        typer.echo(f"holdfast: {error}", err=True)
-        raise typer.Exit(2) from None
+        fail(str(error), WRONG_USAGE)
+
+
+app.command()(pub)
+app.command()(sub)
+app.add_typer(config.app, name="config")
+app.add_typer(user.app, name="user")
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ class Reason:
         self.name: Final = name
         #: Packet types that may carry it.
         self.packets: Final = packets
-        #: Who may put it into a DISCONNECT; the other packets are one-sided or symmetric anyway.
+        #: Who may put it into a DISCONNECT; for the other packets see `_ONE_SIDED`.
         self.disconnect_sender: Final = sender
         self.meaning: Final = meaning
 
@@ -150,6 +150,14 @@ REASONS: Final = (
 )
 
 
+#: What one side alone may send outside DISCONNECT: packet, code, sender (v5 3.15.2.1). "No matching subscribers"
+#: means nothing from a client, but is one of the codes that [MQTT-3.4.2-1] lists, so it is let through.
+_ONE_SIDED: Final = (
+    (AUTH, SUCCESS, SERVER),
+    (AUTH, RE_AUTHENTICATE, CLIENT),
+)
+
+
 def _allowed(sender: int) -> list[frozenset[int]]:
     """Codes by packet type that `sender` may send."""
     allowed: list[set[int]] = [set() for _type in range(16)]
@@ -157,6 +165,9 @@ def _allowed(sender: int) -> list[frozenset[int]]:
         for packet in row.packets:
             if packet != DISCONNECT or row.disconnect_sender & sender:
                 allowed[packet].add(row.code)
+    for packet, code, only_sender in _ONE_SIDED:
+        if not only_sender & sender:
+            allowed[packet].discard(code)
     return [frozenset(codes) for codes in allowed]
 
 

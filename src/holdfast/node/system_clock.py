@@ -1,11 +1,12 @@
-"""The system's clock behind the contract."""
+"""The system's clock behind the contract `Clock`.
+
+It does not inherit from it: an interpreted class cannot inherit from a compiled contract, and need not.
+"""
 
 import time
 
-from holdfast.model.clock import Clock
 
-
-class SystemClock(Clock):
+class SystemClock:
     def wall_us(self) -> int:
         return time.time_ns() // 1000
 

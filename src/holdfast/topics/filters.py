@@ -15,7 +15,7 @@ from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U16
 from holdfast.model.reasons import MALFORMED_PACKET, TOPIC_FILTER_INVALID
 from holdfast.model.text import decode_text
-from holdfast.topics.names import SEPARATOR, is_dollar
+from holdfast.topics.names import HASH, PLUS, SEPARATOR, is_dollar
 
 ONE: Final = b"+"
 REST: Final = b"#"
@@ -37,7 +37,7 @@ class TopicFilter:
         self.levels: Final = levels
         self.group: Final = group
         self.since: Final = since
-        self.wildcard: Final = ONE in levels or REST in levels
+        self.wildcard: Final = levels[-1] == REST or ONE in levels
 
     def inner(self) -> bytes:
         """The filter without `$share` and `$replay`."""
@@ -69,7 +69,7 @@ def parse_filter(raw: bytes) -> TopicFilter:
     if inner.startswith(SHARE_PREFIX) or inner == b"$share":
         parts = inner.split(SEPARATOR, 2)
         # [MQTT-4.8.2-1] a name of at least one character, [MQTT-4.8.2-2] without wildcards, and a filter behind it
-        if len(parts) < 3 or not parts[1] or not parts[2] or ONE in parts[1] or REST in parts[1]:
+        if len(parts) < 3 or not parts[1] or not parts[2] or PLUS in parts[1] or HASH in parts[1]:
             raise PeerError(TOPIC_FILTER_INVALID, f"filter {text!r} is not of the form $share/<group>/<filter>")
         group = parts[1].decode()
         inner = parts[2]
@@ -84,16 +84,17 @@ def parse_filter(raw: bytes) -> TopicFilter:
             TOPIC_FILTER_INVALID, f"filter {text!r}: the only combination is $share/<group>/$replay/<since>/<filter>"
         )
     levels = tuple(inner.split(SEPARATOR))
-    _check_wildcards(levels, text)
+    if PLUS in inner or HASH in inner:
+        _check_wildcards(levels, text)
     return TopicFilter(raw, levels, group, since)
 
 
 def _check_wildcards(levels: tuple[bytes, ...], text: str) -> None:
     last = len(levels) - 1
     for i, level in enumerate(levels):
-        if REST in level and (level != REST or i != last):  # [MQTT-4.7.1-1]
+        if HASH in level and (level != REST or i != last):  # [MQTT-4.7.1-1]
             raise PeerError(TOPIC_FILTER_INVALID, f"filter {text!r}: '#' must be the whole last level")
-        if ONE in level and level != ONE:  # [MQTT-4.7.1-2]
+        if PLUS in level and level != ONE:  # [MQTT-4.7.1-2]
             raise PeerError(TOPIC_FILTER_INVALID, f"filter {text!r}: '+' must be a whole level")
 
 

@@ -40,6 +40,8 @@ class Route(Generic[V]):
         #: Shared by all who ask: never changed in place.
         self.targets: Final = targets
         self.change = change
+        #: What the owner of the cache derives from the targets, kept as long as they are right.
+        self.plan: object | None = None
 
 
 def _cost(topic: bytes, route: Route[V]) -> int:
@@ -86,6 +88,10 @@ class RouteCache(Generic[K, V]):
             return found
         return self._refresh(topic, found)
 
+    def touch(self, topic_filter: TopicFilter) -> None:
+        """Something about a filter's subscribers changed: routes of its topics are worked out again."""
+        self._changed(topic_filter)
+
     def cached_topics(self) -> int:
         """How many topics are in the cache."""
         return len(self._young.keys() | self._old.keys())
@@ -95,11 +101,16 @@ class RouteCache(Generic[K, V]):
             found = self._old.get(topic)
             if found is None:
                 check_topic_name(topic)
-            else:
-                self._keep(topic, found)
-        if found is not None and not self._touched(topic, found.change):
+                return self._match(topic)
+            self._forget(topic)
+            self._keep(topic, found)
+        if not self._touched(topic, found.change):
             found.change = self._change
             return found
+        self._forget(topic)
+        return self._match(topic)
+
+    def _match(self, topic: bytes) -> Route[V]:
         fresh: Route[V] = Route(self._matcher.match(topic), self._change)
         self._keep(topic, fresh)
         return fresh
@@ -116,7 +127,7 @@ class RouteCache(Generic[K, V]):
         return any(levels_match(self._changes[-i], levels, dollar=dollar) for i in range(1, missed + 1))
 
     def _keep(self, topic: bytes, route: Route[V]) -> None:
-        self._forget(topic)
+        """Requires: the topic is in neither half."""
         cost = _cost(topic, route)
         if len(topic) > MAX_CACHED_TOPIC_BYTES or cost > self._half_bytes:
             return

@@ -6,7 +6,7 @@ packet id │ reason* │ properties*      both optional ones may be left out wh
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PeerError
-from holdfast.model.protocol import PUBREL, V5
+from holdfast.model.protocol import CLIENT, PACKET_NAMES, PUBREL, SERVER, V5
 from holdfast.model.reasons import PROTOCOL_ERROR, SUCCESS, allowed_reasons
 from holdfast.wire.packets import Ack
 from holdfast.wire.primitives import U16, Reader, encode_frame
@@ -27,14 +27,24 @@ def write_packet_id(packet_id: int) -> bytes:
 
 
 def read_reason(reader: Reader, kind: int, sender: int, name: str) -> int:
-    reason = reader.u8("the reason")
+    """The reason; one that was left out means success."""
+    reason = SUCCESS if reader.at_end() else reader.u8("the reason")
     if reason not in allowed_reasons(kind, sender):
-        raise PeerError(PROTOCOL_ERROR, f"0x{reason:02X} is no reason for {name}")
+        side = "client" if sender == CLIENT else "server"
+        raise PeerError(PROTOCOL_ERROR, f"0x{reason:02X} is no reason for {name} from a {side}")
     return reason
+
+
+def check_reason(reason: int, kind: int) -> None:
+    """MisuseError unless a packet of type `kind` may carry `reason`."""
+    if reason not in allowed_reasons(kind, CLIENT) and reason not in allowed_reasons(kind, SERVER):
+        raise MisuseError(f"{reason} is no reason for {PACKET_NAMES[kind]}")
 
 
 def encode_reason_and_properties(reason: int, properties: Properties, kind: int) -> bytes:
     """The shortest form: both left out, the properties left out, or both written."""
+    if reason != SUCCESS:  # every packet may carry that
+        check_reason(reason, kind)
     if properties == NO_PROPERTIES:
         return b"" if reason == SUCCESS else bytes((reason,))
     return bytes((reason,)) + encode_properties(properties, kind)

@@ -8,7 +8,7 @@ CONNACK   session present │ reason │ properties*
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PeerError
-from holdfast.model.protocol import CLIENT, CONNACK, CONNECT, SERVER, V5, V31, V311, WILL
+from holdfast.model.protocol import CLIENT, CONNACK, CONNECT, QOS_2, SERVER, V5, V31, V311, WILL
 from holdfast.model.reasons import (
     CLIENT_IDENTIFIER_NOT_VALID,
     MALFORMED_PACKET,
@@ -19,6 +19,7 @@ from holdfast.model.reasons import (
     allowed_reasons,
 )
 from holdfast.topics.names import check_topic_name
+from holdfast.wire.acks import check_reason
 from holdfast.wire.packets import Connack, Connect, Will
 from holdfast.wire.primitives import Reader, encode_binary, encode_frame, encode_text, encode_u16
 from holdfast.wire.properties import NO_PROPERTIES, decode_properties, encode_properties
@@ -47,6 +48,23 @@ def connect_version(body: bytes) -> int:
     return 0
 
 
+def answer_version(data: bytes) -> int:
+    """The version in which to refuse a first packet that cannot be decoded; 0 to say nothing.
+
+    `data` begins with the packet's first byte. What is no CONNECT gets no answer. One whose level cannot be read,
+    or lies above ours, is answered as MQTT 5 would be.
+    """
+    if not data or data[0] >> 4 != CONNECT:
+        return 0
+    pos = 1
+    while pos < len(data) and pos < 5 and data[pos] >= 0x80:
+        pos += 1
+    name_end = pos + 3 + (data[pos + 1] << 8 | data[pos + 2]) if pos + 2 < len(data) else len(data)
+    if name_end < len(data) and data[name_end] < V5:
+        return V311
+    return V5
+
+
 def decode_connect(reader: Reader) -> Connect:
     name = reader.binary("the protocol name")
     level = reader.u8("the protocol level")
@@ -66,17 +84,23 @@ def decode_connect(reader: Reader) -> Connect:
             CLIENT_IDENTIFIER_NOT_VALID, "an empty client id needs MQTT 5, or MQTT 3.1.1 with clean session"
         )
     will = _decode_will(reader, flags, version) if flags & _WILL else None  # [MQTT-3.1.2-9]
-    user_name = reader.text("the user name") if flags & _USER_NAME else None  # [MQTT-3.1.2-17] [MQTT-3.1.3-12]
-    password = reader.binary("the password") if flags & _PASSWORD else None  # [MQTT-3.1.2-19]
+    user_name: str | None = None
+    password: bytes | None = None
+    # MQTT 3.1 lets a client set these flags and leave the fields out: there the remaining length decides.
+    if flags & _USER_NAME and not (version == V31 and reader.at_end()):  # [MQTT-3.1.2-17] [MQTT-3.1.3-12]
+        user_name = reader.text("the user name")
+    if flags & _PASSWORD and not (version == V31 and reader.at_end()):  # [MQTT-3.1.2-19]
+        password = reader.binary("the password")
     return Connect(version, client_id, clean_start, keep_alive_s, will, user_name, password, properties)
 
 
 def _check_flags(flags: int, version: int) -> None:
     if flags & _RESERVED and version != V31:  # [MQTT-3.1.2-3]; MQTT 3.1 leaves the bit unused
         raise PeerError(MALFORMED_PACKET, "the reserved connect flag is set")
-    if flags & _WILL_QOS == _WILL_QOS:  # [MQTT-3.1.2-12]
-        raise PeerError(MALFORMED_PACKET, "the will QoS is 3")
-    if not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAIN):  # [MQTT-3.1.2-11] [MQTT-3.1.2-13]
+    if flags & _WILL:
+        if flags & _WILL_QOS == _WILL_QOS:  # [MQTT-3.1.2-12]
+            raise PeerError(MALFORMED_PACKET, "the will QoS is 3")
+    elif flags & (_WILL_QOS | _WILL_RETAIN) and version != V31:  # [MQTT-3.1.2-11] [MQTT-3.1.2-13]; 3.1 ignores them
         raise PeerError(MALFORMED_PACKET, "will QoS or will retain without a will")
     if version != V5 and flags & _PASSWORD and not flags & _USER_NAME:  # v3 [MQTT-3.1.2-22]
         raise PeerError(MALFORMED_PACKET, "a password without a user name needs MQTT 5")
@@ -94,10 +118,14 @@ def encode_connect(packet: Connect) -> bytes:
     version = packet.version
     if version not in (V31, V311, V5):
         raise MisuseError(f"there is no protocol level {version}")
+    if version != V5 and packet.password is not None and packet.user_name is None:  # v3 [MQTT-3.1.2-22]
+        raise MisuseError("a password without a user name needs MQTT 5")
     will = packet.will
     flags = _CLEAN_START if packet.clean_start else 0
     payload = [encode_text(packet.client_id)]
     if will is not None:
+        if not 0 <= will.qos <= QOS_2:
+            raise MisuseError(f"there is no QoS {will.qos}")
         flags |= _WILL | will.qos << 3 | (_WILL_RETAIN if will.retain else 0)
         if version == V5:
             payload.append(encode_properties(will.properties, WILL))
@@ -132,6 +160,12 @@ def decode_connack(reader: Reader, version: int) -> Connack:
 
 
 def encode_connack(packet: Connack, version: int) -> bytes:
+    if version == V5:
+        check_reason(packet.reason, CONNACK)  # [MQTT-3.2.2-8]
+    elif not 0 <= packet.reason <= V3_NOT_AUTHORIZED:
+        raise MisuseError(f"{packet.reason} is no return code of an MQTT 3 CONNACK")
+    if packet.session_present and packet.reason != SUCCESS:  # [MQTT-3.2.2-6]
+        raise MisuseError("session present in a CONNACK that refuses")
     body = bytes((packet.session_present and version != V31, packet.reason))
     if version == V5:
         body += encode_properties(packet.properties, CONNACK)

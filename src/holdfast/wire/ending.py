@@ -1,7 +1,7 @@
 """DISCONNECT and AUTH: a reason and properties, both left out when they say nothing."""
 
 from holdfast.model.errors import MisuseError, PeerError
-from holdfast.model.protocol import AUTH, CLIENT, DISCONNECT, SERVER, V5
+from holdfast.model.protocol import AUTH, DISCONNECT, SERVER, V5
 from holdfast.model.reasons import PROTOCOL_ERROR, SUCCESS
 from holdfast.wire.acks import encode_reason_and_properties, read_reason
 from holdfast.wire.packets import Auth, Disconnect
@@ -13,8 +13,6 @@ def decode_disconnect(reader: Reader, version: int, sender: int) -> Disconnect:
     if version != V5:
         if sender == SERVER:
             raise PeerError(PROTOCOL_ERROR, "an MQTT 3 server does not send DISCONNECT")
-        return Disconnect()
-    if reader.at_end():
         return Disconnect()
     reason = read_reason(reader, DISCONNECT, sender, "DISCONNECT")  # [MQTT-3.14.2-1]
     properties = NO_PROPERTIES if reader.at_end() else decode_properties(reader, DISCONNECT, sender)
@@ -29,11 +27,7 @@ def encode_disconnect(packet: Disconnect, version: int) -> bytes:
 
 
 def decode_auth(reader: Reader, sender: int) -> Auth:
-    if reader.at_end():
-        return Auth()
     reason = read_reason(reader, AUTH, sender, "AUTH")  # [MQTT-3.15.2-1]
-    if sender == CLIENT and reason == SUCCESS:
-        raise PeerError(PROTOCOL_ERROR, "a client may not send AUTH with the reason Success")
     properties = NO_PROPERTIES if reader.at_end() else decode_properties(reader, AUTH, sender)
     if properties.authentication_method is None and reason != SUCCESS:
         raise PeerError(PROTOCOL_ERROR, "AUTH without an authentication method")

@@ -113,6 +113,7 @@ class Framer:
         if start >= count:
             return False
         first = data[start]
+        self.start = start
         if self._valid[first] == 0:
             raise _bad_first_byte(first)
         pos = start + 1
@@ -150,7 +151,6 @@ class Framer:
             self._set_aside(start, end - start)
             return False
         self.first = first
-        self.start = start
         self.body = body
         self.end = end
         return True
@@ -160,6 +160,10 @@ class Framer:
         self.feed(chunk)
         while self.advance():
             yield self.first, self.data[self.body : self.end]
+
+    def current(self) -> bytes:
+        """The bytes from the packet on that `advance` went to, or refused to go to."""
+        return self.data[self.start :]
 
     def buffered_bytes(self) -> int:
         """Bytes kept of an incomplete packet."""

@@ -17,6 +17,10 @@ from holdfast.model.text import decode_text
 
 #: Every two-byte integer, encoded. A lookup costs 3 ns in compiled code, `to_bytes` 30.
 U16: Final[list[bytes]] = [i.to_bytes(2, "big") for i in range(MAX_U16 + 1)]
+#: Every byte.
+U8: Final[list[bytes]] = [bytes((i,)) for i in range(256)]
+#: Every variable byte integer of one or two bytes: nearly all lengths there are.
+_VARINTS: Final[list[bytes]] = U8[:0x80] + [bytes((i & 0x7F | 0x80, i >> 7)) for i in range(0x80, 0x4000)]
 
 
 class Reader:
@@ -89,8 +93,8 @@ def encode_u16(value: int) -> bytes:
 
 
 def encode_varint(value: int) -> bytes:
-    if 0 <= value < 0x80:
-        return bytes((value,))
+    if 0 <= value < 0x4000:
+        return _VARINTS[value]
     if not 0 <= value <= MAX_VARINT:
         raise MisuseError(f"{value} does not fit into a variable byte integer (0 to {MAX_VARINT})")
     out = bytearray()
@@ -118,4 +122,4 @@ def encode_text(value: str) -> bytes:
 
 def encode_frame(first: int, body: bytes) -> bytes:
     """A whole packet: first byte, remaining length, body."""
-    return b"".join((bytes((first,)), encode_varint(len(body)), body))
+    return U8[first] + encode_varint(len(body)) + body

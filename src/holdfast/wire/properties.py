@@ -285,6 +285,8 @@ def encode_property_list(properties: Properties, packet: int) -> bytes:
     misplaced = [name for name in properties.present() if name not in allowed]
     if misplaced:
         raise MisuseError(f"{', '.join(misplaced)} may not stand in {PACKET_NAMES[packet]}")
+    if properties.authentication_data is not None and properties.authentication_method is None:
+        raise MisuseError("authentication data without an authentication method")
     parts: list[bytes] = []
     for spec in _BY_PACKET[packet]:
         if spec.identifier == USER_PROPERTY:

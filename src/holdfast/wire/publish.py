@@ -7,11 +7,11 @@ first byte │ remaining length │ topic length │ topic │ packet id* │ pr
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PeerError
-from holdfast.model.protocol import PUBLISH, V5
+from holdfast.model.protocol import MAX_U16, PUBLISH, V5
 from holdfast.model.reasons import MALFORMED_PACKET, PROTOCOL_ERROR
 from holdfast.topics.names import check_topic_name
 from holdfast.wire.packets import Publish
-from holdfast.wire.primitives import U16, Reader, encode_text, encode_varint
+from holdfast.wire.primitives import U8, U16, Reader, encode_text, encode_varint
 from holdfast.wire.properties import NO_PROPERTIES, decode_properties, encode_properties
 from holdfast.wire.publish_properties import PublishProperties
 
@@ -129,7 +129,7 @@ def publish_head(first: int, topic: bytes, rest_bytes: int) -> bytes:
 
     Made once for all receivers of a message: only the packet id differs between them.
     """
-    return b"".join((bytes((first,)), encode_varint(2 + len(topic) + rest_bytes), U16[len(topic)], topic))
+    return b"".join((U8[first], encode_varint(2 + len(topic) + rest_bytes), U16[len(topic)], topic))
 
 
 def frame_publish(first: int, topic: bytes, packet_id: int, properties: bytes, payload: bytes) -> bytes:
@@ -137,10 +137,11 @@ def frame_publish(first: int, topic: bytes, packet_id: int, properties: bytes, p
 
     Requires: `topic` has at most 65,535 bytes; `packet_id` is 0 exactly when `first` says QoS 0.
     """
+    size = len(topic) + len(properties) + len(payload)
     if packet_id == 0:
-        return b"".join((publish_head(first, topic, len(properties) + len(payload)), properties, payload))
-    head = publish_head(first, topic, 2 + len(properties) + len(payload))
-    return b"".join((head, U16[packet_id], properties, payload))
+        return b"".join((U8[first], encode_varint(2 + size), U16[len(topic)], topic, properties, payload))
+    length = encode_varint(4 + size)
+    return b"".join((U8[first], length, U16[len(topic)], topic, U16[packet_id], properties, payload))
 
 
 def encode_publish(packet: Publish, version: int) -> bytes:
@@ -148,6 +149,10 @@ def encode_publish(packet: Publish, version: int) -> bytes:
         raise MisuseError(f"there is no QoS {packet.qos}")
     if (packet.packet_id == 0) != (packet.qos == 0):
         raise MisuseError(f"QoS {packet.qos} with packet id {packet.packet_id}")
+    if not 0 <= packet.packet_id <= MAX_U16:
+        raise MisuseError(f"{packet.packet_id} is no packet id (1 to {MAX_U16})")
+    if not packet.topic and (version != V5 or packet.properties.topic_alias is None):  # [MQTT-4.7.3-1]
+        raise MisuseError("the topic name is empty and no topic alias stands for it")
     if packet.dup and packet.qos == 0:  # [MQTT-3.3.1-2]
         raise MisuseError("DUP with QoS 0")
     first = _TYPE | packet.qos << 1 | (DUP if packet.dup else 0) | (RETAIN if packet.retain else 0)

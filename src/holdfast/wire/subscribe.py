@@ -10,7 +10,7 @@ UNSUBACK      packet id │ properties* │ reason+            MQTT 3: the packe
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PeerError
-from holdfast.model.protocol import CLIENT, QOS_2, SERVER, SUBACK, SUBSCRIBE, UNSUBACK, UNSUBSCRIBE, V5
+from holdfast.model.protocol import CLIENT, PACKET_NAMES, QOS_2, SERVER, SUBACK, SUBSCRIBE, UNSUBACK, UNSUBSCRIBE, V5
 from holdfast.model.reasons import (
     GRANTED_QOS_2,
     MALFORMED_PACKET,
@@ -19,7 +19,7 @@ from holdfast.model.reasons import (
     allowed_reasons,
 )
 from holdfast.topics.filters import TopicFilter, parse_filter
-from holdfast.wire.acks import read_packet_id, write_packet_id
+from holdfast.wire.acks import check_reason, read_packet_id, write_packet_id
 from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from holdfast.wire.primitives import Reader, encode_binary, encode_frame
 from holdfast.wire.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
@@ -50,7 +50,8 @@ def _decode_options(options: int, topic_filter: TopicFilter, version: int) -> Su
         raise PeerError(MALFORMED_PACKET, f"reserved subscription options are set: 0x{options:02X}")
     qos = options & _QOS
     if qos > QOS_2:
-        raise PeerError(MALFORMED_PACKET, "a subscription with QoS 3")
+        # v5 3.8.3.1 calls it a protocol error, v3 [MQTT-3.8.3-4] malformed
+        raise PeerError(PROTOCOL_ERROR if version == V5 else MALFORMED_PACKET, "a subscription with QoS 3")
     retain_handling = options >> _RETAIN_HANDLING_SHIFT
     if retain_handling > 2:
         raise PeerError(PROTOCOL_ERROR, "a subscription with retain handling 3")
@@ -65,6 +66,10 @@ def encode_subscribe(packet: Subscribe, version: int) -> bytes:
         raise MisuseError("SUBSCRIBE without a topic filter")
     parts = _head(packet.packet_id, packet.properties, SUBSCRIBE, version)
     for line in packet.subscriptions:
+        if not 0 <= line.qos <= QOS_2 or not 0 <= line.retain_handling <= 2:
+            raise MisuseError(f"there is no QoS {line.qos} with retain handling {line.retain_handling}")
+        if line.no_local and line.filter.group:  # [MQTT-3.8.3-4]
+            raise MisuseError("no local on a shared subscription")
         options = line.qos
         if version == V5:
             options |= _NO_LOCAL if line.no_local else 0
@@ -102,6 +107,7 @@ def decode_suback(reader: Reader, version: int) -> Suback:
 
 def encode_suback(packet: Suback, version: int) -> bytes:
     parts = _head(packet.packet_id, packet.properties, SUBACK, version)
+    _check_reasons(packet.reasons, SUBACK)
     # MQTT 3.1.1 knows one failure, whatever the reason is [MQTT-3.9.3-2].
     reasons = [r if version == V5 or r <= GRANTED_QOS_2 else V3_SUBACK_FAILURE for r in packet.reasons]
     parts.append(bytes(reasons))
@@ -119,6 +125,7 @@ def decode_unsuback(reader: Reader, version: int) -> Unsuback:
 def encode_unsuback(packet: Unsuback, version: int) -> bytes:
     parts = _head(packet.packet_id, packet.properties, UNSUBACK, version)
     if version == V5:
+        _check_reasons(packet.reasons, UNSUBACK)
         parts.append(bytes(packet.reasons))
     return encode_frame(UNSUBACK << 4, b"".join(parts))
 
@@ -128,6 +135,13 @@ def _head(packet_id: int, properties: Properties, kind: int, version: int) -> li
     if version == V5:
         head.append(encode_properties(properties, kind))
     return head
+
+
+def _check_reasons(reasons: tuple[int, ...], kind: int) -> None:
+    if not reasons:
+        raise MisuseError(f"{PACKET_NAMES[kind]} without a reason")
+    for reason in reasons:
+        check_reason(reason, kind)
 
 
 def _read_reasons(reader: Reader, kind: int, name: str, version: int) -> tuple[int, ...]:

@@ -35,4 +35,4 @@ def test_a_port_in_use_is_named_with_the_way_out() -> None:
         done = CliRunner().invoke(app, ["serve", "--port", str(port)])
     assert done.exit_code == 2
     assert f"127.0.0.1:{port}" in done.output
-    assert "--port" in done.output
+    assert "choose another port" in done.output

@@ -1,0 +1,8 @@
+"""Who may come in, and what they may do: password file, access file, and the verdict on a CONNECT.
+
+    authenticator ──► passwords ──► hashes                 who is it?
+         └──────────► rules ──► exchange.ruled_access      what may this client do?
+                        (both files: text_file)
+
+Nothing here puts a password or a hash into a message, a log line or a `repr`.
+"""

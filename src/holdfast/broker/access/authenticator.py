@@ -1,0 +1,155 @@
+"""The verdict on a CONNECT: who is this client, and may it come in?
+
+    where from                      what it brings        verdict
+    verified client certificate     anything              allowed, as the certificate's subject
+    elsewhere                       no user name          allowed as nobody if the listener allows that, else refused
+    elsewhere, password file        name and password     allowed as that user if the password is right, else refused
+    elsewhere, no password file     a user name           as without one: a name that nobody checked is not believed
+
+Rules:
+1. A user name in a verdict is verified; access rules may rely on it.
+2. A refusal does not tell an unknown user from a wrong password, neither by its text nor by its duration.
+3. At most `max_hashings` passwords are checked at a time: each takes 64 MiB, and a client that goes away meanwhile
+   gives its place free only when the check is done.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.broker.access.passwords import PasswordFile
+from holdfast.broker.access.rules import Rules
+from holdfast.broker.access.text_file import shown
+from holdfast.broker.gate import Origin
+from holdfast.exchange.access import ClientAccess
+from holdfast.exchange.ruled_access import AllowAll
+from holdfast.model.errors import MisuseError, TransientError
+from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, NOT_AUTHORIZED, SERVER_BUSY
+
+#: 256 MiB at the most with the hashes that Holdfast writes, and enough work for four cores.
+MAX_HASHINGS: Final = 4
+
+_ALLOW_ALL: Final = AllowAll()
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The client may come in, as `user`; None is a client without a user name."""
+
+    user: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The client may not come in. `detail` holds no secret and is fit to be sent and logged."""
+
+    reason: int
+    detail: str
+
+
+Verdict = Allowed | Refused
+
+
+class PasswordCheck:
+    """A check that is still to be made, against the password file as it was then. Shows nothing of the password."""
+
+    def __init__(self, passwords: PasswordFile, user: str, password: bytes) -> None:
+        self._passwords: Final = passwords
+        self._password: Final = password
+        self.user: Final = user
+
+    def verify(self) -> bool:
+        """Whether the password is right. Slow: call it in a thread."""
+        return self._passwords.verify(self.user, self._password)
+
+
+class Authenticator:
+    """Password file and access file as of their last successful reading; either may be missing."""
+
+    def __init__(
+        self, password_file: Path | None = None, access_file: Path | None = None, *, max_hashings: int = MAX_HASHINGS
+    ) -> None:
+        """Read the files, or raise SettingsError."""
+        if max_hashings < 1:
+            raise MisuseError("without hashings nobody could come in")
+        self._password_path: Final = password_file
+        self._access_path: Final = access_file
+        self._slots: Final = asyncio.Semaphore(max_hashings)
+        self._passwords: PasswordFile | None = None
+        self._rules: Rules | None = None
+        self.reload()
+
+    def reload(self) -> None:
+        """Read both files again. Raises SettingsError, and then both stay as they were.
+
+        Verdicts and rights given out before stay as they are: ask `still_welcome` and `access_for` again.
+        """
+        passwords = None if self._password_path is None else PasswordFile.load(self._password_path)
+        rules = None if self._access_path is None else Rules.load(self._access_path)
+        self._passwords, self._rules = passwords, rules
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether there is an access file; without one nobody need be asked."""
+        return self._rules is not None
+
+    def access_for(self, client_id: str, user: str | None) -> ClientAccess:
+        """The rights of a client that was allowed in as `user`."""
+        return _ALLOW_ALL if self._rules is None else self._rules.for_client(client_id, user)
+
+    async def authenticate(
+        self, origin: Origin, client_id: str, user_name: str | None, password: bytes | None
+    ) -> Verdict:
+        """The verdict on a client; waits only if a password must be checked."""
+        outcome = self.decide_quickly(origin, user_name, password)
+        if not isinstance(outcome, PasswordCheck):
+            return outcome
+        try:
+            right = await self._run(outcome)
+        except TransientError as error:
+            return Refused(SERVER_BUSY, str(error))
+        if right:
+            return Allowed(outcome.user)
+        return Refused(
+            BAD_USER_NAME_OR_PASSWORD,
+            f"client {shown(client_id)}: user {shown(outcome.user)} is unknown or its password is wrong",
+        )
+
+    def decide_quickly(
+        self, origin: Origin, user_name: str | None, password: bytes | None
+    ) -> "Verdict | PasswordCheck":
+        """The verdict, or the check that it needs, which is slow."""
+        if origin.tls_subject is not None:
+            if not origin.tls_subject:
+                return Refused(NOT_AUTHORIZED, "the client certificate has an empty common name; it must name the user")
+            return Allowed(origin.tls_subject)
+        if user_name is not None and self._passwords is not None:
+            if password is None:
+                return Refused(BAD_USER_NAME_OR_PASSWORD, f"user {shown(user_name)} came without a password")
+            return PasswordCheck(self._passwords, user_name, password)
+        if origin.allow_anonymous:
+            return Allowed(None)
+        if user_name is None:
+            return Refused(NOT_AUTHORIZED, f"listener {shown(origin.listener)} takes no client without a user name")
+        return Refused(NOT_AUTHORIZED, "this broker has no password file to check the user name with")
+
+    def still_welcome(self, origin: Origin, user: str | None) -> bool:
+        """Whether a client that was allowed in as `user` belongs to those who may, after a reload."""
+        if origin.tls_subject is not None:
+            return True
+        if user is None:
+            return origin.allow_anonymous
+        return self._passwords is not None and user in self._passwords
+
+    async def _run(self, check: PasswordCheck) -> bool:
+        await self._slots.acquire()
+        # Shielded: a cancelled check runs on in its thread, and its place must not be given away before it ends.
+        running = asyncio.get_running_loop().run_in_executor(None, check.verify)
+        running.add_done_callback(self._ended)
+        return await asyncio.shield(running)
+
+    def _ended(self, running: asyncio.Future[bool]) -> None:
+        self._slots.release()
+        if not running.cancelled():
+            running.exception()  # Looked at here, as nobody else does when the client has gone meanwhile.

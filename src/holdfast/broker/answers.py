@@ -1,0 +1,31 @@
+"""How a client is told no, in what its version has for it."""
+
+from holdfast.exchange.channel import Channel
+from holdfast.model.protocol import CONNACK, DISCONNECT, SERVER, V5, V311
+from holdfast.model.reasons import UNSPECIFIED_ERROR, allowed_reasons, connack_v3
+from holdfast.wire.codec import encode
+from holdfast.wire.packets import Connack, Disconnect
+from holdfast.wire.properties import NO_PROPERTIES, Properties
+
+
+def refusal(version: int, reason: int, detail: str, *, explain: bool) -> bytes:
+    """The CONNACK that refuses; empty where the standard has the connection just closed."""
+    if version == 0:
+        return b""
+    if version == V5:
+        reason = reason if reason in allowed_reasons(CONNACK, SERVER) else UNSPECIFIED_ERROR
+        properties = Properties(reason_string=detail) if explain else NO_PROPERTIES
+        return encode(Connack(reason, session_present=False, properties=properties), V5)
+    code = connack_v3(reason)
+    return encode(Connack(code), V311) if code > 0 else b""
+
+
+def goodbye(channel: Channel, reason: int, detail: str, *, explain: bool) -> bytes:
+    """The DISCONNECT that a server sends before it closes; MQTT 3 has none."""
+    if channel.version != V5:
+        return b""
+    reason = reason if reason in allowed_reasons(DISCONNECT, SERVER) else UNSPECIFIED_ERROR
+    frame = encode(Disconnect(reason, Properties(reason_string=detail) if explain and detail else NO_PROPERTIES), V5)
+    if len(frame) > channel.max_packet_bytes:  # [MQTT-3.14.2-3]
+        frame = encode(Disconnect(reason), V5)
+    return frame

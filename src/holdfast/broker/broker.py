@@ -1,0 +1,231 @@
+"""The broker: puts the parts together, and stands between listeners and the path of messages.
+
+To listeners it is the `Gate`, to the exchange the `Control`; both contracts are met here and nowhere else.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Final
+
+import structlog
+
+from holdfast.broker.access.authenticator import Authenticator
+from holdfast.broker.connecting import Connecting
+from holdfast.broker.connection import Connection
+from holdfast.broker.connections import Connections
+from holdfast.broker.deadlines import Deadlines
+from holdfast.broker.gate import Origin
+from holdfast.broker.policy import Policy
+from holdfast.broker.rates import ConnectRates, PublishRates
+from holdfast.broker.sessions import Sessions
+from holdfast.broker.subscribing import Subscribing
+from holdfast.durable.commit import CommitLog, MemoryLog
+from holdfast.durable.memory_registry import MemoryRegistry
+from holdfast.durable.memory_retained import MemoryRetained
+from holdfast.exchange.channel import Channel
+from holdfast.exchange.client import Client
+from holdfast.exchange.exchange import Exchange
+from holdfast.exchange.limits import Limits
+from holdfast.exchange.link import Link
+from holdfast.model.clock import Clock
+from holdfast.model.errors import PeerError
+from holdfast.model.protocol import CLIENT, CONNECT, PACKET_NAMES
+from holdfast.model.reasons import (
+    CONNECTION_RATE_EXCEEDED,
+    DISCONNECT_WITH_WILL,
+    NOT_AUTHORIZED,
+    PROTOCOL_ERROR,
+    SERVER_BUSY,
+    SERVER_SHUTTING_DOWN,
+)
+from holdfast.session.state import expiry_at_disconnect
+from holdfast.wire.codec import decode
+from holdfast.wire.connect import answer_version, connect_version
+from holdfast.wire.packets import Connect, Disconnect, Subscribe, Unsubscribe
+
+_log = structlog.get_logger()
+
+
+class Broker:
+    """A broker without listeners.
+
+    `async with broker:` runs it: its tasks and deadlines live as long as that.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        clock: Clock,
+        authenticator: Authenticator,
+        log: CommitLog | None = None,
+    ) -> None:
+        mqtt = policy.mqtt
+        limits = Limits(
+            max_qos=mqtt.max_qos,
+            retain_available=mqtt.retain_available,
+            max_topic_levels=mqtt.max_topic_levels,
+            upgrade_outgoing_qos=mqtt.upgrade_outgoing_qos,
+            check_payload_format=mqtt.check_payload_format,
+        )
+        self._policy: Final = policy
+        self._clock: Final = clock
+        self._authenticator: Final = authenticator
+        self.deadlines: Final = Deadlines(clock)
+        self.retained: Final = MemoryRetained()
+        self.exchange: Final = Exchange(self, log or MemoryLog(), self.retained, limits)
+        self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines)
+        registry = MemoryRegistry()
+        self.connections: Final = Connections(
+            self.exchange, self.sessions, registry, policy, clock, self.deadlines, self._spawn
+        )
+        self._connecting: Final = Connecting(
+            self.exchange, self.sessions, self.connections, registry, authenticator, policy
+        )
+        self._subscribing: Final = Subscribing(self.exchange, self.sessions, self.retained, policy, clock)
+        self._connect_rates: Final = ConnectRates(policy.limits.connect_rate, clock)
+        self._publish_rates: Final = PublishRates(policy.limits.publish_rate, self.exchange, self.deadlines)
+        self._tasks: Final[set[asyncio.Task[object]]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> "Broker":
+        self._loop = asyncio.get_running_loop()
+        self.deadlines.start(self._loop)
+        return self
+
+    async def __aexit__(self, *_unused: object) -> None:
+        self.deadlines.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def say_goodbye(self) -> None:
+        """The node stops: every client is told, and wills are published as for any connection that ends."""
+        for connection in self.connections:
+            self.connections.dismiss(connection, SERVER_SHUTTING_DOWN, "the server is shutting down")
+        self.exchange.turn()
+
+    def reload_access(self) -> None:
+        """Read passwords and access rules again; who may not stay goes, the others get their new rights."""
+        self._authenticator.reload()
+        for connection in self.connections:
+            if connection.channel.client is None:
+                continue
+            if not self._authenticator.still_welcome(connection.origin, connection.user):
+                self.connections.dismiss(connection, NOT_AUTHORIZED, "this user may not be here any more")
+                continue
+            access = self._authenticator.access_for(connection.client_id, connection.user)
+            connection.access = connection.channel.access = access if self._authenticator.has_rules else None
+            connection.channel.may_publish.clear()
+            for record in connection.channel.client.session.subscriptions.values():
+                self.exchange.routes.touch(record.filter)
+
+    def _spawn(self, work: Coroutine[object, object, object]) -> None:
+        assert self._loop is not None
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a task of the broker failed", exc_info=task.exception())
+
+    # ---- Gate: what listeners call
+
+    def opened(self, link: Link, origin: Origin) -> Channel:
+        connection = self.connections.opened(link, origin)
+        most = self._policy.limits.max_connections
+        if most and len(self.connections) > most:
+            self._turn_away(connection, PeerError(SERVER_BUSY, f"{most} connections are open, which is the limit"))
+        elif not self._connect_rates.allow(origin.address):
+            self._turn_away(connection, PeerError(CONNECTION_RATE_EXCEEDED, "too many connections from this address"))
+        return connection.channel
+
+    def _turn_away(self, connection: Connection, error: PeerError) -> None:
+        """Refused before a byte was read: no version is known, so there is no word to say."""
+        self.connections.refuse(connection, error)
+
+    def received(self, channel: Channel, data: bytes) -> None:
+        channel.heard_us = self._clock.monotonic_us()
+        self.exchange.receive(channel, data)
+
+    def writable(self, channel: Channel, *, yes: bool) -> None:
+        channel.congested = not yes
+        if channel.closed:
+            return
+        if not yes:
+            # It does not read what it is sent, so what it sends can wait as well.
+            channel.reading_paused = True
+            channel.link.pause_reading()
+            return
+        channel.reading_paused = False
+        channel.link.resume_reading()
+        if channel.client is not None:
+            self.exchange.wake()
+            self.exchange.delivery.pump(channel.client)
+
+    def lost(self, channel: Channel) -> None:
+        connection = self.connections.of(channel)
+        if connection is not None:
+            self.connections.lost(connection)
+
+    # ---- Control: what the exchange calls
+
+    def wake(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon(self.exchange.turn)
+
+    def clock_us(self) -> int:
+        return self._clock.wall_us()
+
+    def monotonic_us(self) -> int:
+        return self._clock.monotonic_us()
+
+    def denied(self, channel: Channel, topic: bytes) -> None:
+        connection = self.connections.of(channel)
+        if connection is not None and connection.access is not None:
+            why = connection.access.explain("publish", topic)
+            _log.info("publish denied", client=connection.client_id, topic=topic.decode(), why=why)
+
+    def broke(self, channel: Channel, error: PeerError) -> None:
+        connection = self.connections.of(channel)
+        if connection is None:
+            return
+        if channel.version == 0:
+            channel.version = answer_version(channel.framer.current())
+        self.connections.dismiss(connection, error.reason, error.detail)
+
+    def packet(self, channel: Channel, first: int, body: bytes) -> None:
+        connection = self.connections.of(channel)
+        assert connection is not None
+        kind = first >> 4
+        if kind == CONNECT:
+            if channel.client is not None:  # [MQTT-3.1.0-2]
+                raise PeerError(PROTOCOL_ERROR, "a second CONNECT")
+            channel.version = connect_version(body)
+            channel.framer.speak(channel.version)
+        elif channel.client is None:  # [MQTT-3.1.0-1]
+            raise PeerError(PROTOCOL_ERROR, "the first packet is not CONNECT")
+        packet = decode(body, first, 0, len(body), channel.version, CLIENT)
+        client = channel.client
+        if isinstance(packet, Connect):
+            channel.blocked = True
+            self._publish_rates.begin(channel)
+            self._spawn(self._connecting.connect(connection, packet))
+        elif client is None:
+            raise PeerError(PROTOCOL_ERROR, "the first packet is not CONNECT")
+        elif isinstance(packet, Subscribe):
+            self._subscribing.subscribe(connection, client, packet)
+        elif isinstance(packet, Unsubscribe):
+            self._subscribing.unsubscribe(connection, client, packet)
+        elif isinstance(packet, Disconnect):
+            self._disconnect(connection, client, packet)
+        else:  # [MQTT-4.12.0-7]: AUTH without an authentication method in CONNECT
+            raise PeerError(PROTOCOL_ERROR, f"{PACKET_NAMES[kind]} was not expected")
+
+    def _disconnect(self, connection: Connection, client: Client, packet: Disconnect) -> None:
+        """The client says goodbye [MQTT-3.14.4-3]."""
+        asked_s = packet.properties.session_expiry_interval
+        client.session.expiry_s = expiry_at_disconnect(client.session, asked_s, self._policy.mqtt.max_session_expiry_s)
+        connection.parted = packet.reason != DISCONNECT_WITH_WILL
+        self.connections.close(connection, b"")

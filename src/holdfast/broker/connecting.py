@@ -1,0 +1,247 @@
+"""From CONNECT to CONNACK: who it is, whether it is the newest of its client id, and which session it gets."""
+
+import asyncio
+import secrets
+from typing import Final
+
+import structlog
+
+from holdfast.broker.access.authenticator import Authenticator, Refused
+from holdfast.broker.connection import Connection
+from holdfast.broker.connections import Connections
+from holdfast.broker.policy import Policy
+from holdfast.broker.sessions import Sessions
+from holdfast.broker.turnstile import Turnstile
+from holdfast.durable.registry import Registration, Registry
+from holdfast.durable.takeover import (
+    Accept,
+    Begin,
+    Commit,
+    Effect,
+    End,
+    Open,
+    Read,
+    Refuse,
+    Takeover,
+    Thaw,
+    Withdraw,
+)
+from holdfast.exchange.client import Client
+from holdfast.exchange.exchange import Exchange
+from holdfast.model.errors import PeerError
+from holdfast.model.ids import ClientId
+from holdfast.model.protocol import MAX_U16, V5
+from holdfast.model.reasons import (
+    BAD_AUTHENTICATION_METHOD,
+    CLIENT_IDENTIFIER_NOT_VALID,
+    NOT_AUTHORIZED,
+    QOS_NOT_SUPPORTED,
+    RETAIN_NOT_SUPPORTED,
+    SERVER_BUSY,
+    SESSION_TAKEN_OVER,
+    SUCCESS,
+)
+from holdfast.session.state import expiry_asked
+from holdfast.wire.codec import encode
+from holdfast.wire.framing import MAX_PACKET_BYTES
+from holdfast.wire.packets import Connack, Connect
+from holdfast.wire.properties import Properties
+
+_log = structlog.get_logger()
+_SECOND_US: Final = 1_000_000
+
+
+class Connecting:
+    """Brings clients in."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        sessions: Sessions,
+        connections: Connections,
+        registry: Registry,
+        authenticator: Authenticator,
+        policy: Policy,
+    ) -> None:
+        self._exchange: Final = exchange
+        self._sessions: Final = sessions
+        self._connections: Final = connections
+        self._registry: Final = registry
+        self._authenticator: Final = authenticator
+        self._policy: Final = policy
+        self._turnstile: Final = Turnstile()
+
+    async def connect(self, connection: Connection, packet: Connect) -> None:
+        """Bring a client in, or tell it why not."""
+        try:
+            self._check(packet)
+            await self._authenticate(connection, packet)
+            if not await self._turnstile.enter(connection.client_id, connection.version):
+                raise PeerError(SERVER_BUSY, "a newer connection has this client id")
+            try:
+                if not connection.channel.closed:
+                    await self._take_over(connection, packet)
+            finally:
+                self._turnstile.leave(connection.client_id)
+        except PeerError as error:
+            self._connections.refuse(connection, error)
+
+    def _check(self, packet: Connect) -> None:
+        mqtt = self._policy.mqtt
+        if packet.properties.authentication_method is not None:  # [MQTT-4.12.0-1]
+            raise PeerError(BAD_AUTHENTICATION_METHOD, "no extended authentication is offered here")
+        if not packet.client_id and not mqtt.allow_zero_length_client_id:
+            raise PeerError(CLIENT_IDENTIFIER_NOT_VALID, "a client id is required")
+        will = packet.will
+        if will is not None:
+            if will.qos > mqtt.max_qos:  # [MQTT-3.2.2-12]
+                raise PeerError(QOS_NOT_SUPPORTED, f"will QoS {will.qos}; the server's maximum is {mqtt.max_qos}")
+            if will.retain and not mqtt.retain_available:  # [MQTT-3.2.2-13]
+                raise PeerError(RETAIN_NOT_SUPPORTED, "retained messages are switched off")
+
+    async def _authenticate(self, connection: Connection, packet: Connect) -> None:
+        verdict = await self._authenticator.authenticate(
+            connection.origin, packet.client_id, packet.user_name, packet.password
+        )
+        if isinstance(verdict, Refused):
+            raise PeerError(verdict.reason, verdict.detail)
+        connection.user = verdict.user
+        connection.client_id = packet.client_id or f"auto-{secrets.token_hex(12)}"
+        channel = connection.channel
+        channel.mount = connection.origin.mount_point.encode()
+        if self._authenticator.has_rules:
+            access = self._authenticator.access_for(connection.client_id, verdict.user)
+            connection.access = channel.access = access
+            will = packet.will
+            if will is not None and not access.may_publish(channel.mount + will.topic.encode()):
+                raise PeerError(NOT_AUTHORIZED, f"the will's topic {will.topic!r} is not allowed")
+
+    async def _take_over(self, connection: Connection, packet: Connect) -> None:
+        """Become the one channel of the client id: carry out what the takeover machine decides."""
+        client_id = ClientId(connection.client_id)
+        registration = Registration(client_id, 0, connection.number, connection.version)
+        takeover = Takeover(registration, clean_start=packet.clean_start)
+        client: Client | None = None
+        pending: list[Effect] = takeover.start(self._registry.local_newest(client_id))
+        while pending:
+            effect = pending.pop(0)
+            if isinstance(effect, Begin):
+                await self._freeze(effect)
+                pending += self._left(connection, takeover)
+                pending += takeover.began()
+            elif isinstance(effect, Commit):
+                result = await self._registry.commit(effect.registration, effect.expected_revision)
+                pending += self._left(connection, takeover)
+                pending += takeover.committed(result)
+            elif isinstance(effect, Read):
+                newest = await self._registry.read_newest(effect.client_id)
+                pending += self._left(connection, takeover)
+                pending += takeover.read(newest)
+            elif isinstance(effect, End):
+                self._end(effect)
+            elif isinstance(effect, Thaw):
+                self._thaw(effect)
+            elif isinstance(effect, Withdraw):
+                await self._registry.remove(effect.registration)
+            elif isinstance(effect, Open):
+                connection.registration = effect.registration
+                client, present = self._sessions.open(client_id, clean_start=effect.clean_start)
+                pending += takeover.opened(session_present=present)
+            elif isinstance(effect, Refuse):
+                if effect.log_line:
+                    _log.info(effect.log_line, client=client_id)
+                raise PeerError(effect.reason, effect.detail)
+            elif isinstance(effect, Accept):
+                assert client is not None
+                self._accept(connection, client, packet, session_present=effect.session_present)
+
+    @staticmethod
+    def _left(connection: Connection, takeover: Takeover) -> list[Effect]:
+        """What follows if the client left while its takeover was waiting."""
+        return takeover.abandon() if connection.channel.closed else []
+
+    async def _freeze(self, begin: Begin) -> None:
+        """Stop the old channel, and wait until everything it did is committed."""
+        old = self._connections.by_number(begin.old.connection_id)
+        if old is None:
+            return
+        old.takers.add(begin.taker.connection_id)
+        old.channel.blocked = True
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._exchange.after_commit(None, b"", lambda: settled.set_result(None))
+        await settled
+
+    def _thaw(self, thaw: Thaw) -> None:
+        old = self._connections.by_number(thaw.old.connection_id)
+        if old is not None:
+            old.takers.discard(thaw.taker.connection_id)
+            if not old.takers:
+                self._exchange.resume(old.channel)
+
+    def _end(self, end: End) -> None:
+        old = self._connections.by_number(end.old.connection_id)
+        if old is not None:
+            old.registration = None  # the registry has the new one already
+            self._connections.dismiss(old, SESSION_TAKEN_OVER, "a newer connection has the same client id")
+
+    def _accept(self, connection: Connection, client: Client, packet: Connect, *, session_present: bool) -> None:
+        """The client is in: attach it, answer, send what waits for it."""
+        mqtt = self._policy.mqtt
+        channel = connection.channel
+        asked = packet.properties
+        expiry_s = expiry_asked(packet, mqtt.max_session_expiry_s)
+        if packet.version == V5:
+            channel.max_packet_bytes = min(asked.maximum_packet_size or MAX_PACKET_BYTES, MAX_PACKET_BYTES)
+            channel.alias_limit_out = min(asked.topic_alias_maximum or 0, mqtt.topic_alias_maximum)
+            channel.alias_limit_in = mqtt.topic_alias_maximum
+            channel.receive_limit = mqtt.receive_maximum
+            connection.explain = asked.request_problem_information != 0
+        channel.settle()
+        connection.will = packet.will
+        keep_alive_s = self._keep_alive_s(packet)
+        connection.keep_alive_us = keep_alive_s * _SECOND_US * 3 // 2
+        self._sessions.attach(
+            client, channel, expiry_s=expiry_s, inflight=min(asked.receive_maximum or MAX_U16, mqtt.max_inflight)
+        )
+        frame = self._connack(connection, packet, expiry_s, keep_alive_s, session_present=session_present)
+        self._connections.accepted(connection)
+        self._exchange.after_commit(channel, frame, lambda: self._begin(connection, client))
+
+    def _begin(self, connection: Connection, client: Client) -> None:
+        """CONNACK is on its way: now the rest may follow [MQTT-3.2.0-1]."""
+        if client.channel is connection.channel:
+            self._exchange.delivery.pump(client)
+            self._sessions.resume_groups(client)
+        if not connection.takers:
+            self._exchange.resume(connection.channel)
+
+    def _keep_alive_s(self, packet: Connect) -> int:
+        """The keep alive that holds: the client's, unless the server sets or bounds it."""
+        mqtt = self._policy.mqtt
+        asked_s = packet.keep_alive_s
+        if packet.version == V5 and mqtt.server_keepalive:
+            return mqtt.server_keepalive
+        if mqtt.max_keepalive and (asked_s == 0 or asked_s > mqtt.max_keepalive):
+            return mqtt.max_keepalive
+        return asked_s
+
+    def _connack(
+        self, connection: Connection, packet: Connect, expiry_s: int, keep_alive_s: int, *, session_present: bool
+    ) -> bytes:
+        mqtt = self._policy.mqtt
+        if packet.version != V5:
+            return encode(Connack(SUCCESS, session_present), packet.version)
+        asked_expiry_s = packet.properties.session_expiry_interval or 0
+        properties = Properties(
+            session_expiry_interval=None if expiry_s == asked_expiry_s else expiry_s,
+            receive_maximum=None if mqtt.receive_maximum == MAX_U16 else mqtt.receive_maximum,
+            maximum_qos=None if mqtt.max_qos == 2 else mqtt.max_qos,
+            retain_available=None if mqtt.retain_available else 0,
+            maximum_packet_size=mqtt.max_packet_size,
+            assigned_client_identifier=None if packet.client_id else connection.client_id,  # [MQTT-3.2.2-16]
+            topic_alias_maximum=mqtt.topic_alias_maximum or None,
+            wildcard_subscription_available=None if mqtt.wildcards_available else 0,
+            shared_subscription_available=None if mqtt.shared_available else 0,
+            server_keep_alive=None if keep_alive_s == packet.keep_alive_s else keep_alive_s,
+        )
+        return encode(Connack(SUCCESS, session_present, properties), V5)

@@ -1,0 +1,154 @@
+"""The connections of this node: accepted, watched, told to go, lost."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Final
+
+import structlog
+
+from holdfast.broker.answers import goodbye, refusal
+from holdfast.broker.connection import Connection
+from holdfast.broker.deadlines import Deadlines
+from holdfast.broker.gate import Origin
+from holdfast.broker.policy import Policy
+from holdfast.broker.sessions import Sessions
+from holdfast.durable.registry import Registry, VersionClock
+from holdfast.exchange.channel import Channel
+from holdfast.exchange.exchange import Exchange
+from holdfast.exchange.link import Link
+from holdfast.model.clock import Clock
+from holdfast.model.errors import PeerError
+from holdfast.model.reasons import KEEP_ALIVE_TIMEOUT
+
+_log = structlog.get_logger()
+
+
+class Connections:
+    """Every connection, from accept to close.
+
+    1. A connection is in `_by_channel` and `_by_number`, or in neither.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        sessions: Sessions,
+        registry: Registry,
+        policy: Policy,
+        clock: Clock,
+        deadlines: Deadlines,
+        spawn: Callable[[Coroutine[object, object, object]], None],
+    ) -> None:
+        self._exchange: Final = exchange
+        self._sessions: Final = sessions
+        self._registry: Final = registry
+        self._policy: Final = policy
+        self._clock: Final = clock
+        self._deadlines: Final = deadlines
+        self._spawn: Final = spawn
+        self._versions: Final = VersionClock(clock, 0)
+        self._by_channel: Final[dict[Channel, Connection]] = {}
+        self._by_number: Final[dict[int, Connection]] = {}
+        self._count = 0
+        self.most = 0
+
+    def __len__(self) -> int:
+        return len(self._by_channel)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(list(self._by_channel.values()))
+
+    def opened(self, link: Link, origin: Origin) -> Connection:
+        """A socket was accepted: it has a while to send its CONNECT."""
+        self._count += 1
+        channel = Channel(link, self._policy.mqtt.max_packet_size)
+        channel.heard_us = self._clock.monotonic_us()
+        connection = Connection(channel, origin, self._count, self._versions.next())
+        self._by_channel[channel] = connection
+        self._by_number[connection.number] = connection
+        self.most = max(self.most, len(self._by_channel))
+        timeout_us = int(self._policy.limits.connect_timeout_s * 1_000_000)
+        connection.silence = self._deadlines.after(timeout_us, lambda: self._never_connected(connection))
+        return connection
+
+    def of(self, channel: Channel) -> Connection | None:
+        return self._by_channel.get(channel)
+
+    def by_number(self, number: int) -> Connection | None:
+        return self._by_number.get(number)
+
+    def accepted(self, connection: Connection) -> None:
+        """CONNECT was accepted: from now on the keep alive counts."""
+        if connection.silence is not None:
+            connection.silence.cancel()
+            connection.silence = None
+        if connection.keep_alive_us:
+            self._watch(connection)
+
+    def _watch(self, connection: Connection) -> None:
+        """Look again when the client would have been silent for too long [MQTT-3.1.2-22]."""
+        silent_us = self._clock.monotonic_us() - connection.channel.heard_us
+        left_us = connection.keep_alive_us - silent_us
+        if left_us > 0:
+            connection.silence = self._deadlines.after(left_us, lambda: self._watch(connection))
+        elif not connection.channel.closed:
+            self.dismiss(connection, KEEP_ALIVE_TIMEOUT, "nothing came for one and a half keep alive times")
+
+    def _never_connected(self, connection: Connection) -> None:
+        if connection.channel.client is None and not connection.channel.blocked:
+            _log.info("no CONNECT came in time", address=connection.origin.address)
+            self.close(connection, b"")
+
+    # ---- endings
+
+    def refuse(self, connection: Connection, error: PeerError) -> None:
+        """CONNECT is not accepted."""
+        if connection.channel.closed:
+            return
+        self._exchange.counters.refuse(error.reason)
+        _log.info("refused", client=connection.client_id, address=connection.origin.address, why=str(error))
+        frame = refusal(connection.channel.version, error.reason, error.detail, explain=connection.explain)
+        self.close(connection, frame)
+
+    def dismiss(self, connection: Connection, reason: int, detail: str) -> None:
+        """The server ends a connection: MQTT 5 clients are told why."""
+        channel = connection.channel
+        if channel.closed:
+            return
+        if channel.client is None:
+            self.refuse(connection, PeerError(reason, detail))
+            return
+        self._exchange.counters.refuse(reason)
+        _log.info("disconnected", client=connection.client_id, address=connection.origin.address, why=detail)
+        self.close(connection, goodbye(channel, reason, detail, explain=connection.explain))
+
+    def close(self, connection: Connection, frame: bytes) -> None:
+        """Send a last frame and close; the session is left behind at once, not when the socket is gone."""
+        channel = connection.channel
+        if channel.closed:
+            return
+        if frame:
+            channel.out.append(frame)
+        channel.closed = True
+        out, channel.out = channel.out, []
+        if out:
+            channel.link.write(b"".join(out))
+        channel.link.close()
+        self.lost(connection)
+
+    def lost(self, connection: Connection) -> None:
+        """The connection is gone, whoever ended it: leave its session as the rules say."""
+        channel = connection.channel
+        channel.closed = True
+        if self._by_channel.pop(channel, None) is None:
+            return
+        del self._by_number[connection.number]
+        if connection.silence is not None:
+            connection.silence.cancel()
+        client, channel.client = channel.client, None
+        if client is not None and client.channel is channel:
+            will = connection.will
+            if will is not None and not connection.parted:
+                self._sessions.leave_will(client, will, channel.mount)
+            self._sessions.detach(client)
+        if connection.registration is not None:
+            self._spawn(self._registry.remove(connection.registration))

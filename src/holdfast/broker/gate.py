@@ -1,0 +1,50 @@
+"""How listeners hand connections to the broker: the whole surface between `server` and `broker`.
+
+A listener calls `opened` once, `received` for every chunk of bytes, `writable` when the socket's send buffer
+fills or drains, and `lost` once at the end, whoever closed. It knows nothing of MQTT.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.exchange.channel import Channel
+from holdfast.exchange.link import Link
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a connection comes from."""
+
+    #: The listener's name in the settings, for logs and rules.
+    listener: str
+    #: The client's address as text; behind a PROXY header, the one it states.
+    address: str
+    port: int
+    #: `tcp`, `tls`, `ws` or `wss`.
+    transport: str
+    #: The subject's common name of a verified client certificate; it is the user name then.
+    tls_subject: str | None = None
+    #: Put in front of every topic of this connection, and taken off on the way out; empty for none.
+    mount_point: str = ""
+    #: Whether clients may come without credentials here.
+    allow_anonymous: bool = False
+
+
+class Gate(Protocol):
+    """What a listener may ask of the broker."""
+
+    def opened(self, link: Link, origin: Origin) -> Channel:
+        """A connection was accepted."""
+        ...
+
+    def received(self, channel: Channel, data: bytes) -> None:
+        """Bytes came."""
+        ...
+
+    def writable(self, channel: Channel, *, yes: bool) -> None:
+        """The socket's send buffer passed its high-water mark (no) or drained below its low one (yes)."""
+        ...
+
+    def lost(self, channel: Channel) -> None:
+        """The connection is gone."""
+        ...

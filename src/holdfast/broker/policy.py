@@ -1,0 +1,129 @@
+"""Settings that the broker itself keeps to: the sections `mqtt`, `limits` and `sessions`.
+
+`node.settings` composes them into the whole tree, and reads files and environment for them; nothing is read here.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from holdfast.model.protocol import MAX_U16, MAX_U32
+from holdfast.wire.framing import MAX_PACKET_BYTES
+
+ShareStrategy = Literal["least_inflight", "round_robin", "hash", "sticky"]
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a key means, and for a number the smallest and the largest that is accepted."""
+
+    meaning: str
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mqtt:
+    """What the protocol leaves to the server."""
+
+    # Memory decides: a connection may hold one unfinished packet, so 1,000 clients that send slowly cost 1 GiB at
+    # the most. Mosquitto and EMQX accept about as much; messages from devices have kilobytes at most.
+    max_packet_size: Annotated[
+        int,
+        Key(
+            "Largest packet accepted, in bytes, its header included. MQTT's own bound is 256 MiB.",
+            128,
+            MAX_PACKET_BYTES,
+        ),
+    ] = 1_048_576
+    # Messages that wait for one commit: enough to keep a pipelining publisher busy during a sync.
+    receive_maximum: Annotated[
+        int, Key("QoS 1 and 2 messages that a client may have sent without an acknowledgement.", 1, MAX_U16)
+    ] = 1000
+    max_inflight: Annotated[
+        int,
+        Key(
+            "QoS 1 and 2 messages sent to a client without its acknowledgement; its own bound may be lower.", 1, MAX_U16
+        ),
+    ] = 1000
+    max_qos: Annotated[int, Key("Highest QoS a client may publish with, and is granted.", 0, 2)] = 2
+    retain_available: Annotated[bool, Key("Whether clients may publish retained messages.")] = True
+    server_keepalive: Annotated[
+        int, Key("Keep alive in seconds that MQTT 5 clients are told to use; 0 leaves the choice to them.", 0, MAX_U16)
+    ] = 0
+    max_keepalive: Annotated[
+        int,
+        Key(
+            "Longest keep alive in seconds; a client that asks for more, or for none, is held to it. 0 for no bound.",
+            0,
+            MAX_U16,
+        ),
+    ] = 0
+    topic_alias_maximum: Annotated[
+        int, Key("Topic aliases a client may set on one connection; 0 switches them off.", 0, MAX_U16)
+    ] = 32
+    allow_zero_length_client_id: Annotated[bool, Key("Whether a client may leave its id empty and is given one.")] = (
+        True
+    )
+    max_topic_levels: Annotated[int, Key("Levels of a topic or filter.", 1, 32768)] = 128
+    wildcards_available: Annotated[bool, Key("Whether filters may contain `+` and `#`.")] = True
+    shared_available: Annotated[bool, Key("Whether clients may subscribe to `$share/<group>/<filter>`.")] = True
+    max_session_expiry_s: Annotated[
+        int,
+        Key(
+            "Longest time in seconds that a session outlives its connection; 4294967295 for ever. "
+            "Sessions of MQTT 3 clients that ask to be kept get it.",
+            0,
+            MAX_U32,
+        ),
+    ] = MAX_U32
+    upgrade_outgoing_qos: Annotated[
+        bool, Key("Deliver with the QoS of the subscription, even if the message was published with a lower one.")
+    ] = False
+    check_payload_format: Annotated[
+        bool, Key("Refuse messages that claim to be UTF-8 text and are not. Costs a pass over such payloads.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a client may cost."""
+
+    max_connections: Annotated[int, Key("Connections at one time, over all listeners; 0 for no bound.", 0)] = 10_000
+    connect_timeout_s: Annotated[
+        float,
+        Key("Seconds from the connection to a complete CONNECT, TLS and WebSocket handshakes included.", 0.01, 3600),
+    ] = 10.0
+    connect_rate: Annotated[int, Key("Connections per second from one address; 0 for no bound.", 0)] = 0
+    max_subscriptions: Annotated[int, Key("Subscriptions of one session; 0 for no bound.", 0)] = 1000
+    publish_rate: Annotated[
+        int, Key("Messages per second from one connection; a faster client is slowed down. 0 for no bound.", 0)
+    ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sessions:
+    """What a session may keep, and how groups share."""
+
+    max_queued_messages: Annotated[
+        int, Key("Messages owed to one client, beyond those in flight; what does not fit is dropped and counted.", 1)
+    ] = 10_000
+    max_queued_bytes: Annotated[int, Key("Their bytes, likewise.", 1024)] = 67_108_864
+    max_inflight_bytes: Annotated[
+        int, Key("Bytes sent to one client without its acknowledgement; one message is always allowed.", 1024)
+    ] = 16_777_216
+    share_strategy: Annotated[
+        ShareStrategy,
+        Key(
+            "Which member of a group gets a message: the one with the fewest in flight, each in turn, "
+            "one chosen by the publisher's client id, or the same one for as long as it can take it."
+        ),
+    ] = "least_inflight"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """The three sections together."""
+
+    mqtt: Mqtt = Mqtt()
+    limits: Limits = Limits()
+    sessions: Sessions = Sessions()

@@ -1,0 +1,129 @@
+"""SUBSCRIBE and UNSUBSCRIBE: each filter is judged on its own, the answer waits for the commit."""
+
+from typing import Final
+
+from holdfast.broker.connection import Connection
+from holdfast.broker.policy import Policy
+from holdfast.broker.sessions import Sessions
+from holdfast.durable.retained import RetainedStore
+from holdfast.exchange.client import Client, Walk
+from holdfast.exchange.exchange import Exchange
+from holdfast.model.clock import Clock
+from holdfast.model.protocol import V5
+from holdfast.model.reasons import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
+    NO_SUBSCRIPTION_EXISTED,
+    NOT_AUTHORIZED,
+    QUOTA_EXCEEDED,
+    SHARED_SUBSCRIPTIONS_NOT_SUPPORTED,
+    SUCCESS,
+    TOPIC_FILTER_INVALID,
+    WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED,
+)
+from holdfast.session.state import SubscriptionRecord
+from holdfast.topics.filters import TopicFilter
+from holdfast.wire.codec import encode
+from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from holdfast.wire.properties import NO_PROPERTIES, Properties
+
+_RETAINED_ALWAYS: Final = 0
+_RETAINED_IF_NEW: Final = 1
+
+
+class Subscribing:
+    """Handles the two packets for connected clients."""
+
+    def __init__(
+        self, exchange: Exchange, sessions: Sessions, retained: RetainedStore, policy: Policy, clock: Clock
+    ) -> None:
+        self._exchange: Final = exchange
+        self._sessions: Final = sessions
+        self._retained: Final = retained
+        self._policy: Final = policy
+        self._clock: Final = clock
+
+    def subscribe(self, connection: Connection, client: Client, packet: Subscribe) -> None:
+        """Subscribe to each filter that may be, answer for all of them, then send what is retained."""
+        reasons: list[int] = []
+        complaints: list[str] = []
+        walks: list[Walk] = []
+        identifiers = packet.properties.subscription_identifiers
+        for line in packet.subscriptions:
+            reason, complaint = self._judge(connection, client, line)
+            if reason == SUCCESS:
+                reason = min(line.qos, self._policy.mqtt.max_qos)
+                walk = self._subscribe_one(connection, client, line, identifiers[0] if identifiers else 0)
+                if walk is not None:
+                    walks.append(walk)
+            else:
+                self._exchange.counters.refuse(reason)
+                complaints.append(f"{line.filter.raw.decode()}: {complaint}")
+            reasons.append(reason)
+        properties = NO_PROPERTIES
+        if complaints and connection.explain:
+            properties = Properties(reason_string="; ".join(complaints)[:1000])
+        frame = encode(Suback(packet.packet_id, tuple(reasons), properties), connection.channel.version)
+        self._exchange.after_commit(connection.channel, frame, lambda: self._start(walks))
+
+    def _start(self, walks: list[Walk]) -> None:
+        for walk in walks:
+            self._exchange.delivery.start_walk(walk)
+
+    def _judge(self, connection: Connection, client: Client, line: Subscription) -> tuple[int, str]:
+        """Whether a filter may be subscribed to: a reason code, and the explanation of a refusal."""
+        mqtt = self._policy.mqtt
+        topic_filter = line.filter
+        if topic_filter.since:
+            return IMPLEMENTATION_SPECIFIC_ERROR, "this node keeps no history to replay"
+        if len(topic_filter.levels) > mqtt.max_topic_levels:
+            return TOPIC_FILTER_INVALID, f"more than {mqtt.max_topic_levels} levels"
+        if topic_filter.wildcard and not mqtt.wildcards_available:
+            return WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards are switched off"
+        if topic_filter.group and not mqtt.shared_available:
+            return SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are switched off"
+        most = self._policy.limits.max_subscriptions
+        known = topic_filter.raw in client.session.subscriptions
+        if most and not known and len(client.session.subscriptions) >= most:
+            return QUOTA_EXCEEDED, f"a session may have {most} subscriptions"
+        access = connection.access
+        if access is not None and not access.may_subscribe(mounted(connection, topic_filter)):
+            return NOT_AUTHORIZED, "not allowed"
+        return SUCCESS, ""
+
+    def _subscribe_one(
+        self, connection: Connection, client: Client, line: Subscription, identifier: int
+    ) -> Walk | None:
+        """Make the subscription; the walk over retained messages that it asks for."""
+        now_us = self._clock.wall_us()
+        before = client.session.subscriptions.get(line.filter.raw)
+        record = SubscriptionRecord(
+            mounted(connection, line.filter),
+            min(line.qos, self._policy.mqtt.max_qos),
+            line.no_local,
+            line.retain_as_published,
+            line.retain_handling,
+            identifier,
+            now_us if before is None else before.since_us,
+        )
+        subscribed, is_new = self._sessions.subscribe(client, record)
+        wanted = line.retain_handling == _RETAINED_ALWAYS or (line.retain_handling == _RETAINED_IF_NEW and is_new)
+        if not wanted or record.filter.group:
+            return None
+        return Walk(self._retained.match(record.filter, now_us), subscribed)
+
+    def unsubscribe(self, connection: Connection, client: Client, packet: Unsubscribe) -> None:
+        """Remove each filter, and answer for all of them [MQTT-3.10.4-4]."""
+        found = [self._sessions.unsubscribe(client, topic_filter.raw) for topic_filter in packet.filters]
+        reasons = tuple(SUCCESS if was else NO_SUBSCRIPTION_EXISTED for was in found)
+        version = connection.channel.version
+        frame = encode(Unsuback(packet.packet_id, reasons if version == V5 else ()), version)
+        self._exchange.after_commit(connection.channel, frame)
+
+
+def mounted(connection: Connection, topic_filter: TopicFilter) -> TopicFilter:
+    """The filter as the node sees it: with the listener's mount point in front of the inner filter."""
+    mount = connection.channel.mount
+    if not mount:
+        return topic_filter
+    levels = tuple((mount + topic_filter.inner()).split(b"/"))
+    return TopicFilter(topic_filter.raw, levels, topic_filter.group, topic_filter.since)

@@ -1,0 +1,67 @@
+"""`holdfast config`: what the settings are, where each comes from, and what is wrong with them."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.settings_options import (
+    ConfigOption,
+    DataOption,
+    ListenHostOption,
+    ListenPortOption,
+    SetOption,
+    load_or_fail,
+)
+from holdfast.node.settings_show import effective
+from holdfast.node.settings_values import show as as_toml
+
+app = typer.Typer(help="Check and show settings.", no_args_is_help=True)
+
+
+@app.command()
+def check(
+    config: ConfigOption = None,
+    host: ListenHostOption = None,
+    port: ListenPortOption = None,
+    data: DataOption = None,
+    assignments: SetOption = None,
+) -> None:
+    """Say everything that is wrong with the settings, where, and what would be right."""
+    settings = load_or_fail(config, host, port, data, assignments)
+    listeners = "1 listener" if len(settings.listeners) == 1 else f"{len(settings.listeners)} listeners"
+    changed = sum(row.source != "default" for row in effective(settings))
+    typer.echo(f"The settings are right: {listeners}, {changed} keys that are not at their default.")
+
+
+@app.command()
+def show(
+    config: ConfigOption = None,
+    host: ListenHostOption = None,
+    port: ListenPortOption = None,
+    data: DataOption = None,
+    assignments: SetOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the effective settings, with the source of each."""
+    rows = effective(load_or_fail(config, host, port, data, assignments, rules=False))
+    if as_json:
+        plain = [
+            {
+                "key": row.key,
+                "value": str(row.value) if isinstance(row.value, Path) else row.value,
+                "source": row.source,
+            }
+            for row in rows
+        ]
+        typer.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+        return
+    table = Table("setting", "value", "source", box=None, pad_edge=False)
+    for row in rows:
+        style = "dim" if row.source == "default" else "bold"
+        table.add_row(Text(row.key), Text(as_toml(row.value)), Text(row.source), style=style)
+    Console().print(table)

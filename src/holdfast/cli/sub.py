@@ -1,0 +1,145 @@
+"""`holdfast sub`: subscribe, and print what comes."""
+
+import base64
+import json
+import os
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.broker_options import (
+    WRONG_USAGE,
+    HostOption,
+    IdOption,
+    PasswordEnvOption,
+    PasswordFileOption,
+    PortOption,
+    QosOption,
+    UserOption,
+    Version,
+    VersionOption,
+    fail,
+    find_password,
+    run,
+)
+from holdfast.cli.client import connect
+from holdfast.cli.client_stream import Target
+from holdfast.model.errors import PeerError
+from holdfast.model.protocol import MAX_U32
+from holdfast.topics.filters import TopicFilter, parse_filter
+from holdfast.topics.since import parse_since
+from holdfast.wire.packets import Publish, Subscription
+from holdfast.wire.properties import NO_PROPERTIES, Properties
+
+
+class Format(StrEnum):
+    """How a message is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def sub(
+    filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topic filters; + and # are wildcards.")],
+    qos: QosOption = 0,
+    count: Annotated[int | None, typer.Option(help="Leave after this many messages.", min=1)] = None,
+    output: Annotated[Format, typer.Option("--format", help="A line each: topic and payload, or JSON.")] = Format.TEXT,
+    persistent: Annotated[
+        bool, typer.Option("--persistent/--clean", help="Keep the session, and what is missed meanwhile; needs --id.")
+    ] = False,
+    replay_from: Annotated[
+        str | None,
+        typer.Option(help="History first: earliest, a time (ISO 8601, Unix microseconds), or how long ago (-2h)."),
+    ] = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 1883,
+    version: VersionOption = Version.V5,
+    user: UserOption = None,
+    password_env: PasswordEnvOption = None,
+    password_file: PasswordFileOption = None,
+    client_id: IdOption = "",
+) -> None:
+    """Subscribe, and print messages until Ctrl-C.
+
+    A message is acknowledged after it was printed.
+    """
+    if persistent and not client_id:
+        fail("--persistent needs --id NAME, by which the session is found again", WRONG_USAGE)
+    try:
+        parsed = [_parse(text, replay_from, version) for text in filters]
+    except PeerError as error:
+        fail(error.detail, WRONG_USAGE)
+    target = Target(
+        host=host,
+        port=port,
+        version=version.level,
+        client_id=client_id,
+        user_name=user,
+        password=find_password(user, password_env, password_file),
+        clean_start=not persistent,
+        session_expiry_s=MAX_U32 if persistent else 0,
+    )
+    properties = NO_PROPERTIES
+    if replay_from is not None and version is Version.V5:
+        properties = Properties(user_properties=(("replay-from", replay_from),))
+
+    async def print_messages() -> None:
+        async with connect(target) as client:
+            granted = await client.subscribe([Subscription(line, qos) for line in parsed], properties)
+            for line, reason in zip(parsed, granted, strict=True):
+                typer.echo(f"subscribed to {line.raw.decode()} with QoS {reason}", err=True)
+            printed = 0
+            while count is None or printed < count:
+                message = await client.receive()
+                _print(render(message, output))
+                client.acknowledge(message)
+                printed += 1
+            await client.finish()
+
+    try:
+        run(print_messages())
+    except KeyboardInterrupt:
+        return
+    except BrokenPipeError:
+        # Whoever read our output has left: a usual end, for which Python would complain once more while closing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parse(text: str, replay_from: str | None, version: Version) -> TopicFilter:
+    """The filter to send. MQTT 3 has no properties, so there the start of a replay stands in the filter."""
+    parsed = parse_filter(text.encode())
+    if replay_from is None:
+        return parsed
+    parse_since(replay_from)
+    if version is Version.V5:
+        return parsed
+    if parsed.since:
+        fail(f"{text} has a start of its own; leave --replay-from out", WRONG_USAGE)
+    inner = f"$replay/{replay_from}/{parsed.inner().decode()}"
+    return parse_filter((f"$share/{parsed.group}/{inner}" if parsed.group else inner).encode())
+
+
+def render(message: Publish, output: Format) -> bytes:
+    """A message as a line; binary payloads are Base64 in JSON."""
+    if output is Format.TEXT:
+        return message.topic.encode() + b" " + message.payload + b"\n"
+    row: dict[str, object] = {"topic": message.topic}
+    try:
+        row["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        row["payload_base64"] = base64.b64encode(message.payload).decode()
+    row |= {"qos": message.qos, "retain": message.retain, "dup": message.dup}
+    properties = message.properties.present()
+    if "correlation_data" in properties:
+        data = message.properties.correlation_data or b""
+        properties["correlation_data"] = base64.b64encode(data).decode()
+    if properties:
+        row["properties"] = properties
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+def _print(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()

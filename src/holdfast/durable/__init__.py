@@ -1,0 +1,1 @@
+"""Contracts of everything that keeps state, each with an implementation in memory. Pure."""

@@ -1,0 +1,51 @@
+"""Commits: many changes, one write, one sync, one receipt.
+
+Whatever must be durable before somebody is told of it goes into the batch under way. When the batch is written
+and synced, its receipt comes back; acknowledgements and deliveries that wait for it may leave then, and not
+before. Also without a disk: the order of events is the same in every mode.
+"""
+
+from typing import Final, Protocol
+
+from holdfast.model.message import Message
+
+
+class Receipt:
+    """Proof that every batch up to `number` has reached the medium. Only a commit log makes one."""
+
+    def __init__(self, number: int) -> None:
+        self.number: Final = number
+
+
+class Batch:
+    """Changes that are committed together, in the order in which they happened.
+
+    1. Numbers of batches are dense and increasing.
+    2. The contents stay until the receipt, so that a write that was refused can be tried again.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number: Final = number
+        #: Messages to be stored, and of them those that replace the retained one of their topic.
+        self.messages: Final[list[Message]] = []
+        self.retained: Final[list[Message]] = []
+
+
+class CommitLog(Protocol):
+    """Where batches go."""
+
+    def write(self, batch: Batch) -> Receipt | None:
+        """Take a batch.
+
+        Requires: batches come in the order of their numbers.
+        Ensures: a receipt that covers it is returned now, or handed to the owner later, in order.
+        Survives: what the implementation says; of a batch all or nothing.
+        """
+        ...
+
+
+class MemoryLog(CommitLog):
+    """A log that keeps nothing and gives its receipt at once. Survives: nothing."""
+
+    def write(self, batch: Batch) -> Receipt | None:
+        return Receipt(batch.number)

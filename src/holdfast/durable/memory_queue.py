@@ -1,0 +1,96 @@
+"""A client queue in memory. Also the model that the other queues are tested against.
+
+    serial      41    42    43    44    45
+    _items    [ ✓  │  ✓  │ owed │ None │ owed ]      None: acknowledged out of order
+                           ↑ _first
+
+Serials are dense, so a place is an index: every operation is constant time.
+"""
+
+from typing import Final
+
+from holdfast.durable.queue import ClientQueue
+from holdfast.model.owed import Owed
+
+#: Acknowledged items in front are cut off when they are this many, so that cutting is cheap on average.
+_CUT: Final = 1024
+
+
+class MemoryQueue(ClientQueue):
+    """Survives: nothing. Over a limit the oldest go."""
+
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
+        self._max_messages: Final = max_messages
+        self._max_bytes: Final = max_bytes
+        self._items: list[Owed | None] = []
+        #: Index of the oldest message kept, and the serial of `_items[0]`.
+        self._head = 0
+        self._base = 1
+        self._count = 0
+        self._bytes = 0
+
+    def append(self, pack: list[Owed]) -> int:
+        for owed in pack:
+            owed.serial = self._base + len(self._items)
+            self._items.append(owed)
+            self._count += 1
+            self._bytes += owed.size_bytes
+        dropped = 0
+        while self._count > self._max_messages or self._bytes > self._max_bytes:
+            oldest = self._items[self._head]
+            if oldest is not None:
+                dropped += 1
+                self.acknowledge(oldest.serial)
+        return dropped
+
+    def read(self, after: int, limit: int) -> list[Owed]:
+        found: list[Owed] = []
+        index = max(after + 1 - self._base, self._head)
+        while len(found) < limit and index < len(self._items):
+            owed = self._items[index]
+            if owed is not None:
+                found.append(owed)
+            index += 1
+        return found
+
+    def acknowledge(self, serial: int) -> None:
+        index = serial - self._base
+        if not self._head <= index < len(self._items):
+            return
+        owed = self._items[index]
+        if owed is None:
+            return
+        self._items[index] = None
+        self._count -= 1
+        self._bytes -= owed.size_bytes
+        while self._head < len(self._items) and self._items[self._head] is None:
+            self._head += 1
+        if self._head >= _CUT or self._head == len(self._items):
+            del self._items[: self._head]
+            self._base += self._head
+            self._head = 0
+
+    def release(self, serial: int) -> None:
+        """Nothing to do: the content is shared with other clients, so dropping it here would free nothing."""
+
+    def count(self) -> int:
+        return self._count
+
+    def size_bytes(self) -> int:
+        return self._bytes
+
+    def drop(self) -> None:
+        self._base += len(self._items)
+        self._items = []
+        self._head = 0
+        self._count = 0
+        self._bytes = 0
+
+    def check_invariants(self) -> None:
+        kept = [owed for owed in self._items if owed is not None]
+        assert len(kept) == self._count
+        assert sum(owed.size_bytes for owed in kept) == self._bytes
+        assert all(owed is None for owed in self._items[: self._head])
+        assert not self._items or self._items[self._head] is not None
+        for index, owed in enumerate(self._items):
+            assert owed is None or owed.serial == self._base + index

@@ -1,0 +1,106 @@
+"""Retained messages in memory: a dictionary by topic, and a tree of levels for wildcards.
+
+A filter is answered by walking only where it can match: `plant/+/temp` visits the halls of `plant`,
+not every topic there is.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from holdfast.durable.retained import RetainedStore
+from holdfast.model.message import Message
+from holdfast.topics.filters import ONE, REST, TopicFilter
+from holdfast.topics.names import SEPARATOR, is_dollar
+
+
+class _Level:
+    """A node of the tree: 1. it has children or a topic, except the root."""
+
+    def __init__(self) -> None:
+        self.children: dict[bytes, _Level] = {}
+        #: The whole topic that ends here; empty if none does.
+        self.topic = b""
+
+
+class MemoryRetained(RetainedStore):
+    """Survives: nothing."""
+
+    def __init__(self) -> None:
+        self._messages: Final[dict[bytes, Message]] = {}
+        self._root: Final = _Level()
+
+    def keep(self, message: Message) -> None:
+        topic = message.topic
+        if not message.payload:
+            if self._messages.pop(topic, None) is not None:
+                self._prune(topic)
+            return
+        if topic not in self._messages:
+            level = self._root
+            for name in topic.split(SEPARATOR):
+                child = level.children.get(name)
+                if child is None:
+                    child = level.children[name] = _Level()
+                level = child
+            level.topic = topic
+        self._messages[topic] = message
+
+    def get(self, topic: bytes, now_us: int) -> Message | None:
+        message = self._messages.get(topic)
+        if message is not None and message.expired(now_us):
+            del self._messages[topic]
+            self._prune(topic)
+            return None
+        return message
+
+    def match(self, topic_filter: TopicFilter, now_us: int) -> Iterator[Message]:
+        if not topic_filter.wildcard:
+            message = self.get(topic_filter.inner(), now_us)
+            if message is not None:
+                yield message
+            return
+        for topic in self._topics(topic_filter.levels):
+            message = self.get(topic, now_us)
+            if message is not None:
+                yield message
+
+    def count(self) -> int:
+        return len(self._messages)
+
+    def _topics(self, levels: tuple[bytes, ...]) -> Iterator[bytes]:
+        """Topics that the levels match, depth first; each node's children are fixed when it is visited."""
+        pending: list[tuple[_Level, int]] = [(self._root, 0)]
+        while pending:
+            node, i = pending.pop()
+            if i == len(levels):
+                if node.topic:
+                    yield node.topic
+                continue
+            wanted = levels[i]
+            if wanted == REST:
+                if node.topic:
+                    yield node.topic
+                pending.extend([(child, i) for child in self._visible(node, i)])
+            elif wanted == ONE:
+                pending.extend([(child, i + 1) for child in self._visible(node, i)])
+            else:
+                child_or_none = node.children.get(wanted)
+                if child_or_none is not None:
+                    pending.append((child_or_none, i + 1))
+
+    def _visible(self, node: _Level, i: int) -> list[_Level]:
+        """Children that a wildcard at level `i` reaches: at the first, no `$`-topics [MQTT-4.7.2-1]."""
+        if node is not self._root or i > 0:
+            return list(reversed(node.children.values()))
+        return [child for name, child in reversed(node.children.items()) if not is_dollar(name)]
+
+    def _prune(self, topic: bytes) -> None:
+        names = topic.split(SEPARATOR)
+        path = [self._root]
+        for name in names:
+            path.append(path[-1].children[name])
+        path[-1].topic = b""
+        for i in range(len(names), 0, -1):
+            if path[i].children or path[i].topic:
+                return
+            del path[i - 1].children[names[i - 1]]

@@ -1,0 +1,56 @@
+"""A client: its session and, while it is connected, its channel.
+
+live      messages go straight to the channel
+behind    messages go to the queue, and from there to the channel as the window opens
+offline   messages go to the queue
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from holdfast.durable.queue import ClientQueue
+from holdfast.model.message import Message
+from holdfast.session.state import SessionState, SubscriptionRecord
+
+if TYPE_CHECKING:
+    from holdfast.exchange.channel import Channel
+    from holdfast.exchange.groups import Group
+
+
+class Subscribed:
+    """One subscription of one client: what the matcher finds."""
+
+    def __init__(self, client: "Client", record: SubscriptionRecord, group: "Group | None") -> None:
+        self.client: Final = client
+        self.record: Final = record
+        #: The group it is shared with; None for a subscription of one's own.
+        self.group: Final = group
+
+
+class Walk:
+    """Retained messages on their way to a new subscription, fetched as the client takes them."""
+
+    def __init__(self, messages: Iterator[Message], subscribed: Subscribed) -> None:
+        self.messages: Final = messages
+        self.subscribed: Final = subscribed
+
+
+class Client:
+    """A session with its queue and its present channel.
+
+    1. `behind` exactly if the queue holds something that was not sent on the present connection.
+    2. `cursor` is the serial of the last message that was read from the queue.
+    """
+
+    def __init__(self, session: SessionState, queue: ClientQueue) -> None:
+        self.session: Final = session
+        self.queue: Final = queue
+        self.channel: Channel | None = None
+        self.cursor = 0
+        self.behind = False
+        self.subscribed: Final[dict[bytes, Subscribed]] = {}
+        self.walks: Final[deque[Walk]] = deque()
+
+    def online(self) -> bool:
+        return self.channel is not None

@@ -1,0 +1,38 @@
+"""What happened, in numbers. Plain attributes, because they are counted once per message."""
+
+from typing import Final
+
+# Why something was not delivered or not taken. These are metric labels: never change them.
+DROP_SLOW: Final = "slow_client"  # QoS 0 while the client's send buffer was full
+DROP_QUEUE: Final = "queue_full"
+DROP_EXPIRED: Final = "expired"
+DROP_TOO_LARGE: Final = "packet_too_large"
+DROP_DENIED: Final = "denied"
+DROP_NO_MEMBER: Final = "no_group_member"
+DROP_SESSION_ENDED: Final = "session_ended"
+DROP_REFUSED: Final = "refused_by_client"
+
+
+class Counters:
+    """Totals since the start."""
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.messages_out = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.payload_bytes_in = 0
+        self.payload_bytes_out = 0
+        self.packets_in = 0
+        self.batches = 0
+        #: Messages that did not reach somebody, by reason.
+        self.drops: Final[dict[str, int]] = {}
+        #: Connections and requests that were refused, by reason code.
+        self.refusals: Final[dict[int, int]] = {}
+
+    def drop(self, why: str, count: int = 1) -> None:
+        if count:
+            self.drops[why] = self.drops.get(why, 0) + count
+
+    def refuse(self, reason: int) -> None:
+        self.refusals[reason] = self.refusals.get(reason, 0) + 1

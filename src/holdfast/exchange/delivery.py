@@ -1,0 +1,258 @@
+"""Delivery: from a passage to its clients, and from a client's queue to its channel.
+
+A client that is live gets a message at once. Else the message goes into its queue, and from there to the
+channel as acknowledgements make room. QoS 0 is for who is live now; it is never queued.
+"""
+
+from typing import Final
+
+from holdfast.exchange.channel import Channel
+from holdfast.exchange.client import Client, Walk
+from holdfast.exchange.counters import (
+    DROP_DENIED,
+    DROP_EXPIRED,
+    DROP_NO_MEMBER,
+    DROP_QUEUE,
+    DROP_SLOW,
+    DROP_TOO_LARGE,
+    Counters,
+)
+from holdfast.exchange.frames import frame_for
+from holdfast.exchange.groups import Group
+from holdfast.exchange.passage import Passage
+from holdfast.exchange.plans import Target
+from holdfast.model.owed import Owed
+from holdfast.wire.primitives import U16
+
+#: Messages read from a queue at once.
+_READ: Final = 100
+#: PUBREL.
+_PUBREL: Final = b"\x62\x02"
+
+
+class Delivery:
+    """Sends messages to clients, by their plans and from their queues."""
+
+    def __init__(self, counters: Counters, *, upgrade_qos: bool) -> None:
+        self._counters: Final = counters
+        #: The QoS of the subscription alone decides, also above the message's own.
+        self._upgrade_qos: Final = upgrade_qos
+        #: Channels that have something to send.
+        self.dirty: list[Channel] = []
+        self.now_us = 0
+
+    def mark(self, channel: Channel) -> None:
+        """The channel has something to send."""
+        if not channel.dirty:
+            channel.dirty = True
+            self.dirty.append(channel)
+
+    def send(self, channel: Channel, frame: bytes) -> None:
+        """Put a frame into a channel's output."""
+        if not channel.closed:
+            channel.out.append(frame)
+            self.mark(channel)
+
+    def deliver(self, passage: Passage) -> None:
+        """Give a message to everybody in its plan."""
+        publisher = passage.publisher
+        for target in passage.plan.targets:
+            if target.client is publisher:  # [MQTT-3.8.3-3] no local
+                own = target.own
+                if own is not None:
+                    self._deliver_to(own, passage)
+            else:
+                self._deliver_to(target, passage)
+        for group in passage.plan.groups:
+            self._deliver_to_group(group, passage)
+
+    def _deliver_to(self, target: Target, passage: Passage) -> None:
+        client = target.client
+        channel = client.channel
+        message = passage.message
+        qos = message.qos
+        if target.qos < qos or self._upgrade_qos:
+            qos = target.qos
+        retain = message.retain and target.keep_retain
+        if qos == 0:
+            if channel is None:
+                return
+            if channel.congested:
+                self._counters.drop(DROP_SLOW)
+            elif channel.plain and target.plain and not retain:
+                channel.out.append(passage.whole(channel.version))
+                if not channel.dirty:
+                    self.mark(channel)
+                self._counters.messages_out += 1
+            else:
+                self._send_owed(client, channel, Owed(message, 0, retain=retain, identifiers=target.identifiers))
+            return
+        window = client.session.window
+        if channel is None or client.behind or channel.congested or not window.room():
+            self.owe(client, Owed(message, qos, retain=retain, identifiers=target.identifiers))
+        elif channel.plain and target.plain and not retain:
+            packet_id = window.admit(passage.owed(qos))
+            out = channel.out
+            out.append(passage.head(channel.version, qos))
+            out.append(U16[packet_id])
+            out.append(passage.tail(channel.version))
+            if not channel.dirty:
+                self.mark(channel)
+            self._counters.messages_out += 1
+        else:
+            self._send_owed(client, channel, Owed(message, qos, retain=retain, identifiers=target.identifiers))
+
+    def _deliver_to_group(self, group: Group, passage: Passage) -> None:
+        message = passage.message
+        member = group.pick(message)
+        if member is not None:
+            record = member.record
+            qos = record.qos if record.qos < message.qos or self._upgrade_qos else message.qos
+            identifiers = (record.identifier,) if record.identifier else ()
+            self._give(member.client, Owed(message, qos, identifiers=identifiers, group=group.key))
+        elif message.qos > 0 and group.keeps_backlog():
+            self._counters.drop(DROP_QUEUE, group.backlog.append([Owed(message, message.qos, group=group.key)]))
+        else:
+            self._counters.drop(DROP_NO_MEMBER)
+
+    def _give(self, client: Client, owed: Owed) -> None:
+        """One message for one client, at once or through its queue."""
+        channel = client.channel
+        if owed.qos == 0:
+            if channel is not None and not channel.congested:
+                self._send_owed(client, channel, owed)
+            else:
+                self._counters.drop(DROP_SLOW)
+        elif channel is None or client.behind or channel.congested or not client.session.window.room():
+            self.owe(client, owed)
+        else:
+            self._send_owed(client, channel, owed)
+
+    def owe(self, client: Client, owed: Owed) -> None:
+        """Put a message into a client's queue."""
+        client.behind = True
+        self._counters.drop(DROP_QUEUE, client.queue.append([owed]))
+
+    def give_back(self, group: Group, owed: Owed) -> None:
+        """A member left with this unacknowledged: somebody else gets it, or it waits for somebody."""
+        fresh = Owed(owed.message, owed.qos, group=group.key)
+        member = group.pick(owed.message)
+        if member is not None:
+            self._give(member.client, fresh)
+        elif group.keeps_backlog():
+            self._counters.drop(DROP_QUEUE, group.backlog.append([fresh]))
+        else:
+            self._counters.drop(DROP_NO_MEMBER)
+
+    def drain_backlog(self, group: Group) -> None:
+        """A member is online again: give out what was kept for the group, as far as members have room."""
+        while group.backlog.count():
+            for owed in group.backlog.read(0, _READ):
+                member = group.pick(owed.message)
+                if member is None:
+                    return
+                group.backlog.acknowledge(owed.serial)
+                identifiers = (member.record.identifier,) if member.record.identifier else ()
+                qos = min(owed.qos, member.record.qos)
+                self._give(member.client, Owed(owed.message, qos, identifiers=identifiers, group=group.key))
+
+    def pump(self, client: Client) -> None:
+        """Send what waits, as far as the window and the socket allow: what was in flight, retained, queued."""
+        channel = client.channel
+        if channel is None or channel.closed:
+            return
+        while not channel.congested:
+            packet_id = client.session.window.next_unsent()
+            if packet_id == 0:
+                break
+            self._send_again(client, channel, packet_id)
+        self._walk(client, channel)
+        self._drain_queue(client, channel)
+
+    def _drain_queue(self, client: Client, channel: Channel) -> None:
+        window = client.session.window
+        while client.behind and window.room() and not channel.congested:
+            pack = client.queue.read(client.cursor, _READ)
+            if not pack:
+                client.behind = False
+                return
+            for owed in pack:
+                if not window.room():
+                    return
+                client.cursor = owed.serial
+                self._send_owed(client, channel, owed)
+
+    def _walk(self, client: Client, channel: Channel) -> None:
+        """Retained messages for new subscriptions [MQTT-3.3.1-9]."""
+        window = client.session.window
+        while client.walks and not channel.congested and window.room():
+            walk = client.walks[0]
+            message = next(walk.messages, None)
+            if message is None:
+                client.walks.popleft()
+                continue
+            record = walk.subscribed.record
+            identifiers = (record.identifier,) if record.identifier else ()
+            qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
+            self._send_owed(client, channel, Owed(message, qos, retain=True, identifiers=identifiers))
+            if len(channel.out) > _READ:
+                # Enough for one turn; a million retained messages must not be joined into one write.
+                self.mark(channel)
+                return
+
+    def start_walk(self, walk: Walk) -> None:
+        client = walk.subscribed.client
+        client.walks.append(walk)
+        self.pump(client)
+
+    def _send_owed(self, client: Client, channel: Channel, owed: Owed) -> None:
+        """Send a message that is owed, or note why it is not."""
+        why = self._obstacle(channel, owed)
+        if why:
+            self._counters.drop(why)
+            if owed.serial:
+                client.queue.acknowledge(owed.serial)
+        elif owed.qos == 0:
+            self._send_custom(channel, owed, 0)
+        else:
+            window = client.session.window
+            packet_id = window.admit(owed)
+            if not self._send_custom(channel, owed, packet_id):
+                window.discard(packet_id)  # [MQTT-3.1.2-25]: as if it had been sent
+                if owed.serial:
+                    client.queue.acknowledge(owed.serial)
+
+    def _obstacle(self, channel: Channel, owed: Owed) -> str:
+        """Why a message is not sent to this client now; empty if it can be."""
+        if owed.message.expired(self.now_us):
+            return DROP_EXPIRED
+        if channel.access is not None and not channel.access.may_receive(owed.message.topic):
+            return DROP_DENIED
+        if channel.mount and not owed.message.topic.startswith(channel.mount):
+            return DROP_DENIED
+        return ""
+
+    def _send_custom(self, channel: Channel, owed: Owed, packet_id: int, *, dup: bool = False) -> bool:
+        """Make a frame for this client alone and send it; False if it is too large."""
+        if channel.closed:
+            return True
+        frame = frame_for(channel, owed, owed.qos, packet_id, self.now_us, dup=dup)
+        if not frame:
+            self._counters.drop(DROP_TOO_LARGE)
+            return False
+        channel.out.append(frame)
+        self.mark(channel)
+        self._counters.messages_out += 1
+        return True
+
+    def _send_again(self, client: Client, channel: Channel, packet_id: int) -> None:
+        """What was in flight when the last connection ended: same packet id, DUP, or PUBREL [MQTT-4.4.0-1]."""
+        window = client.session.window
+        if window.is_released(packet_id):
+            self.send(channel, _PUBREL + U16[packet_id])
+            return
+        owed = window.owed(packet_id)
+        if owed is not None and not self._send_custom(channel, owed, packet_id, dup=True):
+            window.discard(packet_id)
+            if owed.serial:
+                client.queue.acknowledge(owed.serial)

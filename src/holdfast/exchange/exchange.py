@@ -1,0 +1,271 @@
+"""The path of messages: a buffer's packets become appends, acknowledgements, deliveries, frames.
+
+    receive   bytes of one connection: every packet in them, before anything else happens
+    turn      once per turn of the loop: close the batch, write it, send what the channels have
+    committed a receipt came: acknowledge and deliver what its batches hold, in order
+
+Nothing here waits, and nothing is known of sockets, threads or time.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.durable.commit import Batch, CommitLog, Receipt
+from holdfast.durable.retained import RetainedStore
+from holdfast.exchange.channel import Channel
+from holdfast.exchange.client import Client, Subscribed
+from holdfast.exchange.control import Control
+from holdfast.exchange.counters import Counters
+from holdfast.exchange.delivery import Delivery
+from holdfast.exchange.inbound import Inbound
+from holdfast.exchange.limits import Limits
+from holdfast.exchange.passage import Effect, Passage
+from holdfast.exchange.plans import Plan, make_plan
+from holdfast.model.errors import PeerError
+from holdfast.model.message import Message
+from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
+from holdfast.topics.filters import TopicFilter
+from holdfast.topics.route_cache import RouteCache
+from holdfast.wire.codec import PINGRESP_FRAME
+
+#: Packets of one connection handled before others get their turn.
+_PACKETS_PER_TURN: Final = 2000
+
+
+class Exchange:
+    """All message traffic of a node.
+
+    1. An acknowledgement leaves only when the batch that holds what it confirms has its receipt.
+    2. Acknowledgements leave a connection in the order in which their packets came.
+    3. Batches get their receipts in order.
+    """
+
+    def __init__(self, control: Control, log: CommitLog, retained: RetainedStore, limits: Limits) -> None:
+        self._control: Final = control
+        self._log: Final = log
+        self._retained: Final = retained
+        self.counters: Final = Counters()
+        self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
+        self.delivery: Final = Delivery(self.counters, upgrade_qos=limits.upgrade_outgoing_qos)
+        self._inbound: Final = Inbound(self, limits)
+        self._batch = Batch(1)
+        self._effects: list[Effect] = []
+        #: Batches that were written and wait for their receipt, with their effects.
+        self._written: Final[deque[tuple[Batch, list[Effect]]]] = deque()
+        #: Channels with packets left over from the last turn.
+        self._waiting: list[Channel] = []
+        self._awake = False
+        #: Answers that wait for a commit and change who gets what: QoS 0 does not overtake them.
+        self._changes_pending = 0
+
+    # ---- bytes in
+
+    def receive(self, channel: Channel, data: bytes) -> None:
+        """Take bytes of a connection."""
+        if channel.closed:
+            return
+        self.counters.bytes_in += len(data)
+        channel.framer.feed(data)
+        self._work(channel)
+
+    def resume(self, channel: Channel) -> None:
+        """An answer that blocked the channel has been given: go on with its packets."""
+        channel.blocked = False
+        self._work(channel)
+
+    def _work(self, channel: Channel) -> None:
+        """Handle the channel's packets, as many as one turn allows."""
+        if not self._awake:
+            self.wake()
+        framer = channel.framer
+        count = 0
+        try:
+            while not channel.blocked and not channel.closed and framer.advance():
+                count += 1
+                kind = framer.first >> 4
+                client = channel.client
+                if client is None or kind == CONNECT:
+                    self._control.packet(channel, framer.first, framer.data[framer.body : framer.end])
+                elif kind == PUBLISH:
+                    self._inbound.publish(channel, client)
+                elif PUBACK <= kind <= PUBCOMP:
+                    self._inbound.acknowledge(channel, client, kind)
+                elif kind == PINGREQ and framer.body == framer.end:
+                    self._ping(channel)
+                else:
+                    self._control.packet(channel, framer.first, framer.data[framer.body : framer.end])
+                if count >= _PACKETS_PER_TURN or channel.publish_credit == 0:
+                    self._wait(channel)
+                    break
+        except PeerError as error:
+            self._control.broke(channel, error)
+        self.counters.packets_in += count
+
+    def _ping(self, channel: Channel) -> None:
+        """[MQTT-3.12.4-1]; behind a SUBACK that waits, so that answers come in the order of the questions."""
+        if self._changes_pending:
+            self._effects.append(Effect(channel, PINGRESP_FRAME))
+        else:
+            self.delivery.send(channel, PINGRESP_FRAME)
+
+    def _wait(self, channel: Channel) -> None:
+        """Others first: the rest of the channel's packets is for the next turn, and no more is read until then."""
+        if channel.publish_credit != 0:
+            self._waiting.append(channel)
+        if not channel.reading_paused:
+            channel.reading_paused = True
+            channel.link.pause_reading()
+
+    def grant(self, channel: Channel, credit: int) -> None:
+        """The rate limit allows `credit` more messages."""
+        starved = channel.publish_credit == 0
+        channel.publish_credit = credit
+        if starved and not channel.closed:
+            self._waiting.append(channel)
+            self.wake()
+
+    # ---- turns and commits
+
+    def wake(self) -> None:
+        """Something happened outside `receive`: have a turn."""
+        if not self._awake:
+            self._awake = True
+            self.delivery.now_us = self._control.clock_us()
+            self._control.wake()
+
+    def turn(self) -> None:
+        """The end of a turn: commit what came, then send what there is."""
+        self._awake = False
+        if self._waiting:
+            waiting = self._waiting
+            self._waiting = []
+            for channel in waiting:
+                self._work(channel)
+                if channel.reading_paused and not channel.congested and channel not in self._waiting:
+                    channel.reading_paused = False
+                    channel.link.resume_reading()
+        if self._effects:
+            batch = self._batch
+            self._written.append((batch, self._effects))
+            self._batch = Batch(batch.number + 1)
+            self._effects = []
+            self.counters.batches += 1
+            receipt = self._log.write(batch)
+            if receipt is not None:
+                self.committed(receipt)
+        self.flush()
+
+    def committed(self, receipt: Receipt) -> None:
+        """Batches reached the medium: acknowledge and deliver, in the order in which it all came."""
+        written = self._written
+        delivery = self.delivery
+        while written and written[0][0].number <= receipt.number:
+            batch, effects = written.popleft()
+            for message in batch.retained:
+                self._retained.keep(message)
+            for effect in effects:
+                channel = effect.channel
+                if channel is not None and effect.frame and not channel.closed:
+                    channel.out.append(effect.frame)
+                    if not channel.dirty:
+                        delivery.mark(channel)
+                if isinstance(effect, Passage):
+                    if channel is not None and effect.message.qos == 1:
+                        channel.receiving -= 1
+                    delivery.deliver(effect)
+                elif effect.then is not None:
+                    self._changes_pending -= 1
+                    effect.then()
+
+    def flush(self) -> None:
+        """Write what the channels have, once for each."""
+        delivery = self.delivery
+        while delivery.dirty:
+            dirty = delivery.dirty
+            delivery.dirty = []
+            for channel in dirty:
+                channel.dirty = False
+                out = channel.out
+                if out:
+                    channel.out = []
+                    data = out[0] if len(out) == 1 else b"".join(out)
+                    self.counters.bytes_out += len(data)
+                    channel.link.write(data)
+                client = channel.client
+                if client is not None and client.walks and not channel.congested:
+                    delivery.pump(client)
+
+    def after_commit(self, channel: Channel | None, frame: bytes, then: Callable[[], None] | None = None) -> None:
+        """Send a frame, and go on, once everything up to now is committed."""
+        if then is not None:
+            self._changes_pending += 1
+        self._effects.append(Effect(channel, frame, then))
+        self.wake()
+
+    # ---- messages
+
+    def plan_for(self, topic: bytes) -> Plan:
+        """Who gets the messages of a topic; PeerError if it is no valid topic name."""
+        route = self.routes.route(topic)
+        plan = route.plan
+        if isinstance(plan, Plan):
+            return plan
+        made = make_plan(route.targets, topic)
+        route.plan = made
+        return made
+
+    def accept(self, passage: Passage) -> None:
+        """Take a message into the batch under way; it is delivered when that is committed."""
+        message = passage.message
+        self._batch.messages.append(message)
+        if message.retain:
+            self._batch.retained.append(message)
+        self._effects.append(passage)
+
+    def pass_on(self, passage: Passage) -> None:
+        """QoS 0: deliver now. Only what is retained waits for the commit, and what came behind a SUBSCRIBE."""
+        message = passage.message
+        if message.retain:
+            self._batch.retained.append(message)
+            self._effects.append(Effect(None, b""))
+        if self._changes_pending:
+            self._effects.append(passage)
+        else:
+            self.delivery.deliver(passage)
+
+    def publish(self, message: Message, publisher: Client | None = None) -> None:
+        """A message of the broker's own, or a will."""
+        passage = Passage(message, self.plan_for(message.topic), publisher, None, b"")
+        self.wake()
+        if message.qos == 0:
+            self.pass_on(passage)
+        else:
+            self.accept(passage)
+
+    def deny(self, channel: Channel, topic: bytes) -> None:
+        """A publish was not allowed: have it logged."""
+        self._control.denied(channel, topic)
+
+    # ---- subscriptions
+
+    def subscribe(self, subscribed: Subscribed) -> None:
+        """Add or replace a subscription."""
+        record = subscribed.record
+        client = subscribed.client
+        client.subscribed[record.filter.raw] = subscribed
+        self.routes.subscribe(record.filter, matcher_key(client, record.filter), subscribed)
+
+    def unsubscribe(self, client: Client, topic_filter: TopicFilter) -> Subscribed | None:
+        """Remove a subscription; None if there was none."""
+        subscribed = client.subscribed.pop(topic_filter.raw, None)
+        if subscribed is not None:
+            self.routes.unsubscribe(topic_filter, matcher_key(client, topic_filter))
+        return subscribed
+
+
+def matcher_key(client: Client, topic_filter: TopicFilter) -> str:
+    """A client may hold the same inner filter alone and in several groups: each has a key of its own."""
+    if topic_filter.group:
+        return f"{topic_filter.group}/{client.session.client_id}"
+    return f"/{client.session.client_id}"

@@ -1,0 +1,263 @@
+"""What clients send once per message: PUBLISH and the four acknowledgements.
+
+QoS 0     deliver
+QoS 1     commit ─▶ PUBACK, deliver
+QoS 2     commit with the packet id ─▶ PUBREC, deliver;  PUBREL: forget the id ─▶ commit ─▶ PUBCOMP
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.exchange.channel import Channel
+from holdfast.exchange.client import Client
+from holdfast.exchange.counters import DROP_DENIED, DROP_REFUSED
+from holdfast.exchange.limits import Limits
+from holdfast.exchange.passage import Passage
+from holdfast.model.errors import PeerError
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
+from holdfast.model.owed import Owed
+from holdfast.model.protocol import CLIENT, PUBACK, PUBCOMP, PUBREC, PUBREL, V5
+from holdfast.model.reasons import (
+    MALFORMED_PACKET,
+    NO_MATCHING_SUBSCRIBERS,
+    NOT_AUTHORIZED,
+    PACKET_IDENTIFIER_NOT_FOUND,
+    PAYLOAD_FORMAT_INVALID,
+    QOS_NOT_SUPPORTED,
+    RECEIVE_MAXIMUM_EXCEEDED,
+    RETAIN_NOT_SUPPORTED,
+    SUCCESS,
+    TOPIC_ALIAS_INVALID,
+    TOPIC_NAME_INVALID,
+    UNSPECIFIED_ERROR,
+)
+from holdfast.topics.names import check_topic_name
+from holdfast.wire.acks import decode_ack, encode_ack
+from holdfast.wire.packets import Ack
+from holdfast.wire.primitives import U16, Reader
+from holdfast.wire.publish import RETAIN
+from holdfast.wire.publish_properties import ALIAS_BYTES
+
+if TYPE_CHECKING:
+    from holdfast.exchange.exchange import Exchange
+
+_PUBACK: Final = b"\x40\x02"
+_PUBREC: Final = b"\x50\x02"
+_PUBREL: Final = b"\x62\x02"
+_PUBCOMP: Final = b"\x70\x02"
+#: Topics a channel remembers the answer of the access rules for.
+_REMEMBERED_TOPICS: Final = 1000
+
+
+class Inbound:
+    """Messages and acknowledgements from clients."""
+
+    def __init__(self, exchange: "Exchange", limits: Limits) -> None:
+        self._exchange: Final = exchange
+        self._limits: Final = limits
+
+    def publish(self, channel: Channel, client: Client) -> None:
+        """The PUBLISH that the channel's framer stands on."""
+        framer = channel.framer
+        data = framer.data
+        first = framer.first
+        scan = channel.scan
+        scan.scan(data, first, framer.body, framer.end, channel.version, CLIENT)
+        qos = scan.qos
+        limits = self._limits
+        if qos > limits.max_qos:  # [MQTT-3.2.2-11]
+            raise PeerError(QOS_NOT_SUPPORTED, f"QoS {qos}; the server's maximum is {limits.max_qos}")
+        retain = first & RETAIN != 0
+        if retain and not limits.retain_available:  # [MQTT-3.2.2-14]
+            raise PeerError(RETAIN_NOT_SUPPORTED, "retained messages are switched off")
+        properties = b""
+        expires_us = 0
+        now_us = self._exchange.delivery.now_us
+        topic = data[scan.topic_start : scan.topic_end]
+        if scan.properties_start != scan.properties_end:
+            found = scan.properties
+            if found.alias:
+                topic = self._resolve_alias(channel, found.alias, topic)
+                cut = found.alias_at
+                properties = data[scan.properties_start : cut] + data[cut + ALIAS_BYTES : scan.properties_end]
+            else:
+                properties = data[scan.properties_start : scan.properties_end]
+            if found.expiry_s >= 0:
+                expires_us = now_us + max(found.expiry_s * 1_000_000, 1)
+        if channel.mount:
+            check_topic_name(topic)
+            topic = channel.mount + topic
+        exchange = self._exchange
+        counters = exchange.counters
+        counters.messages_in += 1
+        if channel.publish_credit > 0:
+            channel.publish_credit -= 1
+        plan = exchange.plan_for(topic)
+        if plan.levels > limits.max_topic_levels:
+            raise PeerError(TOPIC_NAME_INVALID, f"more than {limits.max_topic_levels} topic levels")
+        payload = data[scan.payload_start : scan.end]
+        refusal = SUCCESS
+        if plan.reserved:
+            counters.drop(DROP_DENIED)
+            refusal = NOT_AUTHORIZED
+        elif channel.access is not None and not self._may_publish(channel, topic):
+            refusal = NOT_AUTHORIZED
+        elif limits.check_payload_format and properties and scan.properties.utf8_payload and not _is_utf8(payload):
+            refusal = PAYLOAD_FORMAT_INVALID
+        packet_id = scan.packet_id
+        if qos == 0:
+            if refusal == SUCCESS:
+                message = Message(
+                    topic,
+                    payload,
+                    0,
+                    ClientId(client.session.client_id),
+                    now_us,
+                    retain=retain,
+                    properties=properties,
+                    expires_us=expires_us,
+                )
+                passage = Passage(message, plan, client, None, b"")
+                if channel.version != V5 and not retain and not channel.mount:
+                    passage.arrived_as(data[framer.start : framer.end])
+                exchange.pass_on(passage)
+            return
+        if channel.version == V5:
+            self._check_receive_limit(channel, client, qos, packet_id)
+        if qos == 2 and packet_id in client.session.incoming:
+            # Sent again: it was taken before [MQTT-4.3.3-10].
+            exchange.after_commit(channel, _PUBREC + U16[packet_id])
+            return
+        if refusal != SUCCESS:
+            self._refuse(channel, qos, packet_id, refusal)
+            return
+        if plan.empty and channel.version == V5:
+            frame = encode_ack(Ack(PUBACK if qos == 1 else PUBREC, packet_id, NO_MATCHING_SUBSCRIBERS), V5)
+        else:
+            frame = (_PUBACK if qos == 1 else _PUBREC) + U16[packet_id]
+        if qos == 1:
+            channel.receiving += 1
+        else:
+            client.session.incoming.add(packet_id)
+        message = Message(
+            topic,
+            payload,
+            qos,
+            ClientId(client.session.client_id),
+            now_us,
+            retain=retain,
+            properties=properties,
+            expires_us=expires_us,
+        )
+        exchange.accept(Passage(message, plan, client, channel, frame))
+
+    def _resolve_alias(self, channel: Channel, alias: int, topic: bytes) -> bytes:
+        if alias > channel.alias_limit_in:  # [MQTT-3.3.2-9]
+            raise PeerError(
+                TOPIC_ALIAS_INVALID, f"topic alias {alias}; the server takes up to {channel.alias_limit_in}"
+            )
+        if topic:
+            channel.aliases_in[alias] = topic
+            return topic
+        known = channel.aliases_in.get(alias)
+        if known is None:
+            raise PeerError(TOPIC_ALIAS_INVALID, f"topic alias {alias} stands for no topic yet")
+        return known
+
+    def _may_publish(self, channel: Channel, topic: bytes) -> bool:
+        answer = channel.may_publish.get(topic)
+        if answer is None:
+            assert channel.access is not None
+            answer = channel.access.may_publish(topic)
+            if len(channel.may_publish) >= _REMEMBERED_TOPICS:
+                channel.may_publish.clear()
+            channel.may_publish[topic] = answer
+        if not answer:
+            self._exchange.counters.drop(DROP_DENIED)
+            self._exchange.deny(channel, topic)
+        return answer
+
+    def _check_receive_limit(self, channel: Channel, client: Client, qos: int, packet_id: int) -> None:
+        """[MQTT-3.3.4-7]: no more unacknowledged messages than the server's receive maximum."""
+        incoming = client.session.incoming
+        known = qos == 2 and packet_id in incoming
+        if not known and channel.receiving + len(incoming) >= channel.receive_limit:
+            raise PeerError(RECEIVE_MAXIMUM_EXCEEDED, f"more than {channel.receive_limit} messages unacknowledged")
+
+    def _refuse(self, channel: Channel, qos: int, packet_id: int, reason: int) -> None:
+        """MQTT 5 is told; MQTT 3 has no word for it and gets its acknowledgement, v3 [MQTT-3.3.5-2]."""
+        kind = PUBACK if qos == 1 else PUBREC
+        frame = encode_ack(Ack(kind, packet_id, reason if channel.version == V5 else SUCCESS), channel.version)
+        self._exchange.after_commit(channel, frame)
+
+    def acknowledge(self, channel: Channel, client: Client, kind: int) -> None:
+        """PUBACK, PUBREC, PUBREL or PUBCOMP that the channel's framer stands on."""
+        framer = channel.framer
+        data = framer.data
+        body = framer.body
+        reason = SUCCESS
+        packet_id = data[body] << 8 | data[body + 1] if framer.end - body == 2 else 0
+        if packet_id == 0:  # the long form, or malformed
+            packet = self._decode(channel, kind)
+            packet_id = packet.packet_id
+            reason = packet.reason
+        if kind == PUBACK:
+            self._done(client, client.session.window.acknowledge(packet_id), reason)
+        elif kind == PUBCOMP:
+            self._done(client, client.session.window.complete(packet_id), SUCCESS)
+        elif kind == PUBREC:
+            self._received(channel, client, packet_id, reason)
+        else:
+            self._released(channel, client, packet_id)
+
+    def _decode(self, channel: Channel, kind: int) -> Ack:
+        framer = channel.framer
+        reader = Reader(framer.data, framer.body, framer.end)
+        packet = decode_ack(reader, kind, channel.version, CLIENT)
+        if not reader.at_end():
+            raise PeerError(MALFORMED_PACKET, f"{reader.end - reader.pos} bytes too many")
+        return packet
+
+    def _done(self, client: Client, owed: Owed | None, reason: int) -> None:
+        """A message is off our hands."""
+        if owed is None:
+            return
+        if reason >= UNSPECIFIED_ERROR:
+            self._exchange.counters.drop(DROP_REFUSED)
+        if owed.serial:
+            client.queue.acknowledge(owed.serial)
+        if client.behind or client.walks or client.session.window.resuming():
+            self._exchange.delivery.pump(client)
+
+    def _received(self, channel: Channel, client: Client, packet_id: int, reason: int) -> None:
+        """PUBREC."""
+        window = client.session.window
+        if reason >= UNSPECIFIED_ERROR:  # [MQTT-4.4.0-2]
+            self._done(client, window.complete(packet_id), reason)
+            return
+        owed = window.release(packet_id)
+        if owed is not None and owed.serial:
+            client.queue.release(owed.serial)
+        if owed is None and channel.version == V5:
+            frame = encode_ack(Ack(PUBREL, packet_id, PACKET_IDENTIFIER_NOT_FOUND), V5)
+        else:
+            frame = _PUBREL + U16[packet_id]
+        self._exchange.after_commit(channel, frame)
+
+    def _released(self, channel: Channel, client: Client, packet_id: int) -> None:
+        """PUBREL: the packet id may be used again [MQTT-4.3.3-11]."""
+        incoming = client.session.incoming
+        frame = _PUBCOMP + U16[packet_id]
+        if packet_id in incoming:
+            incoming.discard(packet_id)
+        elif channel.version == V5:
+            frame = encode_ack(Ack(PUBCOMP, packet_id, PACKET_IDENTIFIER_NOT_FOUND), V5)
+        self._exchange.after_commit(channel, frame)
+
+
+def _is_utf8(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

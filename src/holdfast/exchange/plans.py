@@ -1,0 +1,82 @@
+"""Plans: who gets the messages of one topic, worked out once per topic and kept in the route cache.
+
+Overlapping subscriptions of one client become one target with the highest QoS and all identifiers
+[MQTT-3.3.4-2]. Clients that may not receive the topic are left out, so that nothing is checked per message.
+"""
+
+from typing import Final
+
+from holdfast.exchange.client import Client, Subscribed
+from holdfast.exchange.groups import Group
+from holdfast.topics.names import SEPARATOR
+
+#: Where the broker speaks of itself.
+SYS_PREFIX: Final = b"$SYS/"
+
+
+class Target:
+    """One client and how it gets the messages of a topic."""
+
+    def __init__(self, client: Client, qos: int, identifiers: tuple[int, ...], *, keep_retain: bool) -> None:
+        self.client: Final = client
+        self.qos: Final = qos
+        self.identifiers: Final = identifiers
+        #: Retain as published: the flag is forwarded as it came.
+        self.keep_retain: Final = keep_retain
+        #: How the client gets what it published itself; None if it does not.
+        self.own: Target | None = None
+        #: Whether frames made for everybody fit: no identifiers.
+        self.plain: Final = not identifiers
+
+
+class Plan:
+    """The targets and groups of a topic."""
+
+    def __init__(self, targets: list[Target], groups: list[Group], levels: int, *, reserved: bool) -> None:
+        self.targets: Final = targets
+        self.groups: Final = groups
+        #: How many levels the topic has.
+        self.levels: Final = levels
+        #: A topic of the broker's own: clients may read it and not publish to it.
+        self.reserved: Final = reserved
+        self.empty: Final = not targets and not groups
+
+
+def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
+    """The plan for a topic whose matching subscriptions are `found`."""
+    groups: list[Group] = []
+    single: dict[str, list[Subscribed]] = {}
+    for subscribed in found:
+        if subscribed.group is not None:
+            if subscribed.group not in groups:
+                groups.append(subscribed.group)
+        elif _may_receive(subscribed.client, topic):
+            single.setdefault(subscribed.client.session.client_id, []).append(subscribed)
+    targets = [_target(overlapping) for overlapping in single.values()]
+    return Plan(targets, groups, topic.count(SEPARATOR) + 1, reserved=topic.startswith(SYS_PREFIX))
+
+
+def _target(overlapping: list[Subscribed]) -> Target:
+    target = _merge(overlapping)
+    local = [subscribed for subscribed in overlapping if not subscribed.record.no_local]
+    if len(local) == len(overlapping):
+        target.own = target
+    elif local:
+        target.own = _merge(local)
+    return target
+
+
+def _merge(overlapping: list[Subscribed]) -> Target:
+    records = [subscribed.record for subscribed in overlapping]
+    return Target(
+        overlapping[0].client,
+        max(record.qos for record in records),
+        tuple(record.identifier for record in records if record.identifier),
+        keep_retain=any(record.retain_as_published for record in records),
+    )
+
+
+def _may_receive(client: Client, topic: bytes) -> bool:
+    """Whether the client's present connection may get the topic. Offline it is asked again when it returns."""
+    channel = client.channel
+    return channel is None or channel.access is None or channel.access.may_receive(topic)

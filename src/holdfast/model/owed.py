@@ -1,0 +1,37 @@
+"""A message owed to one client: what a queue keeps, and what goes into flight."""
+
+from typing import Final
+
+from holdfast.model.message import Message
+
+
+class Owed:
+    """A message and how this client is to get it. The options are those of the moment it was matched.
+
+    1. `qos` is what the client gets: 1 or 2 in a queue, never 0.
+    2. `serial` is its place in the client's queue; 0 while it never was in one.
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        qos: int,
+        *,
+        retain: bool = False,
+        identifiers: tuple[int, ...] = (),
+        group: str = "",
+        serial: int = 0,
+    ) -> None:
+        self.message: Final = message
+        self.qos: Final = qos
+        self.retain: Final = retain
+        #: Subscription identifiers of every subscription that matched.
+        self.identifiers: Final = identifiers
+        #: The shared subscription (`$share/<group>/<filter>`) it came through; empty for none.
+        self.group: Final = group
+        self.serial = serial
+        #: What it counts toward limits.
+        self.size_bytes: Final = len(message.topic) + len(message.payload) + len(message.properties)
+
+    def __repr__(self) -> str:
+        return f"Owed({self.message!r}, qos={self.qos}, serial={self.serial})"

@@ -1,0 +1,38 @@
+"""Assembly: from settings to a broker with its listeners. The only place that picks implementations."""
+
+from holdfast.broker.access.authenticator import Authenticator
+from holdfast.broker.broker import Broker
+from holdfast.broker.policy import Policy
+from holdfast.node.settings import Settings
+from holdfast.node.system_clock import SystemClock
+from holdfast.server.listeners import ListenerSpec
+
+
+def assemble_broker(settings: Settings) -> Broker:
+    """The broker that the settings describe. SettingsError if a file of theirs is wrong."""
+    policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions)
+    authenticator = Authenticator(settings.security.password_file, settings.security.acl_file)
+    return Broker(policy, SystemClock(), authenticator)
+
+
+def listener_specs(settings: Settings) -> list[ListenerSpec]:
+    """The listeners that the settings describe."""
+    return [
+        ListenerSpec(
+            name=name,
+            kind=listener.kind,
+            host=listener.host,
+            port=listener.port,
+            mount_point=listener.mount_point,
+            allow_anonymous=settings.anonymous_allowed(listener),
+            proxy_protocol=listener.proxy_protocol,
+            certificate=listener.certificate,
+            key=listener.key,
+            client_ca=listener.client_ca,
+            require_client_certificate=listener.require_client_certificate,
+            path=listener.path,
+            max_connections=listener.max_connections or None,
+            handshake_deadline_s=settings.limits.connect_timeout_s,
+        )
+        for name, listener in settings.listeners.items()
+    ]

@@ -1,0 +1,174 @@
+"""Every setting of a node, in one tree: sections are classes, keys are fields, defaults stand beside them.
+
+    Settings
+    ├── listeners   by name: where clients come in
+    ├── mqtt        what the protocol leaves to the server
+    ├── limits      what a client may cost
+    ├── sessions    what a session may keep
+    ├── security    who may come in, and what they may do
+    ├── storage     where data lies, and what an acknowledgement means
+    ├── log         log lines
+    └── sys         the broker's own topics
+
+The loader, the error messages and the reference page read the notes (`Key`) of this tree; a key is described nowhere
+else. `mqtt`, `limits` and `sessions` stand in `broker.policy`, beside what keeps to them. This module reads nothing:
+files and environment are the business of `settings_load`, rules between keys that of `settings_check`.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Final, Literal
+
+from holdfast.broker.policy import Key, Limits, Mqtt, Sessions
+
+ListenerKind = Literal["tcp", "tls", "ws", "wss"]
+Durability = Literal["fsync", "os", "memory"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "console"]
+
+#: Where a listener listens that names no port.
+DEFAULT_PORTS: Final[Mapping[str, int]] = MappingProxyType({"tcp": 1883, "tls": 8883, "ws": 8083, "wss": 8084})
+TLS_KINDS: Final = frozenset({"tls", "wss"})
+WEBSOCKET_KINDS: Final = frozenset({"ws", "wss"})
+DEFAULT_WEBSOCKET_PATH: Final = "/mqtt"
+#: The listener that there is when none is given, and that `--host` and `--port` speak of.
+DEFAULT_LISTENER: Final = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """One place where clients come in. Repeat the table under another name for another place."""
+
+    kind: Annotated[ListenerKind, Key("Transport: plain TCP, TLS, WebSocket, or WebSocket over TLS.")] = "tcp"
+    host: Annotated[str, Key("Address or name to listen on; `*` means every address.")] = "127.0.0.1"
+    port: Annotated[
+        int,
+        Key(
+            "Port; 0 picks a free one. Not given, it is 1883 for tcp, 8883 for tls, 8083 for ws, 8084 for wss.",
+            0,
+            65535,
+        ),
+    ] = 1883
+    mount_point: Annotated[
+        str, Key("Put in front of every topic of its clients, and taken off on the way out; empty for none.")
+    ] = ""
+    proxy_protocol: Annotated[
+        bool,
+        Key(
+            "Whether every connection begins with a PROXY header (version 2) that states the client's address. "
+            "Whoever reaches such a listener can claim any."
+        ),
+    ] = False
+    allow_anonymous: Annotated[
+        bool | None,
+        Key("Whether clients may come without credentials here; not set, `security.allow_anonymous` rules."),
+    ] = None
+    certificate: Annotated[Path | None, Key("The server's certificate chain, PEM; tls and wss need it.")] = None
+    key: Annotated[Path | None, Key("The private key of `certificate`, PEM; tls and wss need it.")] = None
+    client_ca: Annotated[Path | None, Key("Authorities that sign client certificates, PEM; tls and wss.")] = None
+    require_client_certificate: Annotated[
+        bool,
+        Key("Refuse clients without a certificate signed by `client_ca`; its common name is the user name."),
+    ] = False
+    path: Annotated[str, Key("Path of the WebSocket; ws and wss.")] = DEFAULT_WEBSOCKET_PATH
+    max_connections: Annotated[
+        int, Key("Connections at one time through this listener; 0 leaves it to `limits.max_connections`.", 0)
+    ] = 0
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it. A name other than localhost is taken to be reachable by others."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Security:
+    """Who may come in, and what they may do."""
+
+    password_file: Annotated[Path | None, Key("User names and hashed passwords; `holdfast user add` writes it.")] = None
+    acl_file: Annotated[Path | None, Key("Access rules: who may publish and subscribe to what. Not set, all may.")] = (
+        None
+    )
+    allow_anonymous: Annotated[
+        bool | None,
+        Key(
+            "Whether clients may come without credentials. Not set: only on loopback, and if no `password_file` is set."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """Where data lies, and what an acknowledgement means."""
+
+    data: Annotated[Path, Key("Folder of the broker's data; made if it is not there.")] = Path("./holdfast-data")
+    durability: Annotated[
+        Durability,
+        Key(
+            "What an acknowledged message survives. So far there is `memory`: a client's reconnect, not a restart of "
+            "the broker. `fsync` (power loss) and `os` (a crash of the broker) are not there yet and are refused."
+        ),
+    ] = "memory"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """Log lines, on standard error."""
+
+    level: Annotated[LogLevel, Key("The least important lines that are written.")] = "info"
+    format: Annotated[LogFormat, Key("JSON, colours for a person, or by whether it is a terminal.")] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sys:
+    """The broker's own topics."""
+
+    interval_s: Annotated[
+        float, Key("Seconds between two rounds of `$SYS/broker/…`; 0 switches them off.", 0, 86400)
+    ] = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The whole tree. `Settings()` is what `holdfast serve` runs with when nothing else is said."""
+
+    listeners: Mapping[str, Listener] = field(default_factory=lambda: {DEFAULT_LISTENER: Listener()})
+    mqtt: Mqtt = field(default_factory=Mqtt)
+    limits: Limits = field(default_factory=Limits)
+    sessions: Sessions = field(default_factory=Sessions)
+    security: Security = field(default_factory=Security)
+    storage: Storage = field(default_factory=Storage)
+    log: Log = field(default_factory=Log)
+    sys: Sys = field(default_factory=Sys)
+    #: `section.key` → where its value comes from; a key that is missing here has its default.
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def anonymous_allowed(self, listener: Listener) -> bool:
+        """Whether a client may come in through `listener` without credentials."""
+        if listener.allow_anonymous is not None:
+            return listener.allow_anonymous
+        if self.security.allow_anonymous is not None:
+            return self.security.allow_anonymous
+        return listener.is_loopback and self.security.password_file is None and not listener.require_client_certificate
+
+
+#: The sections that are one table each; `listeners` is a table of tables.
+SECTIONS: Final[Mapping[str, type]] = MappingProxyType(
+    {
+        "mqtt": Mqtt,
+        "limits": Limits,
+        "sessions": Sessions,
+        "security": Security,
+        "storage": Storage,
+        "log": Log,
+        "sys": Sys,
+    }
+)

@@ -1,0 +1,188 @@
+"""Rules between settings, and between settings and the machine: what no single value can tell.
+
+1. A listener that other machines can reach has credentials, or says in so many words that it wants none.
+2. Somebody can come in: where anonymous clients are not allowed, there are credentials to be had.
+3. A certificate stands where it is used, and nowhere else.
+4. No two listeners want one port of one address.
+5. Every file that is named can be read.
+6. What is not built yet is refused, never quietly replaced.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.model.errors import SettingsError
+from holdfast.node.settings import DEFAULT_WEBSOCKET_PATH, TLS_KINDS, WEBSOCKET_KINDS, Listener, Settings
+
+_EVERY_ADDRESS: Final = frozenset({"*", "0.0.0.0", "::"})
+_LOCALHOST: Final = frozenset({"127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong, and what would be right."""
+
+    text: str
+    #: The keys it follows from. If one of them has a problem of its own, this one says nothing new.
+    keys: frozenset[str] = frozenset()
+
+
+def check(settings: Settings) -> None:
+    """SettingsError with every broken rule."""
+    refuse(problems_of(settings))
+
+
+def refuse(problems: list[Problem]) -> None:
+    """SettingsError with all `problems`, a paragraph each, unless there are none."""
+    if problems:
+        raise SettingsError("\n".join(problem.text for problem in problems))
+
+
+def problems_of(settings: Settings) -> list[Problem]:
+    """Every broken rule."""
+    problems: list[Problem] = []
+    for name, listener in settings.listeners.items():
+        problems += _tls_problems(settings, name, listener)
+        problems += _websocket_problems(settings, name, listener)
+        problems += _text_problems(settings, name, listener)
+        problems += _credential_problems(settings, name, listener)
+    problems += _port_problems(settings)
+    problems += _file_problems(settings)
+    problems += _storage_problems(settings)
+    return problems
+
+
+def _at(settings: Settings, key: str) -> str:
+    """The key with the place where its value was given."""
+    source = settings.sources.get(key)
+    return key if source is None else f"{source}: {key}"
+
+
+def _problem(settings: Settings, key: str, text: str, *others: str) -> Problem:
+    return Problem(f"{_at(settings, key)} {text}", frozenset((key, *others)))
+
+
+def _tls_problems(settings: Settings, name: str, listener: Listener) -> Iterator[Problem]:
+    prefix = f"listeners.{name}"
+    kind_key = f"{prefix}.kind"
+    given = {"certificate": listener.certificate, "key": listener.key, "client_ca": listener.client_ca}
+    if listener.kind in TLS_KINDS:
+        for field in ("certificate", "key"):
+            if given[field] is None:
+                text = f"is not set; kind = {listener.kind!r} needs certificate and key, two PEM files"
+                yield _problem(settings, f"{prefix}.{field}", text, kind_key)
+        if listener.require_client_certificate and listener.client_ca is None:
+            text = "is not set; require_client_certificate needs the authorities to check against, a PEM file"
+            yield _problem(settings, f"{prefix}.client_ca", text, kind_key, f"{prefix}.require_client_certificate")
+        return
+    secure = "wss" if listener.kind in WEBSOCKET_KINDS else "tls"
+    for field in (field for field, path in given.items() if path is not None):
+        text = f"is set, and kind = {listener.kind!r} does not use it; write kind = {secure!r} or remove it"
+        yield _problem(settings, f"{prefix}.{field}", text, kind_key)
+    if listener.require_client_certificate:
+        text = f"is true, and kind = {listener.kind!r} knows no certificates; write kind = {secure!r} or remove it"
+        yield _problem(settings, f"{prefix}.require_client_certificate", text, kind_key)
+
+
+def _websocket_problems(settings: Settings, name: str, listener: Listener) -> Iterator[Problem]:
+    key = f"listeners.{name}.path"
+    if listener.kind not in WEBSOCKET_KINDS:
+        if listener.path != DEFAULT_WEBSOCKET_PATH:
+            text = f"is set, and kind = {listener.kind!r} has no path; write kind = 'ws' or 'wss', or remove it"
+            yield _problem(settings, key, text, f"listeners.{name}.kind")
+    elif not listener.path.startswith("/"):
+        yield _problem(settings, key, f"is {listener.path!r}; it must begin with a slash, such as '/mqtt'")
+
+
+def _text_problems(settings: Settings, name: str, listener: Listener) -> Iterator[Problem]:
+    if not listener.host:
+        yield _problem(settings, f"listeners.{name}.host", "is empty; '*' means every address")
+    if "+" in listener.mount_point or "#" in listener.mount_point:
+        text = f"is {listener.mount_point!r}; it must be the beginning of a topic, without '+' and '#'"
+        yield _problem(settings, f"listeners.{name}.mount_point", text)
+
+
+def _credential_problems(settings: Settings, name: str, listener: Listener) -> Iterator[Problem]:
+    prefix = f"listeners.{name}"
+    by_certificate = listener.require_client_certificate and listener.kind in TLS_KINDS
+    if settings.security.password_file is not None or by_certificate or settings.anonymous_allowed(listener):
+        return
+    others = (
+        f"{prefix}.allow_anonymous",
+        f"{prefix}.require_client_certificate",
+        f"{prefix}.kind",
+        "security.password_file",
+        "security.allow_anonymous",
+    )
+    add = "    holdfast user add NAME --file holdfast.passwd\n"
+    if not listener.host:
+        return
+    if listener.is_loopback:
+        text = (
+            "does not let anybody in: anonymous clients are not allowed, and there are no credentials. Make some:\n"
+            f"{add}    holdfast serve --set security.password_file=holdfast.passwd\n"
+            f"or allow anonymous clients: --set {prefix}.allow_anonymous=true"
+        )
+        yield Problem(f"{prefix} {text}", frozenset((f"{prefix}.host", *others)))
+        return
+    again = f"--host {listener.host} " if settings.sources.get(f"{prefix}.host") == "--host" else ""
+    stay = "--host 127.0.0.1" if name == "default" else f"--set {prefix}.host=127.0.0.1"
+    text = (
+        f"is {listener.host}, which other machines may reach, and there are no credentials. Make some:\n"
+        f"{add}    holdfast serve {again}--set security.password_file=holdfast.passwd\n"
+        f"or use {stay} to stay on this machine,\n"
+        f"or let everybody in, if you mean it: --set {prefix}.allow_anonymous=true"
+    )
+    yield _problem(settings, f"{prefix}.host", text, *others)
+
+
+def _port_problems(settings: Settings) -> Iterator[Problem]:
+    seen: list[tuple[str, Listener]] = []
+    for name, listener in settings.listeners.items():
+        for other_name, other in seen:
+            if listener.port != 0 and listener.port == other.port and _overlap(listener.host, other.host):
+                text = f"is {listener.port}, as is that of listeners.{other_name}; give each a port of its own"
+                others = (f"listeners.{other_name}.port", f"listeners.{name}.host", f"listeners.{other_name}.host")
+                yield _problem(settings, f"listeners.{name}.port", text, *others)
+        seen.append((name, listener))
+
+
+def _overlap(host: str, other: str) -> bool:
+    """Whether two hosts have an address in common, as far as names tell."""
+    addresses = [_LOCALHOST if name == "localhost" else {name} for name in (host, other)]
+    return not _EVERY_ADDRESS.isdisjoint((host, other)) or not addresses[0].isdisjoint(addresses[1])
+
+
+def _file_problems(settings: Settings) -> Iterator[Problem]:
+    named: dict[str, Path | None] = {
+        "security.password_file": settings.security.password_file,
+        "security.acl_file": settings.security.acl_file,
+    }
+    for name, listener in settings.listeners.items():
+        for field in ("certificate", "key", "client_ca"):
+            named[f"listeners.{name}.{field}"] = getattr(listener, field)
+    for key, path in named.items():
+        if path is None:
+            continue
+        if not path.exists():
+            hint = "; holdfast user add NAME --file " + str(path) + " makes it" if key.endswith("password_file") else ""
+            yield _problem(settings, key, f"is {path}, and there is no such file in {Path.cwd()}{hint}")
+        elif not path.is_file():
+            yield _problem(settings, key, f"is {path}, which is not a file")
+        elif not os.access(path, os.R_OK):
+            yield _problem(settings, key, f"is {path}, which this user may not read; chown or chmod it")
+
+
+def _storage_problems(settings: Settings) -> Iterator[Problem]:
+    data = settings.storage.data
+    if data.exists() and not data.is_dir():
+        yield _problem(settings, "storage.data", f"is {data}, which is not a folder; name one, or a new one")
+    if settings.storage.durability != "memory":
+        text = (
+            f"is {settings.storage.durability!r}, which is not there yet: this build keeps messages in memory and "
+            "loses them when it stops; if that will do, write durability = 'memory'"
+        )
+        yield _problem(settings, "storage.durability", text)

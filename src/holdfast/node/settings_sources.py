@@ -1,0 +1,150 @@
+"""Where settings come from: a TOML file, the environment, flags. Each source yields entries; none judges them.
+
+    [mqtt]                                          holdfast.toml
+    max_qos = 1
+    HOLDFAST__MQTT__MAX_QOS=1                       environment; two underscores join section and key
+    --set mqtt.max_qos=1                            flag; --host, --port and --data are short for one key each
+
+Environment and flags have text only. It is read as a TOML value, and what is none is text itself.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from holdfast.node.settings import DEFAULT_LISTENER
+
+#: Read when it is there and no other file is named.
+DEFAULT_FILE: Final = Path("holdfast.toml")
+ENVIRONMENT_PREFIX: Final = "HOLDFAST__"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One value somebody gave."""
+
+    #: `("mqtt", "max_qos")`, or `("listeners", "tls", "port")`.
+    path: tuple[str, ...]
+    value: object
+    #: The place to correct it, as a person calls it.
+    source: str
+    #: What was typed, where the source has text only.
+    text: str | None = None
+
+    @property
+    def key(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What the command line says about settings."""
+
+    config: Path | None = None
+    host: str | None = None
+    port: int | None = None
+    data: str | None = None
+    #: `section.key=value`, each.
+    assignments: tuple[str, ...] = ()
+
+
+class UnreadableError(Exception):
+    """A source as a whole cannot be read; the message says why. `settings_load` makes it one problem among others."""
+
+
+def file_entries(path: Path) -> list[Entry]:
+    """What a TOML file says."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
+    except FileNotFoundError:
+        raise UnreadableError(f"{path}: there is no such file; name another with --config") from None
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UnreadableError(f"{path}: is not UTF-8 text; a settings file is TOML") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UnreadableError(f"{path}: is not TOML: {error}") from None
+    lines = _lines(text)
+
+    def source(keys: tuple[str, ...]) -> str:
+        return f"{path}:{lines[keys]}" if keys in lines else str(path)
+
+    return [Entry(keys, value, source(keys)) for keys, value in _walk(table)]
+
+
+def _walk(table: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], object]]:
+    for section, content in table.items():
+        if not isinstance(content, dict):
+            yield (section,), content
+            continue
+        for key, value in content.items():
+            yield (section, key), value
+            if section == "listeners" and isinstance(value, dict):
+                for name, inner in value.items():
+                    yield (section, key, name), inner
+
+
+_HEADER: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?")
+_ASSIGNMENT: Final = re.compile(r"\s*([\w\-.\"' ]+?)\s*=")
+
+
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """Line numbers of headers and keys. tomllib tells none, so this looks for the usual forms, and knows no others."""
+    found: dict[tuple[str, ...], int] = {}
+    section: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.fullmatch(line):
+            section = _parts(header[1])
+            found.setdefault(section, number)
+        elif assignment := _ASSIGNMENT.match(line):
+            found.setdefault(section + _parts(assignment[1]), number)
+    return found
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+
+
+def environment_entries(environment: Mapping[str, str]) -> list[Entry]:
+    """What the environment says."""
+    entries = []
+    for name in sorted(environment):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            path = tuple(name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))
+            text = environment[name]
+            entries.append(Entry(path, parse_text(text), name, text))
+    return entries
+
+
+def assignment_entry(assignment: str) -> Entry:
+    """What one `--set` says."""
+    key, equals, text = assignment.partition("=")
+    if not equals:
+        raise UnreadableError(f"--set {assignment}: there is no value; write --set section.key=value")
+    path = tuple(part.strip() for part in key.split("."))
+    return Entry(path, parse_text(text), f"--set {key.strip()}", text)
+
+
+def short_flag_entries(flags: Flags) -> list[Entry]:
+    """What `--host`, `--port` and `--data` say."""
+    entries = []
+    if flags.host is not None:
+        entries.append(Entry(("listeners", DEFAULT_LISTENER, "host"), flags.host, "--host"))
+    if flags.port is not None:
+        entries.append(Entry(("listeners", DEFAULT_LISTENER, "port"), flags.port, "--port"))
+    if flags.data is not None:
+        entries.append(Entry(("storage", "data"), flags.data, "--data"))
+    return entries
+
+
+def parse_text(text: str) -> object:
+    """The TOML value that `text` is, or the text itself."""
+    try:
+        table = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return table["value"] if len(table) == 1 else text

@@ -1,0 +1,194 @@
+"""MQTT over WebSocket: the protocol of the `websockets` library, which does no I/O, on a byte stream.
+
+It knows frames and the handshake, nothing of MQTT beyond its subprotocol. Rules:
+
+1. The gate hears of a connection when the handshake has succeeded; before, time and size are bounded here.
+2. Frames are an envelope: what the frames of one read hold is handed on as one piece of the byte stream, and is
+   not kept until a message is complete. [MQTT-6.0.0-2]
+3. Each write becomes one binary frame. Nothing is compressed: telemetry is small, and a compressor per connection
+   costs more memory than the rest of it.
+"""
+
+import http
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import OPEN, Event
+from websockets.server import ServerProtocol
+from websockets.typing import BytesLike, Subprotocol
+from websockets.typing import Origin as WebOrigin
+
+from holdfast.server.stream import Entrance, SocketLink
+
+#: The name that [MQTT-6.0.0-3] and [MQTT-6.0.0-4] ask for, and the one of clients older than MQTT 3.1.1.
+SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
+
+#: Seconds from the connection to the end of the handshake.
+HANDSHAKE_DEADLINE_S: Final = 10.0
+
+#: Bytes of the request at most. Browsers send about one kilobyte; cookies may make it more.
+HANDSHAKE_LIMIT_BYTES: Final = 16 * 1024
+
+#: Bytes of one message at most, unless the listener says otherwise.
+MESSAGE_LIMIT_BYTES: Final = 2 * 1024 * 1024
+
+_PONG_HEAD: Final = 0x80 | Opcode.PONG
+
+_log = structlog.get_logger()
+
+# The library reports each opening and closing; our own log does that, where it is wanted.
+_library_log: Final = logging.getLogger("holdfast.server.websocket")
+_library_log.setLevel(logging.ERROR)
+
+
+@dataclass(frozen=True)
+class WebTerms:
+    """What a handshake has to fulfil."""
+
+    path: str = "/mqtt"
+    #: Pages that may connect, as their `Origin` header (`https://example.org`); empty for any. A client that is no
+    #: browser sends no such header, and is let in.
+    allowed_origins: Sequence[str] = ()
+    message_limit_bytes: int = MESSAGE_LIMIT_BYTES
+    handshake_deadline_s: float = HANDSHAKE_DEADLINE_S
+
+
+class WebSocketLink(SocketLink):
+    """One connection over WebSocket, over TCP or TLS."""
+
+    __slots__ = ("_handshake_bytes", "_pong", "_stuck", "_terms", "_web")
+
+    def __init__(self, entrance: Entrance, terms: WebTerms, source: tuple[str, int] | None = None) -> None:
+        super().__init__(entrance, source)
+        self._terms: Final = terms
+        self._handshake_bytes = 0
+        #: Whether the send buffer is above its high mark, and the newest pong held back meanwhile.
+        self._stuck = False
+        self._pong = b""
+        origins = [*map(WebOrigin, terms.allowed_origins), None] if terms.allowed_origins else None
+        self._web: Final = ServerProtocol(
+            origins=origins,
+            subprotocols=SUBPROTOCOLS,
+            max_size=terms.message_limit_bytes,
+            logger=_library_log,
+        )
+
+    # What asyncio calls.
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closing and self._channel is None:
+            return  # refused, or closed before the handshake was over
+        self._web.receive_data(self._entrance.buffer[:nbytes].tobytes())
+        payload: list[BytesLike] = []
+        events = self._web.events_received()
+        if self._channel is None:
+            events = self._shake_hands(nbytes, events)
+        for event in events:
+            assert isinstance(event, Frame)
+            if event.opcode is Opcode.BINARY or event.opcode is Opcode.CONT:
+                payload.append(event.data)
+            elif event.opcode is Opcode.TEXT:
+                # [MQTT-6.0.0-1] Any other data frame ends the connection.
+                self._web.fail(CloseCode.UNSUPPORTED_DATA, "MQTT takes binary frames only")
+                break
+        if payload and self._channel is not None and not self._closing:
+            self._entrance.gate.received(self._channel, b"".join(payload))
+        self._flush()
+
+    def pause_writing(self) -> None:
+        self._stuck = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stuck = False
+        pong, self._pong = self._pong, b""
+        if pong and not self._closing:
+            self._transport.write(pong)
+        super().resume_writing()
+
+    # What the exchange calls.
+
+    def write(self, data: bytes) -> None:
+        if not self._closing and self._web.state is OPEN:
+            self._web.send_binary(data)
+            self._flush()
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        if self._web.state is OPEN:
+            self._web.send_close(CloseCode.NORMAL_CLOSURE)
+            self._flush()
+            # The peer answers with a close frame of its own; only then may the connection end.
+            self._set_deadline(self._entrance.close_deadline_s)
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+        else:
+            self._flush()
+            self._end()
+
+    # Steps.
+
+    def _begin(self) -> None:
+        self._set_deadline(self._terms.handshake_deadline_s)
+
+    def _overdue(self) -> None:
+        if self._channel is None and not self._closing:
+            self._refuse(f"no request within {self._terms.handshake_deadline_s} s")
+        super()._overdue()
+
+    def _shake_hands(self, nbytes: int, events: list[Event]) -> list[Event]:
+        """Answer the request, if it is there; what came behind it."""
+        web = self._web
+        self._handshake_bytes += nbytes
+        if not events:
+            if web.handshake_exc is not None:
+                self._refuse(str(web.handshake_exc))
+            elif self._handshake_bytes > HANDSHAKE_LIMIT_BYTES:
+                self._refuse(f"more than {HANDSHAKE_LIMIT_BYTES} bytes of headers")
+                status = http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+                web.send_response(web.reject(status, "The request is too large.\n"))
+            return events
+        request, *behind = events
+        assert isinstance(request, Request)
+        if web.eof_sent:
+            self._refuse("frames in front of the answer to the request")
+            return []
+        path = request.path.partition("?")[0]
+        if path == self._terms.path:
+            response = web.accept(request)
+        else:
+            response = web.reject(http.HTTPStatus.NOT_FOUND, f"MQTT is at {self._terms.path}.\n")
+        web.send_response(response)
+        if response.status_code != http.HTTPStatus.SWITCHING_PROTOCOLS:
+            self._refuse(f"{response.status_code}, path {path}: {web.handshake_exc or 'not found'}")
+            return []
+        self._flush()
+        self._cancel_deadline()
+        super()._begin()
+        return behind
+
+    def _refuse(self, why: str) -> None:
+        self._entrance.refused_handshake += 1
+        address = self._source or self._transport.get_extra_info("peername")
+        # Much of the reason is the peer's own words.
+        _log.info("websocket handshake refused", listener=self._entrance.listener, address=address, why=why[:200])
+
+    def _flush(self) -> None:
+        """Send what the library has to send; its last piece, an empty one, means the end."""
+        for piece in self._web.data_to_send():
+            if not piece:
+                self._closing = True
+                self._end()
+                return
+            if self._stuck and piece[0] == _PONG_HEAD:
+                # A peer may ping without ever reading. Only the newest ping needs an answer (RFC 6455, 5.5.3).
+                self._pong = piece
+            else:
+                self._transport.write(piece)

@@ -1,0 +1,1 @@
+"""The rules of a session: packet ids, in-flight messages, subscriptions, groups. Pure."""

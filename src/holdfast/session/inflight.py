@@ -1,0 +1,136 @@
+"""Messages in flight to a client: packet ids, the window, and what to send again after a reconnect.
+
+    QoS 1     PUBLISH ──▶ ◀── PUBACK      done
+    QoS 2     PUBLISH ──▶ ◀── PUBREC      released: the content is theirs
+              PUBREL  ──▶ ◀── PUBCOMP     done
+
+A packet id is given out in turn, from 1, and never while it is in use.
+"""
+
+from collections import deque
+from typing import Final
+
+from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID
+from holdfast.model.owed import Owed
+
+
+class Window:
+    """Messages in flight, oldest first.
+
+    1. At most `limit` entries are on the present connection; more can only be left over from an earlier one.
+    2. Packet ids of the entries are distinct and between 1 and 65,535.
+    3. `size_bytes` is the sum over the entries that are not released.
+
+    An entry is a packet id and what is owed. The two marks that few entries ever get are kept apart, so that the
+    common one costs no object of its own.
+    """
+
+    def __init__(self) -> None:
+        self._entries: Final[dict[int, Owed]] = {}
+        #: QoS 2 after PUBREC: PUBREL is what is sent again.
+        self._released: Final[set[int]] = set()
+        #: Entries of an earlier connection that wait for room on this one, oldest first.
+        self._unsent: deque[int] = deque()
+        self._last_id = 0
+        self.limit = LAST_PACKET_ID
+        self.limit_bytes = 1 << 62
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def room(self) -> bool:
+        """Whether another message may be sent now [MQTT-3.3.4-9]."""
+        return len(self._entries) < self.limit and self.size_bytes < self.limit_bytes and not self._unsent
+
+    def resuming(self) -> bool:
+        """Whether something of an earlier connection is still to be sent again."""
+        return len(self._unsent) > 0
+
+    def admit(self, owed: Owed) -> int:
+        """Put a message into flight; its packet id.
+
+        Requires: room().
+        """
+        packet_id = self._last_id + 1
+        entries = self._entries
+        while packet_id > LAST_PACKET_ID or packet_id in entries:
+            packet_id = FIRST_PACKET_ID if packet_id > LAST_PACKET_ID else packet_id + 1
+        self._last_id = packet_id
+        entries[packet_id] = owed
+        self.size_bytes += owed.size_bytes
+        return packet_id
+
+    def acknowledge(self, packet_id: int) -> Owed | None:
+        """PUBACK: it is done. None if the id is not in flight with QoS 1."""
+        owed = self._entries.get(packet_id)
+        if owed is None or owed.qos != 1:
+            return None
+        self._remove(packet_id, owed)
+        return owed
+
+    def release(self, packet_id: int) -> Owed | None:
+        """PUBREC: the client has it; PUBREL is owed now. None if the id is not in flight with QoS 2."""
+        owed = self._entries.get(packet_id)
+        if owed is None or owed.qos != 2:
+            return None
+        if packet_id not in self._released:
+            self._released.add(packet_id)
+            self.size_bytes -= owed.size_bytes
+        return owed
+
+    def complete(self, packet_id: int) -> Owed | None:
+        """PUBCOMP, or a PUBREC that refuses: it is done. None if the id is not in flight with QoS 2."""
+        owed = self._entries.get(packet_id)
+        if owed is None or owed.qos != 2:
+            return None
+        self._remove(packet_id, owed)
+        return owed
+
+    def discard(self, packet_id: int) -> Owed | None:
+        """Take an entry out whatever its state: it cannot be sent on this connection, or goes to somebody else."""
+        owed = self._entries.get(packet_id)
+        if owed is not None:
+            self._remove(packet_id, owed)
+        return owed
+
+    def _remove(self, packet_id: int, owed: Owed) -> None:
+        del self._entries[packet_id]
+        if self._unsent and packet_id in self._unsent:
+            self._unsent.remove(packet_id)
+        if self._released and packet_id in self._released:
+            self._released.discard(packet_id)
+        else:
+            self.size_bytes -= owed.size_bytes
+
+    def reconnected(self, limit: int) -> None:
+        """A new connection with its own limit: everything is to be sent again, in order [MQTT-4.4.0-1]."""
+        self.limit = limit
+        self._unsent = deque(self._entries)
+
+    def next_unsent(self) -> int:
+        """The packet id of the next entry to send again, if the window has room for it; else 0."""
+        if not self._unsent or len(self._entries) - len(self._unsent) >= self.limit:
+            return 0
+        return self._unsent.popleft()
+
+    def owed(self, packet_id: int) -> Owed | None:
+        """What is in flight under a packet id."""
+        return self._entries.get(packet_id)
+
+    def is_released(self, packet_id: int) -> bool:
+        return packet_id in self._released
+
+    def packet_ids(self) -> list[int]:
+        """The packet ids of all entries, oldest first."""
+        return list(self._entries)
+
+    def check_invariants(self) -> None:
+        assert len(self._entries) - len(self._unsent) <= self.limit
+        assert all(FIRST_PACKET_ID <= packet_id <= LAST_PACKET_ID for packet_id in self._entries)
+        assert self._released <= self._entries.keys()
+        assert all(self._entries[packet_id].qos == 2 for packet_id in self._released)
+        unsent = set(self._unsent)
+        assert [packet_id for packet_id in self._entries if packet_id in unsent] == list(self._unsent)
+        kept = [owed for packet_id, owed in self._entries.items() if packet_id not in self._released]
+        assert self.size_bytes == sum(owed.size_bytes for owed in kept)

@@ -1,0 +1,89 @@
+"""A session: what the broker keeps for one client across connections. Rules only, no I/O.
+
+    begun ──CONNECT──▶ connected ──lost──▶ waiting ──CONNECT──▶ connected …
+                                             └──expiry──▶ ended
+
+MQTT 3 says "clean session" where MQTT 5 says "clean start" plus an expiry interval. Here everything is an
+interval: 0 ends the session with its connection, NEVER keeps it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.model.errors import PeerError
+from holdfast.model.protocol import MAX_U32, V5
+from holdfast.model.reasons import PROTOCOL_ERROR
+from holdfast.session.inflight import Window
+from holdfast.topics.filters import TopicFilter
+from holdfast.wire.packets import Connect, Will
+
+#: A session expiry interval that never passes [MQTT-3.1.2-23].
+NEVER: Final = MAX_U32
+
+
+@dataclass(frozen=True)
+class SubscriptionRecord:
+    """One subscription of a session: the filter, its options, and since when it holds."""
+
+    filter: TopicFilter
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+    #: 0 for none.
+    identifier: int
+    #: Wall time; kept when the subscription is replaced, so that nothing owed is forgotten.
+    since_us: int
+
+
+class SessionState:
+    """Everything of a session that outlives a connection.
+
+    1. `incoming` holds packet ids of QoS 2 messages that were taken and not released yet.
+    2. `disconnected_us` is 0 while a client is connected.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id: Final = client_id
+        self.expiry_s = 0
+        self.disconnected_us = 0
+        self.subscriptions: Final[dict[bytes, SubscriptionRecord]] = {}
+        self.window: Final = Window()
+        self.incoming: Final[set[int]] = set()
+        self.will: Will | None = None
+
+    def persistent(self) -> bool:
+        """Whether it outlives its connection."""
+        return self.expiry_s > 0
+
+    def ends_us(self) -> int:
+        """Wall time at which a waiting session ends; -1 if it never does, or is connected."""
+        if self.disconnected_us == 0 or self.expiry_s == NEVER:
+            return -1
+        return self.disconnected_us + self.expiry_s * 1_000_000
+
+    def check_invariants(self) -> None:
+        self.window.check_invariants()
+        assert all(record.filter.raw == raw for raw, record in self.subscriptions.items())
+        assert all(1 <= packet_id <= 65_535 for packet_id in self.incoming)
+
+
+def expiry_asked(connect: Connect, most_s: int) -> int:
+    """The session expiry interval a CONNECT asks for, in seconds, within the server's maximum."""
+    if connect.version != V5:
+        return 0 if connect.clean_start else min(NEVER, most_s)
+    return min(connect.properties.session_expiry_interval or 0, most_s)
+
+
+def expiry_at_disconnect(session: SessionState, asked_s: int | None, most_s: int) -> int:
+    """The interval after a DISCONNECT that may change it."""
+    if asked_s is None:
+        return session.expiry_s
+    if session.expiry_s == 0 and asked_s > 0:
+        raise PeerError(PROTOCOL_ERROR, "DISCONNECT may not give an expiry to a session that began with 0")
+    return min(asked_s, most_s)
+
+
+def will_delay_s(will: Will, expiry_s: int) -> int:
+    """How long to wait before publishing the will: its delay, or the end of the session if that comes first."""
+    return min(will.properties.will_delay_interval or 0, expiry_s)  # [MQTT-3.1.3-9]

@@ -1,0 +1,206 @@
+"""`holdfast pub` and `holdfast sub` without a broker: wrong usage, and a server that answers by a script."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from holdfast.cli.client import connect
+from holdfast.cli.client_errors import LostError, RefusedError
+from holdfast.cli.client_stream import Target
+from holdfast.cli.pub import pub
+from holdfast.cli.sub import sub
+from holdfast.model.protocol import CLIENT, V5, V311
+from holdfast.model.reasons import NOT_AUTHORIZED, SESSION_TAKEN_OVER, TOPIC_FILTER_INVALID
+from holdfast.topics.filters import parse_filter
+from holdfast.wire.codec import decode_all, encode
+from holdfast.wire.framing import Framer
+from holdfast.wire.packets import Connack, Disconnect, Packet, Pingresp, Suback, Subscribe, Subscription
+from holdfast.wire.properties import Properties
+
+verbs = typer.Typer()
+verbs.command()(pub)
+verbs.command()(sub)
+
+ACCEPTED = encode(Connack(), V5)
+
+
+def invoke(*arguments: str, port: int) -> Result:
+    return CliRunner().invoke(verbs, [*arguments, "--port", str(port)])
+
+
+@asynccontextmanager
+async def script(*answers: bytes) -> AsyncIterator[Target]:
+    """A server that answers each chunk it reads with the next of `answers`, and then closes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            await reader.read(65_536)
+            writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield Target(port=server.sockets[0].getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("pub", "a"), "exactly one of -m MESSAGE, --file FILE and --lines"),
+        (("pub", "a", "-m", "x", "--lines"), "exactly one of -m MESSAGE, --file FILE and --lines"),
+        (("pub", "a/#", "-m", "x"), "topic name 'a/#' contains a wildcard; only filters may"),
+        (("pub", "", "-m", "x"), "the topic name is empty"),
+        (("pub", "a", "--file", "/nowhere"), "--file /nowhere: No such file or directory"),
+        (("pub", "a", "-m", "x", "--property", "a=b", "-V", "3"), "properties need MQTT 5; use -V 5"),
+        (("pub", "a", "-m", "x", "--property", "a"), "--property a: write NAME=VALUE"),
+        (("pub", "a", "-m", "x", "--property", "message_expiry_interval=soon"), "'soon'; it must be a whole number"),
+        (("pub", "a", "-m", "x", "--property", "message_expiry_interval=4294967296"), "cannot be 4294967296"),
+        (("pub", "a", "-m", "x", "--property", "content_type=a", "--property", "content_type=b"), "stands twice"),
+        (("pub", "a", "-m", "x", "--property", "response_topic=a/+"), "response topic: topic name 'a/+' contains"),
+        (("pub", "a", "-m", "x", "--user", "u", "--password-env", "NOT_SET"), "there is no such variable; export it"),
+        (("pub", "a", "-m", "x", "--user", "u", "--password-file", "/nowhere"), "No such file or directory"),
+        (("pub", "a", "-m", "x", "--password-env", "HOME"), "no user name; add --user NAME"),
+        (("pub", "a", "-m", "x", "--password-env", "A", "--password-file", "b"), "use one of them"),
+        (("sub", "a/#/b"), "'#' must be the whole last level"),
+        (("sub", "a", "--persistent"), "--persistent needs --id NAME"),
+        (("sub", "a", "--replay-from", "soon"), "is none of: earliest, latest, Unix microseconds"),
+        (("sub", "$replay/-2h/a", "--replay-from", "-1h", "-V", "3"), "has a start of its own"),
+    ],
+)
+def test_wrong_usage_is_told_what_would_be_right(arguments: tuple[str, ...], message: str) -> None:
+    done = invoke(*arguments, port=1)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("holdfast: ")
+    assert message in done.stderr
+
+
+def test_without_a_broker_the_message_says_where_it_was_looked_for() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        done = invoke("pub", "a", "-m", "x", port=port)
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"holdfast: cannot connect to 127.0.0.1:{port}: ")
+    assert "is a broker running there?" in done.stderr
+
+
+def test_pings_keep_the_connection_alive() -> None:
+    pings = 3
+
+    async def exchange() -> None:
+        answers = [ACCEPTED, *[encode(Pingresp(), V5)] * (pings - 1), encode(Disconnect(), V5)]
+        async with script(*answers) as target, connect(replace(target, keep_alive_s=1)) as client:
+            await client.receive()
+
+    # Each answer needs a packet of ours, and nothing but pings is sent.
+    with pytest.raises(RefusedError, match="Normal disconnection"):
+        asyncio.run(exchange())
+
+
+def test_a_silent_broker_is_given_up() -> None:
+    async def exchange() -> None:
+        async with script(ACCEPTED, *[b""] * 9) as target, connect(replace(target, keep_alive_s=1)) as client:
+            await client.receive()
+
+    with pytest.raises(LostError, match=r"the broker has been silent for 1\.5 s"):
+        asyncio.run(exchange())
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", r"sent what is not MQTT: .*; perhaps it speaks another version: -V 3"),
+        (b"", "closed the connection without a reason, instead of answering CONNECT"),
+        (encode(Pingresp(), V5), "the broker answered CONNECT with Pingresp"),
+    ],
+)
+def test_what_is_no_broker_is_told_so(answer: bytes, message: str) -> None:
+    async def exchange() -> None:
+        async with script(answer) as target, connect(target):
+            pytest.fail("connected")
+
+    with pytest.raises(LostError, match=message):
+        asyncio.run(exchange())
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        (Properties(maximum_qos=1), "the broker takes at most QoS 1"),
+        (Properties(retain_available=0), "the broker keeps no retained messages"),
+        (Properties(maximum_packet_size=10), "a packet of 12 bytes; the broker takes at most 10"),
+    ],
+)
+def test_what_the_broker_said_it_will_not_take_is_not_sent(properties: Properties, message: str) -> None:
+    async def exchange() -> None:
+        async with script(encode(Connack(properties=properties), V5), b"") as target, connect(target) as client:
+            await client.publish("topic", b"", 2, retain=True)
+
+    with pytest.raises(RefusedError, match=message):
+        asyncio.run(exchange())
+
+
+def test_the_reason_of_a_disconnect_is_told() -> None:
+    ending = encode(Disconnect(SESSION_TAKEN_OVER, Properties(reason_string="by a newer one")), V5)
+
+    async def exchange() -> None:
+        async with script(ACCEPTED + ending) as target, connect(target) as client:
+            await client.receive()
+
+    with pytest.raises(RefusedError, match=r"ended the connection: Session taken over \(0x8E\): by a newer one"):
+        asyncio.run(exchange())
+
+
+def test_every_refused_filter_is_told_with_its_reason() -> None:
+    refusal = encode(Suback(1, (NOT_AUTHORIZED, 0, TOPIC_FILTER_INVALID)), V5)
+
+    async def exchange() -> None:
+        async with script(ACCEPTED, refusal) as target, connect(target) as client:
+            await client.subscribe([Subscription(parse_filter(name)) for name in (b"a", b"b", b"c")])
+
+    with pytest.raises(RefusedError, match=r"to a: Not authorized \(0x87\); c: Topic Filter invalid \(0x8F\)$"):
+        asyncio.run(exchange())
+
+
+@pytest.mark.parametrize(
+    ("version", "topic_filter", "sent"),
+    [
+        ("3", "a/b", "$replay/-2h/a/b"),
+        ("3", "$share/g/a/b", "$share/g/$replay/-2h/a/b"),
+        ("5", "a/b", "a/b"),
+    ],
+)
+def test_a_replay_is_asked_for_in_the_way_of_the_version(version: str, topic_filter: str, sent: str) -> None:
+    """A recording broker: the first connection is accepted, and what comes next is kept."""
+    level = V5 if version == "5" else V311
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        packets: list[Packet] = []
+
+        def serve() -> None:
+            channel, _address = server.accept()
+            with channel:
+                framer = Framer()
+                framer.speak(level)
+                for answer in (encode(Connack(), level), encode(Suback(1, (0,)), level)):
+                    packets.extend(decode_all(framer, channel.recv(65_536), level, CLIENT))
+                    channel.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        invoke("sub", topic_filter, "--replay-from", "-2h", "-V", version, port=server.getsockname()[1])
+        thread.join()
+    subscribe = packets[1]
+    assert isinstance(subscribe, Subscribe)
+    assert [line.filter.raw.decode() for line in subscribe.subscriptions] == [sent]
+    assert subscribe.properties.user_properties == ((("replay-from", "-2h"),) if version == "5" else ())
+
+
+def test_no_secret_is_printed() -> None:
+    assert "hunter2" not in repr(Target(user_name="u", password=b"hunter2"))

@@ -1,0 +1,232 @@
+"""Byte streams: what the gate hears of them, and how they end."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NoReturn
+
+import pytest
+
+from holdfast.broker.gate import Origin
+from holdfast.exchange.link import Link
+from holdfast.server.stream import HIGH_WATER_BYTES, LOW_WATER_BYTES, Entrance, SocketLink
+from tests.unit.server.harness import RecordingGate, Visit, dialled, echo, listening, on_each_loop, spec, until_gone
+
+#: More than both sockets' buffers and the marks hold together.
+FLOOD = bytes(32 * 1024 * 1024)
+
+
+@on_each_loop
+async def test_bytes_go_both_ways_and_the_gate_knows_where_they_come_from() -> None:
+    gate = RecordingGate(echo)
+    async with listening(gate, spec(mount_point="plant/", allow_anonymous=True)) as listeners:
+        async with dialled(listeners) as (reader, writer):
+            writer.write(b"hello")
+            assert await reader.readexactly(5) == b"hello"
+            visit = await gate.visit()
+            await visit.until_received(b"hello")
+            own = writer.get_extra_info("sockname")
+        await visit.until_lost()
+    assert (visit.origin.address, visit.origin.port) == own
+    assert visit.origin.listener == "main"
+    assert visit.origin.transport == "tcp"
+    assert visit.origin.mount_point == "plant/"
+    assert visit.origin.allow_anonymous
+    assert visit.origin.tls_subject is None
+    assert visit.lost == 1
+
+
+@on_each_loop
+async def test_small_writes_are_not_delayed_by_the_kernel() -> None:
+    gate = RecordingGate()
+    async with listening(gate, spec()) as listeners, dialled(listeners):
+        link = (await gate.visit()).link
+        assert isinstance(link, SocketLink)
+        sock = link._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@on_each_loop
+async def test_close_sends_everything_that_was_written_first() -> None:
+    gate = RecordingGate()
+    async with listening(gate, spec()) as listeners, dialled(listeners) as (reader, _):
+        visit = await gate.visit()
+        visit.link.write(FLOOD)
+        visit.link.close()
+        visit.link.write(b"too late")
+        assert len(await reader.read()) == len(FLOOD)
+    assert visit.lost == 1
+
+
+@on_each_loop
+@pytest.mark.parametrize("paused", [False, True])
+async def test_the_last_words_reach_a_client_that_keeps_sending(paused: bool) -> None:
+    def refuse(visit: Visit, data: bytes) -> None:
+        if paused:
+            visit.link.pause_reading()
+        visit.link.write(b"go away")
+        visit.link.close()
+
+    gate = RecordingGate(refuse)
+    async with listening(gate, spec()) as listeners, dialled(listeners) as (reader, writer):
+        writer.write(FLOOD)
+        assert await reader.read() == b"go away"
+        await writer.drain()
+        visit = await gate.visit()
+        assert not visit.lost
+        writer.close()
+        await visit.until_lost()
+    assert len(visit.pieces) == 1
+
+
+@on_each_loop
+async def test_nothing_is_handed_over_between_pause_and_resume() -> None:
+    def pause(visit: Visit, data: bytes) -> None:
+        if data == b"first":
+            visit.link.pause_reading()
+            visit.link.pause_reading()
+
+    gate = RecordingGate(lambda visit, data: echo(visit, data) if data == b"ping" else pause(visit, data))
+    async with (
+        listening(gate, spec()) as listeners,
+        dialled(listeners) as (_, writer),
+        dialled(listeners) as (other_reader, other_writer),
+    ):
+        writer.write(b"first")
+        visit = await gate.visit()
+        await visit.until(lambda: bool(visit.received))
+        writer.write(b"second")
+        # Round trips of another connection prove that the loop has looked at all sockets since.
+        for _ in range(3):
+            other_writer.write(b"ping")
+            await other_reader.readexactly(4)
+        assert visit.received == b"first"
+        visit.link.resume_reading()
+        visit.link.resume_reading()
+        await visit.until_received(b"firstsecond")
+
+
+@on_each_loop
+async def test_a_peer_that_never_reads_stops_the_gate_and_memory_stays_within_the_marks() -> None:
+    gate = RecordingGate()
+    piece = bytes(16 * 1024)
+    async with listening(gate, spec()) as listeners, dialled(listeners, limit=1024) as (reader, _):
+        visit = await gate.visit()
+        link = visit.link
+        assert isinstance(link, SocketLink)
+        sent = 0
+        while visit.writable:
+            link.write(piece)
+            sent += len(piece)
+            await asyncio.sleep(0)
+        held = link._transport.get_write_buffer_size()
+        assert HIGH_WATER_BYTES < held <= HIGH_WATER_BYTES + len(piece)
+        got = 0
+        while not visit.writable:
+            got += len(await reader.read(65536))
+        assert link._transport.get_write_buffer_size() <= LOW_WATER_BYTES
+        link.close()
+        assert got + len(await reader.read()) == sent
+
+
+@on_each_loop
+async def test_calls_on_a_lost_connection_do_nothing() -> None:
+    gate = RecordingGate()
+    async with listening(gate, spec()) as listeners:
+        async with dialled(listeners):
+            visit = await gate.visit()
+        await visit.until_lost()
+        for call in (visit.link.pause_reading, visit.link.resume_reading, visit.link.close, visit.link.close):
+            call()
+        for _ in range(10):
+            visit.link.write(b"into the void")
+        assert visit.lost == 1
+        assert listeners.entrances["main"].links == set()
+
+
+@asynccontextmanager
+async def impatient(gate: RecordingGate) -> AsyncIterator[tuple[Entrance, socket.socket]]:
+    """An entrance that waits no time for a peer to end, and a peer that does nothing by itself."""
+    entrance = Entrance(gate, listener="main", transport="tcp", close_deadline_s=0.01)
+    server = await asyncio.get_running_loop().create_server(lambda: SocketLink(entrance), "127.0.0.1", 0)
+    with socket.create_connection(server.sockets[0].getsockname()) as peer:
+        yield entrance, peer
+        server.close()
+        await entrance.close(0)
+
+
+@on_each_loop
+async def test_calls_after_a_reset_that_was_not_noticed_yet_do_nothing() -> None:
+    gate = RecordingGate()
+    async with impatient(gate) as (_, peer):
+        visit = await gate.visit()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        visit.link.close()
+        visit.link.pause_reading()
+        visit.link.resume_reading()
+        visit.link.write(b"into the void")
+        await visit.until_lost()
+    assert visit.lost == 1
+
+
+@on_each_loop
+async def test_a_peer_that_neither_reads_nor_closes_is_cut_off() -> None:
+    gate = RecordingGate()
+    async with impatient(gate) as (entrance, _):
+        visit = await gate.visit()
+        visit.link.write(FLOOD)
+        visit.link.close()
+        assert len(entrance.links) == 1
+        await visit.until_lost()
+        assert entrance.links == set()
+
+
+@on_each_loop
+async def test_a_peer_that_closes_its_half_and_does_not_read_is_cut_off() -> None:
+    gate = RecordingGate()
+    async with impatient(gate) as (entrance, peer):
+        visit = await gate.visit()
+        visit.link.write(FLOOD)
+        assert not visit.writable
+        peer.shutdown(socket.SHUT_WR)
+        await visit.until_lost()
+        assert entrance.links == set()
+
+
+@on_each_loop
+async def test_connections_beyond_the_limit_are_closed_and_counted() -> None:
+    gate = RecordingGate(echo)
+    async with listening(gate, spec(max_connections=1)) as listeners:
+        entrance = listeners.entrances["main"]
+        async with dialled(listeners) as (reader, writer):
+            await gate.visit()
+            async with dialled(listeners) as (refused, _):
+                assert await until_gone(refused) == b""
+            assert entrance.refused_full == 1
+            writer.write(b"still here")
+            assert await reader.readexactly(10) == b"still here"
+        await gate.visits[0].until_lost()
+        async with dialled(listeners) as (reader, writer):
+            writer.write(b"room again")
+            assert await reader.readexactly(10) == b"room again"
+    assert entrance.refused_full == 1
+    assert len(gate.visits) == 2
+
+
+@on_each_loop
+async def test_a_connection_that_the_gate_fails_to_open_is_reported_and_does_not_stay() -> None:
+    class BrokenGate(RecordingGate):
+        def opened(self, link: Link, origin: Origin) -> NoReturn:
+            raise RuntimeError("our own fault")
+
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
+    async with listening(BrokenGate(), spec()) as listeners:
+        async with dialled(listeners) as (reader, _):
+            assert await until_gone(reader) == b""
+        assert listeners.entrances["main"].links == set()
+    assert [str(error) for error in reported] == ["our own fault"]
