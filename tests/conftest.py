@@ -21,6 +21,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +49,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     return "holdfast: compiled, from .compiled" if config.getoption("--compiled") else "holdfast: interpreted, from src"
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """A test that configures logging binds it to a stream that is closed when the test ends."""
+    yield
+    structlog.reset_defaults()
 
 
 def use(tree: Path) -> None:

@@ -3,21 +3,15 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Callable
 
 import structlog
 
-from holdfast.broker.sys_topics import SysTopics
 from holdfast.model.errors import SettingsError
-from holdfast.node.assembly import assemble_broker, listener_specs
 from holdfast.node.build_info import describe
+from holdfast.node.embedding import Node, running
 from holdfast.node.settings import Settings
-from holdfast.server.listeners import Listeners, open_listeners
 
 _log = structlog.get_logger()
-
-#: Seconds that connections have to take their last bytes when the node stops.
-_GRACE_S = 2.0
 
 
 def run(settings: Settings) -> None:
@@ -41,29 +35,25 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 async def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; SIGHUP reads passwords, access rules and certificates again."""
-    broker = assemble_broker(settings)
-    async with broker:
-        listeners = await open_listeners(listener_specs(settings), broker)
-        # Before a word is said: who reads that we listen may send a signal at once.
+    async with running(settings) as node:
+        _log.info(describe(), durability=settings.storage.durability)
+        for name, (host, port) in node.listeners.addresses().items():
+            _log.info("listening", listener=name, host=host, port=port)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, lambda: _reload(broker.reload_access, listeners))
-        _log.info(describe(), durability=settings.storage.durability)
-        for name, (host, port) in listeners.addresses().items():
-            _log.info("listening", listener=name, host=host, port=port)
-        topics = SysTopics(broker, describe(), settings.sys.interval_s)
-        topics.start()
+        loop.add_signal_handler(signal.SIGHUP, lambda: _reload(node))
         await stop.wait()
         _log.info("stopping")
-        broker.say_goodbye()
-        await listeners.close(_GRACE_S)
     _log.info("stopped")
 
 
-def _reload(reload_access: Callable[[], None], listeners: Listeners) -> None:
-    for what, step in (("access", reload_access), ("certificates", listeners.reload_certificates)):
+def _reload(node: Node) -> None:
+    for what, step in (
+        ("access", node.broker.reload_access),
+        ("certificates", node.listeners.reload_certificates),
+    ):
         try:
             step()
         except SettingsError as error:

@@ -20,5 +20,4 @@ def configure_logs(level: str = "info", form: str = "auto") -> None:
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
     )

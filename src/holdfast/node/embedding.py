@@ -1,0 +1,61 @@
+"""A node inside a program of your own.
+
+    from holdfast.node.embedding import running
+    from holdfast.node.settings import Listener, Settings
+
+    async with running(Settings(listeners={"main": Listener(port=1884)})) as node:
+        print(node.url("main"))
+        ...
+
+No signals are handled and no logs configured: both belong to the program around it.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.sys_topics import SysTopics
+from holdfast.node.assembly import assemble_broker, listener_specs
+from holdfast.node.build_info import describe
+from holdfast.node.settings import DEFAULT_LISTENER, Settings
+from holdfast.server.listeners import Listeners, open_listeners
+
+#: Seconds that connections have to take their last bytes when the node stops.
+GRACE_S: Final = 2.0
+_SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A running node."""
+
+    settings: Settings
+    broker: Broker
+    listeners: Listeners
+
+    def url(self, listener: str = DEFAULT_LISTENER) -> str:
+        """The address of one of its listeners."""
+        host, port = self.listeners.addresses()[listener]
+        kind = self.settings.listeners[listener]
+        path = kind.path if kind.kind in ("ws", "wss") else ""
+        shown = f"[{host}]" if ":" in host else host
+        return f"{_SCHEMES[kind.kind]}://{shown}:{port}{path}"
+
+
+@asynccontextmanager
+async def running(settings: Settings, grace_s: float = GRACE_S) -> AsyncIterator[Node]:
+    """Run a node for the length of the block; clients are told goodbye at its end.
+
+    SettingsError if a listener cannot be opened or a file of the settings is wrong.
+    """
+    broker = assemble_broker(settings)
+    async with broker:
+        listeners = await open_listeners(listener_specs(settings), broker)
+        try:
+            SysTopics(broker, describe(), settings.sys.interval_s).start()
+            yield Node(settings, broker, listeners)
+        finally:
+            broker.say_goodbye()
+            await listeners.close(grace_s)
