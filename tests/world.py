@@ -5,8 +5,9 @@ connection: what it sends is handled at once, what the broker sends is decoded a
 """
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
@@ -30,6 +31,8 @@ class World:
     def __init__(self, policy: Policy | None = None, authenticator: Authenticator | None = None) -> None:
         self.clock = ManualClock()
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._failed)
+        self._failures: list[BaseException] = []
         self.broker = self._loop.run_until_complete(self._start(policy or Policy(), authenticator))
 
     async def _start(self, policy: Policy, authenticator: Authenticator | None) -> Broker:
@@ -46,10 +49,21 @@ class World:
         self._loop.close()
 
     def settle(self) -> None:
-        """Let everything happen that can happen without time passing."""
+        """Let everything happen that can happen without time passing; what went wrong is raised here."""
         for _turn in range(12):
             self._loop.call_soon(self._loop.stop)
             self._loop.run_forever()
+        if self._failures:
+            raise self._failures.pop(0)
+
+    def do(self, action: Callable[[], object]) -> None:
+        """Do something on the loop, as a listener would, and let the broker work."""
+        self._loop.call_soon(action)
+        self.settle()
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._failures.append(error if isinstance(error, BaseException) else AssertionError(context["message"]))
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -103,14 +117,12 @@ class Peer:
         self.send_bytes(b"".join(encode(packet, self.version) for packet in packets))
 
     def send_bytes(self, data: bytes) -> None:
-        self.world.broker.received(self.channel, data)
-        self.world.settle()
+        self.world.do(lambda: self.world.broker.received(self.channel, data))
 
     def drop(self) -> None:
         """The network is gone, without a word."""
         self.closed = True
-        self.world.broker.lost(self.channel)
-        self.world.settle()
+        self.world.do(lambda: self.world.broker.lost(self.channel))
 
     def take(self, kind: type[P]) -> P:
         """The next packet, which has to be of this kind."""

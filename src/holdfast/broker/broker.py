@@ -4,7 +4,7 @@ To listeners it is the `Gate`, to the exchange the `Control`; both contracts are
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Final
 
 import structlog
@@ -14,6 +14,7 @@ from holdfast.broker.connecting import Connecting
 from holdfast.broker.connection import Connection
 from holdfast.broker.connections import Connections
 from holdfast.broker.deadlines import Deadlines
+from holdfast.broker.eager import begin
 from holdfast.broker.gate import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.rates import ConnectRates, PublishRates
@@ -120,10 +121,12 @@ class Broker:
                 self.exchange.routes.touch(record.filter)
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:
-        assert self._loop is not None
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        rest = begin(work)
+        if rest is not None:
+            assert self._loop is not None
+            task = self._loop.create_task(_finish(rest))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
@@ -229,3 +232,7 @@ class Broker:
         client.session.expiry_s = expiry_at_disconnect(client.session, asked_s, self._policy.mqtt.max_session_expiry_s)
         connection.parted = packet.reason != DISCONNECT_WITH_WILL
         self.connections.close(connection, b"")
+
+
+async def _finish(rest: Awaitable[object]) -> object:
+    return await rest

@@ -165,7 +165,7 @@ class Connecting:
         old = self._connections.by_number(begin.old.connection_id)
         if old is None:
             return
-        old.takers.add(begin.taker.connection_id)
+        old.takers.append(begin.taker.connection_id)
         old.channel.blocked = True
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._exchange.after_commit(None, b"", lambda: settled.set_result(None))
@@ -174,7 +174,7 @@ class Connecting:
     def _thaw(self, thaw: Thaw) -> None:
         old = self._connections.by_number(thaw.old.connection_id)
         if old is not None:
-            old.takers.discard(thaw.taker.connection_id)
+            old.takers.remove(thaw.taker.connection_id)
             if not old.takers:
                 self._exchange.resume(old.channel)
 

@@ -10,7 +10,7 @@ from holdfast.exchange.channel import Channel
 from holdfast.wire.packets import Will
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Connection:
     """One connection from accept to close.
 
@@ -33,7 +33,7 @@ class Connection:
     explain: bool = True
     registration: Registration | None = None
     #: Connections that are taking this one over; while there is one, its packets wait.
-    takers: set[int] = field(default_factory=set)
+    takers: list[int] = field(default_factory=list)
     silence: Deadline | None = None
     #: The client said goodbye properly, or is told to go: nothing more to do for its will.
     parted: bool = False

@@ -63,7 +63,7 @@ UNSETTLED: Final = "unsettled"
 MAX_RETRIES: Final = 8
 
 
-@dataclass(frozen=True)
+@dataclass
 class Begin:
     """Freeze `old` for `taker` and let its commits under way finish; then `began`.
 
@@ -75,7 +75,7 @@ class Begin:
     taker: Registration
 
 
-@dataclass(frozen=True)
+@dataclass
 class Commit:
     """Ask the registry; then `committed`. On a retry, pause a little first."""
 
@@ -83,14 +83,14 @@ class Commit:
     expected_revision: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Read:
     """Read the registry's real content; then `read`. Pause a little first."""
 
     client_id: ClientId
 
 
-@dataclass(frozen=True)
+@dataclass
 class End:
     """`old` was replaced: its client gets DISCONNECT 0x8E. If it still waits for its own CONNACK, `abandon` it."""
 
@@ -98,7 +98,7 @@ class End:
     taker: Registration
 
 
-@dataclass(frozen=True)
+@dataclass
 class Thaw:
     """`taker` does not replace `old`, which works on, unless another taker holds it or its node finds it replaced."""
 
@@ -106,7 +106,7 @@ class Thaw:
     taker: Registration
 
 
-@dataclass(frozen=True)
+@dataclass
 class Open:
     """Resume the stored session or make one, under this revision; discard it first if `clean_start`. Then `opened`."""
 
@@ -114,14 +114,14 @@ class Open:
     clean_start: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class Withdraw:
     """Remove this channel from the registry, now and also if its unsettled commit shows up later."""
 
     registration: Registration
 
 
-@dataclass(frozen=True)
+@dataclass
 class Refuse:
     """Send CONNACK with `reason` and close. `log_line`, if any, is logged at INFO."""
 
@@ -130,7 +130,7 @@ class Refuse:
     log_line: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class Accept:
     """Send CONNACK with Success."""
 

@@ -189,7 +189,7 @@ class Delivery:
             walk = client.walks[0]
             message = next(walk.messages, None)
             if message is None:
-                client.walks.popleft()
+                client.walks.pop(0)
                 continue
             record = walk.subscribed.record
             identifiers = (record.identifier,) if record.identifier else ()

@@ -36,14 +36,15 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; SIGHUP reads passwords, access rules and certificates again."""
     async with running(settings) as node:
-        _log.info(describe(), durability=settings.storage.durability)
-        for name, (host, port) in node.listeners.addresses().items():
-            _log.info("listening", listener=name, host=host, port=port)
+        # Before a word is said: who reads that we listen may send a signal at once.
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: _reload(node))
+        _log.info(describe(), durability=settings.storage.durability)
+        for name, (host, port) in node.listeners.addresses().items():
+            _log.info("listening", listener=name, host=host, port=port)
         await stop.wait()
         _log.info("stopping")
     _log.info("stopped")

@@ -7,7 +7,6 @@
 A packet id is given out in turn, from 1, and never while it is in use.
 """
 
-from collections import deque
 from typing import Final
 
 from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID
@@ -29,8 +28,8 @@ class Window:
         self._entries: Final[dict[int, Owed]] = {}
         #: QoS 2 after PUBREC: PUBREL is what is sent again.
         self._released: Final[set[int]] = set()
-        #: Entries of an earlier connection that wait for room on this one, oldest first.
-        self._unsent: deque[int] = deque()
+        #: Entries of an earlier connection that wait for room on this one, the oldest last.
+        self._unsent: list[int] = []
         self._last_id = 0
         self.limit = LAST_PACKET_ID
         self.limit_bytes = 1 << 62
@@ -106,13 +105,13 @@ class Window:
     def reconnected(self, limit: int) -> None:
         """A new connection with its own limit: everything is to be sent again, in order [MQTT-4.4.0-1]."""
         self.limit = limit
-        self._unsent = deque(self._entries)
+        self._unsent = list(reversed(self._entries))
 
     def next_unsent(self) -> int:
         """The packet id of the next entry to send again, if the window has room for it; else 0."""
         if not self._unsent or len(self._entries) - len(self._unsent) >= self.limit:
             return 0
-        return self._unsent.popleft()
+        return self._unsent.pop()
 
     def owed(self, packet_id: int) -> Owed | None:
         """What is in flight under a packet id."""
@@ -131,6 +130,6 @@ class Window:
         assert self._released <= self._entries.keys()
         assert all(self._entries[packet_id].qos == 2 for packet_id in self._released)
         unsent = set(self._unsent)
-        assert [packet_id for packet_id in self._entries if packet_id in unsent] == list(self._unsent)
+        assert [packet_id for packet_id in self._entries if packet_id in unsent] == self._unsent[::-1]
         kept = [owed for packet_id, owed in self._entries.items() if packet_id not in self._released]
         assert self.size_bytes == sum(owed.size_bytes for owed in kept)

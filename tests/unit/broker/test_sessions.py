@@ -180,10 +180,13 @@ def test_a_takeover_neither_loses_nor_doubles_qos_2() -> None:
 def test_a_thousand_connects_of_one_client_id_leave_exactly_one() -> None:
     with World() as world:
         peers = [world.peer() for _number in range(1000)]
-        for peer in peers:
-            world.broker.received(peer.channel, encode(Connect(V5, "c", clean_start=False), V5))
-        for _round in range(400):
-            world.settle()
+        connect = encode(Connect(V5, "c", clean_start=False), V5)
+
+        def all_at_once() -> None:
+            for peer in peers:
+                world.broker.received(peer.channel, connect)
+
+        world.do(all_at_once)
         alive = [peer for peer in peers if not peer.closed]
         assert alive == [peers[-1]]
         assert len(world.broker.connections) == 1
