@@ -83,7 +83,9 @@ class RunningBroker:
             self._reader.join(DEADLINE_S)
             assert self.process.stderr is not None
             self.process.stderr.close()
-        assert (status, self.complaints()) == (0, []), "".join(self.lines)
+        log = "".join(self.lines)
+        assert status == 0, f"it ended with status {status}:\n{log}"
+        assert self.complaints() == [], log
 
     def complaints(self) -> list[str]:
         """What in its log should not be there."""

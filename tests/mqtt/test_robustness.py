@@ -31,9 +31,8 @@ _UPGRADE = (
 )
 _KEPT = Properties(session_expiry_interval=600)
 _ENDED = Properties(session_expiry_interval=0)
-SETTINGS = f"""
+SETTINGS = """
 [limits]
-connect_timeout_s = {TIMEOUT_S}
 max_connections = 20000
 [sys]
 interval_s = 0.2
@@ -44,6 +43,15 @@ interval_s = 0.2
 def broker(tmp_path_factory: pytest.TempPathFactory, four_listeners: str) -> Iterator[RunningBroker]:
     """One for all of these tests: what one of them breaks, the next one meets."""
     running = RunningBroker(tmp_path_factory.mktemp("robust"), four_listeners + SETTINGS)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory, four_listeners: str) -> Iterator[RunningBroker]:
+    """Gives up early on connections that do not go on."""
+    settings = f"{four_listeners}[limits]\nconnect_timeout_s = {TIMEOUT_S}\n"
+    running = RunningBroker(tmp_path_factory.mktemp("impatient"), settings)
     yield running
     running.stop()
 
@@ -105,10 +113,14 @@ def test_packets_in_the_wrong_state_harm_nobody(broker: RunningBroker, chance: r
         pytest.param("wss", b"", id="wss"),
     ],
 )
-def test_connections_that_do_not_go_on_are_closed_in_time(transport: str, first: bytes, broker: RunningBroker) -> None:
-    before = settled(broker)
+def test_connections_that_do_not_go_on_are_closed_in_time(
+    transport: str, first: bytes, impatient: RunningBroker
+) -> None:
+    before = settled(impatient)
     began = time.monotonic()
-    silent = [socket.create_connection(("127.0.0.1", broker.ports[transport]), timeout=DEADLINE_S) for _ in range(100)]
+    silent = [
+        socket.create_connection(("127.0.0.1", impatient.ports[transport]), timeout=DEADLINE_S) for _ in range(100)
+    ]
     for one in silent:
         one.sendall(first)
     for one in silent:
@@ -116,16 +128,16 @@ def test_connections_that_do_not_go_on_are_closed_in_time(transport: str, first:
             assert one.recv(1) == b""
     # Ten times what the setting says: a busy machine is late, but not by that much.
     assert time.monotonic() - began < 10 * TIMEOUT_S
-    check_recovered(broker, before, 30)
+    check_recovered(impatient, before, 30)
 
 
-def test_a_connect_that_trickles_in_does_not_outlast_the_timeout(broker: RunningBroker) -> None:
+def test_a_connect_that_trickles_in_does_not_outlast_the_timeout(impatient: RunningBroker) -> None:
     """Bytes that keep coming do not buy time."""
-    before = settled(broker)
+    before = settled(impatient)
     bytes_sent = 0
-    with RawClient(broker.ports["tcp"], first=b"\x10\xff\xff\x03\x00\x04MQTT\x05\x02") as slow:
+    with RawClient(impatient.ports["tcp"], first=b"\x10\xff\xff\x03\x00\x04MQTT\x05\x02") as slow:
         slow.socket.settimeout(TIMEOUT_S / 20)
-        while bytes_sent < 20 * 100:
+        while bytes_sent < 20 * 10:
             try:
                 slow.socket.sendall(b"\x00")
                 bytes_sent += 1
@@ -135,9 +147,9 @@ def test_a_connect_that_trickles_in_does_not_outlast_the_timeout(broker: Running
                 continue
             except ConnectionError:
                 break
-    # Twenty bytes a timeout: it may have been late for a busy machine, not a hundred times as late.
-    assert 5 <= bytes_sent < 20 * 100
-    check_recovered(broker, before, 30)
+    # Twenty bytes a timeout: a busy machine is late, but not ten times as late.
+    assert 5 <= bytes_sent < 20 * 10
+    check_recovered(impatient, before, 30)
 
 
 def test_ten_thousand_connects_and_drops_leave_nothing_behind(broker: RunningBroker) -> None:

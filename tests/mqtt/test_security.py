@@ -194,11 +194,11 @@ def test_what_was_queued_is_checked_again_when_the_session_returns(
 
 @pytest.mark.parametrize(("version", "code"), [(V311, 5), (V5, 0x87)])
 def test_a_client_whose_will_is_denied_does_not_come_in(version: int, code: int, guarded: RunningBroker) -> None:
-    with RawClient(guarded.ports["tcp"], version) as client:
+    with joined(guarded, "ann") as watcher, RawClient(guarded.ports["tcp"], version) as client:
+        assert watcher.subscribe("plant/#") == (0,)
         will = Will("plant/a", b"will")
         assert client.connect("b", user="bob", password=PASSWORD, will=will).reason == code
-    with joined(guarded, "ann") as watcher:
-        watcher.subscribe("own/b/bob", "plant/#")
+        assert client.rest() == []
         assert watcher.ping() == []
 
 

@@ -231,7 +231,9 @@ class Broker:
         asked_s = packet.properties.session_expiry_interval
         client.session.expiry_s = expiry_at_disconnect(client.session, asked_s, self._policy.mqtt.max_session_expiry_s)
         connection.parted = packet.reason != DISCONNECT_WITH_WILL
-        self.connections.close(connection, b"")
+        # Whatever came before it is still acknowledged; whatever comes behind it is not read.
+        connection.channel.blocked = True
+        self.exchange.after_commit(None, b"", lambda: self.connections.close(connection, b""))
 
 
 async def _finish(rest: Awaitable[object]) -> object:

@@ -76,13 +76,13 @@ class Connecting:
         try:
             self._check(packet)
             await self._authenticate(connection, packet)
-            if not await self._turnstile.enter(connection.client_id, connection.version):
+            if not await self._turnstile.enter(connection.session_id, connection.version):
                 raise PeerError(SERVER_BUSY, "a newer connection has this client id")
             try:
                 if not connection.channel.closed:
                     await self._take_over(connection, packet)
             finally:
-                self._turnstile.leave(connection.client_id)
+                self._turnstile.leave(connection.session_id)
         except PeerError as error:
             self._connections.refuse(connection, error)
 
@@ -108,7 +108,10 @@ class Connecting:
         connection.user = verdict.user
         connection.client_id = packet.client_id or f"auto-{secrets.token_hex(12)}"
         channel = connection.channel
-        channel.mount = connection.origin.mount_point.encode()
+        mount_point = connection.origin.mount_point
+        channel.mount = mount_point.encode()
+        # U+0000 cannot stand in a client id, so no id without a mount point reads like one with it.
+        connection.session_id = f"{mount_point}\0{connection.client_id}" if mount_point else connection.client_id
         if self._authenticator.has_rules:
             access = self._authenticator.access_for(connection.client_id, verdict.user)
             connection.access = channel.access = access
@@ -118,7 +121,7 @@ class Connecting:
 
     async def _take_over(self, connection: Connection, packet: Connect) -> None:
         """Become the one channel of the client id: carry out what the takeover machine decides."""
-        client_id = ClientId(connection.client_id)
+        client_id = ClientId(connection.session_id)
         registration = Registration(client_id, 0, connection.number, connection.version)
         takeover = Takeover(registration, clean_start=packet.clean_start)
         client: Client | None = None
@@ -149,7 +152,7 @@ class Connecting:
                 pending += takeover.opened(session_present=present)
             elif isinstance(effect, Refuse):
                 if effect.log_line:
-                    _log.info(effect.log_line, client=client_id)
+                    _log.info(effect.log_line, client=connection.client_id)
                 raise PeerError(effect.reason, effect.detail)
             elif isinstance(effect, Accept):
                 assert client is not None

@@ -24,6 +24,8 @@ class Connection:
     #: When its transport connected: of two connections with one client id the newer wins.
     version: ChannelVersion
     client_id: str = ""
+    #: The session's name on this node: clients of different mount points may have the same client id.
+    session_id: str = ""
     user: str | None = None
     #: None if everything is allowed.
     access: ClientAccess | None = None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.broker.gate import Origin
 from holdfast.broker.policy import Limits, Mqtt, Policy, Sessions
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V5, V311
 from holdfast.topics.filters import parse_filter
@@ -378,3 +379,29 @@ def test_the_session_expiry_is_bounded_by_the_server() -> None:
         peer.drop()
         world.advance(51)
         assert not persistent(world, "c").connack.session_present
+
+
+def test_tenants_may_use_the_same_client_id() -> None:
+    """A mount point keeps sessions apart, not only topics."""
+    with World() as world:
+        peers: list[Peer] = []
+        for mount_point in ("", "a/", "b/"):
+            peer = world.peer(V5, Origin("test", "127.0.0.1", 1, "tcp", mount_point=mount_point, allow_anonymous=True))
+            peer.send(Connect(V5, "same", clean_start=False, properties=KEPT))
+            assert not peer.take(Connack).session_present
+            peer.subscribe("t")
+            peers.append(peer)
+        assert not any(peer.closed for peer in peers)
+        peers[1].send(Publish("t", b"of a"))
+        assert [peer.payloads() for peer in peers] == [[], [b"of a"], []]
+
+
+def test_what_came_before_a_disconnect_is_acknowledged_and_what_comes_behind_it_is_not_read() -> None:
+    with World() as world:
+        reader = world.connect("reader")
+        reader.subscribe("#")
+        writer = world.connect("writer")
+        writer.send(Publish("a", b"before", 1, 1), Disconnect(), Publish("a", b"behind", 1, 2))
+        assert writer.take_all(Ack) == [Ack(PUBACK, 1)]
+        assert writer.closed
+        assert reader.payloads() == [b"before"]

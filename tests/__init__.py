@@ -1,0 +1,1 @@
+"""Tests. A package of its own, because some libraries install a package of the same name."""
