@@ -19,20 +19,69 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+class _Slot(Generic[K, V]):
+    """The subscriptions of one filter. Most have one, which needs no dictionary: a third of the memory.
+
+    1. `more` holds the others while there is more than one; never the first.
+    """
+
+    def __init__(self, key: K, value: V) -> None:
+        self.key = key
+        self.value = value
+        self.more: dict[K, V] | None = None
+
+    def put(self, key: K, value: V) -> bool:
+        """Add or replace; True if the key is new."""
+        if self.key == key:
+            self.value = value
+            return False
+        if self.more is None:
+            self.more = {key: value}
+            return True
+        before = len(self.more)
+        self.more[key] = value
+        return len(self.more) > before
+
+    def holds(self, key: K) -> bool:
+        return self.key == key or (self.more is not None and key in self.more)
+
+    def remove(self, key: K) -> bool:
+        """Remove a key that it holds; True if nothing is left."""
+        more = self.more
+        if more is None:
+            return True
+        if self.key == key:
+            self.key, self.value = next(iter(more.items()))
+            del more[self.key]
+        else:
+            del more[key]
+        if not more:
+            self.more = None
+        return False
+
+    def count(self) -> int:
+        return 1 if self.more is None else 1 + len(self.more)
+
+    def collect(self, found: list[V]) -> None:
+        found.append(self.value)
+        if self.more is not None:
+            found.extend(self.more.values())
+
+
 class _Node(Generic[K, V]):
     """A level of the trie.
 
     1. A node has children, `+` child, entries or rest; only the root may have none.
-    2. Dictionaries exist only while they hold something: most nodes have one of the four.
+    2. Each of the four exists only while it holds something: most nodes have one of them.
     """
 
     def __init__(self) -> None:
         self.children: dict[bytes, _Node[K, V]] | None = None
         self.plus: _Node[K, V] | None = None
         #: Subscriptions whose filter ends here.
-        self.entries: dict[K, V] | None = None
+        self.entries: _Slot[K, V] | None = None
         #: Subscriptions whose filter ends with `#` below here.
-        self.rest: dict[K, V] | None = None
+        self.rest: _Slot[K, V] | None = None
 
     def child(self, level: bytes) -> "_Node[K, V] | None":
         if level == ONE:
@@ -72,7 +121,7 @@ class Matcher(Generic[K, V]):
     """
 
     def __init__(self) -> None:
-        self._literal: Final[dict[bytes, dict[K, V]]] = {}
+        self._literal: Final[dict[bytes, _Slot[K, V]]] = {}
         self._root: Final[_Node[K, V]] = _Node()
         self._count = 0
 
@@ -82,19 +131,18 @@ class Matcher(Generic[K, V]):
     def subscribe(self, topic_filter: TopicFilter, key: K, value: V) -> bool:
         """Add or replace; True if the pair is new."""
         if topic_filter.wildcard:
-            entries = self._wildcard_entries(topic_filter.levels)
+            added = self._put_wildcard(topic_filter.levels, key, value)
         else:
             topic = topic_filter.inner()
-            found = self._literal.get(topic)
-            if found is None:
-                found = self._literal[topic] = {}
-            entries = found
-        before = len(entries)
-        entries[key] = value
-        if len(entries) == before:
-            return False
-        self._count += 1
-        return True
+            slot = self._literal.get(topic)
+            if slot is None:
+                self._literal[topic] = _Slot(key, value)
+                added = True
+            else:
+                added = slot.put(key, value)
+        if added:
+            self._count += 1
+        return added
 
     def unsubscribe(self, topic_filter: TopicFilter, key: K) -> bool:
         """Remove; False if there was no such pair."""
@@ -114,7 +162,7 @@ class Matcher(Generic[K, V]):
         found: list[V] = []
         literal = self._literal.get(topic)
         if literal is not None:
-            found.extend(literal.values())
+            literal.collect(found)
         root = self._root
         if root.children is None and root.plus is None and root.rest is None:
             return found
@@ -132,36 +180,37 @@ class Matcher(Generic[K, V]):
                     if node.plus is not None:
                         following.append(node.plus)
                     if node.rest is not None:
-                        found.extend(node.rest.values())
+                        node.rest.collect(found)
             if not following:
                 return found
             reached = following
             hide_wildcards = False
         for node in reached:
             if node.entries is not None:
-                found.extend(node.entries.values())
+                node.entries.collect(found)
             if node.rest is not None:  # `a/#` matches `a` too
-                found.extend(node.rest.values())
+                node.rest.collect(found)
         return found
 
-    def _wildcard_entries(self, levels: tuple[bytes, ...]) -> dict[K, V]:
+    def _put_wildcard(self, levels: tuple[bytes, ...], key: K, value: V) -> bool:
         node = self._root
         for level in levels:
             if level == REST:
                 if node.rest is None:
-                    node.rest = {}
-                return node.rest
+                    node.rest = _Slot(key, value)
+                    return True
+                return node.rest.put(key, value)
             node = node.child_or_new(level)
         if node.entries is None:
-            node.entries = {}
-        return node.entries
+            node.entries = _Slot(key, value)
+            return True
+        return node.entries.put(key, value)
 
     def _remove_literal(self, topic: bytes, key: K) -> bool:
-        entries = self._literal.get(topic)
-        if entries is None or key not in entries:
+        slot = self._literal.get(topic)
+        if slot is None or not slot.holds(key):
             return False
-        del entries[key]
-        if not entries:
+        if slot.remove(key):
             del self._literal[topic]
         return True
 
@@ -175,11 +224,10 @@ class Matcher(Generic[K, V]):
                 return False
             path.append(child)
         node = path[steps]
-        entries = node.rest if at_rest else node.entries
-        if entries is None or key not in entries:
+        slot = node.rest if at_rest else node.entries
+        if slot is None or not slot.holds(key):
             return False
-        del entries[key]
-        if not entries:
+        if slot.remove(key):
             if at_rest:
                 node.rest = None
             else:
@@ -190,19 +238,17 @@ class Matcher(Generic[K, V]):
         return True
 
     def check_invariants(self) -> None:
-        """Walk everything and assert the rules of the class and of its nodes."""
-        count = 0
-        for entries in self._literal.values():
-            assert entries, "an empty dictionary stayed behind"
-            count += len(entries)
+        """Walk everything and assert the rules of the class, its nodes and its slots."""
+        slots: list[_Slot[K, V]] = list(self._literal.values())
         pending = [self._root]
         while pending:
             node = pending.pop()
             assert node is self._root or not node.empty(), "an empty node stayed behind"
-            for slot in (node.entries, node.rest):
-                assert slot is None or slot, "an empty dictionary stayed behind"
-                count += 0 if slot is None else len(slot)
             assert node.children is None or node.children, "an empty dictionary stayed behind"
+            slots.extend([slot for slot in (node.entries, node.rest) if slot is not None])
             pending.extend([] if node.children is None else node.children.values())
             pending.extend([] if node.plus is None else [node.plus])
+        for slot in slots:
+            assert slot.more is None or (slot.more and slot.key not in slot.more), "a slot is out of order"
+        count = sum(slot.count() for slot in slots)
         assert count == self._count, f"{count} subscriptions found, {self._count} counted"
