@@ -12,6 +12,7 @@ from holdfast.exchange.client import Client
 from holdfast.exchange.counters import DROP_DENIED, DROP_REFUSED
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.passage import Passage
+from holdfast.exchange.plans import Plan
 from holdfast.model.errors import PeerError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -63,17 +64,14 @@ class Inbound:
         first = framer.first
         scan = channel.scan
         scan.scan(data, first, framer.body, framer.end, channel.version, CLIENT)
-        qos = scan.qos
-        limits = self._limits
-        if qos > limits.max_qos:  # [MQTT-3.2.2-11]
-            raise PeerError(QOS_NOT_SUPPORTED, f"QoS {qos}; the server's maximum is {limits.max_qos}")
-        retain = first & RETAIN != 0
-        if retain and not limits.retain_available:  # [MQTT-3.2.2-14]
-            raise PeerError(RETAIN_NOT_SUPPORTED, "retained messages are switched off")
+        exchange = self._exchange
+        exchange.counters.messages_in += 1
+        if channel.publish_credit > 0:
+            channel.publish_credit -= 1
+        now_us = exchange.delivery.now_us
+        topic = data[scan.topic_start : scan.topic_end]
         properties = b""
         expires_us = 0
-        now_us = self._exchange.delivery.now_us
-        topic = data[scan.topic_start : scan.topic_end]
         if scan.properties_start != scan.properties_end:
             found = scan.properties
             if found.alias:
@@ -87,47 +85,56 @@ class Inbound:
         if channel.mount:
             check_topic_name(topic)
             topic = channel.mount + topic
-        exchange = self._exchange
-        counters = exchange.counters
-        counters.messages_in += 1
-        if channel.publish_credit > 0:
-            channel.publish_credit -= 1
         plan = exchange.plan_for(topic)
+        message = Message(
+            topic,
+            data[scan.payload_start : scan.end],
+            scan.qos,
+            ClientId(client.session.client_id),
+            now_us,
+            retain=first & RETAIN != 0,
+            properties=properties,
+            expires_us=expires_us,
+        )
+        refusal = self._judge(channel, plan, message)
+        if scan.qos:
+            self._take(channel, client, plan, message, refusal)
+        elif refusal == SUCCESS:
+            passage = Passage(message, plan, client, None, b"")
+            if channel.version != V5 and not message.retain and not channel.mount:
+                passage.arrived_as(data[framer.start : framer.end])
+            exchange.pass_on(passage)
+
+    def _judge(self, channel: Channel, plan: Plan, message: Message) -> int:
+        """SUCCESS, or why the message is not taken. PeerError for what ends the connection."""
+        limits = self._limits
+        if message.qos > limits.max_qos:  # [MQTT-3.2.2-11]
+            raise PeerError(QOS_NOT_SUPPORTED, f"QoS {message.qos}; the server's maximum is {limits.max_qos}")
+        if message.retain and not limits.retain_available:  # [MQTT-3.2.2-14]
+            raise PeerError(RETAIN_NOT_SUPPORTED, "retained messages are switched off")
         if plan.levels > limits.max_topic_levels:
             raise PeerError(TOPIC_NAME_INVALID, f"more than {limits.max_topic_levels} topic levels")
-        payload = data[scan.payload_start : scan.end]
-        refusal = SUCCESS
         if plan.reserved:
-            counters.drop(DROP_DENIED)
-            refusal = NOT_AUTHORIZED
-        elif channel.access is not None and not self._may_publish(channel, topic):
-            refusal = NOT_AUTHORIZED
-        elif limits.check_payload_format and properties and scan.properties.utf8_payload and not _is_utf8(payload):
-            refusal = PAYLOAD_FORMAT_INVALID
-        packet_id = scan.packet_id
-        if qos == 0:
-            if refusal == SUCCESS:
-                message = Message(
-                    topic,
-                    payload,
-                    0,
-                    ClientId(client.session.client_id),
-                    now_us,
-                    retain=retain,
-                    properties=properties,
-                    expires_us=expires_us,
-                )
-                passage = Passage(message, plan, client, None, b"")
-                if channel.version != V5 and not retain and not channel.mount:
-                    passage.arrived_as(data[framer.start : framer.end])
-                exchange.pass_on(passage)
-            return
-        if channel.version == V5:
-            self._check_receive_limit(channel, client, qos, packet_id)
-        if qos == 2 and packet_id in client.session.incoming:
+            self._exchange.counters.drop(DROP_DENIED)
+            return NOT_AUTHORIZED
+        if channel.access is not None and not self._may_publish(channel, message.topic):
+            return NOT_AUTHORIZED
+        if limits.check_payload_format and message.properties and channel.scan.properties.utf8_payload:
+            return SUCCESS if _is_utf8(message.payload) else PAYLOAD_FORMAT_INVALID
+        return SUCCESS
+
+    def _take(self, channel: Channel, client: Client, plan: Plan, message: Message, refusal: int) -> None:
+        """QoS 1 and 2: into the batch under way, with the acknowledgement that its receipt will release."""
+        qos = message.qos
+        packet_id = channel.scan.packet_id
+        incoming = client.session.incoming
+        if qos == 2 and packet_id in incoming:
             # Sent again: it was taken before [MQTT-4.3.3-10].
-            exchange.after_commit(channel, _PUBREC + U16[packet_id])
+            self._exchange.after_commit(channel, _PUBREC + U16[packet_id])
             return
+        # [MQTT-3.3.4-7]: no more unacknowledged messages than the server's receive maximum.
+        if channel.version == V5 and channel.receiving + len(incoming) >= channel.receive_limit:
+            raise PeerError(RECEIVE_MAXIMUM_EXCEEDED, f"more than {channel.receive_limit} messages unacknowledged")
         if refusal != SUCCESS:
             self._refuse(channel, qos, packet_id, refusal)
             return
@@ -138,18 +145,8 @@ class Inbound:
         if qos == 1:
             channel.receiving += 1
         else:
-            client.session.incoming.add(packet_id)
-        message = Message(
-            topic,
-            payload,
-            qos,
-            ClientId(client.session.client_id),
-            now_us,
-            retain=retain,
-            properties=properties,
-            expires_us=expires_us,
-        )
-        exchange.accept(Passage(message, plan, client, channel, frame))
+            incoming.add(packet_id)
+        self._exchange.accept(Passage(message, plan, client, channel, frame))
 
     def _resolve_alias(self, channel: Channel, alias: int, topic: bytes) -> bytes:
         if alias > channel.alias_limit_in:  # [MQTT-3.3.2-9]
@@ -176,13 +173,6 @@ class Inbound:
             self._exchange.counters.drop(DROP_DENIED)
             self._exchange.deny(channel, topic)
         return answer
-
-    def _check_receive_limit(self, channel: Channel, client: Client, qos: int, packet_id: int) -> None:
-        """[MQTT-3.3.4-7]: no more unacknowledged messages than the server's receive maximum."""
-        incoming = client.session.incoming
-        known = qos == 2 and packet_id in incoming
-        if not known and channel.receiving + len(incoming) >= channel.receive_limit:
-            raise PeerError(RECEIVE_MAXIMUM_EXCEEDED, f"more than {channel.receive_limit} messages unacknowledged")
 
     def _refuse(self, channel: Channel, qos: int, packet_id: int, reason: int) -> None:
         """MQTT 5 is told; MQTT 3 has no word for it and gets its acknowledgement, v3 [MQTT-3.3.5-2]."""
