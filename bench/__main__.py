@@ -1,0 +1,61 @@
+"""`python -m bench`: the pure packages (`codec`), whole brokers (`brokers`), or both, one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.brokers import command as brokers
+from bench.checkout import ROOT
+from bench.codec import command as codec
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"codec": codec.main, "brokers": brokers.main}
+
+
+def common_options(*, defaults: bool) -> argparse.ArgumentParser:
+    """Options of every command. Behind a command they have no defaults, which would undo what stands before it."""
+    parser = argparse.ArgumentParser(add_help=False, argument_default=None if defaults else argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_const", const=True, help="small and short: does it run?")
+    parser.add_argument("--rounds", type=int, help="how often everything is measured (default: 3)")
+    parser.add_argument("--reports", type=Path, help="folder of the JSON and the pictures (default: .reports)")
+    parser.add_argument(
+        "--docs", action="store_const", const=True, help="also renew docs/benchmarks.md and its pictures"
+    )
+    return parser
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure Holdfast. Without a command, both.",
+        parents=[common_options(defaults=True)],
+    )
+    parser.set_defaults(
+        command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **codec.DEFAULTS, **brokers.DEFAULTS
+    )
+    commands = parser.add_subparsers(title="commands", metavar="codec | brokers")
+    for name, add_options, purpose in (
+        ("codec", codec.add_options, "codec and matcher, interpreted and compiled"),
+        ("brokers", brokers.add_options, "Holdfast and other brokers under load"),
+    ):
+        one = commands.add_parser(name, help=purpose, description=purpose, parents=[common_options(defaults=False)])
+        one.set_defaults(command=name)
+        add_options(one)
+    found = parser.parse_args(arguments)
+    if found.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    if found.docs and found.quick:
+        parser.error("--docs wants real numbers, --quick has none")
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    wanted = parse_arguments(arguments)
+    names = [wanted.command] if wanted.command else list(COMMANDS)
+    return max([COMMANDS[name](wanted) for name in names])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

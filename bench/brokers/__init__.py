@@ -1,0 +1,1 @@
+"""Whole brokers measured: Holdfast and its peers under the same load, in one run."""

@@ -1,0 +1,97 @@
+"""Connections and sessions in numbers: how fast they come in, and what memory they take."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import socket
+import time
+
+from bench.brokers import packets
+from bench.brokers.crowd import AT_ONCE, STALL_S, Crowd
+from bench.brokers.jobs import Job
+from bench.brokers.stream import LostError
+from bench.brokers.usage import Span, Usage
+
+#: Clients that come before memory is counted, so that what is set up once is there.
+_WARM_UP = 50
+_CONNACK_BYTES = 4
+
+
+def allow_open_files(count: int) -> None:
+    """Raise this process's limit; LostError if the system does not let it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 100
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise LostError(f"{wanted} open files are needed, {hard} are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+def measure_storm(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
+    """Connect one client after the other, some at a time, and keep them. Only sockets here: this counts connects."""
+    allow_open_files(job.clients)
+    hellos = [packets.connect(job.version, f"c{os.getpid()}-{i}", clean=True) for i in range(job.clients)]
+    poll = select.epoll()
+    waiting: dict[int, socket.socket] = {}
+    answered: list[socket.socket] = []
+    address = ("127.0.0.1", job.port)
+    begun = 0
+    span = Span(usage)
+    while len(answered) < job.clients:
+        while begun < job.clients and len(waiting) < AT_ONCE:
+            client = socket.socket()
+            client.connect(address)
+            client.send(hellos[begun])
+            waiting[client.fileno()] = client
+            poll.register(client.fileno(), select.EPOLLIN)
+            begun += 1
+        events = poll.poll(STALL_S)
+        if not events:
+            raise LostError(f"{len(answered)} of {job.clients} connections came about")
+        for fd, _ in events:
+            client = waiting.pop(fd)
+            poll.unregister(fd)
+            answer = client.recv(64)
+            if len(answer) < _CONNACK_BYTES or answer[0] != packets.CONNACK or answer[3]:
+                raise LostError("a CONNECT was refused")
+            answered.append(client)
+    figures = span.figures(len(answered), time.monotonic_ns())
+    for client in answered:
+        client.send(packets.DISCONNECT_FRAME)
+        client.close()
+    return {"load": figures}
+
+
+def measure_idle(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
+    """Memory of connections that are there and do nothing."""
+    allow_open_files(job.clients + _WARM_UP)
+    crowd = Crowd(job.port, job.version)
+    crowd.plain([f"w{i}" for i in range(_WARM_UP)])
+    time.sleep(job.settle_s)
+    before = usage.resident_bytes()
+    crowd.plain([f"i{i}" for i in range(job.clients)])
+    time.sleep(job.settle_s)
+    return {"load": {"bytes": (usage.resident_bytes() - before) / job.clients}}
+
+
+def measure_sessions(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
+    """Memory of sessions with one subscription each, whose clients are away."""
+    crowd = Crowd(job.port, job.version)
+    _leave_sessions(crowd, "w", _WARM_UP)
+    time.sleep(job.settle_s)
+    before = usage.resident_bytes()
+    _leave_sessions(crowd, "o", job.clients)
+    time.sleep(job.settle_s)
+    return {"load": {"bytes": (usage.resident_bytes() - before) / job.clients}}
+
+
+def _leave_sessions(crowd: Crowd, prefix: str, count: int) -> None:
+    began = time.monotonic()
+    for begin in range(0, count, AT_ONCE):
+        names = [f"{prefix}{i:06d}" for i in range(begin, min(count, begin + AT_ONCE))]
+        clients = crowd.plain(names, clean=False)
+        crowd.subscribe(clients, [[f"b/offline/{name}"] for name in names], 1)
+        crowd.close(clients)
+        if time.monotonic() - began > 3 * STALL_S:
+            raise LostError(f"{begin + AT_ONCE} of {count} sessions within {3 * STALL_S:.0f} s")

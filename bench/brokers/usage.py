@@ -1,0 +1,46 @@
+"""What the broker's processes have used: processor time and memory, as the system counts them."""
+
+from __future__ import annotations
+
+import time
+
+import psutil  # type: ignore[import-untyped]
+
+
+class Usage:
+    """The broker's process and its children at the time of asking."""
+
+    def __init__(self, pid: int) -> None:
+        main = psutil.Process(pid)
+        self._processes = [main, *main.children(recursive=True)]
+
+    def cpu_s(self) -> float:
+        used = [process.cpu_times() for process in self._processes]
+        return float(sum(times.user + times.system for times in used))
+
+    def resident_bytes(self) -> int:
+        return int(sum(process.memory_info().rss for process in self._processes))
+
+
+class Span:
+    """A stretch of time: how long it took, and what broker and generator used meanwhile."""
+
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
+        self._broker_s = usage.cpu_s()
+        self._generator_s = time.process_time()
+        self.began_ns = time.monotonic_ns()
+
+    def figures(self, count: int, ended_ns: int) -> dict[str, float]:
+        """Per second and per message, for `count` messages from the beginning to `ended_ns`."""
+        broker_s = self._usage.cpu_s() - self._broker_s
+        generator_s = time.process_time() - self._generator_s
+        seconds = max((ended_ns - self.began_ns) / 1e9, 1e-9)
+        return {
+            "count": count,
+            "seconds": seconds,
+            "rate": count / seconds,
+            "cpu_us": broker_s * 1e6 / max(count, 1),
+            "generator_us": generator_s * 1e6 / max(count, 1),
+            "generator_share": generator_s / seconds,
+        }

@@ -1,0 +1,35 @@
+"""The benchmark of brokers runs, and its table and its report hold every row. How fast anything is, no test says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.brokers import scenarios
+from bench.checkout import ROOT
+
+
+@pytest.mark.slow
+def test_a_quick_run_measures_every_row_of_holdfast(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench", "brokers", "--quick", "--peers", "holdfast", "--reports", str(tmp_path)]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=False)
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "bench-brokers.json").read_text(encoding="utf-8"))
+    expected = scenarios.all_rows()
+    assert [row["key"] for row in report["rows"]] == [row.key for row in expected]
+    missing = {row["key"]: row["peers"]["holdfast"] for row in report["rows"]}
+    assert not {key: found for key, found in missing.items() if not isinstance(found["median"], float)}
+    assert not [row.label for row in expected if row.label not in done.stdout]
+    assert (tmp_path / "bench-brokers.svg").read_text(encoding="utf-8").endswith("</svg>\n")
+
+
+def test_every_row_has_a_key_of_its_own() -> None:
+    keys = [row.key for row in scenarios.all_rows()]
+
+    assert len(set(keys)) == len(keys)
