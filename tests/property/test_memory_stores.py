@@ -82,6 +82,7 @@ def test_a_queue_gives_back_what_it_was_given_within_its_limits(
     queue = MemoryQueue(max_messages, max_bytes)
     model: dict[int, Owed] = {}
     count = 0
+    read_up_to = 0
     for what, number in todo:
         if what == "append":
             pack = [Owed(message("t", b"x" * 9), 1) for _n in range(number)]
@@ -91,15 +92,18 @@ def test_a_queue_gives_back_what_it_was_given_within_its_limits(
                 assert owed.serial == count
                 model[count] = owed
             gone = 0
-            while len(model) > max_messages or sum(owed.size_bytes for owed in model.values()) > max_bytes:
-                del model[min(model)]
+            waiting = [serial for serial in model if serial > read_up_to]
+            while len(waiting) > max_messages or sum(model[serial].size_bytes for serial in waiting) > max_bytes:
+                del model[waiting.pop(0)]
                 gone += 1
             assert dropped == gone
         elif what == "acknowledge":
             queue.acknowledge(number)
             model.pop(number, None)
         elif what == "read":
-            assert queue.read(number, 3) == [owed for serial, owed in model.items() if serial > number][:3]
+            found = [serial for serial in model if serial > number][:3]
+            assert queue.read(number, 3) == [model[serial] for serial in found]
+            read_up_to = max([read_up_to, *found])
         else:
             queue.drop()
             model.clear()

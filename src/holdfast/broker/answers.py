@@ -2,7 +2,13 @@
 
 from holdfast.exchange.channel import Channel
 from holdfast.model.protocol import CONNACK, DISCONNECT, SERVER, V5, V311
-from holdfast.model.reasons import UNSPECIFIED_ERROR, allowed_reasons, connack_v3
+from holdfast.model.reasons import (
+    SERVER_SHUTTING_DOWN,
+    SERVER_UNAVAILABLE,
+    UNSPECIFIED_ERROR,
+    allowed_reasons,
+    connack_v3,
+)
 from holdfast.wire.codec import encode
 from holdfast.wire.packets import Connack, Disconnect
 from holdfast.wire.properties import NO_PROPERTIES, Properties
@@ -13,6 +19,8 @@ def refusal(version: int, reason: int, detail: str, *, explain: bool) -> bytes:
     if version == 0:
         return b""
     if version == V5:
+        if reason == SERVER_SHUTTING_DOWN:
+            reason = SERVER_UNAVAILABLE  # what CONNACK has for it
         reason = reason if reason in allowed_reasons(CONNACK, SERVER) else UNSPECIFIED_ERROR
         properties = Properties(reason_string=detail) if explain else NO_PROPERTIES
         return encode(Connack(reason, session_present=False, properties=properties), V5)

@@ -117,8 +117,7 @@ class Broker:
             access = self._authenticator.access_for(connection.client_id, connection.user)
             connection.access = connection.channel.access = access if self._authenticator.has_rules else None
             connection.channel.may_publish.clear()
-            for record in connection.channel.client.session.subscriptions.values():
-                self.exchange.routes.touch(record.filter)
+        self.exchange.routes.clear()
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:
         rest = begin(work)
@@ -161,8 +160,7 @@ class Broker:
             channel.reading_paused = True
             channel.link.pause_reading()
             return
-        channel.reading_paused = False
-        channel.link.resume_reading()
+        self.exchange.read_on(channel)
         if channel.client is not None:
             self.exchange.wake()
             self.exchange.delivery.pump(channel.client)
@@ -173,6 +171,9 @@ class Broker:
             self.connections.lost(connection)
 
     # ---- Control: what the exchange calls
+
+    def failed(self, error: Exception) -> None:
+        _log.error("a bug came up on the path of messages", exc_info=error)
 
     def wake(self) -> None:
         if self._loop is not None:

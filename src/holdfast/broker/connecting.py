@@ -28,6 +28,7 @@ from holdfast.durable.takeover import (
 )
 from holdfast.exchange.client import Client
 from holdfast.exchange.exchange import Exchange
+from holdfast.exchange.plans import SYS_PREFIX
 from holdfast.model.errors import PeerError
 from holdfast.model.ids import ClientId
 from holdfast.model.protocol import MAX_U16, V5
@@ -40,11 +41,14 @@ from holdfast.model.reasons import (
     SERVER_BUSY,
     SESSION_TAKEN_OVER,
     SUCCESS,
+    TOPIC_NAME_INVALID,
+    UNSPECIFIED_ERROR,
 )
 from holdfast.session.state import expiry_asked
+from holdfast.topics.names import SEPARATOR, check_topic_name
 from holdfast.wire.codec import encode
 from holdfast.wire.framing import MAX_PACKET_BYTES
-from holdfast.wire.packets import Connack, Connect
+from holdfast.wire.packets import Connack, Connect, Will
 from holdfast.wire.properties import Properties
 
 _log = structlog.get_logger()
@@ -83,7 +87,11 @@ class Connecting:
                     await self._take_over(connection, packet)
             finally:
                 self._turnstile.leave(connection.session_id)
-        except PeerError as error:
+        except PeerError as refusal:
+            self._connections.refuse(connection, refusal)
+        except Exception:
+            _log.exception("a connect failed", client=connection.client_id)
+            error = PeerError(UNSPECIFIED_ERROR, "an internal error; see the server's log")
             self._connections.refuse(connection, error)
 
     def _check(self, packet: Connect) -> None:
@@ -112,12 +120,25 @@ class Connecting:
         channel.mount = mount_point.encode()
         # U+0000 cannot stand in a client id, so no id without a mount point reads like one with it.
         connection.session_id = f"{mount_point}\0{connection.client_id}" if mount_point else connection.client_id
+        self._give_rights(connection)
+        if packet.will is not None:
+            self._check_will_topic(connection, packet.will)
+
+    def _give_rights(self, connection: Connection) -> None:
         if self._authenticator.has_rules:
-            access = self._authenticator.access_for(connection.client_id, verdict.user)
-            connection.access = channel.access = access
-            will = packet.will
-            if will is not None and not access.may_publish(channel.mount + will.topic.encode()):
-                raise PeerError(NOT_AUTHORIZED, f"the will's topic {will.topic!r} is not allowed")
+            access = self._authenticator.access_for(connection.client_id, connection.user)
+            connection.access = connection.channel.access = access
+
+    def _check_will_topic(self, connection: Connection, will: Will) -> None:
+        """What could not be published by the client is not published as its will."""
+        topic = connection.channel.mount + will.topic.encode()
+        check_topic_name(topic)
+        most = self._policy.mqtt.max_topic_levels
+        if topic.count(SEPARATOR) >= most:
+            raise PeerError(TOPIC_NAME_INVALID, f"the will's topic has more than {most} levels")
+        access = connection.access
+        if topic.startswith(SYS_PREFIX) or (access is not None and not access.may_publish(topic)):
+            raise PeerError(NOT_AUTHORIZED, f"the will's topic {will.topic!r} is not allowed")
 
     async def _take_over(self, connection: Connection, packet: Connect) -> None:
         """Become the one channel of the client id: carry out what the takeover machine decides."""
@@ -171,7 +192,7 @@ class Connecting:
         old.takers.append(begin.taker.connection_id)
         old.channel.blocked = True
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._exchange.after_commit(None, b"", lambda: settled.set_result(None))
+        self._exchange.after_commit(None, b"", lambda: None if settled.done() else settled.set_result(None))
         await settled
 
     def _thaw(self, thaw: Thaw) -> None:
@@ -189,6 +210,7 @@ class Connecting:
 
     def _accept(self, connection: Connection, client: Client, packet: Connect, *, session_present: bool) -> None:
         """The client is in: attach it, answer, send what waits for it."""
+        self._give_rights(connection)  # again: they may have changed while this waited
         mqtt = self._policy.mqtt
         channel = connection.channel
         asked = packet.properties
@@ -211,10 +233,9 @@ class Connecting:
         self._exchange.after_commit(channel, frame, lambda: self._begin(connection, client))
 
     def _begin(self, connection: Connection, client: Client) -> None:
-        """CONNACK is on its way: now the rest may follow [MQTT-3.2.0-1]."""
-        if client.channel is connection.channel:
-            self._exchange.delivery.pump(client)
-            self._sessions.resume_groups(client)
+        """CONNACK is on its way: now the rest may follow."""
+        if client.owner is connection.channel:
+            self._sessions.begin(client, connection.channel)
         if not connection.takers:
             self._exchange.resume(connection.channel)
 

@@ -86,7 +86,10 @@ class Connections:
 
     def _watch(self, connection: Connection) -> None:
         """Look again when the client would have been silent for too long [MQTT-3.1.2-22]."""
-        silent_us = self._clock.monotonic_us() - connection.channel.heard_us
+        now_us = self._clock.monotonic_us()
+        if connection.channel.reading_paused:
+            connection.channel.heard_us = now_us  # it is not its silence, we do not listen
+        silent_us = now_us - connection.channel.heard_us
         left_us = connection.keep_alive_us - silent_us
         if left_us > 0:
             connection.silence = self._deadlines.after(left_us, lambda: self._watch(connection))
@@ -114,7 +117,7 @@ class Connections:
         channel = connection.channel
         if channel.closed:
             return
-        if channel.client is None:
+        if channel.client is None or channel.client.channel is not channel:  # no DISCONNECT before CONNACK
             self.refuse(connection, PeerError(reason, detail))
             return
         self._exchange.counters.refuse(reason)
@@ -145,7 +148,7 @@ class Connections:
         if connection.silence is not None:
             connection.silence.cancel()
         client, channel.client = channel.client, None
-        if client is not None and client.channel is channel:
+        if client is not None and client.owner is channel:
             will = connection.will
             if will is not None and not connection.parted:
                 self._sessions.leave_will(client, will, channel.mount)

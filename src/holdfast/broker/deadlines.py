@@ -5,19 +5,32 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
+import structlog
+
 from holdfast.model.clock import Clock
+
+_log = structlog.get_logger()
+
+#: Below this many entries the heap is not worth tidying.
+_FEW: Final = 64
 
 
 class Deadline:
-    """One entry; cancelling it is cheap, it leaves the heap when its time comes."""
+    """One entry. A cancelled one stays in the heap until its time comes, or until most entries are cancelled."""
 
-    __slots__ = ("_action",)
+    __slots__ = ("_action", "_owner")
 
-    def __init__(self, action: Callable[[], None]) -> None:
+    def __init__(self, owner: "Deadlines", action: Callable[[], None]) -> None:
+        self._owner: Final = owner
         self._action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        self._action = None
+        if self._action is not None:
+            self._action = None
+            self._owner.one_cancelled()
+
+    def alive(self) -> bool:
+        return self._action is not None
 
     def fire(self) -> None:
         action, self._action = self._action, None
@@ -26,15 +39,22 @@ class Deadline:
 
 
 class Deadlines:
-    """Actions by the monotonic time at which they are due."""
+    """Actions by the monotonic time at which they are due.
+
+    1. Less than half of the entries are cancelled, unless there are few.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock: Final = clock
-        self._heap: Final[list[tuple[int, int, Deadline]]] = []
+        self._heap: list[tuple[int, int, Deadline]] = []
         self._count = 0
+        self._cancelled = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to fire; what was asked for before waits for this."""
@@ -43,7 +63,7 @@ class Deadlines:
 
     def after(self, delay_us: int, action: Callable[[], None]) -> Deadline:
         """Call `action` when `delay_us` have passed."""
-        deadline = Deadline(action)
+        deadline = Deadline(self, action)
         self._count += 1
         due_us = self._clock.monotonic_us() + max(0, delay_us)
         heapq.heappush(self._heap, (due_us, self._count, deadline))
@@ -52,15 +72,30 @@ class Deadlines:
         return deadline
 
     def fire(self) -> None:
-        """Run everything that is due."""
+        """Run everything that is due. An action that fails is logged; the others run all the same."""
         now_us = self._clock.monotonic_us()
         while self._heap and self._heap[0][0] <= now_us:
-            heapq.heappop(self._heap)[2].fire()
+            deadline = heapq.heappop(self._heap)[2]
+            if not deadline.alive():
+                self._cancelled -= 1
+            try:
+                deadline.fire()
+            except Exception:
+                _log.exception("an action that was due failed")
         self._arm()
+
+    def one_cancelled(self) -> None:
+        """Count a cancelled entry; tidy up when most of them are."""
+        self._cancelled += 1
+        if self._cancelled > _FEW and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].alive()]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
 
     def stop(self) -> None:
         """Forget everything."""
         self._heap.clear()
+        self._cancelled = 0
         self._arm()
 
     def _arm(self) -> None:

@@ -61,10 +61,20 @@ class Sessions:
         client.session.expiry_s = expiry_s
         client.session.disconnected_us = 0
         client.session.window.reconnected(inflight)
-        client.channel = channel
+        client.owner = channel
         channel.client = client
-        client.behind = True  # until the queue turns out to be empty
         self._drop_will(client.session.client_id)
+
+    def begin(self, client: Client, channel: Channel) -> None:
+        """CONNACK is on its way: messages may follow it now [MQTT-3.2.0-1]."""
+        client.channel = channel
+        client.behind = True  # until the queue turns out to be empty
+        self._rights_changed(client, channel)
+        self._exchange.delivery.pump(client)
+        self._take_from_absent(client)
+
+    def _rights_changed(self, client: Client, channel: Channel) -> None:
+        """Plans leave out who may not read a topic on the present connection: have them made again."""
         if channel.access is not None:
             for record in client.session.subscriptions.values():
                 self._exchange.routes.touch(record.filter)
@@ -73,9 +83,13 @@ class Sessions:
         """The connection is gone; the session waits for the next one, or ends."""
         self._exchange.wake()
         session = client.session
-        client.channel = None
+        if client.channel is not None:
+            self._rights_changed(client, client.channel)
+        client.channel = client.owner = None
         session.disconnected_us = self._clock.wall_us()
-        self._give_back(client)
+        for group in client.groups:
+            if any(member.client.channel is not None for member in group.members.values()):
+                self._give_back(client, group)
         if not session.persistent():
             self.end(client)
         elif session.expiry_s != NEVER:
@@ -84,7 +98,7 @@ class Sessions:
             )
 
     def _expire(self, client: Client) -> None:
-        if client.channel is None:
+        if client.owner is None:
             self.expired += 1
             self.end(client)
 
@@ -93,6 +107,9 @@ class Sessions:
         client_id = client.session.client_id
         self._cancel_expiry(client_id)
         self.publish_waiting_will(client_id)
+        for group in client.groups:
+            group.members.pop(client_id, None)
+            self._give_back(client, group)
         window = client.session.window
         unqueued = [owed for owed in map(window.owed, window.packet_ids()) if owed is not None and owed.serial == 0]
         self._exchange.counters.drop(DROP_SESSION_ENDED, client.queue.count() + len(unqueued))
@@ -164,6 +181,8 @@ class Sessions:
         self._exchange.subscribe(subscribed)
         if group is not None:
             group.members[client.session.client_id] = subscribed
+            if group not in client.groups:
+                client.groups.append(group)
             self._exchange.delivery.drain_backlog(group)
         return subscribed, is_new
 
@@ -172,16 +191,19 @@ class Sessions:
         record = client.session.subscriptions.pop(raw, None)
         if record is None:
             return False
+        client.drop_walks(raw)
         subscribed = self._exchange.unsubscribe(client, record.filter)
         if subscribed is not None and subscribed.group is not None:
             self._leave_group(client, subscribed.group)
         return True
 
-    def resume_groups(self, client: Client) -> None:
-        """The client is online again: what waited for its groups can go out."""
-        for subscribed in client.subscribed.values():
-            if subscribed.group is not None:
-                self._exchange.delivery.drain_backlog(subscribed.group)
+    def _take_from_absent(self, client: Client) -> None:
+        """A member is online again: it gets what waits for its groups, with what absent members had in flight."""
+        for group in client.groups:
+            for member in list(group.members.values()):
+                if member.client.owner is None:
+                    self._give_back(member.client, group)
+            self._exchange.delivery.drain_backlog(group)
 
     def _group(self, record: SubscriptionRecord) -> Group:
         key = f"$share/{record.filter.group}/{record.filter.inner().decode()}"
@@ -191,28 +213,25 @@ class Sessions:
         return group
 
     def _leave_group(self, client: Client, group: Group) -> None:
+        """The client is a member no more. What it has in flight it keeps: it may be about to acknowledge it."""
         group.members.pop(client.session.client_id, None)
-        self._give_back(client, group.key)
+        if group in client.groups:
+            client.groups.remove(group)
         if not group.members:
-            if group.backlog.count():
-                self._exchange.counters.drop(DROP_SESSION_ENDED, group.backlog.count())
+            self._exchange.counters.drop(DROP_SESSION_ENDED, group.backlog.count())
             self.groups.pop(group.key, None)
 
-    def _give_back(self, client: Client, key: str = "") -> None:
-        """Unacknowledged QoS 1 work of shared subscriptions goes to the other members.
+    def _give_back(self, client: Client, group: Group) -> None:
+        """Unacknowledged QoS 1 work of an absent member goes to the others.
 
         QoS 2 stays: once begun it is completed with this client or with nobody [MQTT-4.8.2-4] [MQTT-4.8.2-5].
         """
         window = client.session.window
         for packet_id in window.packet_ids():
             owed = window.owed(packet_id)
-            if owed is not None and owed.group and owed.qos == 1 and (not key or owed.group == key):
-                group = self.groups.get(owed.group)
-                if group is not None and (key or any(m.client.channel for m in group.members.values())):
-                    window.discard(packet_id)
-                    if owed.serial:
-                        client.queue.acknowledge(owed.serial)
-                    self._exchange.delivery.give_back(group, owed)
+            if owed is not None and owed.qos == 1 and owed.group == group.key:
+                window.discard(packet_id)
+                self._exchange.delivery.give_back(group, owed)
 
 
 def will_properties(properties: Properties) -> bytes:

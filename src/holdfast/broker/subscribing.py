@@ -6,7 +6,7 @@ from holdfast.broker.connection import Connection
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions import Sessions
 from holdfast.durable.retained import RetainedStore
-from holdfast.exchange.client import Client, Walk
+from holdfast.exchange.client import Client, Subscribed, Walk
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.protocol import V5
@@ -21,7 +21,7 @@ from holdfast.model.reasons import (
     WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED,
 )
 from holdfast.session.state import SubscriptionRecord
-from holdfast.topics.filters import TopicFilter
+from holdfast.topics.filters import ONE, REST, TopicFilter
 from holdfast.wire.codec import encode
 from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from holdfast.wire.properties import NO_PROPERTIES, Properties
@@ -46,15 +46,15 @@ class Subscribing:
         """Subscribe to each filter that may be, answer for all of them, then send what is retained."""
         reasons: list[int] = []
         complaints: list[str] = []
-        walks: list[Walk] = []
+        wanted: list[Subscribed] = []
         identifiers = packet.properties.subscription_identifiers
         for line in packet.subscriptions:
             reason, complaint = self._judge(connection, client, line)
             if reason == SUCCESS:
                 reason = min(line.qos, self._policy.mqtt.max_qos)
-                walk = self._subscribe_one(connection, client, line, identifiers[0] if identifiers else 0)
-                if walk is not None:
-                    walks.append(walk)
+                subscribed = self._subscribe_one(connection, client, line, identifiers[0] if identifiers else 0)
+                if subscribed is not None:
+                    wanted.append(subscribed)
             else:
                 self._exchange.counters.refuse(reason)
                 complaints.append(f"{line.filter.raw.decode()}: {complaint}")
@@ -62,12 +62,20 @@ class Subscribing:
         properties = NO_PROPERTIES
         if complaints and connection.explain:
             properties = Properties(reason_string="; ".join(complaints)[:1000])
-        frame = encode(Suback(packet.packet_id, tuple(reasons), properties), connection.channel.version)
-        self._exchange.after_commit(connection.channel, frame, lambda: self._start(walks))
+        channel = connection.channel
+        frame = encode(Suback(packet.packet_id, tuple(reasons), properties), channel.version)
+        if len(frame) > channel.max_packet_bytes:  # [MQTT-3.9.2-1]
+            frame = encode(Suback(packet.packet_id, tuple(reasons)), channel.version)
+        self._exchange.after_commit(channel, frame, lambda: self._start(wanted))
 
-    def _start(self, walks: list[Walk]) -> None:
-        for walk in walks:
-            self._exchange.delivery.start_walk(walk)
+    def _start(self, wanted: list[Subscribed]) -> None:
+        """Send what is retained as of now: what comes later reaches the subscription by itself."""
+        now_us = self._clock.wall_us()
+        for subscribed in wanted:
+            record = subscribed.record
+            if subscribed.client.subscribed.get(record.filter.raw) is subscribed:
+                walk = Walk(self._retained.match(record.filter, now_us), subscribed)
+                self._exchange.delivery.start_walk(walk)
 
     def _judge(self, connection: Connection, client: Client, line: Subscription) -> tuple[int, str]:
         """Whether a filter may be subscribed to: a reason code, and the explanation of a refusal."""
@@ -92,8 +100,8 @@ class Subscribing:
 
     def _subscribe_one(
         self, connection: Connection, client: Client, line: Subscription, identifier: int
-    ) -> Walk | None:
-        """Make the subscription; the walk over retained messages that it asks for."""
+    ) -> Subscribed | None:
+        """Make the subscription; it is returned if it asks for retained messages."""
         now_us = self._clock.wall_us()
         before = client.session.subscriptions.get(line.filter.raw)
         record = SubscriptionRecord(
@@ -104,12 +112,11 @@ class Subscribing:
             line.retain_handling,
             identifier,
             now_us if before is None else before.since_us,
+            len(connection.channel.mount) if line.filter.levels[0] in (ONE, REST) else 0,
         )
         subscribed, is_new = self._sessions.subscribe(client, record)
         wanted = line.retain_handling == _RETAINED_ALWAYS or (line.retain_handling == _RETAINED_IF_NEW and is_new)
-        if not wanted or record.filter.group:
-            return None
-        return Walk(self._retained.match(record.filter, now_us), subscribed)
+        return subscribed if wanted and not record.filter.group else None
 
     def unsubscribe(self, connection: Connection, client: Client, packet: Unsubscribe) -> None:
         """Remove each filter, and answer for all of them [MQTT-3.10.4-4]."""

@@ -29,12 +29,18 @@ class Turnstile:
             self._tell(rival[1], turn=False)
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[client_id] = (version, turn)
-        return await turn
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            waiting = self._waiting.get(client_id)
+            if waiting is not None and waiting[1] is turn:
+                del self._waiting[client_id]
+            raise
 
     def leave(self, client_id: str) -> None:
         """Let the next one in."""
         waiting = self._waiting.pop(client_id, None)
-        if waiting is None:
+        if waiting is None or waiting[1].done():
             self._inside.discard(client_id)
         else:
             self._tell(waiting[1], turn=True)

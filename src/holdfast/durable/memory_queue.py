@@ -2,7 +2,7 @@
 
     serial      41    42    43    44    45
     _items    [ ✓  │  ✓  │ owed │ None │ owed ]      None: acknowledged out of order
-                           ↑ _first
+                           ↑ _head     ↑ _next: was not read yet
 
 Serials are dense, so a place is an index: every operation is constant time.
 """
@@ -17,7 +17,7 @@ _CUT: Final = 1024
 
 
 class MemoryQueue(ClientQueue):
-    """Survives: nothing. Over a limit the oldest go."""
+    """Survives: nothing. Over a limit the oldest go, of those that were not read yet."""
 
     def __init__(self, max_messages: int, max_bytes: int) -> None:
         self._max_messages: Final = max_messages
@@ -26,6 +26,10 @@ class MemoryQueue(ClientQueue):
         #: Index of the oldest message kept, and the serial of `_items[0]`.
         self._head = 0
         self._base = 1
+        #: The first serial that was not read yet, and what is kept from there on: that is what the limits are for.
+        self._next = 1
+        self._waiting = 0
+        self._waiting_bytes = 0
         self._count = 0
         self._bytes = 0
 
@@ -35,12 +39,16 @@ class MemoryQueue(ClientQueue):
             self._items.append(owed)
             self._count += 1
             self._bytes += owed.size_bytes
+            self._waiting += 1
+            self._waiting_bytes += owed.size_bytes
         dropped = 0
-        while self._count > self._max_messages or self._bytes > self._max_bytes:
-            oldest = self._items[self._head]
-            if oldest is not None:
+        while self._waiting > self._max_messages or self._waiting_bytes > self._max_bytes:
+            owed_or_none = self._items[self._next - self._base]
+            if owed_or_none is None:
+                self._next += 1
+            else:
                 dropped += 1
-                self.acknowledge(oldest.serial)
+                self.acknowledge(owed_or_none.serial)
         return dropped
 
     def read(self, after: int, limit: int) -> list[Owed]:
@@ -50,8 +58,20 @@ class MemoryQueue(ClientQueue):
             owed = self._items[index]
             if owed is not None:
                 found.append(owed)
+                if owed.serial >= self._next:
+                    self._read_up_to(owed.serial)
             index += 1
         return found
+
+    def _read_up_to(self, serial: int) -> None:
+        """From now on everything up to `serial` is in the reader's hands."""
+        while self._next <= serial:
+            index = self._next - self._base
+            owed = self._items[index] if index >= 0 else None
+            if owed is not None:
+                self._waiting -= 1
+                self._waiting_bytes -= owed.size_bytes
+            self._next += 1
 
     def acknowledge(self, serial: int) -> None:
         index = serial - self._base
@@ -63,12 +83,16 @@ class MemoryQueue(ClientQueue):
         self._items[index] = None
         self._count -= 1
         self._bytes -= owed.size_bytes
+        if serial >= self._next:
+            self._waiting -= 1
+            self._waiting_bytes -= owed.size_bytes
         while self._head < len(self._items) and self._items[self._head] is None:
             self._head += 1
         if self._head >= _CUT or self._head == len(self._items):
             del self._items[: self._head]
             self._base += self._head
             self._head = 0
+            self._next = max(self._next, self._base)
 
     def release(self, serial: int) -> None:
         """Nothing to do: the content is shared with other clients, so dropping it here would free nothing."""
@@ -81,15 +105,19 @@ class MemoryQueue(ClientQueue):
 
     def drop(self) -> None:
         self._base += len(self._items)
+        self._next = self._base
         self._items = []
         self._head = 0
-        self._count = 0
-        self._bytes = 0
+        self._count = self._bytes = 0
+        self._waiting = self._waiting_bytes = 0
 
     def check_invariants(self) -> None:
         kept = [owed for owed in self._items if owed is not None]
         assert len(kept) == self._count
         assert sum(owed.size_bytes for owed in kept) == self._bytes
+        waiting = [owed for owed in kept if owed.serial >= self._next]
+        assert len(waiting) == self._waiting <= self._max_messages
+        assert sum(owed.size_bytes for owed in waiting) == self._waiting_bytes <= self._max_bytes
         assert all(owed is None for owed in self._items[: self._head])
         assert not self._items or self._items[self._head] is not None
         for index, owed in enumerate(self._items):

@@ -4,6 +4,7 @@ A filter is answered by walking only where it can match: `plant/+/temp` visits t
 not every topic there is.
 """
 
+import heapq
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +12,9 @@ from holdfast.durable.retained import RetainedStore
 from holdfast.model.message import Message
 from holdfast.topics.filters import ONE, REST, TopicFilter
 from holdfast.topics.names import SEPARATOR, is_dollar
+
+#: Expired messages removed at most whenever one is kept: more than come in, and soon done.
+_SWEEP: Final = 100
 
 
 class _Level:
@@ -22,19 +26,34 @@ class _Level:
         self.topic = b""
 
 
+class _Kept:
+    """A retained message, and its place in the order of all that were ever kept."""
+
+    def __init__(self, message: Message, number: int) -> None:
+        self.message: Final = message
+        self.number: Final = number
+
+
 class MemoryRetained(RetainedStore):
     """Survives: nothing."""
 
     def __init__(self) -> None:
-        self._messages: Final[dict[bytes, Message]] = {}
+        self._messages: Final[dict[bytes, _Kept]] = {}
         self._root: Final = _Level()
+        self._number = 0
+        #: When messages expire, and which; an entry may be of one that was replaced since.
+        self._expiries: Final[list[tuple[int, bytes]]] = []
 
     def keep(self, message: Message) -> None:
         topic = message.topic
+        self._sweep(message.received_us)
         if not message.payload:
             if self._messages.pop(topic, None) is not None:
                 self._prune(topic)
             return
+        self._number += 1
+        if message.expires_us:
+            heapq.heappush(self._expiries, (message.expires_us, topic))
         if topic not in self._messages:
             level = self._root
             for name in topic.split(SEPARATOR):
@@ -43,26 +62,39 @@ class MemoryRetained(RetainedStore):
                     child = level.children[name] = _Level()
                 level = child
             level.topic = topic
-        self._messages[topic] = message
+        self._messages[topic] = _Kept(message, self._number)
 
     def get(self, topic: bytes, now_us: int) -> Message | None:
-        message = self._messages.get(topic)
-        if message is not None and message.expired(now_us):
+        kept = self._current(topic, now_us)
+        return None if kept is None else kept.message
+
+    def match(self, topic_filter: TopicFilter, now_us: int) -> Iterator[Message]:
+        return self._walk(topic_filter, now_us, self._number)
+
+    def _walk(self, topic_filter: TopicFilter, now_us: int, newest: int) -> Iterator[Message]:
+        """What the filter matches, except what was kept after `newest`."""
+        topics: Iterator[bytes] = iter([topic_filter.inner()])
+        if topic_filter.wildcard:
+            topics = self._topics(topic_filter.levels)
+        for topic in topics:
+            kept = self._current(topic, now_us)
+            if kept is not None and kept.number <= newest:
+                yield kept.message
+
+    def _current(self, topic: bytes, now_us: int) -> _Kept | None:
+        kept = self._messages.get(topic)
+        if kept is not None and kept.message.expired(now_us):
             del self._messages[topic]
             self._prune(topic)
             return None
-        return message
+        return kept
 
-    def match(self, topic_filter: TopicFilter, now_us: int) -> Iterator[Message]:
-        if not topic_filter.wildcard:
-            message = self.get(topic_filter.inner(), now_us)
-            if message is not None:
-                yield message
-            return
-        for topic in self._topics(topic_filter.levels):
-            message = self.get(topic, now_us)
-            if message is not None:
-                yield message
+    def _sweep(self, now_us: int) -> None:
+        """Remove what has expired, a bounded number at a time."""
+        for _entry in range(_SWEEP):
+            if not self._expiries or self._expiries[0][0] > now_us:
+                return
+            self._current(heapq.heappop(self._expiries)[1], now_us)
 
     def count(self) -> int:
         return len(self._messages)

@@ -13,7 +13,7 @@ class ClientQueue(Protocol):
     """Messages owed to one client.
 
     1. Serials of what is kept are increasing, and reading returns messages in their order.
-    2. What was read stays until it is acknowledged.
+    2. What was read stays until it is acknowledged, and no longer counts toward limits: it is in flight.
     """
 
     def append(self, pack: list[Owed]) -> int:

@@ -26,9 +26,10 @@ class RetainedStore(Protocol):
         ...
 
     def match(self, topic_filter: TopicFilter, now_us: int) -> Iterator[Message]:
-        """Messages that a filter matches, in the order of their levels, found as they are asked for.
+        """Messages that a filter matches as of this call, in the order of their levels, found as they are asked for.
 
-        The store may change meanwhile: what was there all the time is returned, exactly once.
+        The store may change meanwhile: what stayed is returned, exactly once; what was replaced or came later is not,
+        because whoever asks is a subscriber by then and gets it as a live message.
         """
         ...
 

@@ -45,12 +45,25 @@ class Client:
     def __init__(self, session: SessionState, queue: ClientQueue) -> None:
         self.session: Final = session
         self.queue: Final = queue
+        #: The connection that has the session; it is not the channel yet while its CONNACK waits for the commit.
+        self.owner: Channel | None = None
+        #: The connection that messages go to.
         self.channel: Channel | None = None
         self.cursor = 0
         self.behind = False
         self.subscribed: Final[dict[bytes, Subscribed]] = {}
         #: A list, because an empty deque costs ten times as much, and there are as many as clients.
         self.walks: Final[list[Walk]] = []
+        #: The groups it is a member of.
+        self.groups: Final[list[Group]] = []
 
-    def online(self) -> bool:
-        return self.channel is not None
+    def drop_walks(self, raw: bytes) -> None:
+        """Forget the walks of a filter: it was replaced or unsubscribed [MQTT-3.10.4-2]."""
+        if self.walks:
+            self.walks[:] = [walk for walk in self.walks if walk.subscribed.record.filter.raw != raw]
+
+    def waits_for_room(self) -> bool:
+        """Whether an acknowledgement may let something go out."""
+        if self.behind or self.walks or self.session.window.resuming():
+            return True
+        return any(group.backlog.count() for group in self.groups)

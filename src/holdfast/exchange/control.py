@@ -21,6 +21,10 @@ class Control(Protocol):
         """A publish was not allowed."""
         ...
 
+    def failed(self, error: Exception) -> None:
+        """A bug of ours came up while something was carried out: be loud about it."""
+        ...
+
     def wake(self) -> None:
         """Call `Exchange.turn` soon, once."""
         ...

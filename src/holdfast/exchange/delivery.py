@@ -7,7 +7,7 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 from typing import Final
 
 from holdfast.exchange.channel import Channel
-from holdfast.exchange.client import Client, Walk
+from holdfast.exchange.client import Client, Subscribed, Walk
 from holdfast.exchange.counters import (
     DROP_DENIED,
     DROP_EXPIRED,
@@ -21,6 +21,7 @@ from holdfast.exchange.frames import frame_for
 from holdfast.exchange.groups import Group
 from holdfast.exchange.passage import Passage
 from holdfast.exchange.plans import Target
+from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.wire.primitives import U16
 
@@ -55,6 +56,13 @@ class Delivery:
 
     def deliver(self, passage: Passage) -> None:
         """Give a message to everybody in its plan."""
+        message = passage.message
+        if message.expires_us:
+            # The commit may have taken its time.
+            if message.expired(self.now_us):
+                self._counters.drop(DROP_EXPIRED)
+                return
+            passage.fresh = self.now_us - message.received_us < 1_000_000
         publisher = passage.publisher
         for target in passage.plan.targets:
             if target.client is publisher:  # [MQTT-3.8.3-3] no local
@@ -79,7 +87,7 @@ class Delivery:
                 return
             if channel.congested:
                 self._counters.drop(DROP_SLOW)
-            elif channel.plain and target.plain and not retain:
+            elif channel.plain and target.plain and not retain and passage.fresh:
                 channel.out.append(passage.whole(channel.version))
                 if not channel.dirty:
                     self.mark(channel)
@@ -90,7 +98,7 @@ class Delivery:
         window = client.session.window
         if channel is None or client.behind or channel.congested or not window.room():
             self.owe(client, Owed(message, qos, retain=retain, identifiers=target.identifiers))
-        elif channel.plain and target.plain and not retain:
+        elif channel.plain and target.plain and not retain and passage.fresh:
             packet_id = window.admit(passage.owed(qos))
             out = channel.out
             out.append(passage.head(channel.version, qos))
@@ -104,29 +112,29 @@ class Delivery:
 
     def _deliver_to_group(self, group: Group, passage: Passage) -> None:
         message = passage.message
+        if message.qos > 0 and group.backlog.count():
+            self._keep_for(group, message)
+            self.drain_backlog(group)
+            return
         member = group.pick(message)
         if member is not None:
-            record = member.record
-            qos = record.qos if record.qos < message.qos or self._upgrade_qos else message.qos
-            identifiers = (record.identifier,) if record.identifier else ()
-            self._give(member.client, Owed(message, qos, identifiers=identifiers, group=group.key))
+            self._assign(group, member, message)
         elif message.qos > 0 and group.keeps_backlog():
-            self._counters.drop(DROP_QUEUE, group.backlog.append([Owed(message, message.qos, group=group.key)]))
+            self._keep_for(group, message)
         else:
             self._counters.drop(DROP_NO_MEMBER)
 
-    def _give(self, client: Client, owed: Owed) -> None:
-        """One message for one client, at once or through its queue."""
-        channel = client.channel
-        if owed.qos == 0:
-            if channel is not None and not channel.congested:
-                self._send_owed(client, channel, owed)
-            else:
-                self._counters.drop(DROP_SLOW)
-        elif channel is None or client.behind or channel.congested or not client.session.window.room():
-            self.owe(client, owed)
-        else:
-            self._send_owed(client, channel, owed)
+    def _assign(self, group: Group, member: Subscribed, message: Message) -> None:
+        """Give a message to the member that was picked for it, by the options of its own subscription."""
+        record = member.record
+        qos = record.qos if record.qos < message.qos or self._upgrade_qos else message.qos
+        identifiers = (record.identifier,) if record.identifier else ()
+        channel = member.client.channel
+        if channel is not None:
+            self._send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
+
+    def _keep_for(self, group: Group, message: Message) -> None:
+        self._counters.drop(DROP_QUEUE, group.backlog.append([Owed(message, message.qos, group=group.key)]))
 
     def owe(self, client: Client, owed: Owed) -> None:
         """Put a message into a client's queue."""
@@ -135,26 +143,26 @@ class Delivery:
 
     def give_back(self, group: Group, owed: Owed) -> None:
         """A member left with this unacknowledged: somebody else gets it, or it waits for somebody."""
-        fresh = Owed(owed.message, owed.qos, group=group.key)
         member = group.pick(owed.message)
         if member is not None:
-            self._give(member.client, fresh)
+            self._assign(group, member, owed.message)
         elif group.keeps_backlog():
-            self._counters.drop(DROP_QUEUE, group.backlog.append([fresh]))
+            self._keep_for(group, owed.message)
         else:
             self._counters.drop(DROP_NO_MEMBER)
 
     def drain_backlog(self, group: Group) -> None:
-        """A member is online again: give out what was kept for the group, as far as members have room."""
-        while group.backlog.count():
-            for owed in group.backlog.read(0, _READ):
+        """Give out what was kept for a group, in order, as far as members have room."""
+        while True:
+            pack = group.backlog.read(0, _READ)
+            if not pack:
+                return
+            for owed in pack:
                 member = group.pick(owed.message)
                 if member is None:
                     return
                 group.backlog.acknowledge(owed.serial)
-                identifiers = (member.record.identifier,) if member.record.identifier else ()
-                qos = min(owed.qos, member.record.qos)
-                self._give(member.client, Owed(owed.message, qos, identifiers=identifiers, group=group.key))
+                self._assign(group, member, owed.message)
 
     def pump(self, client: Client) -> None:
         """Send what waits, as far as the window and the socket allow: what was in flight, retained, queued."""
@@ -168,40 +176,47 @@ class Delivery:
             self._send_again(client, channel, packet_id)
         self._walk(client, channel)
         self._drain_queue(client, channel)
+        for group in client.groups:
+            if group.backlog.count():
+                self.drain_backlog(group)
 
     def _drain_queue(self, client: Client, channel: Channel) -> None:
         window = client.session.window
         while client.behind and window.room() and not channel.congested:
-            pack = client.queue.read(client.cursor, _READ)
+            # Only what fits: what was read is in flight, and no longer counts toward the queue's limits.
+            pack = client.queue.read(client.cursor, min(_READ, window.free()))
             if not pack:
                 client.behind = False
                 return
             for owed in pack:
-                if not window.room():
-                    return
                 client.cursor = owed.serial
                 self._send_owed(client, channel, owed)
 
     def _walk(self, client: Client, channel: Channel) -> None:
         """Retained messages for new subscriptions [MQTT-3.3.1-9]."""
         window = client.session.window
+        steps = 0
         while client.walks and not channel.congested and window.room():
+            if steps == _READ:
+                # Enough for one turn: neither a million that are sent nor a million that are skipped hold up others.
+                self.mark(channel)
+                return
+            steps += 1
             walk = client.walks[0]
             message = next(walk.messages, None)
             if message is None:
                 client.walks.pop(0)
                 continue
             record = walk.subscribed.record
+            if record.hides(message.topic):
+                continue
             identifiers = (record.identifier,) if record.identifier else ()
             qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
             self._send_owed(client, channel, Owed(message, qos, retain=True, identifiers=identifiers))
-            if len(channel.out) > _READ:
-                # Enough for one turn; a million retained messages must not be joined into one write.
-                self.mark(channel)
-                return
 
     def start_walk(self, walk: Walk) -> None:
         client = walk.subscribed.client
+        client.drop_walks(walk.subscribed.record.filter.raw)
         client.walks.append(walk)
         self.pump(client)
 

@@ -25,6 +25,7 @@ from holdfast.exchange.plans import Plan, make_plan
 from holdfast.model.errors import PeerError
 from holdfast.model.message import Message
 from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
+from holdfast.model.reasons import UNSPECIFIED_ERROR
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.route_cache import RouteCache
 from holdfast.wire.codec import PINGRESP_FRAME
@@ -55,8 +56,11 @@ class Exchange:
         self._written: Final[deque[tuple[Batch, list[Effect]]]] = deque()
         #: Channels with packets left over from the last turn.
         self._waiting: list[Channel] = []
+        #: Clients with retained messages on the way: a bounded number of them per turn.
+        self._walkers: list[Client] = []
         self._awake = False
-        #: Answers that wait for a commit and change who gets what: QoS 0 does not overtake them.
+        self._in_turn = False
+        #: What waits for a commit and may not be overtaken by QoS 0: changes of who gets what, earlier QoS 0.
         self._changes_pending = 0
 
     # ---- bytes in
@@ -67,12 +71,29 @@ class Exchange:
             return
         self.counters.bytes_in += len(data)
         channel.framer.feed(data)
-        self._work(channel)
+        if channel.blocked:
+            self._pause(channel)
+        else:
+            self._work(channel)
 
     def resume(self, channel: Channel) -> None:
         """An answer that blocked the channel has been given: go on with its packets."""
         channel.blocked = False
         self._work(channel)
+        self.read_on(channel)
+
+    def _pause(self, channel: Channel) -> None:
+        """Read no more from a client that is not being worked for."""
+        if not channel.reading_paused:
+            channel.reading_paused = True
+            channel.link.pause_reading()
+
+    def read_on(self, channel: Channel) -> None:
+        """Read again, unless something still stands against it."""
+        stopped = channel.congested or channel.blocked or channel.closed or channel.publish_credit == 0
+        if channel.reading_paused and not stopped and channel not in self._waiting:
+            channel.reading_paused = False
+            channel.link.resume_reading()
 
     def _work(self, channel: Channel) -> None:
         """Handle the channel's packets, as many as one turn allows."""
@@ -81,7 +102,7 @@ class Exchange:
         framer = channel.framer
         count = 0
         try:
-            while not channel.blocked and not channel.closed and framer.advance():
+            while not channel.blocked and not channel.closed and channel.publish_credit != 0 and framer.advance():
                 count += 1
                 kind = framer.first >> 4
                 client = channel.client
@@ -100,6 +121,9 @@ class Exchange:
                     break
         except PeerError as error:
             self._control.broke(channel, error)
+        except Exception as error:
+            self._control.failed(error)
+            self._control.broke(channel, PeerError(UNSPECIFIED_ERROR, "an internal error; see the server's log"))
         self.counters.packets_in += count
 
     def _ping(self, channel: Channel) -> None:
@@ -113,9 +137,7 @@ class Exchange:
         """Others first: the rest of the channel's packets is for the next turn, and no more is read until then."""
         if channel.publish_credit != 0:
             self._waiting.append(channel)
-        if not channel.reading_paused:
-            channel.reading_paused = True
-            channel.link.pause_reading()
+        self._pause(channel)
 
     def grant(self, channel: Channel, credit: int) -> None:
         """The rate limit allows `credit` more messages."""
@@ -136,15 +158,18 @@ class Exchange:
 
     def turn(self) -> None:
         """The end of a turn: commit what came, then send what there is."""
+        self._in_turn = True
         self._awake = False
         if self._waiting:
             waiting = self._waiting
             self._waiting = []
             for channel in waiting:
                 self._work(channel)
-                if channel.reading_paused and not channel.congested and channel not in self._waiting:
-                    channel.reading_paused = False
-                    channel.link.resume_reading()
+                self.read_on(channel)
+        walkers = self._walkers
+        self._walkers = []
+        for client in walkers:
+            self.delivery.pump(client)
         if self._effects:
             batch = self._batch
             self._written.append((batch, self._effects))
@@ -155,46 +180,58 @@ class Exchange:
             if receipt is not None:
                 self.committed(receipt)
         self.flush()
+        self._in_turn = False
 
     def committed(self, receipt: Receipt) -> None:
         """Batches reached the medium: acknowledge and deliver, in the order in which it all came."""
+        if not self._in_turn:
+            self.wake()  # a receipt that came late has to be followed by a turn, or nothing would be sent
         written = self._written
-        delivery = self.delivery
         while written and written[0][0].number <= receipt.number:
-            batch, effects = written.popleft()
-            for message in batch.retained:
+            for effect in written.popleft()[1]:
+                try:
+                    self._carry_out(effect)
+                except Exception as error:
+                    self._control.failed(error)
+
+    def _carry_out(self, effect: Effect) -> None:
+        """What an effect stands for, now that it is committed."""
+        channel = effect.channel
+        delivery = self.delivery
+        if channel is not None and effect.frame and not channel.closed:
+            channel.out.append(effect.frame)
+            if not channel.dirty:
+                delivery.mark(channel)
+        if isinstance(effect, Passage):
+            message = effect.message
+            if message.retain:
                 self._retained.keep(message)
-            for effect in effects:
-                channel = effect.channel
-                if channel is not None and effect.frame and not channel.closed:
-                    channel.out.append(effect.frame)
-                    if not channel.dirty:
-                        delivery.mark(channel)
-                if isinstance(effect, Passage):
-                    if channel is not None and effect.message.qos == 1:
-                        channel.receiving -= 1
-                    delivery.deliver(effect)
-                elif effect.then is not None:
-                    self._changes_pending -= 1
-                    effect.then()
+            if message.qos == 0:
+                self._changes_pending -= 1
+            elif channel is not None and message.qos == 1:
+                channel.receiving -= 1
+            delivery.deliver(effect)
+        elif effect.then is not None:
+            self._changes_pending -= 1
+            effect.then()
 
     def flush(self) -> None:
         """Write what the channels have, once for each."""
-        delivery = self.delivery
-        while delivery.dirty:
-            dirty = delivery.dirty
-            delivery.dirty = []
-            for channel in dirty:
-                channel.dirty = False
-                out = channel.out
-                if out:
-                    channel.out = []
-                    data = out[0] if len(out) == 1 else b"".join(out)
-                    self.counters.bytes_out += len(data)
-                    channel.link.write(data)
-                client = channel.client
-                if client is not None and client.walks and not channel.congested:
-                    delivery.pump(client)
+        dirty = self.delivery.dirty
+        self.delivery.dirty = []
+        for channel in dirty:
+            channel.dirty = False
+            out = channel.out
+            if out:
+                channel.out = []
+                data = out[0] if len(out) == 1 else b"".join(out)
+                self.counters.bytes_out += len(data)
+                channel.link.write(data)
+            client = channel.client
+            if client is not None and client.walks and not channel.congested:
+                self._walkers.append(client)
+        if self._walkers or self.delivery.dirty:
+            self.wake()
 
     def after_commit(self, channel: Channel | None, frame: bytes, then: Callable[[], None] | None = None) -> None:
         """Send a frame, and go on, once everything up to now is committed."""
@@ -228,8 +265,8 @@ class Exchange:
         message = passage.message
         if message.retain:
             self._batch.retained.append(message)
-            self._effects.append(Effect(None, b""))
-        if self._changes_pending:
+        if message.retain or self._changes_pending:
+            self._changes_pending += 1
             self._effects.append(passage)
         else:
             self.delivery.deliver(passage)

@@ -1,7 +1,8 @@
 """Shared subscriptions: the members of a group split the messages among them [MQTT-4.8.2-4].
 
-A group is `$share/<name>/<filter>`. It lives as long as a member's session. While no member is online, what
-matches is kept in the group's own queue and given out when one comes back.
+A group is `$share/<name>/<filter>`. It lives as long as a member's session. What no member has room for, or is
+online for, is kept in the group's own queue and given out in order as members get room: a message is never in the
+queue of one member while another could take it.
 """
 
 from typing import Final
@@ -27,20 +28,17 @@ class Group:
         #: `$share/<name>/<filter>`.
         self.key: Final = key
         self.strategy: Final = strategy
-        #: Messages for which nobody was online.
+        #: Messages that nobody could take yet.
         self.backlog: Final = backlog
         self.members: Final[dict[str, Subscribed]] = {}
         self._turn = 0
         self._favourite = ""
 
     def pick(self, message: Message) -> Subscribed | None:
-        """The member that gets `message`; None if nobody is online."""
-        ready = [member for member in self.members.values() if _ready(member.client)]
+        """The member that gets `message` now; None if nobody has room for it or may read it."""
+        ready = [member for member in self.members.values() if _ready(member.client, message)]
         if not ready:
-            # All are full or away: somebody who is online keeps it in the queue of its own.
-            ready = [member for member in self.members.values() if member.client.channel is not None]
-            if not ready:
-                return None
+            return None
         if len(ready) == 1:
             return ready[0]
         if self.strategy == LEAST_INFLIGHT:
@@ -53,8 +51,11 @@ class Group:
         return ready[self._turn % len(ready)]
 
     def keeps_backlog(self) -> bool:
-        """Whether some member will come back for what nobody takes now."""
-        return any(member.client.session.persistent() for member in self.members.values())
+        """Whether some member will take later what nobody takes now."""
+        for member in self.members.values():
+            if member.client.channel is not None or member.client.session.persistent():
+                return True
+        return False
 
     def _least_loaded(self, ready: list[Subscribed]) -> Subscribed:
         """The fewest in flight; among equals, in turn."""
@@ -76,9 +77,15 @@ class Group:
         return ready[0]
 
 
-def _ready(client: Client) -> bool:
+def _ready(client: Client, message: Message) -> bool:
     channel = client.channel
-    return channel is not None and not channel.congested and not client.behind and client.session.window.room()
+    if channel is None or channel.congested:
+        return False
+    if channel.access is not None and not channel.access.may_receive(message.topic):
+        return False
+    if message.qos == 0:
+        return True
+    return not client.behind and client.session.window.room()
 
 
 def _stable_hash(text: str) -> int:

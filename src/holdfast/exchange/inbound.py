@@ -33,6 +33,7 @@ from holdfast.model.reasons import (
     UNSPECIFIED_ERROR,
 )
 from holdfast.topics.names import check_topic_name
+from holdfast.topics.route_cache import MAX_CACHED_TOPIC_BYTES
 from holdfast.wire.acks import decode_ack, encode_ack
 from holdfast.wire.packets import Ack
 from holdfast.wire.primitives import U16, Reader
@@ -168,7 +169,8 @@ class Inbound:
             answer = channel.access.may_publish(topic)
             if len(channel.may_publish) >= _REMEMBERED_TOPICS:
                 channel.may_publish.clear()
-            channel.may_publish[topic] = answer
+            if len(topic) <= MAX_CACHED_TOPIC_BYTES:
+                channel.may_publish[topic] = answer
         if not answer:
             self._exchange.counters.drop(DROP_DENIED)
             self._exchange.deny(channel, topic)
@@ -216,7 +218,7 @@ class Inbound:
             self._exchange.counters.drop(DROP_REFUSED)
         if owed.serial:
             client.queue.acknowledge(owed.serial)
-        if client.behind or client.walks or client.session.window.resuming():
+        if client.waits_for_room():
             self._exchange.delivery.pump(client)
 
     def _received(self, channel: Channel, client: Client, packet_id: int, reason: int) -> None:

@@ -39,6 +39,8 @@ class Passage(Effect):
         self.message: Final = message
         self.plan: Final = plan
         self.publisher: Final = publisher
+        #: Whether the expiry interval it came with is still right; else each frame is made with what remains.
+        self.fresh = True
         # One attribute for each form, not lists of them: a passage is made for every message.
         self._whole_v3: bytes | None = None
         self._whole_v5: bytes | None = None

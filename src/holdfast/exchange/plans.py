@@ -47,6 +47,8 @@ def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
     groups: list[Group] = []
     single: dict[str, list[Subscribed]] = {}
     for subscribed in found:
+        if subscribed.record.hides(topic):
+            continue
         if subscribed.group is not None:
             if subscribed.group not in groups:
                 groups.append(subscribed.group)

@@ -100,8 +100,9 @@ def _websocket_problems(settings: Settings, name: str, listener: Listener) -> It
 def _text_problems(settings: Settings, name: str, listener: Listener) -> Iterator[Problem]:
     if not listener.host:
         yield _problem(settings, f"listeners.{name}.host", "is empty; '*' means every address")
-    if "+" in listener.mount_point or "#" in listener.mount_point:
-        text = f"is {listener.mount_point!r}; it must be the beginning of a topic, without '+' and '#'"
+    mount = listener.mount_point
+    if mount and (not mount.endswith("/") or "+" in mount or "#" in mount):
+        text = f"is {mount!r}; it must be whole levels of a topic, such as 'tenant-a/', without '+' and '#'"
         yield _problem(settings, f"listeners.{name}.mount_point", text)
 
 

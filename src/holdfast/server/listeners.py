@@ -77,6 +77,10 @@ class ListenerSpec:
             return f"{self.kind} is not encrypted; take certificates off, or choose kind tls or wss"
         if self.require_client_certificate and self.client_ca is None:
             return "require_client_certificate needs client_ca, the file of those who sign client certificates"
+        if self.mount_point and not self.mount_point.endswith("/"):
+            return f"mount_point {self.mount_point!r} has to end with /, so that it is whole levels of a topic"
+        if "+" in self.mount_point or "#" in self.mount_point or "\0" in self.mount_point:
+            return f"mount_point {self.mount_point!r} may not contain wildcards"
         if not self.path.startswith("/"):
             return f"path {self.path!r} has to begin with /"
         if self.max_connections is not None and self.max_connections < 1:

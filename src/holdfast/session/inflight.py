@@ -42,6 +42,10 @@ class Window:
         """Whether another message may be sent now [MQTT-3.3.4-9]."""
         return len(self._entries) < self.limit and self.size_bytes < self.limit_bytes and not self._unsent
 
+    def free(self) -> int:
+        """How many more entries there is room for, as far as their number goes."""
+        return max(0, self.limit - len(self._entries))
+
     def resuming(self) -> bool:
         """Whether something of an earlier connection is still to be sent again."""
         return len(self._unsent) > 0

@@ -15,6 +15,7 @@ from holdfast.model.protocol import MAX_U32, V5
 from holdfast.model.reasons import PROTOCOL_ERROR
 from holdfast.session.inflight import Window
 from holdfast.topics.filters import TopicFilter
+from holdfast.topics.names import is_dollar
 from holdfast.wire.packets import Connect, Will
 
 #: A session expiry interval that never passes [MQTT-3.1.2-23].
@@ -34,6 +35,15 @@ class SubscriptionRecord:
     identifier: int
     #: Wall time; kept when the subscription is replaced, so that nothing owed is forgotten.
     since_us: int
+    #: Length of the mount point, if the client's own filter begins with a wildcard; else 0.
+    mount_bytes: int = 0
+
+    def hides(self, topic: bytes) -> bool:
+        """Whether `topic` is a `$`-topic to this client, whose wildcards leave those out [MQTT-4.7.2-1].
+
+        Without a mount point the matcher sees to it.
+        """
+        return self.mount_bytes > 0 and is_dollar(topic[self.mount_bytes :])
 
 
 class SessionState:

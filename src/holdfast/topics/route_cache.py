@@ -92,6 +92,12 @@ class RouteCache(Generic[K, V]):
         """Something about a filter's subscribers changed: routes of its topics are worked out again."""
         self._changed(topic_filter)
 
+    def clear(self) -> None:
+        """Everything about everybody may have changed: work all routes out again."""
+        self._young = {}
+        self._old = {}
+        self._young_bytes = 0
+
     def cached_topics(self) -> int:
         """How many topics are in the cache."""
         return len(self._young.keys() | self._old.keys())

@@ -15,6 +15,7 @@ from holdfast.model.reasons import (
     GRANTED_QOS_2,
     MALFORMED_PACKET,
     PROTOCOL_ERROR,
+    QUOTA_EXCEEDED,
     V3_SUBACK_FAILURE,
     allowed_reasons,
 )
@@ -23,6 +24,9 @@ from holdfast.wire.acks import check_reason, read_packet_id, write_packet_id
 from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from holdfast.wire.primitives import Reader, encode_binary, encode_frame
 from holdfast.wire.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
+
+#: Filters in one packet: beyond any real use, and a bound for the time that one packet can take.
+MAX_FILTERS: Final = 4096
 
 _QOS: Final = 0x03
 _NO_LOCAL: Final = 0x04
@@ -38,6 +42,7 @@ def decode_subscribe(reader: Reader, version: int) -> Subscribe:
     properties = decode_properties(reader, SUBSCRIBE, CLIENT) if version == V5 else NO_PROPERTIES
     subscriptions: list[Subscription] = []
     while not reader.at_end():
+        _check_count(len(subscriptions))
         topic_filter = parse_filter(reader.binary("a topic filter"))
         subscriptions.append(_decode_options(reader.u8("the subscription options"), topic_filter, version))
     if not subscriptions:  # [MQTT-3.8.3-2]
@@ -85,6 +90,7 @@ def decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
     properties = decode_properties(reader, UNSUBSCRIBE, CLIENT) if version == V5 else NO_PROPERTIES
     filters: list[TopicFilter] = []
     while not reader.at_end():
+        _check_count(len(filters))
         filters.append(parse_filter(reader.binary("a topic filter")))  # [MQTT-3.10.3-1]
     if not filters:  # [MQTT-3.10.3-2]
         raise PeerError(PROTOCOL_ERROR, "UNSUBSCRIBE without a topic filter")
@@ -128,6 +134,11 @@ def encode_unsuback(packet: Unsuback, version: int) -> bytes:
         _check_reasons(packet.reasons, UNSUBACK)
         parts.append(bytes(packet.reasons))
     return encode_frame(UNSUBACK << 4, b"".join(parts))
+
+
+def _check_count(count: int) -> None:
+    if count >= MAX_FILTERS:
+        raise PeerError(QUOTA_EXCEEDED, f"more than {MAX_FILTERS} topic filters in one packet")
 
 
 def _head(packet_id: int, properties: Properties, kind: int, version: int) -> list[bytes]:

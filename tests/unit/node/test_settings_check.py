@@ -100,7 +100,7 @@ def test_a_listener_that_lets_nobody_in_is_refused() -> None:
         (Listener(path="/other"), "listeners.one.path is set, and kind = 'tcp' has no path"),
         (Listener(kind="ws", path="mqtt"), "listeners.one.path is 'mqtt'; it must begin with a slash"),
         (Listener(host=""), "listeners.one.host is empty; '*' means every address"),
-        (Listener(mount_point="a/#"), "listeners.one.mount_point is 'a/#'; it must be the beginning of a topic"),
+        (Listener(mount_point="a/#"), "listeners.one.mount_point is 'a/#'; it must be whole levels of a topic"),
         (replace(TLS, certificate=Path("no.pem")), "listeners.one.certificate is no.pem, and there is no such file in"),
         (replace(TLS, key=Path(".")), "listeners.one.key is ., which is not a file"),
     ],
