@@ -66,4 +66,8 @@ class Client:
         """Whether an acknowledgement may let something go out."""
         if self.behind or self.walks or self.session.window.resuming():
             return True
-        return any(group.backlog.count() for group in self.groups)
+        # A loop, because most clients have no group, and this is asked per acknowledgement.
+        for group in self.groups:  # noqa: SIM110
+            if group.backlog.count():
+                return True
+        return False
