@@ -4,6 +4,7 @@
 receipts at once.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from holdfast.broker.gate import Origin
 from holdfast.broker.policy import Policy
 from holdfast.durable.commit import Batch, Receipt
 from holdfast.model.protocol import V5
+from holdfast.node.assembly import memory_stores
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.codec import encode
 from holdfast.wire.packets import (
@@ -46,7 +48,8 @@ class DelayedLog:
 class SlowWorld(World):
     async def _start(self, policy: Policy, authenticator: Authenticator | None) -> Broker:
         self.log = DelayedLog()
-        broker = Broker(policy, self.clock, authenticator or Authenticator(), self.log)
+        stores = replace(memory_stores(policy), log=self.log)
+        broker = Broker(policy, self.clock, authenticator or Authenticator(), stores)
         return await broker.__aenter__()
 
     def hold(self) -> None:

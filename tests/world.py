@@ -15,6 +15,7 @@ from holdfast.broker.gate import Origin
 from holdfast.broker.policy import Policy
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import SERVER, V5
+from holdfast.node.assembly import memory_stores
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.codec import decode_all, encode
 from holdfast.wire.framing import Framer
@@ -36,7 +37,7 @@ class World:
         self.broker = self._loop.run_until_complete(self._start(policy or Policy(), authenticator))
 
     async def _start(self, policy: Policy, authenticator: Authenticator | None) -> Broker:
-        broker = Broker(policy, self.clock, authenticator or Authenticator())
+        broker = Broker(policy, self.clock, authenticator or Authenticator(), memory_stores(policy))
         return await broker.__aenter__()
 
     def __enter__(self) -> Self:

@@ -19,10 +19,8 @@ from holdfast.broker.gate import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.rates import ConnectRates, PublishRates
 from holdfast.broker.sessions import Sessions
+from holdfast.broker.stores import Stores
 from holdfast.broker.subscribing import Subscribing
-from holdfast.durable.commit import CommitLog, MemoryLog
-from holdfast.durable.memory_registry import MemoryRegistry
-from holdfast.durable.memory_retained import MemoryRetained
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
 from holdfast.exchange.exchange import Exchange
@@ -58,7 +56,7 @@ class Broker:
         policy: Policy,
         clock: Clock,
         authenticator: Authenticator,
-        log: CommitLog | None = None,
+        stores: Stores,
     ) -> None:
         mqtt = policy.mqtt
         limits = Limits(
@@ -72,10 +70,10 @@ class Broker:
         self._clock: Final = clock
         self._authenticator: Final = authenticator
         self.deadlines: Final = Deadlines(clock)
-        self.retained: Final = MemoryRetained()
-        self.exchange: Final = Exchange(self, log or MemoryLog(), self.retained, limits)
-        self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines)
-        registry = MemoryRegistry()
+        self.retained: Final = stores.retained
+        self.exchange: Final = Exchange(self, stores.log, stores.retained, limits)
+        self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores.new_queue)
+        registry = stores.registry
         self.connections: Final = Connections(
             self.exchange, self.sessions, registry, policy, clock, self.deadlines, self._spawn
         )

@@ -1,10 +1,10 @@
 """Sessions: begun, resumed, left behind, ended; their wills and their share of groups."""
 
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.policy import Policy
-from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.queue import ClientQueue
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, Subscribed
@@ -29,11 +29,19 @@ class Sessions:
     2. A will that waits for its delay belongs to a client that is offline.
     """
 
-    def __init__(self, exchange: Exchange, policy: Policy, clock: Clock, deadlines: Deadlines) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        policy: Policy,
+        clock: Clock,
+        deadlines: Deadlines,
+        new_queue: Callable[[], ClientQueue],
+    ) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy
         self._clock: Final = clock
         self._deadlines: Final = deadlines
+        self._new_queue: Final = new_queue
         self.clients: Final[dict[str, Client]] = {}
         self.groups: Final[dict[str, Group]] = {}
         self._expiries: Final[dict[str, Deadline]] = {}
@@ -123,10 +131,6 @@ class Sessions:
         deadline = self._expiries.pop(client_id, None)
         if deadline is not None:
             deadline.cancel()
-
-    def _new_queue(self) -> ClientQueue:
-        limits = self._policy.sessions
-        return MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes)
 
     # ---- wills
 

@@ -3,6 +3,11 @@
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
+from holdfast.broker.stores import Stores
+from holdfast.durable.commit import MemoryLog
+from holdfast.durable.memory_queue import MemoryQueue
+from holdfast.durable.memory_registry import MemoryRegistry
+from holdfast.durable.memory_retained import MemoryRetained
 from holdfast.node.settings import Settings
 from holdfast.node.system_clock import SystemClock
 from holdfast.server.listeners import ListenerSpec
@@ -12,7 +17,18 @@ def assemble_broker(settings: Settings) -> Broker:
     """The broker that the settings describe. SettingsError if a file of theirs is wrong."""
     policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions)
     authenticator = Authenticator(settings.security.password_file, settings.security.acl_file)
-    return Broker(policy, SystemClock(), authenticator)
+    return Broker(policy, SystemClock(), authenticator, memory_stores(policy))
+
+
+def memory_stores(policy: Policy) -> Stores:
+    """State in memory: it survives a connection, not the broker."""
+    limits = policy.sessions
+    return Stores(
+        MemoryLog(),
+        MemoryRetained(),
+        MemoryRegistry(),
+        lambda: MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes),
+    )
 
 
 def listener_specs(settings: Settings) -> list[ListenerSpec]:

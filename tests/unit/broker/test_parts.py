@@ -45,6 +45,7 @@ def test_deadlines_wake_the_loop_by_themselves() -> None:
         deadlines.after(1000, fired.set)
         async with asyncio.timeout(30):
             await fired.wait()
+        assert fired.is_set()
         deadlines.stop()
 
     asyncio.run(scenario())
