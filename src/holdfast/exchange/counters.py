@@ -21,8 +21,6 @@ class Counters:
         self.messages_out = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self.payload_bytes_in = 0
-        self.payload_bytes_out = 0
         self.packets_in = 0
         self.batches = 0
         #: Messages that did not reach somebody, by reason.

@@ -3,11 +3,11 @@
 from holdfast.exchange.channel import Channel
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.model.protocol import CLIENT, SERVER, V5
+from holdfast.model.protocol import SERVER, V5
 from holdfast.wire.primitives import U16, encode_varint
 from holdfast.wire.properties import SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS
 from holdfast.wire.publish import DUP, RETAIN, frame_publish
-from holdfast.wire.publish_properties import ALIAS_BYTES, EXPIRY_BYTES, PublishProperties
+from holdfast.wire.publish_properties import EXPIRY_BYTES, PublishProperties
 
 _ID: bytes = bytes((SUBSCRIPTION_IDENTIFIER,))
 _ALIAS: bytes = bytes((TOPIC_ALIAS,))
@@ -51,12 +51,3 @@ def remaining_properties(message: Message, now_us: int) -> bytes:
     left_s = max(0, message.expires_us - now_us + 999_999) // 1_000_000
     at = found.expiry_at
     return properties[: at + 1] + left_s.to_bytes(4, "big") + properties[at + EXPIRY_BYTES :]
-
-
-def without_alias(properties: bytes) -> bytes:
-    """A client's property list without its topic alias, which concerns its own connection alone."""
-    found = PublishProperties()
-    found.scan(properties, 0, len(properties), CLIENT)
-    if found.alias == 0:
-        return properties
-    return properties[: found.alias_at] + properties[found.alias_at + ALIAS_BYTES :]

@@ -15,7 +15,6 @@ ROUND_ROBIN: Final = "round_robin"
 LEAST_INFLIGHT: Final = "least_inflight"
 HASH: Final = "hash"
 STICKY: Final = "sticky"
-STRATEGIES: Final = (LEAST_INFLIGHT, ROUND_ROBIN, HASH, STICKY)
 
 
 class Group:

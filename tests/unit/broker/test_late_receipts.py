@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.durable.commit import Receipt
-from holdfast.model.protocol import PUBACK
+from holdfast.model.protocol import PUBACK, PUBREC
 from holdfast.wire.packets import (
     Ack,
     Connack,
@@ -57,6 +57,20 @@ def test_no_disconnect_before_the_connack() -> None:
         world.do(world.broker.say_goodbye)
         assert peer.closed
         assert not any(isinstance(packet, Disconnect) for packet in peer.inbox)
+
+
+def test_nothing_is_acknowledged_or_delivered_before_its_receipt() -> None:
+    """L20, as far as the broker goes: QoS 1 and 2 wait on both sides."""
+    with SlowWorld() as world:
+        reader = world.connect("reader")
+        reader.subscribe("a")
+        writer = world.connect("writer")
+        world.hold()
+        writer.send(Publish("a", b"1", 1, 1), Publish("a", b"2", 2, 2))
+        assert (writer.inbox, reader.inbox) == ([], [])
+        world.receipts()
+        assert writer.take_all(Ack) == [Ack(PUBACK, 1), Ack(PUBREC, 2)]
+        assert reader.payloads() == [b"1", b"2"]
 
 
 def test_a_late_receipt_sends_what_waited_for_it_without_further_traffic() -> None:
