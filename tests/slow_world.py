@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.broker.access.authenticator import Authenticator
-from holdfast.broker.broker import Broker
 from holdfast.broker.gate import Origin
 from holdfast.broker.policy import Policy
+from holdfast.broker.stores import Stores
 from holdfast.durable.commit import Batch, Receipt
+from holdfast.durable.memory_sessions import MemorySessions
 from holdfast.model.protocol import V5
 from holdfast.node.assembly import memory_stores
 from holdfast.topics.filters import parse_filter
@@ -33,24 +34,25 @@ MOUNTED_2 = Origin("test", "127.0.0.1", 1, "tcp", mount_point="t2/", allow_anony
 
 
 class DelayedLog:
-    """Receipts come when they are asked for."""
+    """Writes at once, as a log does; receipts come when they are asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, sessions: MemorySessions) -> None:
+        self.sessions = sessions
         self.delayed = False
         self.last = 0
 
     def write(self, batch: Batch) -> Receipt | None:
         assert batch.number == self.last + 1
         self.last = batch.number
+        self.sessions.apply(batch.steps)
         return None if self.delayed else Receipt(batch.number)
 
 
 class SlowWorld(World):
-    async def _start(self, policy: Policy, authenticator: Authenticator | None) -> Broker:
-        self.log = DelayedLog()
-        stores = replace(memory_stores(policy), log=self.log)
-        broker = Broker(policy, self.clock, authenticator or Authenticator(), stores)
-        return await broker.__aenter__()
+    def make_stores(self, policy: Policy) -> Stores:
+        sessions = MemorySessions()
+        self.log = DelayedLog(sessions)
+        return replace(memory_stores(policy), log=self.log, sessions=sessions)
 
     def hold(self) -> None:
         self.log.delayed = True

@@ -6,6 +6,7 @@ connection: what it sends is handled at once, what the broker sends is decoded a
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -13,6 +14,8 @@ from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
 from holdfast.broker.gate import Origin
 from holdfast.broker.policy import Policy
+from holdfast.broker.stores import Stores
+from holdfast.durable.memory_registry import MemoryRegistry
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import SERVER, V5
 from holdfast.node.assembly import memory_stores
@@ -29,16 +32,28 @@ ORIGIN = Origin("test", "127.0.0.1", 1, "tcp", allow_anonymous=True)
 class World:
     """A running broker; use it as a context manager."""
 
-    def __init__(self, policy: Policy | None = None, authenticator: Authenticator | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        authenticator: Authenticator | None = None,
+        stores: Stores | None = None,
+    ) -> None:
         self.clock = ManualClock()
+        #: What the broker keeps its state in; another world can go on with it.
+        self.stores = stores or self.make_stores(policy or Policy())
+        if stores is not None:  # connections, unlike sessions, end with their broker
+            self.stores = replace(stores, registry=MemoryRegistry())
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._failed)
         self._failures: list[BaseException] = []
         self.broker = self._loop.run_until_complete(self._start(policy or Policy(), authenticator))
 
     async def _start(self, policy: Policy, authenticator: Authenticator | None) -> Broker:
-        broker = Broker(policy, self.clock, authenticator or Authenticator(), memory_stores(policy))
+        broker = Broker(policy, self.clock, authenticator or Authenticator(), self.stores)
         return await broker.__aenter__()
+
+    def make_stores(self, policy: Policy) -> Stores:
+        return memory_stores(policy)
 
     def __enter__(self) -> Self:
         return self

@@ -15,9 +15,9 @@ from holdfast.durable.registry import ChannelVersion, Registration, Unsettled
 from holdfast.durable.takeover import (
     MAX_RETRIES,
     Accept,
+    Action,
     Begin,
     Commit,
-    Effect,
     End,
     Open,
     Read,
@@ -141,28 +141,28 @@ class World:
         else:
             self.perform(channel, channel.takeover.abandon())
 
-    def perform(self, channel: Channel, effects: list[Effect]) -> None:
-        """Put effects on their way."""
+    def perform(self, channel: Channel, actions: list[Action]) -> None:
+        """Put actions on their way."""
         number = channel.number
-        for effect in effects:
-            if isinstance(effect, Begin | Thaw | End):
-                old = self.channels[effect.old.connection_id]
-                self.soon("old", number, old.number, partial(self.reach, channel, old, effect))
-            elif isinstance(effect, Commit | Read | Withdraw):
-                self.soon("registry", number, number, partial(self.ask, channel, effect))
-            elif isinstance(effect, Open):
-                self.soon("session", number, number, partial(self.open, channel, effect))
-            elif isinstance(effect, Accept):
+        for action in actions:
+            if isinstance(action, Begin | Thaw | End):
+                old = self.channels[action.old.connection_id]
+                self.soon("old", number, old.number, partial(self.reach, channel, old, action))
+            elif isinstance(action, Commit | Read | Withdraw):
+                self.soon("registry", number, number, partial(self.ask, channel, action))
+            elif isinstance(action, Open):
+                self.soon("session", number, number, partial(self.open, channel, action))
+            elif isinstance(action, Accept):
                 channel.accepted = True
-            elif isinstance(effect, Refuse):
+            elif isinstance(action, Refuse):
                 channel.refused = channel.closed = True
 
-    def reach(self, taker: Channel, old: Channel, effect: Begin | Thaw | End) -> None:
-        if isinstance(effect, Begin):
+    def reach(self, taker: Channel, old: Channel, action: Begin | Thaw | End) -> None:
+        if isinstance(action, Begin):
             if not (self.faults and self.choose(4) == 3):
                 old.frozen_by.add(taker.number)
             self.soon("began", taker.number, old.number, lambda: self.perform(taker, taker.takeover.began()))
-        elif isinstance(effect, Thaw):
+        elif isinstance(action, Thaw):
             old.frozen_by.discard(taker.number)
         else:
             self.end(old)
@@ -172,30 +172,30 @@ class World:
         old.closed = True
         self.perform(old, old.takeover.abandon())
 
-    def ask(self, channel: Channel, effect: Commit | Read | Withdraw) -> None:
+    def ask(self, channel: Channel, action: Commit | Read | Withdraw) -> None:
         view, takeover = self.view(channel), channel.takeover
-        fate = self.choose(3) if self.faults and not isinstance(effect, Withdraw) else 0
+        fate = self.choose(3) if self.faults and not isinstance(action, Withdraw) else 0
         lost = Unsettled("lost")
-        if isinstance(effect, Withdraw):
-            at_once(view.remove(effect.registration))
-        elif isinstance(effect, Read):
-            newest = lost if fate else at_once(view.read_newest(effect.client_id))
+        if isinstance(action, Withdraw):
+            at_once(view.remove(action.registration))
+        elif isinstance(action, Read):
+            newest = lost if fate else at_once(view.read_newest(action.client_id))
             self.soon("answer", channel.number, 0, lambda: self.perform(channel, takeover.read(newest)))
         else:
             before = self.registered()
-            result = lost if fate == 1 else at_once(view.commit(effect.registration, effect.expected_revision))
+            result = lost if fate == 1 else at_once(view.commit(action.registration, action.expected_revision))
             answer = lost if fate else result
             self.soon("answer", channel.number, 0, lambda: self.perform(channel, takeover.committed(answer)))
             if self.faults and before is not None and not before.same_channel(self.registered()):
                 replaced = self.channels[before.connection_id]
                 self.soon("watch", replaced.number, 0, partial(self.end, replaced))
 
-    def open(self, channel: Channel, effect: Open) -> None:
-        if channel.closed or effect.registration.revision < self.session_revision:
+    def open(self, channel: Channel, action: Open) -> None:
+        if channel.closed or action.registration.revision < self.session_revision:
             return
-        self.session_revision = effect.registration.revision
-        before = self.session_exists and not effect.clean_start
-        effects = channel.takeover.opened(session_present=self.session_exists)
-        assert effects == [Accept(effect.registration, before)]
+        self.session_revision = action.registration.revision
+        before = self.session_exists and not action.clean_start
+        actions = channel.takeover.opened(session_present=self.session_exists)
+        assert actions == [Accept(action.registration, before)]
         self.session_exists = True
-        self.perform(channel, effects)
+        self.perform(channel, actions)

@@ -257,6 +257,30 @@ class Sessions(RuleBasedStateMachine):
         }
         self.world.broker.exchange.routes.check_invariants()
 
+    @invariant()
+    def what_is_stored_of_a_session_is_what_it_is(self) -> None:
+        """Q1, Q2: with nothing under way, the store could replace the broker's memory."""
+        stored_sessions = self.world.stores.sessions
+        assert self.world.broker.exchange.under_way.empty()
+        clients = list(self.world.broker.sessions.clients.values())
+        assert stored_sessions.count() == sum(client.session.stored for client in clients)
+        for client in clients:
+            if not client.stored():
+                continue
+            session = client.session
+            stored = stored_sessions.load(session.client_id)
+            assert stored is not None
+            assert (stored.record.expiry_s, stored.record.disconnected_us) == (
+                session.expiry_s,
+                session.disconnected_us,
+            )
+            assert stored.subscriptions == session.subscriptions
+            assert stored.incoming == session.incoming
+            window = session.window
+            qos_2 = {i: owed for i in window.packet_ids() if (owed := window.owed(i)) is not None and owed.qos == 2}
+            assert list(stored.inflight.items()) == list(qos_2.items())
+            assert stored.released == {i for i in qos_2 if window.is_released(i)}
+
 
 def peer_properties() -> Properties:
     return Properties(receive_maximum=1000, maximum_packet_size=1_048_576, topic_alias_maximum=32)

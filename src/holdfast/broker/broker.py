@@ -72,7 +72,7 @@ class Broker:
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
         self.exchange: Final = Exchange(self, stores.log, stores.retained, limits)
-        self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores.new_queue)
+        self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores)
         registry = stores.registry
         self.connections: Final = Connections(
             self.exchange, self.sessions, registry, policy, clock, self.deadlines, self._spawn

@@ -15,9 +15,9 @@ from holdfast.broker.turnstile import Turnstile
 from holdfast.durable.registry import Registration, Registry
 from holdfast.durable.takeover import (
     Accept,
+    Action,
     Begin,
     Commit,
-    Effect,
     End,
     Open,
     Read,
@@ -146,41 +146,41 @@ class Connecting:
         registration = Registration(client_id, 0, connection.number, connection.version)
         takeover = Takeover(registration, clean_start=packet.clean_start)
         client: Client | None = None
-        pending: list[Effect] = takeover.start(self._registry.local_newest(client_id))
+        pending: list[Action] = takeover.start(self._registry.local_newest(client_id))
         while pending:
-            effect = pending.pop(0)
-            if isinstance(effect, Begin):
-                await self._freeze(effect)
+            action = pending.pop(0)
+            if isinstance(action, Begin):
+                await self._freeze(action)
                 pending += self._left(connection, takeover)
                 pending += takeover.began()
-            elif isinstance(effect, Commit):
-                result = await self._registry.commit(effect.registration, effect.expected_revision)
+            elif isinstance(action, Commit):
+                result = await self._registry.commit(action.registration, action.expected_revision)
                 pending += self._left(connection, takeover)
                 pending += takeover.committed(result)
-            elif isinstance(effect, Read):
-                newest = await self._registry.read_newest(effect.client_id)
+            elif isinstance(action, Read):
+                newest = await self._registry.read_newest(action.client_id)
                 pending += self._left(connection, takeover)
                 pending += takeover.read(newest)
-            elif isinstance(effect, End):
-                self._end(effect)
-            elif isinstance(effect, Thaw):
-                self._thaw(effect)
-            elif isinstance(effect, Withdraw):
-                await self._registry.remove(effect.registration)
-            elif isinstance(effect, Open):
-                connection.registration = effect.registration
-                client, present = self._sessions.open(client_id, clean_start=effect.clean_start)
+            elif isinstance(action, End):
+                self._end(action)
+            elif isinstance(action, Thaw):
+                self._thaw(action)
+            elif isinstance(action, Withdraw):
+                await self._registry.remove(action.registration)
+            elif isinstance(action, Open):
+                connection.registration = action.registration
+                client, present = self._sessions.open(client_id, clean_start=action.clean_start)
                 pending += takeover.opened(session_present=present)
-            elif isinstance(effect, Refuse):
-                if effect.log_line:
-                    _log.info(effect.log_line, client=connection.client_id)
-                raise PeerError(effect.reason, effect.detail)
-            elif isinstance(effect, Accept):
+            elif isinstance(action, Refuse):
+                if action.log_line:
+                    _log.info(action.log_line, client=connection.client_id)
+                raise PeerError(action.reason, action.detail)
+            elif isinstance(action, Accept):
                 assert client is not None
-                self._accept(connection, client, packet, session_present=effect.session_present)
+                self._accept(connection, client, packet, session_present=action.session_present)
 
     @staticmethod
-    def _left(connection: Connection, takeover: Takeover) -> list[Effect]:
+    def _left(connection: Connection, takeover: Takeover) -> list[Action]:
         """What follows if the client left while its takeover was waiting."""
         return takeover.abandon() if connection.channel.closed else []
 
@@ -225,9 +225,8 @@ class Connecting:
         connection.will = packet.will
         keep_alive_s = self._keep_alive_s(packet)
         connection.keep_alive_us = keep_alive_s * _SECOND_US * 3 // 2
-        self._sessions.attach(
-            client, channel, expiry_s=expiry_s, inflight=min(asked.receive_maximum or MAX_U16, mqtt.max_inflight)
-        )
+        inflight = min(asked.receive_maximum or MAX_U16, mqtt.max_inflight)
+        self._sessions.attach(client, channel, expiry_s=expiry_s, inflight=inflight, will=packet.will)
         frame = self._connack(connection, packet, expiry_s, keep_alive_s, session_present=session_present)
         self._connections.accepted(connection)
         self._exchange.after_commit(channel, frame, lambda: self._begin(connection, client))

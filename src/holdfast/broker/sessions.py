@@ -1,23 +1,28 @@
 """Sessions: begun, resumed, left behind, ended; their wills and their share of groups."""
 
-from collections.abc import Callable
 from typing import Final
 
 from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.policy import Policy
-from holdfast.durable.queue import ClientQueue
+from holdfast.broker.stores import Stores
+from holdfast.broker.wills import Wills
+from holdfast.durable.sessions import (
+    DropSession,
+    DropSubscription,
+    KeepSession,
+    KeepSubscription,
+    SessionRecord,
+    StoredSession,
+)
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, Subscribed
 from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.groups import Group
 from holdfast.model.clock import Clock
-from holdfast.model.ids import ClientId
-from holdfast.model.message import Message
-from holdfast.model.protocol import WILL
-from holdfast.session.state import NEVER, SessionState, SubscriptionRecord, will_delay_s
+from holdfast.session.state import NEVER, SessionState, will_delay_s
+from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.packets import Will
-from holdfast.wire.properties import Properties, encode_property_list
 
 _SECOND_US: Final = 1_000_000
 
@@ -26,7 +31,7 @@ class Sessions:
     """All sessions of this node, online and offline.
 
     1. An offline session without expiry does not exist.
-    2. A will that waits for its delay belongs to a client that is offline.
+    2. What is stored of a session that outlives its connection is, with the batch under way, what it is here.
     """
 
     def __init__(
@@ -35,17 +40,20 @@ class Sessions:
         policy: Policy,
         clock: Clock,
         deadlines: Deadlines,
-        new_queue: Callable[[], ClientQueue],
+        stores: Stores,
     ) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy
         self._clock: Final = clock
         self._deadlines: Final = deadlines
-        self._new_queue: Final = new_queue
+        self._stored: Final = stores.sessions
+        self._new_queue: Final = stores.new_queue
         self.clients: Final[dict[str, Client]] = {}
         self.groups: Final[dict[str, Group]] = {}
         self._expiries: Final[dict[str, Deadline]] = {}
-        self._wills: Final[dict[str, tuple[Will, bytes, Deadline]]] = {}
+        #: Sessions that ended, and whose end is not committed yet.
+        self._dropped: Final[set[str]] = set()
+        self.wills: Final = Wills(exchange, clock, deadlines, max_qos=policy.mqtt.max_qos)
         self.expired = 0
 
     # ---- begin and end
@@ -59,19 +67,53 @@ class Sessions:
         if existing is not None:
             self._cancel_expiry(client_id)
             return existing, True
+        stored = None if client_id in self._dropped else self._stored.load(client_id)
+        if stored is not None and clean_start:
+            self._drop_stored(client_id)
+            stored = None
         client = Client(SessionState(client_id), self._new_queue())
         client.session.window.limit_bytes = self._policy.sessions.max_inflight_bytes
         self.clients[client_id] = client
-        return client, False
+        if stored is not None:
+            self._restore(client, stored)
+        return client, stored is not None
 
-    def attach(self, client: Client, channel: Channel, *, expiry_s: int, inflight: int) -> None:
+    def _restore(self, client: Client, stored: StoredSession) -> None:
+        """Go on with a session as it was stored."""
+        session = client.session
+        session.stored = True
+        session.expiry_s = stored.record.expiry_s
+        session.disconnected_us = stored.record.disconnected_us
+        session.incoming.update(stored.incoming)
+        for packet_id, owed in stored.inflight.items():
+            session.window.restore(packet_id, owed, released=packet_id in stored.released)
+        for record in stored.subscriptions.values():
+            self._add(client, record)
+
+    def attach(self, client: Client, channel: Channel, *, expiry_s: int, inflight: int, will: Will | None) -> None:
         """A connection takes its place in the session."""
-        client.session.expiry_s = expiry_s
-        client.session.disconnected_us = 0
-        client.session.window.reconnected(inflight)
+        session = client.session
+        session.expiry_s = expiry_s
+        session.disconnected_us = 0
+        session.window.reconnected(inflight)
         client.owner = channel
         channel.client = client
-        self._drop_will(client.session.client_id)
+        self.wills.drop(session.client_id)
+        if session.persistent() or will is not None or session.stored:
+            session.stored = True
+            self._keep(client, will, channel.mount)
+
+    def _keep(self, client: Client, will: Will | None, mount: bytes) -> None:
+        """Have the session itself stored as it is now."""
+        session = client.session
+        if session.stored:
+            record = SessionRecord(
+                expiry_s=session.expiry_s,
+                disconnected_us=session.disconnected_us,
+                will=will,
+                will_mount=b"" if will is None else mount,
+            )
+            self._exchange.under_way.step(KeepSession(session.client_id, record))
 
     def begin(self, client: Client, channel: Channel) -> None:
         """CONNACK is on its way: messages may follow it now [MQTT-3.2.0-1]."""
@@ -100,7 +142,9 @@ class Sessions:
                 self._give_back(client, group)
         if not session.persistent():
             self.end(client)
-        elif session.expiry_s != NEVER:
+            return
+        self._keep(client, *self.wills.waiting(session.client_id))
+        if session.expiry_s != NEVER:
             self._expiries[session.client_id] = self._deadlines.after(
                 session.expiry_s * _SECOND_US, lambda: self._expire(client)
             )
@@ -114,7 +158,9 @@ class Sessions:
         """The session is over: everything of it goes, and a will that waited is due [MQTT-3.1.3-9]."""
         client_id = client.session.client_id
         self._cancel_expiry(client_id)
-        self.publish_waiting_will(client_id)
+        self.wills.publish_waiting(client_id)
+        if client.session.stored:
+            self._drop_stored(client_id)
         for group in client.groups:
             group.members.pop(client_id, None)
             self._give_back(client, group)
@@ -122,10 +168,16 @@ class Sessions:
         unqueued = [owed for owed in map(window.owed, window.packet_ids()) if owed is not None and owed.serial == 0]
         self._exchange.counters.drop(DROP_SESSION_ENDED, client.queue.count() + len(unqueued))
         for raw in list(client.session.subscriptions):
-            self.unsubscribe(client, raw)
+            self._remove(client, raw)
         client.queue.drop()
         client.walks.clear()
         self.clients.pop(client_id, None)
+
+    def _drop_stored(self, client_id: str) -> None:
+        """Have everything of a session removed; until that is committed, what is stored of it does not count."""
+        self._exchange.under_way.step(DropSession(client_id))
+        self._dropped.add(client_id)
+        self._exchange.after_commit(None, b"", lambda: self._dropped.discard(client_id))
 
     def _cancel_expiry(self, client_id: str) -> None:
         deadline = self._expiries.pop(client_id, None)
@@ -136,47 +188,24 @@ class Sessions:
 
     def leave_will(self, client: Client, will: Will, mount: bytes) -> None:
         """The connection ended without goodbye: publish its will, after its delay."""
-        delay_s = will_delay_s(will, client.session.expiry_s)
-        if delay_s == 0:
-            self._publish_will(client.session.client_id, will, mount)
-            return
-        client_id = client.session.client_id
-        deadline = self._deadlines.after(delay_s * _SECOND_US, lambda: self.publish_waiting_will(client_id))
-        self._wills[client_id] = (will, mount, deadline)
+        session = client.session
+        delay_s = will_delay_s(will, session.expiry_s)
+        self.wills.leave(session.client_id, will, mount, delay_s, lambda: self._will_due(client))
 
-    def publish_waiting_will(self, client_id: str) -> None:
-        """Publish the will that waits for this client, if there is one."""
-        waiting = self._wills.pop(client_id, None)
-        if waiting is not None:
-            waiting[2].cancel()
-            self._publish_will(client_id, waiting[0], waiting[1])
-
-    def _drop_will(self, client_id: str) -> None:
-        """The client is back in time [MQTT-3.1.3-9]."""
-        waiting = self._wills.pop(client_id, None)
-        if waiting is not None:
-            waiting[2].cancel()
-
-    def _publish_will(self, client_id: str, will: Will, mount: bytes) -> None:
-        now_us = self._clock.wall_us()
-        expiry_s = will.properties.message_expiry_interval
-        self._exchange.publish(
-            Message(
-                mount + will.topic.encode(),
-                will.payload,
-                min(will.qos, self._policy.mqtt.max_qos),
-                ClientId(client_id),
-                now_us,
-                retain=will.retain,
-                properties=will_properties(will.properties),
-                expires_us=0 if expiry_s is None else now_us + max(expiry_s * _SECOND_US, 1),
-            )
-        )
+    def _will_due(self, client: Client) -> None:
+        """The delay has passed. One commit publishes the will and forgets it, so that it comes once."""
+        if self.wills.publish_waiting(client.session.client_id):
+            self._keep(client, None, b"")
 
     # ---- subscriptions
 
     def subscribe(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
         """Add or replace a subscription; the entry, and whether it is new."""
+        if client.stored():
+            self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
+        return self._add(client, record)
+
+    def _add(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
         raw = record.filter.raw
         is_new = raw not in client.session.subscriptions
         client.session.subscriptions[raw] = record
@@ -192,6 +221,11 @@ class Sessions:
 
     def unsubscribe(self, client: Client, raw: bytes) -> bool:
         """Remove a subscription; whether there was one."""
+        if client.stored():
+            self._exchange.under_way.step(DropSubscription(client.session.client_id, raw))
+        return self._remove(client, raw)
+
+    def _remove(self, client: Client, raw: bytes) -> bool:
         record = client.session.subscriptions.pop(raw, None)
         if record is None:
             return False
@@ -236,9 +270,3 @@ class Sessions:
             if owed is not None and owed.qos == 1 and owed.group == group.key:
                 window.discard(packet_id)
                 self._exchange.delivery.give_back(group, owed)
-
-
-def will_properties(properties: Properties) -> bytes:
-    """The properties of a will as those of a message: all but the delay, which is ours."""
-    values = {name: value for name, value in properties.present().items() if name != "will_delay_interval"}
-    return encode_property_list(Properties(**values), WILL)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from holdfast.durable.commit import CommitLog
 from holdfast.durable.queue import ClientQueue
 from holdfast.durable.registry import Registry
 from holdfast.durable.retained import RetainedStore
+from holdfast.durable.sessions import SessionStore
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class Stores:
 
     log: CommitLog
     retained: RetainedStore
+    sessions: SessionStore
     registry: Registry
     #: A new queue, for a client or for a group.
     new_queue: Callable[[], ClientQueue]

@@ -20,8 +20,8 @@ from holdfast.model.reasons import (
     TOPIC_FILTER_INVALID,
     WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED,
 )
-from holdfast.session.state import SubscriptionRecord
 from holdfast.topics.filters import ONE, REST, TopicFilter
+from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.codec import encode
 from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from holdfast.wire.properties import NO_PROPERTIES, Properties

@@ -7,6 +7,7 @@ before. Also without a disk: the order of events is the same in every mode.
 
 from typing import Final, Protocol
 
+from holdfast.durable.sessions import Step
 from holdfast.model.message import Message
 
 
@@ -29,6 +30,11 @@ class Batch:
         #: Messages to be stored, and of them those that replace the retained one of their topic.
         self.messages: Final[list[Message]] = []
         self.retained: Final[list[Message]] = []
+        #: Changes of sessions.
+        self.steps: Final[list[Step]] = []
+
+    def __len__(self) -> int:
+        return len(self.messages) + len(self.retained) + len(self.steps)
 
 
 class CommitLog(Protocol):
@@ -42,10 +48,3 @@ class CommitLog(Protocol):
         Survives: what the implementation says; of a batch all or nothing.
         """
         ...
-
-
-class MemoryLog(CommitLog):
-    """A log that keeps nothing and gives its receipt at once. Survives: nothing."""
-
-    def write(self, batch: Batch) -> Receipt | None:
-        return Receipt(batch.number)

@@ -1,9 +1,9 @@
 """A channel connects: the decisions between CONNECT and CONNACK when its client id may be in use.
 
-This is a machine without I/O. Its caller hands in what happened and carries out the effects that come back, in
+This is a machine without I/O. Its caller hands in what happened and carries out the actions that come back, in
 order. Nothing here waits, sends, stores, or knows what a session contains.
 
-    state       event                                    effects                        next        path
+    state       event                                    actions                        next        path
     ──────────  ───────────────────────────────────────  ─────────────────────────────  ──────────  ──────────────
     NEW         start: local view has a newer one        Refuse 0x89                    REFUSED     HAPPY FAIL
     NEW         start: local view has an older one       Begin                          BEGINNING
@@ -138,7 +138,7 @@ class Accept:
     session_present: bool
 
 
-Effect = Begin | Commit | Read | End | Thaw | Open | Withdraw | Refuse | Accept
+Action = Begin | Commit | Read | End | Thaw | Open | Withdraw | Refuse | Accept
 
 
 class Takeover:
@@ -161,7 +161,7 @@ class Takeover:
         self._in_doubt = False
         self._leaving = False
 
-    def start(self, local: Registration | None) -> list[Effect]:
+    def start(self, local: Registration | None) -> list[Action]:
         """The client sent CONNECT; `local` is the registry's local view."""
         self._expect(NEW)
         if local is not None and self.registration.version < local.version:
@@ -169,14 +169,14 @@ class Takeover:
             return self._outdated()
         return self._replace(local)
 
-    def began(self) -> list[Effect]:
+    def began(self) -> list[Action]:
         """The old channel is frozen, gone, or too slow to be waited for."""
         if self.state == ABANDONED:
             return []
         self._expect(BEGINNING)
         return self._commit(self._old)
 
-    def committed(self, result: CommitResult) -> list[Effect]:
+    def committed(self, result: CommitResult) -> list[Action]:
         """The registry answered."""
         self._expect(COMMITTING)
         if isinstance(result, Committed):
@@ -186,14 +186,14 @@ class Takeover:
         self._in_doubt = True
         return self._read_again(result)
 
-    def read(self, newest: Registration | Unsettled | None) -> list[Effect]:
+    def read(self, newest: Registration | Unsettled | None) -> list[Action]:
         """The registry told what it really holds."""
         self._expect(READING)
         if isinstance(newest, Unsettled):
             return self._read_again(newest)
         return self._found(newest, UNSETTLED)
 
-    def opened(self, *, session_present: bool) -> list[Effect]:
+    def opened(self, *, session_present: bool) -> list[Action]:
         """The session is ready; whether it had been stored before. A clean start discarded it."""
         if self.state == ABANDONED:
             return []
@@ -201,7 +201,7 @@ class Takeover:
         self.state = ACCEPTED
         return [Accept(self.registration, session_present and not self._clean_start)]  # [MQTT-3.2.2-2], [MQTT-3.2.2-3]
 
-    def abandon(self) -> list[Effect]:
+    def abandon(self) -> list[Action]:
         """The client left, its session cannot be opened, or a newer channel ended this one before CONNACK."""
         if self.state in (COMMITTING, READING):
             self._leaving = True
@@ -221,26 +221,26 @@ class Takeover:
         if self.state in (ACCEPTED, REFUSED, ABANDONED) and self._old is not None:
             raise MisuseError(f"2: {self.state} and still holding {self._old}")
 
-    def _found(self, current: Registration | None, path: str) -> list[Effect]:
+    def _found(self, current: Registration | None, path: str) -> list[Action]:
         """The registry holds `current`: win with it, go on from it, or give up."""
         if current is not None and current.same_channel(self.registration):
             return self._registered(current.revision)
         old = self._old
-        effects = [] if current is not None and current.same_channel(old) else self._end()
+        actions = [] if current is not None and current.same_channel(old) else self._end()
         if current is not None and self.registration.version < current.version:
             self.path = EXPENSIVE_FAIL
-            return effects + self._outdated()
+            return actions + self._outdated()
         if current is not None and old is not None and current.version < old.version:
             self.path = ODD
             line = f"registered is {current.version.encode()}, older than {old.version.encode()}, which was known here"
-            return effects + self._refuse(SERVER_BUSY, "the registry went backwards, try again", line)
+            return actions + self._refuse(SERVER_BUSY, "the registry went backwards, try again", line)
         self.path = path
         if self._leaving or self.retries == self._max_retries:
-            return effects + self._exhausted("others came in between")
+            return actions + self._exhausted("others came in between")
         self.retries += 1
-        return effects + self._replace(current)
+        return actions + self._replace(current)
 
-    def _replace(self, current: Registration | None) -> list[Effect]:
+    def _replace(self, current: Registration | None) -> list[Action]:
         """Begin with `current` unless that is done, then commit."""
         if current is not None and self._old is None:
             self._old = current
@@ -248,11 +248,11 @@ class Takeover:
             return [Begin(current, self.registration)]
         return self._commit(current)
 
-    def _commit(self, old: Registration | None) -> list[Effect]:
+    def _commit(self, old: Registration | None) -> list[Action]:
         self.state = COMMITTING
         return [Commit(self.registration, NOBODY if old is None else old.revision)]
 
-    def _read_again(self, answer: Unsettled) -> list[Effect]:
+    def _read_again(self, answer: Unsettled) -> list[Action]:
         self.path = UNSETTLED
         if self.retries == self._max_retries:
             return self._exhausted(answer.why)
@@ -260,37 +260,37 @@ class Takeover:
         self.state = READING
         return [Read(self.registration.client_id)]
 
-    def _registered(self, revision: int) -> list[Effect]:
+    def _registered(self, revision: int) -> list[Action]:
         self.registration = self.registration.at_revision(revision)
         self.state = ABANDONED if self._leaving else OPENING
         if self._leaving:
             return [*self._end(), Withdraw(self.registration)]
         return [*self._end(), Open(self.registration, self._clean_start)]  # [MQTT-3.1.4-3], [MQTT-3.1.4-4]
 
-    def _outdated(self) -> list[Effect]:
+    def _outdated(self) -> list[Action]:
         # Busy: if this node's clock was behind, trying again is the cure. MQTT 3 has a return code for it, too.
         return self._refuse(SERVER_BUSY, "a newer connection has this client id", "")
 
-    def _exhausted(self, why: str) -> list[Effect]:
+    def _exhausted(self, why: str) -> list[Action]:
         line = f"gave up after {self.retries} retries: {why}"
         if self.path == UNSETTLED:
             return self._refuse(SERVER_UNAVAILABLE, "the registry does not answer", line)
         return self._refuse(SERVER_BUSY, "too many connections with this client id at once", line)
 
-    def _refuse(self, reason: int, detail: str, log_line: str) -> list[Effect]:
+    def _refuse(self, reason: int, detail: str, log_line: str) -> list[Action]:
         """Leave without being registered, as far as is known. A client that has left hears nothing of it."""
-        effects: list[Effect] = [Withdraw(self.registration)] if self._in_doubt else []
-        effects += self._thaw()
+        actions: list[Action] = [Withdraw(self.registration)] if self._in_doubt else []
+        actions += self._thaw()
         if not self._leaving:
-            effects.append(Refuse(reason, detail, log_line))
+            actions.append(Refuse(reason, detail, log_line))
         self.state = ABANDONED if self._leaving else REFUSED
-        return effects
+        return actions
 
-    def _thaw(self) -> list[Effect]:
+    def _thaw(self) -> list[Action]:
         old, self._old = self._old, None
         return [] if old is None else [Thaw(old, self.registration)]
 
-    def _end(self) -> list[Effect]:
+    def _end(self) -> list[Action]:
         old, self._old = self._old, None
         return [] if old is None else [End(old, self.registration)]
 

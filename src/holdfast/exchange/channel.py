@@ -36,6 +36,8 @@ class Channel:
         #: The socket's send buffer is full: nothing more for this client until it drains.
         self.congested = False
         self.reading_paused = False
+        #: Answers to CONNECT or SUBSCRIBE, and QoS 2 messages, that wait for their commit: messages wait behind them.
+        self.changing = 0
         #: Monotonic time of the last bytes from the client.
         self.heard_us = 0
         #: No message for this client may be larger.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.durable.queue import ClientQueue
 from holdfast.model.message import Message
-from holdfast.session.state import SessionState, SubscriptionRecord
+from holdfast.session.state import SessionState
+from holdfast.topics.subscription import SubscriptionRecord
 
 if TYPE_CHECKING:
     from holdfast.exchange.channel import Channel
@@ -56,6 +57,10 @@ class Client:
         self.walks: Final[list[Walk]] = []
         #: The groups it is a member of.
         self.groups: Final[list[Group]] = []
+
+    def stored(self) -> bool:
+        """Whether steps of the session are stored: it outlives its connection, and may outlive the broker."""
+        return self.session.expiry_s > 0
 
     def drop_walks(self, raw: bytes) -> None:
         """Forget the walks of a filter: it was replaced or unsubscribed [MQTT-3.10.4-2]."""

@@ -6,6 +6,7 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 
 from typing import Final
 
+from holdfast.durable.sessions import DropInflight, KeepInflight
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, Subscribed, Walk
 from holdfast.exchange.counters import (
@@ -19,8 +20,9 @@ from holdfast.exchange.counters import (
 )
 from holdfast.exchange.frames import frame_for
 from holdfast.exchange.groups import Group
-from holdfast.exchange.passage import Passage
+from holdfast.exchange.passage import Passage, Sending
 from holdfast.exchange.plans import Target
+from holdfast.exchange.under_way import UnderWay
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.wire.primitives import U16
@@ -34,8 +36,9 @@ _PUBREL: Final = b"\x62\x02"
 class Delivery:
     """Sends messages to clients, by their plans and from their queues."""
 
-    def __init__(self, counters: Counters, *, upgrade_qos: bool) -> None:
+    def __init__(self, counters: Counters, under_way: UnderWay, *, upgrade_qos: bool) -> None:
         self._counters: Final = counters
+        self._under_way: Final = under_way
         #: The QoS of the subscription alone decides, also above the message's own.
         self._upgrade_qos: Final = upgrade_qos
         #: Channels that have something to send.
@@ -87,7 +90,7 @@ class Delivery:
                 return
             if channel.congested:
                 self._counters.drop(DROP_SLOW)
-            elif channel.plain and target.plain and not retain and passage.fresh:
+            elif channel.plain and target.plain and not retain and passage.fresh and not channel.changing:
                 channel.out.append(passage.whole(channel.version))
                 if not channel.dirty:
                     self.mark(channel)
@@ -98,7 +101,14 @@ class Delivery:
         window = client.session.window
         if channel is None or client.behind or channel.congested or not window.room():
             self.owe(client, Owed(message, qos, retain=retain, identifiers=target.identifiers))
-        elif channel.plain and target.plain and not retain and passage.fresh:
+        elif (
+            channel.plain
+            and target.plain
+            and not retain
+            and passage.fresh
+            and not channel.changing
+            and (qos == 1 or not client.stored())
+        ):
             packet_id = window.admit(passage.owed(qos))
             out = channel.out
             out.append(passage.head(channel.version, qos))
@@ -227,15 +237,44 @@ class Delivery:
             self._counters.drop(why)
             if owed.serial:
                 client.queue.acknowledge(owed.serial)
-        elif owed.qos == 0:
-            self._send_custom(channel, owed, 0)
         else:
-            window = client.session.window
-            packet_id = window.admit(owed)
-            if not self._send_custom(channel, owed, packet_id):
-                window.discard(packet_id)  # [MQTT-3.1.2-25]: as if it had been sent
-                if owed.serial:
-                    client.queue.acknowledge(owed.serial)
+            packet_id = client.session.window.admit(owed) if owed.qos else 0
+            durable = owed.qos == 2 and client.stored()
+            if durable:
+                self._under_way.step(KeepInflight(client.session.client_id, packet_id, owed))
+            if durable or channel.changing:
+                channel.changing += 1  # whatever follows stays behind it
+                self._under_way.effects.append(Sending(client, channel, owed, packet_id))
+            elif not self._send_custom(channel, owed, packet_id) and packet_id:
+                self._discard(client, packet_id)
+
+    def send_committed(self, sending: Sending) -> None:
+        """The entry in flight is stored: now the message may go, unless its connection has gone meanwhile."""
+        channel = sending.channel
+        client = sending.client
+        packet_id = sending.packet_id
+        if channel is None:
+            return
+        channel.changing -= 1
+        if channel.closed or client.channel is not channel:
+            return
+        if packet_id and client.session.window.owed(packet_id) is not sending.owed:
+            return
+        if not self._send_custom(channel, sending.owed, packet_id) and packet_id:
+            self._discard(client, packet_id)
+
+    def _discard(self, client: Client, packet_id: int) -> None:
+        """A message is too large for this connection: as if it had been sent and acknowledged [MQTT-3.1.2-25]."""
+        owed = client.session.window.discard(packet_id)
+        if owed is not None:
+            self.done(client, packet_id, owed)
+
+    def done(self, client: Client, packet_id: int, owed: Owed) -> None:
+        """A message is off our hands: its place in the queue and its stored entry go."""
+        if owed.serial:
+            client.queue.acknowledge(owed.serial)
+        if owed.qos == 2 and client.stored():
+            self._under_way.step(DropInflight(client.session.client_id, packet_id))
 
     def _obstacle(self, channel: Channel, owed: Owed) -> str:
         """Why a message is not sent to this client now; empty if it can be."""
@@ -268,6 +307,4 @@ class Delivery:
             return
         owed = window.owed(packet_id)
         if owed is not None and not self._send_custom(channel, owed, packet_id, dup=True):
-            window.discard(packet_id)
-            if owed.serial:
-                client.queue.acknowledge(owed.serial)
+            self._discard(client, packet_id)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.durable.commit import Batch, CommitLog, Receipt
+from holdfast.durable.commit import CommitLog, Receipt
 from holdfast.durable.retained import RetainedStore
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, Subscribed
@@ -20,8 +20,9 @@ from holdfast.exchange.counters import Counters
 from holdfast.exchange.delivery import Delivery
 from holdfast.exchange.inbound import Inbound
 from holdfast.exchange.limits import Limits
-from holdfast.exchange.passage import Effect, Passage
+from holdfast.exchange.passage import Effect, Passage, Sending
 from holdfast.exchange.plans import Plan, make_plan
+from holdfast.exchange.under_way import Sealed, UnderWay
 from holdfast.model.errors import PeerError
 from holdfast.model.message import Message
 from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
@@ -32,6 +33,9 @@ from holdfast.wire.codec import PINGRESP_FRAME
 
 #: Packets of one connection handled before others get their turn.
 _PACKETS_PER_TURN: Final = 2000
+#: What may wait for receipts, in received bytes and in effects; beyond that clients are not read from.
+_MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
+_MAX_WAITING_EFFECTS: Final = 200_000
 
 
 class Exchange:
@@ -48,20 +52,22 @@ class Exchange:
         self._retained: Final = retained
         self.counters: Final = Counters()
         self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
-        self.delivery: Final = Delivery(self.counters, upgrade_qos=limits.upgrade_outgoing_qos)
+        self.under_way: Final = UnderWay()
+        self.delivery: Final = Delivery(self.counters, self.under_way, upgrade_qos=limits.upgrade_outgoing_qos)
         self._inbound: Final = Inbound(self, limits)
-        self._batch = Batch(1)
-        self._effects: list[Effect] = []
-        #: Batches that were written and wait for their receipt, with their effects.
-        self._written: Final[deque[tuple[Batch, list[Effect]]]] = deque()
+        #: Batches that were written and wait for their receipt.
+        self._written: Final[deque[Sealed]] = deque()
+        self._written_bytes = 0
+        self._written_effects = 0
+        self._sealed_bytes_in = 0
+        #: Too much waits for receipts: the disk is slower than the clients.
+        self._full = False
         #: Channels with packets left over from the last turn.
         self._waiting: list[Channel] = []
         #: Clients with retained messages on the way: a bounded number of them per turn.
         self._walkers: list[Client] = []
         self._awake = False
         self._in_turn = False
-        #: What waits for a commit and may not be overtaken by QoS 0: changes of who gets what, earlier QoS 0.
-        self._changes_pending = 0
 
     # ---- bytes in
 
@@ -73,6 +79,9 @@ class Exchange:
         channel.framer.feed(data)
         if channel.blocked:
             self._pause(channel)
+        elif self._full:
+            if channel not in self._waiting:
+                self._wait(channel)
         else:
             self._work(channel)
 
@@ -128,8 +137,8 @@ class Exchange:
 
     def _ping(self, channel: Channel) -> None:
         """[MQTT-3.12.4-1]; behind a SUBACK that waits, so that answers come in the order of the questions."""
-        if self._changes_pending:
-            self._effects.append(Effect(channel, PINGRESP_FRAME))
+        if channel.changing:
+            self.under_way.effects.append(Effect(channel, PINGRESP_FRAME))
         else:
             self.delivery.send(channel, PINGRESP_FRAME)
 
@@ -160,7 +169,7 @@ class Exchange:
         """The end of a turn: commit what came, then send what there is."""
         self._in_turn = True
         self._awake = False
-        if self._waiting:
+        if self._waiting and not self._full:
             waiting = self._waiting
             self._waiting = []
             for channel in waiting:
@@ -170,13 +179,13 @@ class Exchange:
         self._walkers = []
         for client in walkers:
             self.delivery.pump(client)
-        if self._effects:
-            batch = self._batch
-            self._written.append((batch, self._effects))
-            self._batch = Batch(batch.number + 1)
-            self._effects = []
+        if not self.under_way.empty():
+            sealed = self.under_way.seal(self.counters.bytes_in - self._sealed_bytes_in)
+            self._sealed_bytes_in = self.counters.bytes_in
+            self._written.append(sealed)
+            self._weigh(sealed, 1)
             self.counters.batches += 1
-            receipt = self._log.write(batch)
+            receipt = self._log.write(sealed.batch)
             if receipt is not None:
                 self.committed(receipt)
         self.flush()
@@ -187,12 +196,20 @@ class Exchange:
         if not self._in_turn:
             self.wake()  # a receipt that came late has to be followed by a turn, or nothing would be sent
         written = self._written
-        while written and written[0][0].number <= receipt.number:
-            for effect in written.popleft()[1]:
+        while written and written[0].batch.number <= receipt.number:
+            sealed = written.popleft()
+            self._weigh(sealed, -1)
+            for effect in sealed.effects:
                 try:
                     self._carry_out(effect)
                 except Exception as error:
                     self._control.failed(error)
+
+    def _weigh(self, sealed: Sealed, sign: int) -> None:
+        """Count a batch that waits for its receipt, or does no longer."""
+        self._written_bytes += sign * sealed.size_bytes
+        self._written_effects += sign * len(sealed.effects)
+        self._full = self._written_bytes > _MAX_WAITING_BYTES or self._written_effects > _MAX_WAITING_EFFECTS
 
     def _carry_out(self, effect: Effect) -> None:
         """What an effect stands for, now that it is committed."""
@@ -206,13 +223,15 @@ class Exchange:
             message = effect.message
             if message.retain:
                 self._retained.keep(message)
-            if message.qos == 0:
-                self._changes_pending -= 1
-            elif channel is not None and message.qos == 1:
-                channel.receiving -= 1
-            delivery.deliver(effect)
+            if message.qos:
+                if channel is not None and message.qos == 1:
+                    channel.receiving -= 1
+                delivery.deliver(effect)
+        elif isinstance(effect, Sending):
+            delivery.send_committed(effect)
         elif effect.then is not None:
-            self._changes_pending -= 1
+            if channel is not None:
+                channel.changing -= 1
             effect.then()
 
     def flush(self) -> None:
@@ -230,14 +249,17 @@ class Exchange:
             client = channel.client
             if client is not None and client.walks and not channel.congested:
                 self._walkers.append(client)
-        if self._walkers or self.delivery.dirty:
+        if self._walkers or self.delivery.dirty or not self.under_way.empty():
             self.wake()
 
     def after_commit(self, channel: Channel | None, frame: bytes, then: Callable[[], None] | None = None) -> None:
-        """Send a frame, and go on, once everything up to now is committed."""
-        if then is not None:
-            self._changes_pending += 1
-        self._effects.append(Effect(channel, frame, then))
+        """Send a frame, and go on, once everything up to now is committed.
+
+        What goes on is the answer to CONNECT or SUBSCRIBE: no message reaches that channel before it.
+        """
+        if then is not None and channel is not None:
+            channel.changing += 1
+        self.under_way.effects.append(Effect(channel, frame, then))
         self.wake()
 
     # ---- messages
@@ -255,21 +277,19 @@ class Exchange:
     def accept(self, passage: Passage) -> None:
         """Take a message into the batch under way; it is delivered when that is committed."""
         message = passage.message
-        self._batch.messages.append(message)
+        batch = self.under_way.batch
+        batch.messages.append(message)
         if message.retain:
-            self._batch.retained.append(message)
-        self._effects.append(passage)
+            batch.retained.append(message)
+        self.under_way.effects.append(passage)
 
     def pass_on(self, passage: Passage) -> None:
-        """QoS 0: deliver now. Only what is retained waits for the commit, and what came behind a SUBSCRIBE."""
+        """QoS 0: deliver now, without waiting for the commit. What is retained is found from the commit on."""
         message = passage.message
         if message.retain:
-            self._batch.retained.append(message)
-        if message.retain or self._changes_pending:
-            self._changes_pending += 1
-            self._effects.append(passage)
-        else:
-            self.delivery.deliver(passage)
+            self.under_way.batch.retained.append(message)
+            self.under_way.effects.append(passage)
+        self.delivery.deliver(passage)
 
     def publish(self, message: Message, publisher: Client | None = None) -> None:
         """A message of the broker's own, or a will."""

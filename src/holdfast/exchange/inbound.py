@@ -7,6 +7,7 @@ QoS 2     commit with the packet id ─▶ PUBREC, deliver;  PUBREL: forget the 
 
 from typing import TYPE_CHECKING, Final
 
+from holdfast.durable.sessions import DropIncoming, KeepIncoming, ReleaseInflight
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
 from holdfast.exchange.counters import DROP_DENIED, DROP_REFUSED
@@ -147,6 +148,8 @@ class Inbound:
             channel.receiving += 1
         else:
             incoming.add(packet_id)
+            if client.stored():
+                self._exchange.under_way.step(KeepIncoming(client.session.client_id, packet_id))
         self._exchange.accept(Passage(message, plan, client, channel, frame))
 
     def _resolve_alias(self, channel: Channel, alias: int, topic: bytes) -> bytes:
@@ -194,9 +197,9 @@ class Inbound:
             packet_id = packet.packet_id
             reason = packet.reason
         if kind == PUBACK:
-            self._done(client, client.session.window.acknowledge(packet_id), reason)
+            self._done(client, packet_id, client.session.window.acknowledge(packet_id), reason)
         elif kind == PUBCOMP:
-            self._done(client, client.session.window.complete(packet_id), SUCCESS)
+            self._done(client, packet_id, client.session.window.complete(packet_id), SUCCESS)
         elif kind == PUBREC:
             self._received(channel, client, packet_id, reason)
         else:
@@ -210,14 +213,13 @@ class Inbound:
             raise PeerError(MALFORMED_PACKET, f"{reader.end - reader.pos} bytes too many")
         return packet
 
-    def _done(self, client: Client, owed: Owed | None, reason: int) -> None:
+    def _done(self, client: Client, packet_id: int, owed: Owed | None, reason: int) -> None:
         """A message is off our hands."""
         if owed is None:
             return
         if reason >= UNSPECIFIED_ERROR:
             self._exchange.counters.drop(DROP_REFUSED)
-        if owed.serial:
-            client.queue.acknowledge(owed.serial)
+        self._exchange.delivery.done(client, packet_id, owed)
         if client.waits_for_room():
             self._exchange.delivery.pump(client)
 
@@ -225,11 +227,14 @@ class Inbound:
         """PUBREC."""
         window = client.session.window
         if reason >= UNSPECIFIED_ERROR:  # [MQTT-4.4.0-2]
-            self._done(client, window.complete(packet_id), reason)
+            self._done(client, packet_id, window.complete(packet_id), reason)
             return
         owed = window.release(packet_id)
-        if owed is not None and owed.serial:
-            client.queue.release(owed.serial)
+        if owed is not None:
+            if owed.serial:
+                client.queue.release(owed.serial)
+            if client.stored():
+                self._exchange.under_way.step(ReleaseInflight(client.session.client_id, packet_id))
         if owed is None and channel.version == V5:
             frame = encode_ack(Ack(PUBREL, packet_id, PACKET_IDENTIFIER_NOT_FOUND), V5)
         else:
@@ -242,6 +247,8 @@ class Inbound:
         frame = _PUBCOMP + U16[packet_id]
         if packet_id in incoming:
             incoming.discard(packet_id)
+            if client.stored():
+                self._exchange.under_way.step(DropIncoming(client.session.client_id, packet_id))
         elif channel.version == V5:
             frame = encode_ack(Ack(PUBCOMP, packet_id, PACKET_IDENTIFIER_NOT_FOUND), V5)
         self._exchange.after_commit(channel, frame)

@@ -29,6 +29,20 @@ class Effect:
         self.then: Final = then
 
 
+class Sending(Effect):
+    """A message for one client that may be sent only when its entry in flight is stored.
+
+    The frame is made then, not now: an alias that it gives must not be used by a frame that leaves before it.
+    """
+
+    def __init__(self, client: Client, channel: Channel, owed: Owed, packet_id: int) -> None:
+        super().__init__(channel, b"")
+        self.client: Final = client
+        self.owed: Final = owed
+        #: 0 for QoS 0.
+        self.packet_id: Final = packet_id
+
+
 class Passage(Effect):
     """A message on its way from a publisher to everybody in its plan."""
 

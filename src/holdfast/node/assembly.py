@@ -4,10 +4,11 @@ from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.durable.commit import MemoryLog
+from holdfast.durable.memory_log import MemoryLog
 from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
 from holdfast.durable.memory_retained import MemoryRetained
+from holdfast.durable.memory_sessions import MemorySessions
 from holdfast.node.settings import Settings
 from holdfast.node.system_clock import SystemClock
 from holdfast.server.listeners import ListenerSpec
@@ -23,9 +24,11 @@ def assemble_broker(settings: Settings) -> Broker:
 def memory_stores(policy: Policy) -> Stores:
     """State in memory: it survives a connection, not the broker."""
     limits = policy.sessions
+    sessions = MemorySessions()
     return Stores(
-        MemoryLog(),
+        MemoryLog(sessions),
         MemoryRetained(),
+        sessions,
         MemoryRegistry(),
         lambda: MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes),
     )

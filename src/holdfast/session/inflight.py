@@ -64,6 +64,15 @@ class Window:
         self.size_bytes += owed.size_bytes
         return packet_id
 
+    def restore(self, packet_id: int, owed: Owed, *, released: bool) -> None:
+        """Put back an entry that was stored, in the order of sending."""
+        self._entries[packet_id] = owed
+        self._last_id = packet_id
+        if released:
+            self._released.add(packet_id)
+        else:
+            self.size_bytes += owed.size_bytes
+
     def acknowledge(self, packet_id: int) -> Owed | None:
         """PUBACK: it is done. None if the id is not in flight with QoS 1."""
         owed = self._entries.get(packet_id)

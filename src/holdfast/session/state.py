@@ -7,43 +7,17 @@ MQTT 3 says "clean session" where MQTT 5 says "clean start" plus an expiry inter
 interval: 0 ends the session with its connection, NEVER keeps it.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U32, V5
 from holdfast.model.reasons import PROTOCOL_ERROR
 from holdfast.session.inflight import Window
-from holdfast.topics.filters import TopicFilter
-from holdfast.topics.names import is_dollar
+from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.packets import Connect, Will
 
 #: A session expiry interval that never passes [MQTT-3.1.2-23].
 NEVER: Final = MAX_U32
-
-
-@dataclass(frozen=True)
-class SubscriptionRecord:
-    """One subscription of a session: the filter, its options, and since when it holds."""
-
-    filter: TopicFilter
-    qos: int
-    no_local: bool
-    retain_as_published: bool
-    retain_handling: int
-    #: 0 for none.
-    identifier: int
-    #: Wall time; kept when the subscription is replaced, so that nothing owed is forgotten.
-    since_us: int
-    #: Length of the mount point, if the client's own filter begins with a wildcard; else 0.
-    mount_bytes: int = 0
-
-    def hides(self, topic: bytes) -> bool:
-        """Whether `topic` is a `$`-topic to this client, whose wildcards leave those out [MQTT-4.7.2-1].
-
-        Without a mount point the matcher sees to it.
-        """
-        return self.mount_bytes > 0 and is_dollar(topic[self.mount_bytes :])
 
 
 class SessionState:
@@ -60,7 +34,8 @@ class SessionState:
         self.subscriptions: Final[dict[bytes, SubscriptionRecord]] = {}
         self.window: Final = Window()
         self.incoming: Final[set[int]] = set()
-        self.will: Will | None = None
+        #: Whether a record of it is stored, which has to go when it ends.
+        self.stored = False
 
     def persistent(self) -> bool:
         """Whether it outlives its connection."""

@@ -146,3 +146,21 @@ def test_a_takeover_waits_for_the_receipts_of_the_old_channel() -> None:
         assert new.take(Connack).session_present
         new.send(Publish("a", b"x", 2, 7, dup=True))
         assert reader.payloads() == [b"x"]
+
+
+def test_clients_are_not_read_while_too_much_waits_for_receipts() -> None:
+    """A disk that is slower than the clients costs time, not memory."""
+    with SlowWorld() as world:
+        writer = world.connect("writer")
+        world.hold()
+        big = b"x" * 1_000_000
+        sent = 0
+        while writer.reading:
+            sent += 1
+            writer.send(Publish("a", big, 1, sent))
+            assert sent < 100, "never paused"
+        writer.send(Publish("a", b"last", 1, sent + 1))
+        assert writer.inbox == []
+        world.release()
+        assert [ack.packet_id for ack in writer.take_all(Ack)] == list(range(1, sent + 2))
+        assert writer.reading

@@ -5,9 +5,9 @@ import pytest
 from holdfast.durable.registry import NOBODY, ChannelVersion, Committed, Lost, Registration, Unsettled
 from holdfast.durable.takeover import (
     Accept,
+    Action,
     Begin,
     Commit,
-    Effect,
     End,
     Open,
     Read,
@@ -43,8 +43,8 @@ def taking(old: Registration | None, *, clean_start: bool = False, max_retries: 
     return takeover
 
 
-def refused(effects: list[Effect], reason: int) -> Refuse:
-    last = effects[-1]
+def refused(actions: list[Action], reason: int) -> Refuse:
+    last = actions[-1]
     assert isinstance(last, Refuse)
     assert last.reason == reason
     return last
@@ -54,9 +54,9 @@ def refused(effects: list[Effect], reason: int) -> Refuse:
 def test_a_channel_older_than_the_local_view_is_refused_and_touches_nothing(clean_start: bool) -> None:
     """R1 HAPPY FAIL, and R6: a clean start discards nothing either."""
     takeover = Takeover(CURR, clean_start=clean_start)
-    effects = takeover.start(channel(6, revision=9))
-    assert len(effects) == 1
-    refused(effects, SERVER_BUSY)
+    actions = takeover.start(channel(6, revision=9))
+    assert len(actions) == 1
+    refused(actions, SERVER_BUSY)
     assert (takeover.state, takeover.path) == ("refused", "happy_fail")
 
 
@@ -64,18 +64,18 @@ def test_a_channel_older_than_the_local_view_is_refused_and_touches_nothing(clea
 def test_a_channel_older_than_the_real_one_is_refused_late(clean_start: bool) -> None:
     """R2 EXPENSIVE FAIL, and R6: refused before the session was opened or discarded."""
     takeover = taking(None, clean_start=clean_start)
-    effects = takeover.committed(Lost(channel(6, revision=9)))
-    assert len(effects) == 1
-    refused(effects, SERVER_BUSY)
+    actions = takeover.committed(Lost(channel(6, revision=9)))
+    assert len(actions) == 1
+    refused(actions, SERVER_BUSY)
     assert (takeover.state, takeover.path) == ("refused", "expensive_fail")
 
 
 def test_a_late_refusal_ends_the_channel_that_the_newer_one_has_replaced() -> None:
     """R2: what was begun with is registered no more, so it is not set free to work on."""
     old = channel(3, revision=7)
-    effects = taking(old).committed(Lost(channel(6, revision=9)))
-    assert effects[0] == End(old, CURR)
-    assert len(effects) == 2
+    actions = taking(old).committed(Lost(channel(6, revision=9)))
+    assert actions[0] == End(old, CURR)
+    assert len(actions) == 2
 
 
 def test_a_newer_channel_just_discovered_is_taken_over_instead() -> None:
@@ -97,9 +97,9 @@ def test_retries_are_bounded_and_end_with_server_busy() -> None:
         found = channel(10 + retry, revision=10 + retry)
         assert takeover.committed(Lost(found))[-1] == Begin(found, channel(50))
         takeover.began()
-    effects = takeover.committed(Lost(channel(20, revision=20)))
-    assert "3 retries" in refused(effects, SERVER_BUSY).log_line
-    assert effects[0] == End(channel(12, revision=12), channel(50))
+    actions = takeover.committed(Lost(channel(20, revision=20)))
+    assert "3 retries" in refused(actions, SERVER_BUSY).log_line
+    assert actions[0] == End(channel(12, revision=12), channel(50))
     assert (takeover.state, takeover.path, takeover.retries) == ("refused", "most_expensive", 3)
 
 
@@ -126,8 +126,8 @@ def test_a_client_id_in_use_by_nobody_needs_no_begin() -> None:
 def test_a_registry_that_went_backwards_aborts_with_an_info_line() -> None:
     """R5: the real one is older than what was known, and than this channel."""
     takeover = taking(channel(4, revision=7))
-    effects = takeover.committed(Lost(channel(2, revision=9)))
-    line = refused(effects, SERVER_BUSY).log_line
+    actions = takeover.committed(Lost(channel(2, revision=9)))
+    line = refused(actions, SERVER_BUSY).log_line
     assert channel(2).version.encode() in line
     assert channel(4).version.encode() in line
     assert (takeover.state, takeover.path) == ("refused", "odd")
@@ -168,9 +168,9 @@ def test_a_registry_that_stays_unsettled_ends_with_server_unavailable() -> None:
     takeover = taking(old, max_retries=2)
     assert takeover.committed(NO_ANSWER) == [Read(CLIENT)]
     assert takeover.read(NO_ANSWER) == [Read(CLIENT)]
-    effects = takeover.read(NO_ANSWER)
-    assert effects[:2] == [Withdraw(CURR), Thaw(old, CURR)]
-    assert NO_ANSWER.why in refused(effects, SERVER_UNAVAILABLE).log_line
+    actions = takeover.read(NO_ANSWER)
+    assert actions[:2] == [Withdraw(CURR), Thaw(old, CURR)]
+    assert NO_ANSWER.why in refused(actions, SERVER_UNAVAILABLE).log_line
     assert (takeover.state, takeover.path) == ("refused", "unsettled")
 
 
@@ -187,9 +187,9 @@ def test_a_replaced_channel_is_ended_even_if_the_one_that_replaced_it_never_knew
     old = channel(3, revision=7)
     takeover = taking(old)
     takeover.committed(NO_ANSWER)
-    effects = takeover.read(channel(6, revision=9))
-    assert effects[0] == End(old, CURR)
-    refused(effects, SERVER_BUSY)
+    actions = takeover.read(channel(6, revision=9))
+    assert actions[0] == End(old, CURR)
+    refused(actions, SERVER_BUSY)
 
 
 def test_a_taker_that_leaves_before_its_commit_leaves_the_old_channel_working() -> None:
@@ -220,7 +220,7 @@ def test_a_taker_that_leaves_before_it_starts_has_nothing_to_undo() -> None:
     ],
 )
 def test_a_taker_that_leaves_during_its_commit_waits_for_the_answer(
-    answer: Committed | Lost, expected: list[Effect]
+    answer: Committed | Lost, expected: list[Action]
 ) -> None:
     """R11: only an old channel that is still registered goes on."""
     takeover = taking(channel(3, revision=7))

@@ -1,0 +1,102 @@
+"""Sessions in memory. Also the model that the other stores are tested against."""
+
+import heapq
+from typing import Final
+
+from holdfast.durable.sessions import (
+    DropIncoming,
+    DropInflight,
+    DropSession,
+    DropSubscription,
+    KeepIncoming,
+    KeepInflight,
+    KeepSession,
+    KeepSubscription,
+    ReleaseInflight,
+    SessionStore,
+    Step,
+    StoredSession,
+)
+from holdfast.model.errors import MisuseError
+from holdfast.model.protocol import MAX_U32
+
+_SECOND_US: Final = 1_000_000
+
+
+class MemorySessions(SessionStore):
+    """Survives: the broker object, not the process."""
+
+    def __init__(self) -> None:
+        self._sessions: Final[dict[str, StoredSession]] = {}
+
+    def apply(self, steps: list[Step]) -> None:
+        """Carry out steps in order. Steps of a session that is not stored are harmless: it has ended."""
+        for step in steps:
+            self._apply(step)
+
+    def _apply(self, step: Step) -> None:
+        session = self._sessions.get(step.client_id)
+        if isinstance(step, KeepSession):
+            if session is None:
+                self._sessions[step.client_id] = StoredSession(step.record)
+            else:
+                session.record = step.record
+        elif session is None:
+            return
+        elif isinstance(step, DropSession):
+            del self._sessions[step.client_id]
+        elif isinstance(step, KeepSubscription):
+            session.subscriptions[step.record.filter.raw] = step.record
+        elif isinstance(step, DropSubscription):
+            session.subscriptions.pop(step.raw, None)
+        elif isinstance(step, KeepInflight):
+            session.inflight[step.packet_id] = step.owed
+        elif isinstance(step, ReleaseInflight):
+            session.released.add(step.packet_id)
+        elif isinstance(step, DropInflight):
+            session.inflight.pop(step.packet_id, None)
+            session.released.discard(step.packet_id)
+        elif isinstance(step, KeepIncoming):
+            session.incoming.add(step.packet_id)
+        elif isinstance(step, DropIncoming):
+            session.incoming.discard(step.packet_id)
+        else:
+            raise MisuseError(f"{type(step).__name__} is no step that can be stored")
+
+    def load(self, client_id: str) -> StoredSession | None:
+        stored = self._sessions.get(client_id)
+        if stored is None:
+            return None
+        copy = StoredSession(stored.record)
+        copy.subscriptions.update(stored.subscriptions)
+        copy.inflight.update(stored.inflight)
+        copy.released.update(stored.released)
+        copy.incoming.update(stored.incoming)
+        return copy
+
+    def expiring(self, before_us: int, limit: int) -> list[str]:
+        found: list[tuple[int, str]] = []
+        for client_id, session in self._sessions.items():
+            record = session.record
+            if record.disconnected_us and record.expiry_s != MAX_U32:
+                ends_us = record.disconnected_us + record.expiry_s * _SECOND_US
+                if ends_us < before_us:
+                    found.append((ends_us, client_id))
+        return [client_id for _ends_us, client_id in heapq.nsmallest(limit, found)]
+
+    def connected(self, after: str, limit: int) -> list[str]:
+        here = [
+            client_id
+            for client_id, session in self._sessions.items()
+            if client_id > after and not session.record.disconnected_us
+        ]
+        return heapq.nsmallest(limit, here)
+
+    def count(self) -> int:
+        return len(self._sessions)
+
+    def check_invariants(self) -> None:
+        for session in self._sessions.values():
+            assert session.released <= session.inflight.keys()
+            assert all(owed.qos == 2 for owed in session.inflight.values())
+            assert all(record.filter.raw == raw for raw, record in session.subscriptions.items())

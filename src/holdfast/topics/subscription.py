@@ -1,0 +1,30 @@
+"""A subscription as a session keeps it: the filter, its options, and since when it holds."""
+
+from dataclasses import dataclass
+
+from holdfast.topics.filters import TopicFilter
+from holdfast.topics.names import is_dollar
+
+
+@dataclass(frozen=True)
+class SubscriptionRecord:
+    """One subscription of a session."""
+
+    filter: TopicFilter
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+    #: 0 for none.
+    identifier: int
+    #: Wall time; kept when the subscription is replaced, so that nothing owed is forgotten.
+    since_us: int
+    #: Length of the mount point, if the client's own filter begins with a wildcard; else 0.
+    mount_bytes: int = 0
+
+    def hides(self, topic: bytes) -> bool:
+        """Whether `topic` is a `$`-topic to this client, whose wildcards leave those out [MQTT-4.7.2-1].
+
+        Without a mount point the matcher sees to it.
+        """
+        return self.mount_bytes > 0 and is_dollar(topic[self.mount_bytes :])

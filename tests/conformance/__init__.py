@@ -1,0 +1,1 @@
+"""One suite per contract, run over every implementation."""
