@@ -100,6 +100,9 @@ unset. Paths are relative to the folder where the broker starts.
 
 `holdfast config check` says everything that is wrong at once: where, what, and what would be right.
 `holdfast config show` prints what applies, with the source of each value.
+
+SIGHUP has all sources read again. Keys with "yes" under "reload" then change at once, or for whoever connects from then
+on; the others keep their value, and the log names them as in need of a restart.
 """
 
 EXAMPLE = """\
@@ -141,10 +144,11 @@ level = "warning"
 
 
 def settings_rows(specs: list[KeySpec]) -> str:
-    rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
+    rows = ["| key | value | default | reload | meaning |", "|---|---|---|---|---|"]
     for spec in specs:
         default = "not set" if spec.default is None else f"`{as_toml(spec.default)}`"
-        rows.append(f"| `{spec.name}` | {expected(spec)} | {default} | {spec.note.meaning} |")
+        live = "yes" if spec.note.live else ""
+        rows.append(f"| `{spec.name}` | {expected(spec)} | {default} | {live} | {spec.note.meaning} |")
     return "\n".join(rows) + "\n"
 
 

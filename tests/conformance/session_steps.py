@@ -9,20 +9,21 @@ from holdfast.durable.sessions import (
     DropSubscription,
     KeepIncoming,
     KeepInflight,
+    KeepProgress,
     KeepSession,
     KeepSubscription,
+    PacketStep,
     ReleaseInflight,
-    SessionRecord,
     Step,
 )
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import MAX_U32
+from holdfast.model.will import StoredWill
+from holdfast.records.sessions import Progress, ProgressEntry, SessionRecord
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
-from holdfast.wire.packets import Will
-from holdfast.wire.properties import Properties
 
 FILTERS = [b"a", b"a/+", b"#", b"$share/g/a/#", "grün/+".encode()]
 
@@ -33,27 +34,25 @@ expiries_s = st.sampled_from([1, 5, 60, MAX_U32])
 times_us = st.integers(1, 50).map(lambda seconds: seconds * 1_000_000)
 
 
-@st.composite
-def session_records(draw: st.DrawFn) -> SessionRecord:
-    will = draw(
-        st.none()
-        | st.builds(
-            Will,
-            topic=st.sampled_from(["w", "w/ü"]),
-            payload=st.binary(max_size=5),
-            qos=st.integers(0, 2),
-            retain=st.booleans(),
-            properties=st.sampled_from(
-                [Properties(), Properties(will_delay_interval=7, user_properties=(("k", "v"), ("k", "w")))]
-            ),
-        )
-    )
-    return SessionRecord(
-        expiry_s=draw(expiries_s),
-        disconnected_us=draw(st.just(0) | times_us),
-        will=will,
-        will_mount=draw(st.sampled_from([b"", b"m/"])) if will is not None else b"",
-    )
+wills = st.builds(
+    StoredWill,
+    st.sampled_from([b"w", "m/ü".encode()]),
+    st.binary(max_size=5),
+    st.integers(0, 2),
+    retain=st.booleans(),
+    properties=st.sampled_from([b"", b"\x01\x01"]),
+    delay_s=st.sampled_from([0, 7, MAX_U32]),
+    expiry_s=st.sampled_from([-1, 0, MAX_U32]),
+)
+session_records = st.builds(
+    SessionRecord, expiry_s=expiries_s, disconnected_us=st.just(0) | times_us, will=st.none() | wills
+)
+progresses = st.builds(
+    Progress,
+    st.dictionaries(st.integers(0, 3), times_us, max_size=3),
+    st.lists(st.builds(ProgressEntry, packet_ids, st.integers(0, 3), times_us), max_size=3),
+    st.integers(0, 65_535),
+)
 
 
 @st.composite
@@ -91,14 +90,56 @@ def subscription_records(draw: st.DrawFn) -> SubscriptionRecord:
     )
 
 
-steps: st.SearchStrategy[Step] = st.one_of(
-    st.builds(KeepSession, client_ids, session_records()),
-    st.builds(DropSession, client_ids),
-    st.builds(KeepSubscription, client_ids, subscription_records()),
-    st.builds(DropSubscription, client_ids, st.sampled_from(FILTERS)),
-    st.builds(KeepInflight, client_ids, packet_ids, owed_messages()),
-    st.builds(ReleaseInflight, client_ids, packet_ids),
-    st.builds(DropInflight, client_ids, packet_ids),
-    st.builds(KeepIncoming, client_ids, packet_ids),
-    st.builds(DropIncoming, client_ids, packet_ids),
+class Drawn:
+    """Turns drawn intentions into steps as a broker makes them: each knows the record that it replaces."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, SessionRecord] = {}
+        self._order = 0
+
+    def step(self, client_id: str, what: object) -> Step | None:
+        before = self._records.get(client_id)
+        if isinstance(what, SessionRecord):
+            self._records[client_id] = what
+            return KeepSession(client_id, what, before)
+        if before is None:
+            return None
+        if what is None:
+            del self._records[client_id]
+            return DropSession(client_id, before)
+        if isinstance(what, SubscriptionRecord):
+            return KeepSubscription(client_id, what)
+        if isinstance(what, bytes):
+            return DropSubscription(client_id, what)
+        if isinstance(what, Progress):
+            return KeepProgress(client_id, what)
+        assert isinstance(what, tuple)
+        kind, packet_id, *rest = what
+        if kind is KeepInflight:
+            self._order += 1
+            return KeepInflight(client_id, packet_id, rest[0], self._order)
+        made: PacketStep = kind(client_id, packet_id)
+        return made
+
+
+_intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
+    client_ids,
+    st.one_of(
+        session_records,
+        st.none(),
+        subscription_records(),
+        st.sampled_from(FILTERS),
+        progresses,
+        st.tuples(st.just(KeepInflight), packet_ids, owed_messages()),
+        st.tuples(st.sampled_from([ReleaseInflight, DropInflight, KeepIncoming, DropIncoming]), packet_ids),
+    ),
 )
+
+
+def _steps(intentions: list[tuple[str, object]]) -> list[Step]:
+    drawn = Drawn()
+    made = [drawn.step(client_id, what) for client_id, what in intentions]
+    return [step for step in made if step is not None]
+
+
+step_lists = st.lists(_intentions, max_size=40).map(_steps)

@@ -101,6 +101,15 @@ class CacheUnderChange(RuleBasedStateMachine):
         wanted = [value for key, value in self.subscriptions.items() if brute_force(key[0].decode(), topic)]
         assert sorted(self.cache.route(topic.encode()).targets) == sorted(wanted)
 
+    @rule(topic=topics, plan_bytes=st.integers(0, 2000))
+    def plan(self, topic: str, plan_bytes: int) -> None:
+        """A plan is found again only with the targets that it was made from."""
+        route = self.cache.route(topic.encode())
+        if route.plan is None:
+            self.cache.attach(topic.encode(), route, sorted(route.targets), plan_bytes)
+        wanted = [value for key, value in self.subscriptions.items() if brute_force(key[0].decode(), topic)]
+        assert route.plan == sorted(wanted)
+
     @rule(count=st.integers(30, 80))
     def churn(self, count: int) -> None:
         """More changes than the cache remembers."""

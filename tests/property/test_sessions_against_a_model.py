@@ -263,7 +263,7 @@ class Sessions(RuleBasedStateMachine):
         stored_sessions = self.world.stores.sessions
         assert self.world.broker.exchange.under_way.empty()
         clients = list(self.world.broker.sessions.clients.values())
-        assert stored_sessions.count() == sum(client.session.stored for client in clients)
+        assert stored_sessions.count() == sum(client.session.record is not None for client in clients)
         for client in clients:
             if not client.stored():
                 continue

@@ -72,6 +72,7 @@ class Broker:
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
         self.exchange: Final = Exchange(self, stores.log, stores.retained, limits)
+        self.exchange.max_retained = policy.limits.max_retained
         self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores)
         registry = stores.registry
         self.connections: Final = Connections(
@@ -103,6 +104,16 @@ class Broker:
             self.connections.dismiss(connection, SERVER_SHUTTING_DOWN, "the server is shutting down")
         self.exchange.turn()
 
+    def change_policy(self, policy: Policy) -> None:
+        """Other settings hold from now on; rates concern open connections as well."""
+        own = self._policy
+        own.mqtt, own.limits, own.sessions = policy.mqtt, policy.limits, policy.sessions
+        self.exchange.max_retained = policy.limits.max_retained
+        self._connect_rates.per_second = policy.limits.connect_rate
+        self._publish_rates.per_second = policy.limits.publish_rate
+        for connection in self.connections:
+            self._publish_rates.begin(connection.channel)
+
     def reload_access(self) -> None:
         """Read passwords and access rules again; who may not stay goes, the others get their new rights."""
         self._authenticator.reload()
@@ -133,6 +144,7 @@ class Broker:
     # ---- Gate: what listeners call
 
     def opened(self, link: Link, origin: Origin) -> Channel:
+        self.exchange.counters.sockets += 1
         connection = self.connections.opened(link, origin)
         most = self._policy.limits.max_connections
         if most and len(self.connections) > most:
@@ -212,6 +224,7 @@ class Broker:
         client = channel.client
         if isinstance(packet, Connect):
             channel.blocked = True
+            self.exchange.counters.connects += 1
             self._publish_rates.begin(channel)
             self._spawn(self._connecting.connect(connection, packet))
         elif client is None:

@@ -12,6 +12,7 @@ from holdfast.broker.connections import Connections
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions import Sessions
 from holdfast.broker.turnstile import Turnstile
+from holdfast.broker.wills import stored_will
 from holdfast.durable.registry import Registration, Registry
 from holdfast.durable.takeover import (
     Accept,
@@ -222,11 +223,11 @@ class Connecting:
             channel.receive_limit = mqtt.receive_maximum
             connection.explain = asked.request_problem_information != 0
         channel.settle()
-        connection.will = packet.will
+        connection.will = None if packet.will is None else stored_will(packet.will, channel.mount)
         keep_alive_s = self._keep_alive_s(packet)
         connection.keep_alive_us = keep_alive_s * _SECOND_US * 3 // 2
         inflight = min(asked.receive_maximum or MAX_U16, mqtt.max_inflight)
-        self._sessions.attach(client, channel, expiry_s=expiry_s, inflight=inflight, will=packet.will)
+        self._sessions.attach(client, channel, expiry_s=expiry_s, inflight=inflight, will=connection.will)
         frame = self._connack(connection, packet, expiry_s, keep_alive_s, session_present=session_present)
         self._connections.accepted(connection)
         self._exchange.after_commit(channel, frame, lambda: self._begin(connection, client))

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from holdfast.broker.deadlines import Deadline
 from holdfast.broker.gate import Origin
 from holdfast.durable.registry import ChannelVersion, Registration
 from holdfast.exchange.access import ClientAccess
 from holdfast.exchange.channel import Channel
-from holdfast.wire.packets import Will
+from holdfast.model.will import StoredWill
 
 
 @dataclass(eq=False, slots=True)
@@ -29,13 +28,14 @@ class Connection:
     user: str | None = None
     #: None if everything is allowed.
     access: ClientAccess | None = None
-    will: Will | None = None
+    will: StoredWill | None = None
     keep_alive_us: int = 0
     #: Whether reason strings and user properties may be sent on failures [MQTT-3.1.2-29].
     explain: bool = True
     registration: Registration | None = None
     #: Connections that are taking this one over; while there is one, its packets wait.
     takers: list[int] = field(default_factory=list)
-    silence: Deadline | None = None
+    #: Under which tick its silence is looked at next; 0 for none.
+    tick: int = 0
     #: The client said goodbye properly, or is told to go: nothing more to do for its will.
     parted: bool = False

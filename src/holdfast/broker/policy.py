@@ -3,7 +3,7 @@
 `node.settings` composes them into the whole tree, and reads files and environment for them; nothing is read here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from holdfast.model.protocol import MAX_U16, MAX_U32
@@ -19,6 +19,8 @@ class Key:
     meaning: str
     minimum: float | None = None
     maximum: float | None = None
+    #: Whether a change holds without a restart: at once, or for whoever connects from then on.
+    live: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class Mqtt:
 
     # Memory decides: a connection may hold one unfinished packet, so 1,000 clients that send slowly cost 1 GiB at
     # the most. Mosquitto and EMQX accept about as much; messages from devices have kilobytes at most.
+    # Not live: connections have it from their first byte, before their CONNACK states it.
     max_packet_size: Annotated[
         int,
         Key(
@@ -37,18 +40,27 @@ class Mqtt:
     ] = 1_048_576
     # Messages that wait for one commit: enough to keep a pipelining publisher busy during a sync.
     receive_maximum: Annotated[
-        int, Key("QoS 1 and 2 messages that a client may have sent without an acknowledgement.", 1, MAX_U16)
+        int, Key("QoS 1 and 2 messages that a client may have sent without an acknowledgement.", 1, MAX_U16, live=True)
     ] = 1000
     max_inflight: Annotated[
         int,
         Key(
-            "QoS 1 and 2 messages sent to a client without its acknowledgement; its own bound may be lower.", 1, MAX_U16
+            "QoS 1 and 2 messages sent to a client without its acknowledgement; its own bound may be lower.",
+            1,
+            MAX_U16,
+            live=True,
         ),
     ] = 1000
     max_qos: Annotated[int, Key("Highest QoS a client may publish with, and is granted.", 0, 2)] = 2
     retain_available: Annotated[bool, Key("Whether clients may publish retained messages.")] = True
     server_keepalive: Annotated[
-        int, Key("Keep alive in seconds that MQTT 5 clients are told to use; 0 leaves the choice to them.", 0, MAX_U16)
+        int,
+        Key(
+            "Keep alive in seconds that MQTT 5 clients are told to use; 0 leaves the choice to them.",
+            0,
+            MAX_U16,
+            live=True,
+        ),
     ] = 0
     max_keepalive: Annotated[
         int,
@@ -56,17 +68,20 @@ class Mqtt:
             "Longest keep alive in seconds; a client that asks for more, or for none, is held to it. 0 for no bound.",
             0,
             MAX_U16,
+            live=True,
         ),
     ] = 0
     topic_alias_maximum: Annotated[
-        int, Key("Topic aliases a client may set on one connection; 0 switches them off.", 0, MAX_U16)
+        int, Key("Topic aliases a client may set on one connection; 0 switches them off.", 0, MAX_U16, live=True)
     ] = 32
-    allow_zero_length_client_id: Annotated[bool, Key("Whether a client may leave its id empty and is given one.")] = (
+    allow_zero_length_client_id: Annotated[
+        bool, Key("Whether a client may leave its id empty and is given one.", live=True)
+    ] = True
+    max_topic_levels: Annotated[int, Key("Levels of a topic or filter.", 1, 32768)] = 128
+    wildcards_available: Annotated[bool, Key("Whether filters may contain `+` and `#`.", live=True)] = True
+    shared_available: Annotated[bool, Key("Whether clients may subscribe to `$share/<group>/<filter>`.", live=True)] = (
         True
     )
-    max_topic_levels: Annotated[int, Key("Levels of a topic or filter.", 1, 32768)] = 128
-    wildcards_available: Annotated[bool, Key("Whether filters may contain `+` and `#`.")] = True
-    shared_available: Annotated[bool, Key("Whether clients may subscribe to `$share/<group>/<filter>`.")] = True
     max_session_expiry_s: Annotated[
         int,
         Key(
@@ -74,6 +89,7 @@ class Mqtt:
             "Sessions of MQTT 3 clients that ask to be kept get it.",
             0,
             MAX_U32,
+            live=True,
         ),
     ] = MAX_U32
     upgrade_outgoing_qos: Annotated[
@@ -88,15 +104,39 @@ class Mqtt:
 class Limits:
     """What a client may cost."""
 
-    max_connections: Annotated[int, Key("Connections at one time, over all listeners; 0 for no bound.", 0)] = 10_000
+    max_connections: Annotated[
+        int, Key("Connections at one time, over all listeners; 0 for no bound.", 0, live=True)
+    ] = 10_000
     connect_timeout_s: Annotated[
         float,
         Key("Seconds from the connection to a complete CONNECT, TLS and WebSocket handshakes included.", 0.01, 3600),
     ] = 10.0
-    connect_rate: Annotated[int, Key("Connections per second from one address; 0 for no bound.", 0)] = 0
-    max_subscriptions: Annotated[int, Key("Subscriptions of one session; 0 for no bound.", 0)] = 1000
+    connect_rate: Annotated[int, Key("Connections per second from one address; 0 for no bound.", 0, live=True)] = 0
+    max_subscriptions: Annotated[int, Key("Subscriptions of one session; 0 for no bound.", 0, live=True)] = 1000
+    # Whoever may connect can leave sessions and retained messages behind under ever new names. A session without
+    # subscriptions takes 3 KB in memory, a small retained message 1.5 KB: a million of both is more than most fleets
+    # have, and fits a machine of 8 GB.
+    max_sessions: Annotated[
+        int,
+        Key(
+            "Sessions at one time, with and without a connection; a client without one is refused beyond it. "
+            "0 for no bound.",
+            0,
+            live=True,
+        ),
+    ] = 1_000_000
+    max_retained: Annotated[
+        int,
+        Key(
+            "Topics with a retained message; a message that would make it more is refused, one that replaces another "
+            "is not. 0 for no bound.",
+            0,
+            live=True,
+        ),
+    ] = 1_000_000
     publish_rate: Annotated[
-        int, Key("Messages per second from one connection; a faster client is slowed down. 0 for no bound.", 0)
+        int,
+        Key("Messages per second from one connection; a faster client is slowed down. 0 for no bound.", 0, live=True),
     ] = 0
 
 
@@ -109,7 +149,8 @@ class Sessions:
     ] = 10_000
     max_queued_bytes: Annotated[int, Key("Their bytes, likewise.", 1024)] = 67_108_864
     max_inflight_bytes: Annotated[
-        int, Key("Bytes sent to one client without its acknowledgement; one message is always allowed.", 1024)
+        int,
+        Key("Bytes sent to one client without its acknowledgement; one message is always allowed.", 1024, live=True),
     ] = 16_777_216
     share_strategy: Annotated[
         ShareStrategy,
@@ -120,9 +161,12 @@ class Sessions:
     ] = "least_inflight"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Policy:
-    """The three sections together."""
+    """The three sections together.
+
+    Whoever keeps to them holds the policy and asks it each time: a reload puts new sections in place of the old ones.
+    """
 
     mqtt: Mqtt = Mqtt()
     limits: Limits = Limits()

@@ -11,7 +11,6 @@ from holdfast.durable.sessions import (
     DropSubscription,
     KeepSession,
     KeepSubscription,
-    SessionRecord,
     StoredSession,
 )
 from holdfast.exchange.channel import Channel
@@ -20,9 +19,12 @@ from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.groups import Group
 from holdfast.model.clock import Clock
+from holdfast.model.errors import PeerError
+from holdfast.model.reasons import QUOTA_EXCEEDED
+from holdfast.model.will import StoredWill
+from holdfast.records.sessions import SessionRecord
 from holdfast.session.state import NEVER, SessionState, will_delay_s
 from holdfast.topics.subscription import SubscriptionRecord
-from holdfast.wire.packets import Will
 
 _SECOND_US: Final = 1_000_000
 
@@ -68,11 +70,13 @@ class Sessions:
             self._cancel_expiry(client_id)
             return existing, True
         stored = None if client_id in self._dropped else self._stored.load(client_id)
+        most = self._policy.limits.max_sessions
+        if stored is None and most and len(self.clients) >= most:
+            raise PeerError(QUOTA_EXCEEDED, f"there are {most} sessions, which is the limit")
         if stored is not None and clean_start:
-            self._drop_stored(client_id)
+            self._drop_stored(client_id, stored.record)
             stored = None
         client = Client(SessionState(client_id), self._new_queue())
-        client.session.window.limit_bytes = self._policy.sessions.max_inflight_bytes
         self.clients[client_id] = client
         if stored is not None:
             self._restore(client, stored)
@@ -81,39 +85,37 @@ class Sessions:
     def _restore(self, client: Client, stored: StoredSession) -> None:
         """Go on with a session as it was stored."""
         session = client.session
-        session.stored = True
+        session.record = stored.record
         session.expiry_s = stored.record.expiry_s
         session.disconnected_us = stored.record.disconnected_us
         session.incoming.update(stored.incoming)
         for packet_id, owed in stored.inflight.items():
+            session.next_order()
             session.window.restore(packet_id, owed, released=packet_id in stored.released)
         for record in stored.subscriptions.values():
             self._add(client, record)
 
-    def attach(self, client: Client, channel: Channel, *, expiry_s: int, inflight: int, will: Will | None) -> None:
+    def attach(
+        self, client: Client, channel: Channel, *, expiry_s: int, inflight: int, will: StoredWill | None
+    ) -> None:
         """A connection takes its place in the session."""
         session = client.session
         session.expiry_s = expiry_s
         session.disconnected_us = 0
+        session.window.limit_bytes = self._policy.sessions.max_inflight_bytes
         session.window.reconnected(inflight)
         client.owner = channel
         channel.client = client
         self.wills.drop(session.client_id)
-        if session.persistent() or will is not None or session.stored:
-            session.stored = True
-            self._keep(client, will, channel.mount)
+        if session.persistent() or will is not None or session.record is not None:
+            self._keep(client, will)
 
-    def _keep(self, client: Client, will: Will | None, mount: bytes) -> None:
+    def _keep(self, client: Client, will: StoredWill | None) -> None:
         """Have the session itself stored as it is now."""
         session = client.session
-        if session.stored:
-            record = SessionRecord(
-                expiry_s=session.expiry_s,
-                disconnected_us=session.disconnected_us,
-                will=will,
-                will_mount=b"" if will is None else mount,
-            )
-            self._exchange.under_way.step(KeepSession(session.client_id, record))
+        record = SessionRecord(expiry_s=session.expiry_s, disconnected_us=session.disconnected_us, will=will)
+        self._exchange.under_way.step(KeepSession(session.client_id, record, session.record))
+        session.record = record
 
     def begin(self, client: Client, channel: Channel) -> None:
         """CONNACK is on its way: messages may follow it now [MQTT-3.2.0-1]."""
@@ -143,7 +145,7 @@ class Sessions:
         if not session.persistent():
             self.end(client)
             return
-        self._keep(client, *self.wills.waiting(session.client_id))
+        self._keep(client, self.wills.waiting(session.client_id))
         if session.expiry_s != NEVER:
             self._expiries[session.client_id] = self._deadlines.after(
                 session.expiry_s * _SECOND_US, lambda: self._expire(client)
@@ -159,8 +161,8 @@ class Sessions:
         client_id = client.session.client_id
         self._cancel_expiry(client_id)
         self.wills.publish_waiting(client_id)
-        if client.session.stored:
-            self._drop_stored(client_id)
+        if client.session.record is not None:
+            self._drop_stored(client_id, client.session.record)
         for group in client.groups:
             group.members.pop(client_id, None)
             self._give_back(client, group)
@@ -173,9 +175,9 @@ class Sessions:
         client.walks.clear()
         self.clients.pop(client_id, None)
 
-    def _drop_stored(self, client_id: str) -> None:
+    def _drop_stored(self, client_id: str, record: SessionRecord) -> None:
         """Have everything of a session removed; until that is committed, what is stored of it does not count."""
-        self._exchange.under_way.step(DropSession(client_id))
+        self._exchange.under_way.step(DropSession(client_id, record))
         self._dropped.add(client_id)
         self._exchange.after_commit(None, b"", lambda: self._dropped.discard(client_id))
 
@@ -186,16 +188,16 @@ class Sessions:
 
     # ---- wills
 
-    def leave_will(self, client: Client, will: Will, mount: bytes) -> None:
+    def leave_will(self, client: Client, will: StoredWill) -> None:
         """The connection ended without goodbye: publish its will, after its delay."""
         session = client.session
         delay_s = will_delay_s(will, session.expiry_s)
-        self.wills.leave(session.client_id, will, mount, delay_s, lambda: self._will_due(client))
+        self.wills.leave(session.client_id, will, delay_s, lambda: self._will_due(client))
 
     def _will_due(self, client: Client) -> None:
         """The delay has passed. One commit publishes the will and forgets it, so that it comes once."""
-        if self.wills.publish_waiting(client.session.client_id):
-            self._keep(client, None, b"")
+        if self.wills.publish_waiting(client.session.client_id) and client.session.record is not None:
+            self._keep(client, None)
 
     # ---- subscriptions
 

@@ -3,6 +3,8 @@
 from typing import Final
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.deadlines import Deadline
+from holdfast.broker.load_averages import LoadAverages
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 
@@ -15,21 +17,31 @@ class SysTopics:
     def __init__(self, broker: Broker, version: str, interval_s: float) -> None:
         self._broker: Final = broker
         self._version: Final = version
-        self._interval_us: Final = int(interval_s * _SECOND_US)
+        self._interval_us = int(interval_s * _SECOND_US)
         self._started_us: Final = broker.monotonic_us()
         self._said: Final[dict[str, str]] = {}
+        self._loads: Final = LoadAverages(self._totals(), self._started_us)
+        self._next: Deadline | None = None
 
     def start(self) -> None:
         """Begin; an interval of 0 switches them off."""
         if self._interval_us:
             self._round()
 
+    def change_interval(self, interval_s: float) -> None:
+        """From now on, have a round so often; the first of them at once."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        self._interval_us = int(interval_s * _SECOND_US)
+        self.start()
+
     def _round(self) -> None:
         for name, value in self.values().items():
             if self._said.get(name) != value:
                 self._said[name] = value
                 self._publish(f"$SYS/broker/{name}", value)
-        self._broker.deadlines.after(self._interval_us, self._round)
+        self._next = self._broker.deadlines.after(self._interval_us, self._round)
 
     def values(self) -> dict[str, str]:
         """Every topic below `$SYS/broker/` with its present value."""
@@ -37,7 +49,7 @@ class SysTopics:
         counters = broker.exchange.counters
         connected = sum(client.channel is not None for client in broker.sessions.clients.values())
         total = len(broker.sessions.clients)
-        uptime_s = (broker.monotonic_us() - self._started_us) // _SECOND_US
+        now_us = broker.monotonic_us()
         numbers = {
             "clients/connected": connected,
             "clients/disconnected": total - connected,
@@ -57,7 +69,25 @@ class SysTopics:
             "retained messages/count": broker.retained.count(),
         }
         texts = {name: str(number) for name, number in numbers.items()}
+        loads = self._loads.update(self._totals(), now_us)
+        texts |= {f"load/{name}": f"{average:.2f}" for name, average in loads.items()}
+        uptime_s = (now_us - self._started_us) // _SECOND_US
         return {"version": self._version, "uptime": f"{uptime_s} seconds", **texts}
+
+    def _totals(self) -> dict[str, int]:
+        """What load averages are made of, by the name below `load/`."""
+        counters = self._broker.exchange.counters
+        return {
+            "messages/received": counters.packets_in,
+            "messages/sent": counters.messages_out,
+            "publish/received": counters.messages_in,
+            "publish/sent": counters.messages_out,
+            "publish/dropped": sum(counters.drops.values()),
+            "bytes/received": counters.bytes_in,
+            "bytes/sent": counters.bytes_out,
+            "sockets": counters.sockets,
+            "connections": counters.connects,
+        }
 
     def _publish(self, topic: str, value: str) -> None:
         now_us = self._broker.clock_us()

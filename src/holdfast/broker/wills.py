@@ -9,6 +9,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.protocol import WILL
+from holdfast.model.will import StoredWill
 from holdfast.wire.packets import Will
 from holdfast.wire.properties import Properties, encode_property_list
 
@@ -18,9 +19,8 @@ _SECOND_US: Final = 1_000_000
 class _Waiting:
     """A will whose delay runs."""
 
-    def __init__(self, will: Will, mount: bytes, deadline: Deadline) -> None:
+    def __init__(self, will: StoredWill, deadline: Deadline) -> None:
         self.will: Final = will
-        self.mount: Final = mount
         self.deadline: Final = deadline
 
 
@@ -37,18 +37,18 @@ class Wills:
         self._max_qos: Final = max_qos
         self._waiting: Final[dict[str, _Waiting]] = {}
 
-    def leave(self, client_id: str, will: Will, mount: bytes, delay_s: int, due: Callable[[], None]) -> None:
+    def leave(self, client_id: str, will: StoredWill, delay_s: int, due: Callable[[], None]) -> None:
         """Publish the will now, or call `due` when its delay has passed."""
         if delay_s == 0:
-            self._publish(client_id, will, mount)
+            self.publish(client_id, will)
             return
         deadline = self._deadlines.after(delay_s * _SECOND_US, due)
-        self._waiting[client_id] = _Waiting(will, mount, deadline)
+        self._waiting[client_id] = _Waiting(will, deadline)
 
-    def waiting(self, client_id: str) -> tuple[Will | None, bytes]:
-        """The will of this client that waits, and what stands in front of its topic."""
+    def waiting(self, client_id: str) -> StoredWill | None:
+        """The will of this client that waits."""
         waiting = self._waiting.get(client_id)
-        return (None, b"") if waiting is None else (waiting.will, waiting.mount)
+        return None if waiting is None else waiting.will
 
     def publish_waiting(self, client_id: str) -> bool:
         """Publish the will that waits for this client; whether there was one."""
@@ -56,7 +56,7 @@ class Wills:
         if waiting is None:
             return False
         waiting.deadline.cancel()
-        self._publish(client_id, waiting.will, waiting.mount)
+        self.publish(client_id, waiting.will)
         return True
 
     def drop(self, client_id: str) -> None:
@@ -65,24 +65,34 @@ class Wills:
         if waiting is not None:
             waiting.deadline.cancel()
 
-    def _publish(self, client_id: str, will: Will, mount: bytes) -> None:
+    def publish(self, client_id: str, will: StoredWill) -> None:
+        """Publish a will, as its client would have."""
         now_us = self._clock.wall_us()
-        expiry_s = will.properties.message_expiry_interval
         self._exchange.publish(
             Message(
-                mount + will.topic.encode(),
+                will.topic,
                 will.payload,
                 min(will.qos, self._max_qos),
                 ClientId(client_id),
                 now_us,
-                retain=will.retain,
-                properties=_message_properties(will.properties),
-                expires_us=0 if expiry_s is None else now_us + max(expiry_s * _SECOND_US, 1),
+                retain=will.retain and self._exchange.may_retain(will.topic, will.payload, now_us),
+                properties=will.properties,
+                expires_us=0 if will.expiry_s < 0 else now_us + max(will.expiry_s * _SECOND_US, 1),
             )
         )
 
 
-def _message_properties(properties: Properties) -> bytes:
-    """The properties of a will as those of a message: all but the delay, which is ours."""
+def stored_will(will: Will, mount: bytes) -> StoredWill:
+    """A will as it is kept: its properties are those of the message, all but the delay, which is ours."""
+    properties = will.properties
     values = {name: value for name, value in properties.present().items() if name != "will_delay_interval"}
-    return encode_property_list(Properties(**values), WILL)  # type: ignore[arg-type]
+    expiry_s = properties.message_expiry_interval
+    return StoredWill(
+        mount + will.topic.encode(),
+        will.payload,
+        will.qos,
+        retain=will.retain,
+        properties=encode_property_list(Properties(**values), WILL),  # type: ignore[arg-type]
+        delay_s=properties.will_delay_interval or 0,
+        expiry_s=-1 if expiry_s is None else expiry_s,
+    )

@@ -10,17 +10,22 @@ import asyncio
 import os
 import sys
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
+from holdfast.cli.broker_address import PLAIN_PORT, TLS_PORT, BrokerAddress, parse_address
 from holdfast.cli.client_errors import LostError, RefusedError
+from holdfast.cli.client_stream import Target
+from holdfast.cli.client_transport import tls_context
 from holdfast.model.protocol import V5, V311
 
 REFUSED: Final = 1
 WRONG_USAGE: Final = 2
+_LOOPBACK: Final = "127.0.0.1"
 
 
 class Version(StrEnum):
@@ -34,18 +39,101 @@ class Version(StrEnum):
         return V5 if self is Version.V5 else V311
 
 
-HostOption = Annotated[str, typer.Option(help="The broker's address.")]
-PortOption = Annotated[int, typer.Option(help="The broker's port.", min=1, max=65535)]
-VersionOption = Annotated[Version, typer.Option("-V", "--mqtt-version", help="MQTT version: 3 means 3.1.1.")]
 QosOption = Annotated[int, typer.Option("-q", "--qos", help="Quality of service.", min=0, max=2)]
-UserOption = Annotated[
-    str | None, typer.Option(help="User name. Without a password option, the password is asked for.")
-]
-PasswordEnvOption = Annotated[
-    str | None, typer.Option(metavar="VARIABLE", help="Take the password from this variable.")
-]
-PasswordFileOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Take the password from this file.")]
-IdOption = Annotated[str, typer.Option("--id", help="Client id; without it, the broker makes one up.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerOptions:
+    """Which broker, how to reach it, and as whom."""
+
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "-L",
+            "--url",
+            help="The broker's address instead of --host and --port: mqtt://HOST, mqtts://HOST (TLS), ws://HOST or "
+            "wss://HOST (WebSocket), with :PORT and /PATH as needed.",
+        ),
+    ] = None
+    host: Annotated[str | None, typer.Option("-h", "--host", help="The broker's host.", show_default=_LOOPBACK)] = None
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "-p",
+            "--port",
+            help="The broker's port.",
+            min=1,
+            max=65535,
+            show_default=f"{PLAIN_PORT}, or {TLS_PORT} with TLS",
+        ),
+    ] = None
+    tls: Annotated[
+        bool,
+        typer.Option("--tls", help="Use TLS, as mqtts:// and wss:// do. --ca, --cert, --key and --insecure imply it."),
+    ] = False
+    ca: Annotated[
+        Path | None,
+        typer.Option("--ca", "--cafile", metavar="FILE", help="Trust these authorities instead of the machine's; PEM."),
+    ] = None
+    cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Our certificate, PEM.")] = None
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="The private key of --cert, PEM.")] = None
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Do not check who the broker is. Anybody in between can read along.")
+    ] = False
+    version: Annotated[Version, typer.Option("-V", "--mqtt-version", help="MQTT version: 3 means 3.1.1.")] = Version.V5
+    user: Annotated[
+        str | None,
+        typer.Option("-u", "--user", help="User name. Without a password option, the password is asked for."),
+    ] = None
+    password_env: Annotated[
+        str | None, typer.Option(metavar="VARIABLE", help="Take the password from this variable.")
+    ] = None
+    password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the password from this file.")] = None
+    client_id: Annotated[str, typer.Option("-i", "--id", help="Client id; without it, the broker makes one up.")] = ""
+
+    def target(self, *, clean_start: bool = True, session_expiry_s: int = 0) -> Target:
+        """The connection that the options ask for; contradictions among them end the program."""
+        address = self._address()
+        if self._asks_for_tls() and not address.secure:
+            fail(f"--url {self.url} is without TLS; write {address.secured()}://, or no options of TLS", WRONG_USAGE)
+        if self.key is not None and self.cert is None:
+            fail("--key is given, and no certificate that it belongs to; add --cert FILE", WRONG_USAGE)
+        context = None
+        if address.secure:
+            try:
+                context = tls_context(self.ca, self.cert, self.key, insecure=self.insecure)
+            except ValueError as error:
+                fail(str(error), WRONG_USAGE)
+        if self.user is not None and address.user is not None:
+            fail("--user is given, and a user name in --url as well; use one of them", WRONG_USAGE)
+        user = self.user if self.user is not None else address.user
+        return Target(
+            host=address.host,
+            port=address.port,
+            path=address.path,
+            tls=context,
+            version=self.version.level,
+            client_id=self.client_id,
+            user_name=user,
+            password=find_password(user, self.password_env, self.password_file),
+            clean_start=clean_start,
+            session_expiry_s=session_expiry_s,
+        )
+
+    def _asks_for_tls(self) -> bool:
+        return self.tls or self.insecure or any((self.ca, self.cert, self.key))
+
+    def _address(self) -> BrokerAddress:
+        if self.url is None:
+            secure = self._asks_for_tls()
+            port = self.port or (TLS_PORT if secure else PLAIN_PORT)
+            return BrokerAddress("mqtts" if secure else "mqtt", self.host or _LOOPBACK, port, None, None)
+        if self.host is not None or self.port is not None:
+            fail("--url is given, and --host or --port as well; use one way to say where the broker is", WRONG_USAGE)
+        try:
+            return parse_address(self.url)
+        except ValueError as error:
+            fail(f"--url {self.url}: {error}", WRONG_USAGE)
 
 
 def fail(message: str, code: int) -> NoReturn:

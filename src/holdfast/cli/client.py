@@ -1,4 +1,4 @@
-"""A small MQTT client for the command line, on the broker's own codec. MQTT 3.1.1 and 5, over plain TCP.
+"""A small MQTT client for the command line, on the broker's own codec. MQTT 3.1.1 and 5.
 
 1. A message counts as published when its last acknowledgement is in; `settle` waits for that. A refusal is the end.
 2. A message counts as received when the caller says so (`acknowledge`): what was not acknowledged comes again to a
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 from holdfast.cli.client_errors import LostError, RefusedError, in_words
-from holdfast.cli.client_stream import WINDOW_MESSAGES, PacketStream, Target
+from holdfast.cli.client_stream import WINDOW_MESSAGES, PacketStream, Target, open_transport
 from holdfast.model.ids import FIRST_PACKET_ID, packet_id_after
 from holdfast.model.protocol import DISCONNECT, MAX_U16, PUBACK, PUBCOMP, PUBREC, PUBREL, QOS_1, QOS_2, V5
 from holdfast.model.reasons import UNSPECIFIED_ERROR
@@ -44,16 +44,7 @@ _T = TypeVar("_T")
 @asynccontextmanager
 async def connect(target: Target) -> AsyncIterator["Client"]:
     """A client that is connected; RefusedError or LostError if the broker does not have it, or leaves."""
-    place = f"{target.host}:{target.port}"
-    try:
-        async with asyncio.timeout(target.timeout_s):
-            reader, writer = await asyncio.open_connection(target.host, target.port)
-    except TimeoutError:
-        raise LostError(f"{place} does not answer; is the address right?") from None
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise LostError(f"cannot connect to {place}: {why}; is a broker running there?") from None
-    stream = PacketStream(reader, writer, target)
+    stream = PacketStream(await open_transport(target), target)
     try:
         client = Client(stream, await stream.greet())
         async with asyncio.TaskGroup() as tasks:
@@ -66,9 +57,7 @@ async def connect(target: Target) -> AsyncIterator["Client"]:
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
     finally:
-        stream.close()
-        with suppress(OSError):
-            await writer.wait_closed()
+        await stream.close()
 
 
 class Client:

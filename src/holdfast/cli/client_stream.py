@@ -1,10 +1,13 @@
 """The command line's end of a connection: packets in and out, and the greeting. Knows no flows; `client` does."""
 
 import asyncio
+import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.cli.client_errors import LostError, connect_refusal
+from holdfast.cli.client_transport import Transport, open_socket
+from holdfast.cli.client_websocket import open_websocket
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import SERVER, V5
 from holdfast.model.reasons import SUCCESS
@@ -15,7 +18,6 @@ from holdfast.wire.properties import NO_PROPERTIES, Properties
 
 #: Messages on their way without acknowledgement, in each direction; brokers may ask for fewer.
 WINDOW_MESSAGES: Final = 1000
-_CHUNK_BYTES: Final = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,10 @@ class Target:
 
     host: str = "127.0.0.1"
     port: int = 1883
+    #: The path of a WebSocket; None without one.
+    path: str | None = None
+    #: What TLS goes by; None without TLS.
+    tls: ssl.SSLContext | None = None
     #: Protocol level: V311 or V5.
     version: int = V5
     client_id: str = ""
@@ -38,32 +44,39 @@ class Target:
     timeout_s: float = 10.0
 
 
-class PacketStream:
-    """Packets over one TCP connection."""
+async def open_transport(target: Target) -> Transport:
+    """A connection to the target's broker; LostError says why there is none."""
+    try:
+        async with asyncio.timeout(target.timeout_s):
+            if target.path is None:
+                return await open_socket(target.host, target.port, target.tls)
+            return await open_websocket(target.host, target.port, target.path, target.tls)
+    except TimeoutError:
+        raise LostError(f"{target.host}:{target.port} does not answer; is the address right?") from None
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target) -> None:
+
+class PacketStream:
+    """Packets over one connection."""
+
+    def __init__(self, transport: Transport, target: Target) -> None:
         self.target: Final = target
-        self._reader = reader
-        self._writer = writer
+        self._transport: Final = transport
         self._framer = Framer()
         self._framer.speak(target.version)
         #: Packets that came in one piece with CONNACK.
         self._early: list[Packet] = []
 
     def send(self, packet: Packet) -> None:
-        self._writer.write(encode(packet, self.target.version))
+        self._transport.write(encode(packet, self.target.version))
 
     async def write(self, frame: bytes) -> None:
         """Send an encoded packet, and wait while the broker is slow; ConnectionError if it is gone."""
-        self._writer.write(frame)
-        await self._writer.drain()
+        self._transport.write(frame)
+        await self._transport.drain()
 
     async def next_packets(self) -> list[Packet]:
         """What the next bytes complete, perhaps nothing. LostError at the end."""
-        try:
-            chunk = await self._reader.read(_CHUNK_BYTES)
-        except OSError as error:
-            raise LostError(f"the connection broke: {error.strerror or error}") from None
+        chunk = await self._transport.read()
         if not chunk:
             raise LostError("the broker closed the connection without a reason")
         try:
@@ -83,8 +96,10 @@ class PacketStream:
             raise LostError(f"the broker did not answer CONNECT within {target.timeout_s:g} s") from None
         except LostError as error:
             other = "-V 3" if target.version == V5 else "-V 5"
+            # Many a TLS server that misses a certificate closes the connection and does not say so.
+            secure = "speaks TLS: --tls" if target.tls is None else "wants a certificate: --cert FILE and --key FILE"
             raise LostError(
-                f"{error}, instead of answering CONNECT; perhaps it speaks another version: {other}"
+                f"{error}, instead of answering CONNECT; perhaps it speaks another version: {other}, or {secure}"
             ) from None
         connack = self._early.pop(0)
         if not isinstance(connack, Connack):
@@ -98,11 +113,11 @@ class PacketStream:
         early, self._early = self._early, []
         return early
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Say goodbye if there is somebody left to hear it."""
-        if not self._writer.is_closing():
+        if not self._transport.is_closing():
             self.send(Disconnect())
-            self._writer.close()
+        await self._transport.close()
 
 
 def _connect_packet(target: Target) -> Connect:

@@ -9,14 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.settings_options import (
-    ConfigOption,
-    DataOption,
-    ListenHostOption,
-    ListenPortOption,
-    SetOption,
-    load_or_fail,
-)
+from holdfast.cli.option_groups import grouped
+from holdfast.cli.settings_options import SettingsOptions
 from holdfast.node.settings_show import effective
 from holdfast.node.settings_values import show as as_toml
 
@@ -24,31 +18,23 @@ app = typer.Typer(help="Check and show settings.", no_args_is_help=True)
 
 
 @app.command()
-def check(
-    config: ConfigOption = None,
-    host: ListenHostOption = None,
-    port: ListenPortOption = None,
-    data: DataOption = None,
-    assignments: SetOption = None,
-) -> None:
+@grouped
+def check(options: SettingsOptions) -> None:
     """Say everything that is wrong with the settings, where, and what would be right."""
-    settings = load_or_fail(config, host, port, data, assignments)
+    settings = options.read_or_fail()
     listeners = "1 listener" if len(settings.listeners) == 1 else f"{len(settings.listeners)} listeners"
     changed = sum(row.source != "default" for row in effective(settings))
     typer.echo(f"The settings are right: {listeners}, {changed} keys that are not at their default.")
 
 
 @app.command()
+@grouped
 def show(
-    config: ConfigOption = None,
-    host: ListenHostOption = None,
-    port: ListenPortOption = None,
-    data: DataOption = None,
-    assignments: SetOption = None,
+    options: SettingsOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the effective settings, with the source of each."""
-    rows = effective(load_or_fail(config, host, port, data, assignments, rules=False))
+    rows = effective(options.read_or_fail(rules=False))
     if as_json:
         plain = [
             {

@@ -6,15 +6,9 @@ import typer
 
 from holdfast.cli import config, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
-from holdfast.cli.settings_options import (
-    ConfigOption,
-    DataOption,
-    ListenHostOption,
-    ListenPortOption,
-    SetOption,
-    load_or_fail,
-)
+from holdfast.cli.settings_options import SettingsOptions
 from holdfast.cli.sub import sub
 from holdfast.model.errors import SettingsError
 from holdfast.node.build_info import describe
@@ -40,18 +34,13 @@ def root(
 
 
 @app.command()
-def serve(
-    host: ListenHostOption = None,
-    port: ListenPortOption = None,
-    data: DataOption = None,
-    config_file: ConfigOption = None,
-    assignments: SetOption = None,
-) -> None:
+@grouped
+def serve(options: SettingsOptions) -> None:
     """Run a broker in the foreground."""
-    settings = load_or_fail(config_file, host, port, data, assignments)
+    settings = options.read_or_fail()
     configure_logs(settings.log.level, settings.log.format)
     try:
-        run_node(settings)
+        run_node(settings, options.read)
     except SettingsError as error:
         fail(str(error), WRONG_USAGE)
 

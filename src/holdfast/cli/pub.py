@@ -11,23 +11,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.broker_options import (
-    WRONG_USAGE,
-    HostOption,
-    IdOption,
-    PasswordEnvOption,
-    PasswordFileOption,
-    PortOption,
-    QosOption,
-    UserOption,
-    Version,
-    VersionOption,
-    fail,
-    find_password,
-    run,
-)
+from holdfast.cli.broker_options import WRONG_USAGE, BrokerOptions, QosOption, Version, fail, run
 from holdfast.cli.client import connect
-from holdfast.cli.client_stream import Target
+from holdfast.cli.option_groups import grouped
 from holdfast.model.errors import MisuseError, PeerError
 from holdfast.model.protocol import PUBLISH
 from holdfast.topics.names import check_topic_name
@@ -55,6 +41,7 @@ _SETTABLE: Final = {
 }
 
 
+@grouped
 def pub(
     topic: Annotated[str, typer.Argument(help="Topic to publish to.")],
     message: Annotated[str | None, typer.Option("-m", "--message", help="The message; empty is a message too.")] = None,
@@ -70,13 +57,8 @@ def pub(
             help=f"MQTT 5: {', '.join(_SETTABLE)}; any other name is a user property. May be repeated.",
         ),
     ] = None,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = 1883,
-    version: VersionOption = Version.V5,
-    user: UserOption = None,
-    password_env: PasswordEnvOption = None,
-    password_file: PasswordFileOption = None,
-    client_id: IdOption = "",
+    *,
+    broker: BrokerOptions,
 ) -> None:
     """Publish a message, and wait until the broker has it.
 
@@ -90,22 +72,15 @@ def pub(
             payload = file.read_bytes()
         except OSError as error:
             fail(f"--file {file}: {error.strerror}", WRONG_USAGE)
-    extras = _parse_properties(properties or [], version)
+    extras = _parse_properties(properties or [], broker.version)
     try:
         check_topic_name(topic.encode())
-        encode(Publish(topic, payload, qos, 1 if qos else 0, retain=retain, properties=extras), version.level)
+        encode(Publish(topic, payload, qos, 1 if qos else 0, retain=retain, properties=extras), broker.version.level)
     except PeerError as error:
         fail(error.detail, WRONG_USAGE)
     except MisuseError as error:
         fail(str(error), WRONG_USAGE)
-    target = Target(
-        host=host,
-        port=port,
-        version=version.level,
-        client_id=client_id,
-        user_name=user,
-        password=find_password(user, password_env, password_file),
-    )
+    target = broker.target()
 
     async def publish() -> None:
         async with connect(target) as client:

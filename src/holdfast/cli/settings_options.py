@@ -1,5 +1,6 @@
 """Options of the verbs that read settings."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,31 +12,37 @@ from holdfast.node.settings import Settings
 from holdfast.node.settings_load import load
 from holdfast.node.settings_sources import Flags
 
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="Settings file; without it ./holdfast.toml if there is one.")
-]
-ListenHostOption = Annotated[str | None, typer.Option("--host", help="Address of the default listener.")]
-ListenPortOption = Annotated[
-    int | None, typer.Option("--port", help="Port of the default listener; 0 picks a free one.", min=0, max=65535)
-]
-DataOption = Annotated[str | None, typer.Option("--data", help="Folder of the broker's data.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.")
-]
 
+@dataclass(frozen=True, kw_only=True)
+class SettingsOptions:
+    """Where settings come from, beside the environment."""
 
-def load_or_fail(
-    config: Path | None,
-    host: str | None,
-    port: int | None,
-    data: str | None,
-    assignments: list[str] | None,
-    *,
-    rules: bool = True,
-) -> Settings:
-    """The effective settings; what is wrong with them is printed, and ends the program."""
-    flags = Flags(config=config, host=host, port=port, data=data, assignments=tuple(assignments or ()))
-    try:
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings file; without it ./holdfast.toml if there is one.")
+    ] = None
+    host: Annotated[str | None, typer.Option("--host", help="Address of the default listener.")] = None
+    port: Annotated[
+        int | None, typer.Option("--port", help="Port of the default listener; 0 picks a free one.", min=0, max=65535)
+    ] = None
+    data: Annotated[str | None, typer.Option("--data", help="Folder of the broker's data.")] = None
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.")
+    ] = None
+
+    def read(self, *, rules: bool = True) -> Settings:
+        """The effective settings; SettingsError if something is wrong with them."""
+        flags = Flags(
+            config=self.config,
+            host=self.host,
+            port=self.port,
+            data=self.data,
+            assignments=tuple(self.assignments or ()),
+        )
         return load(flags, rules=rules)
-    except SettingsError as error:
-        fail(str(error), WRONG_USAGE)
+
+    def read_or_fail(self, *, rules: bool = True) -> Settings:
+        """The effective settings; what is wrong with them is printed, and ends the program."""
+        try:
+            return self.read(rules=rules)
+        except SettingsError as error:
+            fail(str(error), WRONG_USAGE)

@@ -9,23 +9,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.broker_options import (
-    WRONG_USAGE,
-    HostOption,
-    IdOption,
-    PasswordEnvOption,
-    PasswordFileOption,
-    PortOption,
-    QosOption,
-    UserOption,
-    Version,
-    VersionOption,
-    fail,
-    find_password,
-    run,
-)
+from holdfast.cli.broker_options import WRONG_USAGE, BrokerOptions, QosOption, Version, fail, run
 from holdfast.cli.client import connect
-from holdfast.cli.client_stream import Target
+from holdfast.cli.option_groups import grouped
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U32
 from holdfast.topics.filters import TopicFilter, parse_filter
@@ -41,6 +27,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
+@grouped
 def sub(
     filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topic filters; + and # are wildcards.")],
     qos: QosOption = 0,
@@ -53,36 +40,22 @@ def sub(
         str | None,
         typer.Option(help="History first: earliest, a time (ISO 8601, Unix microseconds), or how long ago (-2h)."),
     ] = None,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = 1883,
-    version: VersionOption = Version.V5,
-    user: UserOption = None,
-    password_env: PasswordEnvOption = None,
-    password_file: PasswordFileOption = None,
-    client_id: IdOption = "",
+    *,
+    broker: BrokerOptions,
 ) -> None:
     """Subscribe, and print messages until Ctrl-C.
 
     A message is acknowledged after it was printed.
     """
-    if persistent and not client_id:
+    if persistent and not broker.client_id:
         fail("--persistent needs --id NAME, by which the session is found again", WRONG_USAGE)
     try:
-        parsed = [_parse(text, replay_from, version) for text in filters]
+        parsed = [_parse(text, replay_from, broker.version) for text in filters]
     except PeerError as error:
         fail(error.detail, WRONG_USAGE)
-    target = Target(
-        host=host,
-        port=port,
-        version=version.level,
-        client_id=client_id,
-        user_name=user,
-        password=find_password(user, password_env, password_file),
-        clean_start=not persistent,
-        session_expiry_s=MAX_U32 if persistent else 0,
-    )
+    target = broker.target(clean_start=not persistent, session_expiry_s=MAX_U32 if persistent else 0)
     properties = NO_PROPERTIES
-    if replay_from is not None and version is Version.V5:
+    if replay_from is not None and broker.version is Version.V5:
         properties = Properties(user_properties=(("replay-from", replay_from),))
 
     async def print_messages() -> None:

@@ -10,6 +10,7 @@ from holdfast.durable.sessions import (
     DropSubscription,
     KeepIncoming,
     KeepInflight,
+    KeepProgress,
     KeepSession,
     KeepSubscription,
     ReleaseInflight,
@@ -18,9 +19,6 @@ from holdfast.durable.sessions import (
     StoredSession,
 )
 from holdfast.model.errors import MisuseError
-from holdfast.model.protocol import MAX_U32
-
-_SECOND_US: Final = 1_000_000
 
 
 class MemorySessions(SessionStore):
@@ -60,6 +58,8 @@ class MemorySessions(SessionStore):
             session.incoming.add(step.packet_id)
         elif isinstance(step, DropIncoming):
             session.incoming.discard(step.packet_id)
+        elif isinstance(step, KeepProgress):
+            session.progress = step.progress
         else:
             raise MisuseError(f"{type(step).__name__} is no step that can be stored")
 
@@ -72,16 +72,15 @@ class MemorySessions(SessionStore):
         copy.inflight.update(stored.inflight)
         copy.released.update(stored.released)
         copy.incoming.update(stored.incoming)
+        copy.progress = stored.progress
         return copy
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
         found: list[tuple[int, str]] = []
         for client_id, session in self._sessions.items():
-            record = session.record
-            if record.disconnected_us and record.expiry_s != MAX_U32:
-                ends_us = record.disconnected_us + record.expiry_s * _SECOND_US
-                if ends_us < before_us:
-                    found.append((ends_us, client_id))
+            ends_us = session.record.ends_us()
+            if 0 <= ends_us < before_us:
+                found.append((ends_us, client_id))
         return [client_id for _ends_us, client_id in heapq.nsmallest(limit, found)]
 
     def connected(self, after: str, limit: int) -> list[str]:

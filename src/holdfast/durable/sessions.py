@@ -4,6 +4,7 @@
     subscription    one per filter
     in flight       one per outgoing QoS 2 packet id: stored before its PUBLISH is sent
     incoming        one per QoS 2 packet id that was taken and not released: stored with its message
+    progress        how far it was sent its messages; lazily
 
 A session is changed by steps. Steps go into the batch under way, together with the messages that caused them, and
 are stored when it is: there is no other way to write. Sessions that end with their connection leave no steps,
@@ -13,34 +14,8 @@ except for a will, which has to outlive the broker.
 from typing import Final, Protocol
 
 from holdfast.model.owed import Owed
+from holdfast.records.sessions import Progress, SessionRecord
 from holdfast.topics.subscription import SubscriptionRecord
-from holdfast.wire.packets import Will
-
-
-class SessionRecord:
-    """What is kept of a session besides its lists. Never changes; a step replaces it."""
-
-    def __init__(
-        self, *, expiry_s: int, disconnected_us: int, will: Will | None = None, will_mount: bytes = b""
-    ) -> None:
-        self.expiry_s: Final = expiry_s
-        #: Wall time at which its last connection ended; 0 while it has one.
-        self.disconnected_us: Final = disconnected_us
-        #: To be published unless the client says goodbye or is back in time, and what stands in front of its topic.
-        self.will: Final = will
-        self.will_mount: Final = will_mount
-
-    def _fields(self) -> tuple[int, int, Will | None, bytes]:
-        return (self.expiry_s, self.disconnected_us, self.will, self.will_mount)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SessionRecord) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        return f"SessionRecord(expiry_s={self.expiry_s}, disconnected_us={self.disconnected_us}, will={self.will!r})"
 
 
 class StoredSession:
@@ -53,6 +28,7 @@ class StoredSession:
         self.inflight: Final[dict[int, Owed]] = {}
         self.released: Final[set[int]] = set()
         self.incoming: Final[set[int]] = set()
+        self.progress: Progress | None = None
 
 
 # ---- steps
@@ -66,15 +42,28 @@ class Step:
 
 
 class KeepSession(Step):
-    """Store the session itself; what it has stays."""
+    """Store the session itself; what it has stays. `before` is the record that it replaces, if there is one."""
 
-    def __init__(self, client_id: str, record: SessionRecord) -> None:
+    def __init__(self, client_id: str, record: SessionRecord, before: SessionRecord | None) -> None:
         super().__init__(client_id)
         self.record: Final = record
+        self.before: Final = before
 
 
 class DropSession(Step):
-    """Everything of the session goes."""
+    """Everything of the session goes, with the record `before`."""
+
+    def __init__(self, client_id: str, before: SessionRecord) -> None:
+        super().__init__(client_id)
+        self.before: Final = before
+
+
+class KeepProgress(Step):
+    """Store how far the session has come."""
+
+    def __init__(self, client_id: str, progress: Progress) -> None:
+        super().__init__(client_id)
+        self.progress: Final = progress
 
 
 class KeepSubscription(Step):
@@ -102,11 +91,12 @@ class PacketStep(Step):
 
 
 class KeepInflight(PacketStep):
-    """A QoS 2 message is about to be sent."""
+    """A QoS 2 message is about to be sent. `order` is its place in the order of sending."""
 
-    def __init__(self, client_id: str, packet_id: int, owed: Owed) -> None:
+    def __init__(self, client_id: str, packet_id: int, owed: Owed, order: int) -> None:
         super().__init__(client_id, packet_id)
         self.owed: Final = owed
+        self.order: Final = order
 
 
 class ReleaseInflight(PacketStep):

@@ -22,8 +22,10 @@ class Channel:
     3. While `blocked`, packets wait in the framer: an answer to an earlier one is still being worked out.
     """
 
-    def __init__(self, link: Link, limit_bytes: int) -> None:
+    def __init__(self, link: Link, limit_bytes: int, number: int = 0) -> None:
         self.link: Final = link
+        #: By which the broker knows the connection.
+        self.number: Final = number
         self.framer: Final = Framer(limit_bytes)
         self.scan: Final = PublishScan()
         self.version = 0

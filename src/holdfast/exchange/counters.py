@@ -11,6 +11,7 @@ DROP_DENIED: Final = "denied"
 DROP_NO_MEMBER: Final = "no_group_member"
 DROP_SESSION_ENDED: Final = "session_ended"
 DROP_REFUSED: Final = "refused_by_client"
+DROP_RETAINED: Final = "retained_full"
 
 
 class Counters:
@@ -22,6 +23,9 @@ class Counters:
         self.bytes_in = 0
         self.bytes_out = 0
         self.packets_in = 0
+        #: Connections that were accepted as sockets, and CONNECT packets that came over them.
+        self.sockets = 0
+        self.connects = 0
         self.batches = 0
         #: Messages that did not reach somebody, by reason.
         self.drops: Final[dict[str, int]] = {}

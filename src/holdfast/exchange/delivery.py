@@ -241,7 +241,8 @@ class Delivery:
             packet_id = client.session.window.admit(owed) if owed.qos else 0
             durable = owed.qos == 2 and client.stored()
             if durable:
-                self._under_way.step(KeepInflight(client.session.client_id, packet_id, owed))
+                order = client.session.next_order()
+                self._under_way.step(KeepInflight(client.session.client_id, packet_id, owed, order))
             if durable or channel.changing:
                 channel.changing += 1  # whatever follows stays behind it
                 self._under_way.effects.append(Sending(client, channel, owed, packet_id))

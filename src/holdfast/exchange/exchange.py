@@ -50,6 +50,8 @@ class Exchange:
         self._control: Final = control
         self._log: Final = log
         self._retained: Final = retained
+        #: Topics that may have a retained message; 0 for no bound. May change at any time.
+        self.max_retained = 0
         self.counters: Final = Counters()
         self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
         self.under_way: Final = UnderWay()
@@ -271,7 +273,7 @@ class Exchange:
         if isinstance(plan, Plan):
             return plan
         made = make_plan(route.targets, topic)
-        route.plan = made
+        self.routes.attach(topic, route, made, made.cost_bytes())
         return made
 
     def accept(self, passage: Passage) -> None:
@@ -299,6 +301,16 @@ class Exchange:
             self.pass_on(passage)
         else:
             self.accept(passage)
+
+    def may_retain(self, topic: bytes, payload: bytes, now_us: int) -> bool:
+        """Whether there is room for a retained message, or it needs none: it removes one, or replaces one.
+
+        What is still under way to the store is not counted.
+        """
+        most = self.max_retained
+        if most == 0 or not payload or self._retained.count() < most:
+            return True
+        return self._retained.get(topic, now_us) is not None
 
     def deny(self, channel: Channel, topic: bytes) -> None:
         """A publish was not allowed: have it logged."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.durable.sessions import DropIncoming, KeepIncoming, ReleaseInflight
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
-from holdfast.exchange.counters import DROP_DENIED, DROP_REFUSED
+from holdfast.exchange.counters import DROP_DENIED, DROP_REFUSED, DROP_RETAINED
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.passage import Passage
 from holdfast.exchange.plans import Plan
@@ -26,6 +26,7 @@ from holdfast.model.reasons import (
     PACKET_IDENTIFIER_NOT_FOUND,
     PAYLOAD_FORMAT_INVALID,
     QOS_NOT_SUPPORTED,
+    QUOTA_EXCEEDED,
     RECEIVE_MAXIMUM_EXCEEDED,
     RETAIN_NOT_SUPPORTED,
     SUCCESS,
@@ -121,6 +122,9 @@ class Inbound:
             return NOT_AUTHORIZED
         if channel.access is not None and not self._may_publish(channel, message.topic):
             return NOT_AUTHORIZED
+        if message.retain and not self._exchange.may_retain(message.topic, message.payload, message.received_us):
+            self._exchange.counters.drop(DROP_RETAINED)
+            return QUOTA_EXCEEDED
         if limits.check_payload_format and message.properties and channel.scan.properties.utf8_payload:
             return SUCCESS if _is_utf8(message.payload) else PAYLOAD_FORMAT_INVALID
         return SUCCESS

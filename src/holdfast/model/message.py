@@ -1,4 +1,4 @@
-"""A message: published content with what the broker noted when it arrived. Never changes.
+"""A message: published content with what the broker noted when it arrived. It never changes.
 
 Topic and properties stay the bytes that came over the wire. They were validated once, on
 arrival, and from then on travel to subscribers and to disk without being taken apart.
@@ -16,6 +16,8 @@ class Message:
     2. `properties` holds PUBLISH properties as MQTT 5 encodes them, without the length in front,
        without topic alias and subscription identifiers: those belong to one connection.
     3. `expires_us` is wall time in microseconds; 0 means never.
+    4. `shard` and `position_us` are its place in the log, noted when it is written there; 0 and 0 until then.
+       They are no part of what was published, so two messages that differ only in them are equal.
     """
 
     def __init__(
@@ -38,6 +40,8 @@ class Message:
         self.retain: Final = retain
         self.properties: Final = properties
         self.expires_us: Final = expires_us
+        self.shard = 0
+        self.position_us = 0
 
     def expired(self, now_us: int) -> bool:
         return 0 < self.expires_us <= now_us

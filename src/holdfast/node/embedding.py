@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.policy import Policy
 from holdfast.broker.sys_topics import SysTopics
 from holdfast.node.assembly import assemble_broker, listener_specs
 from holdfast.node.build_info import describe
+from holdfast.node.reload import Reloaded, merge
 from holdfast.node.settings import DEFAULT_LISTENER, Settings
 from holdfast.server.listeners import Listeners, open_listeners
 
@@ -27,13 +29,15 @@ GRACE_S: Final = 2.0
 _SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Node:
     """A running node."""
 
+    #: What holds now.
     settings: Settings
     broker: Broker
     listeners: Listeners
+    sys_topics: SysTopics
 
     def url(self, listener: str = DEFAULT_LISTENER) -> str:
         """The address of one of its listeners."""
@@ -42,6 +46,19 @@ class Node:
         path = kind.path if kind.kind in ("ws", "wss") else ""
         shown = f"[{host}]" if ":" in host else host
         return f"{_SCHEMES[kind.kind]}://{shown}:{port}{path}"
+
+    def change(self, settings: Settings) -> Reloaded:
+        """Go over to other settings, as far as that is possible without a restart; the outcome says how far it is.
+
+        `log` is only noted: logs belong to whoever configured them.
+        """
+        reloaded = merge(self.settings, settings)
+        self.settings = reloaded.settings
+        now = reloaded.settings
+        self.broker.change_policy(Policy(mqtt=now.mqtt, limits=now.limits, sessions=now.sessions))
+        if any(change.key == "sys.interval_s" for change in reloaded.changes):
+            self.sys_topics.change_interval(now.sys.interval_s)
+        return reloaded
 
 
 @asynccontextmanager
@@ -54,8 +71,9 @@ async def running(settings: Settings, grace_s: float = GRACE_S) -> AsyncIterator
     async with broker:
         listeners = await open_listeners(listener_specs(settings), broker)
         try:
-            SysTopics(broker, describe(), settings.sys.interval_s).start()
-            yield Node(settings, broker, listeners)
+            sys_topics = SysTopics(broker, describe(), settings.sys.interval_s)
+            sys_topics.start()
+            yield Node(settings, broker, listeners, sys_topics)
         finally:
             broker.say_goodbye()
             await listeners.close(grace_s)

@@ -1,20 +1,26 @@
-"""A node's life: listen, serve until told to stop, say goodbye."""
+"""A node's life: listen, serve until told to stop, say goodbye. SIGHUP reloads what can be reloaded."""
 
 import asyncio
 import gc
 import signal
+from collections.abc import Callable
 
 import structlog
 
 from holdfast.model.errors import SettingsError
 from holdfast.node.build_info import describe
 from holdfast.node.embedding import Node, running
+from holdfast.node.logs import configure_logs
 from holdfast.node.settings import Settings
+from holdfast.node.settings_values import show
 
 _log = structlog.get_logger()
 
+#: Reads the settings again; SettingsError if they are wrong now.
+ReadSettings = Callable[[], Settings]
 
-def run(settings: Settings) -> None:
+
+def run(settings: Settings, read_again: ReadSettings) -> None:
     """Serve until told to stop, on the fastest loop there is."""
     # Messages come and go by the thousand and hold no cycles; looking for cycles among them at the default pace
     # costs a tenth of the time. What lives from the start on is not looked at again.
@@ -22,7 +28,7 @@ def run(settings: Settings) -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
-        runner.run(serve(settings))
+        runner.run(serve(settings, read_again))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -33,15 +39,15 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-async def serve(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP reads passwords, access rules and certificates again."""
+async def serve(settings: Settings, read_again: ReadSettings) -> None:
+    """Serve until SIGINT or SIGTERM; SIGHUP reads settings, passwords, access rules and certificates again."""
     async with running(settings) as node:
         # Before a word is said: who reads that we listen may send a signal at once.
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, lambda: _reload(node))
+        loop.add_signal_handler(signal.SIGHUP, lambda: reload(node, read_again))
         _log.info(describe(), durability=settings.storage.durability)
         for name, (host, port) in node.listeners.addresses().items():
             _log.info("listening", listener=name, host=host, port=port)
@@ -50,14 +56,28 @@ async def serve(settings: Settings) -> None:
     _log.info("stopped")
 
 
-def _reload(node: Node) -> None:
-    for what, step in (
-        ("access", node.broker.reload_access),
-        ("certificates", node.listeners.reload_certificates),
-    ):
+def reload(node: Node, read_again: ReadSettings) -> None:
+    """Take up what can be taken up now. A part that is wrong stays as it was, and does not hold up the others."""
+    steps: dict[str, Callable[[], None]] = {
+        "settings": lambda: _reload_settings(node, read_again()),
+        "access": node.broker.reload_access,
+        "certificates": node.listeners.reload_certificates,
+    }
+    for what, step in steps.items():
         try:
             step()
         except SettingsError as error:
             _log.error("not reloaded, the old one stays", what=what, why=str(error))
         else:
             _log.info("reloaded", what=what)
+
+
+def _reload_settings(node: Node, settings: Settings) -> None:
+    log = node.settings.log
+    reloaded = node.change(settings)
+    if node.settings.log != log:
+        configure_logs(node.settings.log.level, node.settings.log.format)
+    for change in reloaded.live():
+        _log.info("a setting changed", key=change.key, before=show(change.before), now=show(change.after))
+    for change in reloaded.waiting():
+        _log.warning("a setting needs a restart", key=change.key, now=show(change.before), then=show(change.after))

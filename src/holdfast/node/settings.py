@@ -123,8 +123,8 @@ class Storage:
 class Log:
     """Log lines, on standard error."""
 
-    level: Annotated[LogLevel, Key("The least important lines that are written.")] = "info"
-    format: Annotated[LogFormat, Key("JSON, colours for a person, or by whether it is a terminal.")] = "auto"
+    level: Annotated[LogLevel, Key("The least important lines that are written.", live=True)] = "info"
+    format: Annotated[LogFormat, Key("JSON, colours for a person, or by whether it is a terminal.", live=True)] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class Sys:
     """The broker's own topics."""
 
     interval_s: Annotated[
-        float, Key("Seconds between two rounds of `$SYS/broker/…`; 0 switches them off.", 0, 86400)
+        float, Key("Seconds between two rounds of `$SYS/broker/…`; 0 switches them off.", 0, 86400, live=True)
     ] = 10.0
 
 

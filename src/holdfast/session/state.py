@@ -12,9 +12,11 @@ from typing import Final
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U32, V5
 from holdfast.model.reasons import PROTOCOL_ERROR
+from holdfast.model.will import StoredWill
+from holdfast.records.sessions import SessionRecord
 from holdfast.session.inflight import Window
 from holdfast.topics.subscription import SubscriptionRecord
-from holdfast.wire.packets import Connect, Will
+from holdfast.wire.packets import Connect
 
 #: A session expiry interval that never passes [MQTT-3.1.2-23].
 NEVER: Final = MAX_U32
@@ -34,12 +36,18 @@ class SessionState:
         self.subscriptions: Final[dict[bytes, SubscriptionRecord]] = {}
         self.window: Final = Window()
         self.incoming: Final[set[int]] = set()
-        #: Whether a record of it is stored, which has to go when it ends.
-        self.stored = False
+        #: The record of it that is stored, or about to be; it has to go when the session ends.
+        self.record: SessionRecord | None = None
+        self._order = 0
 
     def persistent(self) -> bool:
         """Whether it outlives its connection."""
         return self.expiry_s > 0
+
+    def next_order(self) -> int:
+        """A number above all that were given out before, for what has to be found again in the order of sending."""
+        self._order += 1
+        return self._order
 
     def ends_us(self) -> int:
         """Wall time at which a waiting session ends; -1 if it never does, or is connected."""
@@ -69,6 +77,6 @@ def expiry_at_disconnect(session: SessionState, asked_s: int | None, most_s: int
     return min(asked_s, most_s)
 
 
-def will_delay_s(will: Will, expiry_s: int) -> int:
+def will_delay_s(will: StoredWill, expiry_s: int) -> int:
     """How long to wait before publishing the will: its delay, or the end of the session if that comes first."""
-    return min(will.properties.will_delay_interval or 0, expiry_s)  # [MQTT-3.1.3-9]
+    return min(will.delay_s, expiry_s)  # [MQTT-3.1.3-9]

@@ -9,7 +9,8 @@ How it stays right while subscriptions change:
   them concerns its topic. So a storm of subscriptions does not empty the cache, and costs nothing
   for topics that nobody publishes to.
 
-How it stays bounded: entries have a cost (their key and their references). They fill a young half;
+How it stays bounded: entries have a cost (their key, their references, and what the owner derives
+from them). They fill a young half;
 when that is full it becomes the old half and the former old half is dropped. A hit in the old half
 moves the entry to the young one. So what is in use stays, without bookkeeping on a hit.
 """
@@ -40,19 +41,20 @@ class Route(Generic[V]):
         #: Shared by all who ask: never changed in place.
         self.targets: Final = targets
         self.change = change
-        #: What the owner of the cache derives from the targets, kept as long as they are right.
+        #: What the owner of the cache derives from the targets, kept as long as they are right. Set by `attach`.
         self.plan: object | None = None
+        self.plan_bytes = 0
 
 
 def _cost(topic: bytes, route: Route[V]) -> int:
-    return len(topic) + _ENTRY_BYTES + _REFERENCE_BYTES * len(route.targets)
+    return len(topic) + _ENTRY_BYTES + _REFERENCE_BYTES * len(route.targets) + route.plan_bytes
 
 
 class RouteCache(Generic[K, V]):
     """A matcher with a cache in front; every change of subscriptions goes through it.
 
     1. `route(topic).targets` equals `matcher.match(topic)` after any sequence of changes.
-    2. The estimated size never exceeds the limit.
+    2. The estimated size never exceeds the limit, plans included.
     """
 
     def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
@@ -87,6 +89,20 @@ class RouteCache(Generic[K, V]):
         if found is not None and found.change == self._change:
             return found
         return self._refresh(topic, found)
+
+    def attach(self, topic: bytes, route: Route[V], plan: object, plan_bytes: int) -> None:
+        """Keep with a route what was derived from it, about `plan_bytes` large.
+
+        Requires: `route` is what `route(topic)` returned, and it has no plan yet.
+        Ensures: it is counted; a route that is too large with its plan is not kept, and its plan serves this once.
+        """
+        kept = self._young.get(topic) is route or self._old.get(topic) is route
+        if kept:
+            self._forget(topic)
+        route.plan = plan
+        route.plan_bytes = plan_bytes
+        if kept:
+            self._keep(topic, route)
 
     def touch(self, topic_filter: TopicFilter) -> None:
         """Something about a filter's subscribers changed: routes of its topics are worked out again."""

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.broker.deadlines import Deadlines
 from holdfast.broker.policy import Limits, Policy
-from holdfast.broker.rates import ConnectRates
+from holdfast.broker.rates import ConnectRates, PublishRates
 from holdfast.broker.sys_topics import SysTopics
 from holdfast.broker.turnstile import Turnstile
 from holdfast.durable.registry import ChannelVersion
@@ -111,3 +111,38 @@ def test_sys_topics_are_published_under_mosquittos_names_and_only_when_they_chan
         late = world.connect("late")
         late.subscribe("$SYS/broker/version")
         assert late.payloads() == [b"holdfast test"]
+
+
+def test_a_rate_that_changes_holds_for_connections_that_are_open() -> None:
+    with World() as world:
+        reader = world.connect("reader")
+        reader.subscribe("a", qos=0)
+        writer = world.connect("writer")
+        rates = PublishRates(0, world.broker.exchange, world.broker.deadlines)
+        rates.begin(writer.channel)
+        rates.per_second = 10
+        rates.begin(writer.channel)
+        writer.send(*[Publish("a", b"") for _number in range(45)])
+        assert len(reader.payloads()) == 10
+        world.advance(0.5)
+        rates.begin(writer.channel)
+        world.settle()
+        assert reader.payloads() == [], "it is held to the rate already"
+        world.advance(0.5)
+        assert len(reader.payloads()) == 10
+        rates.per_second = 20
+        world.advance(1)
+        assert len(reader.payloads()) == 20
+        rates.per_second = 0
+        world.advance(1)
+        assert len(reader.payloads()) == 5
+        writer.send(*[Publish("a", b"") for _number in range(500)])
+        assert len(reader.payloads()) == 500
+        assert writer.reading
+
+
+def test_another_rate_of_connects_holds_at_once() -> None:
+    rates = ConnectRates(0, ManualClock())
+    assert all(rates.allow("a") for _time in range(10))
+    rates.per_second = 2
+    assert [rates.allow("a") for _time in range(3)] == [True, True, False]

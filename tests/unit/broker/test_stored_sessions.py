@@ -152,7 +152,8 @@ def test_a_will_that_waits_is_stored_and_goes_with_its_publication() -> None:
         peer.drop()
         stored = world.stores.sessions.load("c")
         assert stored is not None
-        assert stored.record.will == will
+        assert stored.record.will is not None
+        assert (stored.record.will.payload, stored.record.will.delay_s) == (b"bye", 5)
         assert stored.record.disconnected_us
         world.advance(6)
         stored = world.stores.sessions.load("c")

@@ -2,15 +2,23 @@
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import trustme
 import typer
 from typer.testing import CliRunner, Result
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
 
+from holdfast.cli.broker_options import BrokerOptions
 from holdfast.cli.client import connect
 from holdfast.cli.client_errors import LostError, RefusedError
 from holdfast.cli.client_stream import Target
@@ -68,6 +76,11 @@ async def script(*answers: bytes) -> AsyncIterator[Target]:
         (("pub", "a", "-m", "x", "--user", "u", "--password-file", "/nowhere"), "No such file or directory"),
         (("pub", "a", "-m", "x", "--password-env", "HOME"), "no user name; add --user NAME"),
         (("pub", "a", "-m", "x", "--password-env", "A", "--password-file", "b"), "use one of them"),
+        (("pub", "a", "-m", "x", "--key", "k"), "no certificate that it belongs to; add --cert FILE"),
+        (("pub", "a", "-m", "x", "--ca", "/nowhere"), "--ca /nowhere: No such file or directory"),
+        (("pub", "a", "-m", "x", "--ca", __file__), "holds no certificate in PEM form"),
+        (("pub", "a", "-m", "x", "--cert", "/nowhere"), "--cert /nowhere: No such file or directory"),
+        (("pub", "a", "-m", "x", "--url", "mqtt://h"), "--url is given, and --host or --port as well"),
         (("sub", "a/#/b"), "'#' must be the whole last level"),
         (("sub", "a", "--persistent"), "--persistent needs --id NAME"),
         (("sub", "a", "--replay-from", "soon"), "is none of: earliest, latest, Unix microseconds"),
@@ -79,6 +92,54 @@ def test_wrong_usage_is_told_what_would_be_right(arguments: tuple[str, ...], mes
     assert done.exit_code == 2
     assert done.stderr.startswith("holdfast: ")
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--url", "localhost"), "write mqtt://HOST, mqtts://HOST, ws://HOST or wss://HOST"),
+        (("--url", "http://localhost"), "write mqtt://HOST, mqtts://HOST, ws://HOST or wss://HOST"),
+        (("--url", "mqtt://"), "write mqtt://HOST"),
+        (("--url", "mqtt://:1883"), "there is no host in it; write mqtt://HOST"),
+        (("--url", "mqtt://h:0"), "the port must be a number from 1 to 65535"),
+        (("--url", "mqtt://h:65536"), "the port must be a number from 1 to 65535"),
+        (("--url", "mqtt://h/topic"), "nothing may follow the port; write mqtt://h, and topics apart"),
+        (("--url", "mqtts://u:secret@h"), "leave the password out"),
+        (("--url", "mqtts://u@h", "--user", "v"), "a user name in --url as well; use one of them"),
+        (("--url", "mqtt://h", "--tls"), "--url mqtt://h is without TLS; write mqtts://"),
+        (("--url", "ws://h", "--insecure"), "--url ws://h is without TLS; write wss://"),
+    ],
+)
+def test_a_wrong_address_is_told_what_would_be_right(arguments: tuple[str, ...], message: str) -> None:
+    done = CliRunner().invoke(verbs, ["pub", "a", "-m", "x", *arguments])
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        (BrokerOptions(), ("127.0.0.1", 1883, None, False, None)),
+        (BrokerOptions(tls=True), ("127.0.0.1", 8883, None, True, None)),
+        (BrokerOptions(host="h", port=99, insecure=True), ("h", 99, None, True, None)),
+        (BrokerOptions(url="mqtt://h"), ("h", 1883, None, False, None)),
+        (BrokerOptions(url="mqtts://a%40b@h/"), ("h", 8883, None, True, "a@b")),
+        (BrokerOptions(url="ws://[::1]:8083"), ("::1", 8083, "/mqtt", False, None)),
+        (BrokerOptions(url="wss://h/", tls=True), ("h", 443, "/mqtt", True, None)),
+        (BrokerOptions(url="ws://h/a/b?c=d"), ("h", 80, "/a/b?c=d", False, None)),
+    ],
+)
+def test_options_and_addresses_say_where_to_connect(options: BrokerOptions, place: tuple[object, ...]) -> None:
+    target = options.target()
+    assert (target.host, target.port, target.path, target.tls is not None, target.user_name) == place
+
+
+def test_only_insecure_leaves_a_certificate_unchecked() -> None:
+    checking, trusting = BrokerOptions(tls=True).target().tls, BrokerOptions(insecure=True).target().tls
+    assert checking is not None
+    assert trusting is not None
+    assert (checking.check_hostname, checking.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert (trusting.check_hostname, trusting.verify_mode) == (False, ssl.CERT_NONE)
 
 
 def test_without_a_broker_the_message_says_where_it_was_looked_for() -> None:
@@ -204,3 +265,67 @@ def test_a_replay_is_asked_for_in_the_way_of_the_version(version: str, topic_fil
 
 def test_no_secret_is_printed() -> None:
     assert "hunter2" not in repr(Target(user_name="u", password=b"hunter2"))
+
+
+def test_a_broker_that_says_it_misses_a_certificate_is_quoted(tmp_path: Path) -> None:
+    """With TLS 1.3 the client is through its handshake by then, and learns it in the place of an answer."""
+    ca = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("127.0.0.1").configure_cert(context)
+    ca.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            channel, _address = server.accept()
+            with channel, pytest.raises(ssl.SSLError), context.wrap_socket(channel, server_side=True):
+                pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        done = invoke("pub", "a", "-m", "x", "--ca", str(tmp_path / "ca.pem"), port=server.getsockname()[1])
+        thread.join()
+    assert done.exit_code == 1
+    assert "--cert FILE and --key FILE" in done.stderr
+
+
+def test_websocket_pings_are_answered_and_split_frames_are_one_stream() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        web = ServerProtocol(subprotocols=[Subprotocol("mqtt")])
+        web.receive_data(await reader.readuntil(b"\r\n\r\n"))
+        request = web.events_received()[0]
+        assert isinstance(request, Request)
+        web.send_response(web.accept(request))
+        # Together with the end of the handshake: a ping, and CONNACK in two frames.
+        web.send_ping(b"there?")
+        web.send_binary(ACCEPTED[:2], fin=False)
+        web.send_continuation(ACCEPTED[2:], fin=True)
+        writer.write(b"".join(web.data_to_send()))
+        pongs: list[bytes] = []
+        said: list[bytes] = []
+        while b"still?" not in pongs:
+            web.receive_data(await reader.read(65_536))
+            frames = [event for event in web.events_received() if isinstance(event, Frame)]
+            pongs += [bytes(frame.data) for frame in frames if frame.opcode is Opcode.PONG]
+            if not said:
+                said = [bytes(frame.data) for frame in frames if frame.opcode is Opcode.BINARY]
+                if said:  # CONNECT: from now on the client has nothing to say but the answer to another ping
+                    web.send_ping(b"still?")
+                    writer.write(b"".join(web.data_to_send()))
+        assert pongs == [b"there?", b"still?"]
+        web.send_binary(encode(Disconnect(SESSION_TAKEN_OVER), V5))
+        web.send_close()
+        writer.write(b"".join(web.data_to_send()))
+        await reader.read()
+        writer.close()
+
+    async def exchange() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            target = Target(port=server.sockets[0].getsockname()[1], path="/mqtt")
+            async with connect(target) as client:
+                await client.receive()
+
+    with pytest.raises(RefusedError, match="Session taken over"):
+        asyncio.run(exchange())

@@ -2,7 +2,6 @@
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from holdfast.durable.memory_sessions import MemorySessions
 from holdfast.durable.sessions import (
@@ -10,14 +9,14 @@ from holdfast.durable.sessions import (
     KeepIncoming,
     KeepSession,
     KeepSubscription,
-    SessionRecord,
     Step,
 )
 from holdfast.model.errors import MisuseError
 from holdfast.model.protocol import MAX_U32
+from holdfast.records.sessions import SessionRecord
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
-from tests.conformance.session_steps import steps
+from tests.conformance.session_steps import step_lists
 
 pytestmark = pytest.mark.compiled
 
@@ -31,8 +30,8 @@ def left(at_s: int, expiry_s: int = 60) -> SessionRecord:
 def test_a_session_that_ended_leaves_nothing_for_its_successor() -> None:
     sessions = MemorySessions()
     record = SubscriptionRecord(parse_filter(b"a"), 1, False, False, 0, 0, 5)
-    sessions.apply([KeepSession("c", HERE), KeepSubscription("c", record), KeepIncoming("c", 7)])
-    sessions.apply([DropSession("c"), KeepSession("c", HERE)])
+    sessions.apply([KeepSession("c", HERE, None), KeepSubscription("c", record), KeepIncoming("c", 7)])
+    sessions.apply([DropSession("c", HERE), KeepSession("c", HERE, None)])
     stored = sessions.load("c")
     assert stored is not None
     assert not stored.subscriptions
@@ -41,14 +40,14 @@ def test_a_session_that_ended_leaves_nothing_for_its_successor() -> None:
 
 def test_a_step_of_a_session_that_ended_is_harmless() -> None:
     sessions = MemorySessions()
-    sessions.apply([KeepSession("c", HERE), DropSession("c"), KeepIncoming("c", 7)])
+    sessions.apply([KeepSession("c", HERE, None), DropSession("c", HERE), KeepIncoming("c", 7)])
     assert sessions.load("c") is None
     assert sessions.count() == 0
 
 
 def test_what_was_loaded_is_the_readers_own() -> None:
     sessions = MemorySessions()
-    sessions.apply([KeepSession("c", HERE)])
+    sessions.apply([KeepSession("c", HERE, None)])
     first = sessions.load("c")
     assert first is not None
     first.incoming.add(1)
@@ -61,10 +60,10 @@ def test_sessions_expire_in_the_order_of_their_ends() -> None:
     sessions = MemorySessions()
     sessions.apply(
         [
-            KeepSession("late", left(20)),
-            KeepSession("soon", left(10)),
-            KeepSession("never", left(1, MAX_U32)),
-            KeepSession("here", HERE),
+            KeepSession("late", left(20), None),
+            KeepSession("soon", left(10), None),
+            KeepSession("never", left(1, MAX_U32), None),
+            KeepSession("here", HERE, None),
         ]
     )
     assert sessions.expiring(81_000_000, 10) == ["soon", "late"]
@@ -74,19 +73,19 @@ def test_sessions_expire_in_the_order_of_their_ends() -> None:
 
 def test_who_is_connected_is_told_in_pages() -> None:
     sessions = MemorySessions()
-    sessions.apply([*(KeepSession(name, HERE) for name in "cab"), KeepSession("gone", left(1))])
+    sessions.apply([*(KeepSession(name, HERE, None) for name in "cab"), KeepSession("gone", left(1), None)])
     assert sessions.connected("", 2) == ["a", "b"]
     assert sessions.connected("b", 2) == ["c"]
 
 
 def test_an_unknown_kind_of_step_is_a_bug() -> None:
     sessions = MemorySessions()
-    sessions.apply([KeepSession("c", HERE)])
+    sessions.apply([KeepSession("c", HERE, None)])
     with pytest.raises(MisuseError):
         sessions.apply([Step("c")])
 
 
-@given(st.lists(steps, max_size=40))
+@given(step_lists)
 def test_one_by_one_or_all_at_once_makes_no_difference(drawn: list[Step]) -> None:
     together, apart = MemorySessions(), MemorySessions()
     together.apply(drawn)

@@ -98,3 +98,57 @@ def test_the_deepest_filter_and_topic_need_no_deep_stack() -> None:
     matcher.unsubscribe(deepest, "client")
     matcher.check_invariants()
     assert len(matcher) == 0
+
+
+def test_plans_count_toward_the_bound() -> None:
+    """A plan may be many times as large as the references it was made from."""
+    cache = cache_with("#", limit_bytes=100_000)
+    for number in range(1_000):
+        topic = b"topic/%d" % number
+        cache.attach(topic, cache.route(topic), object(), 5_000)
+        cache.check_invariants()
+    assert 5 <= cache.cached_topics() < 20
+
+
+def test_a_plan_is_found_with_its_route() -> None:
+    cache = cache_with("#")
+    plan = object()
+    cache.attach(b"a", cache.route(b"a"), plan, 1_000)
+    assert cache.route(b"a").plan is plan
+    cache.subscribe(parse_filter(b"a"), "client", "a")
+    assert cache.route(b"a").plan is None
+    cache.check_invariants()
+
+
+def test_a_route_in_use_keeps_its_plan_while_others_pass_through() -> None:
+    cache = cache_with("#", limit_bytes=100_000)
+    plan = object()
+    cache.attach(b"hot", cache.route(b"hot"), plan, 10_000)
+    for number in range(1_000):
+        topic = b"topic/%d" % number
+        cache.attach(topic, cache.route(topic), object(), 1_000)
+        assert cache.route(b"hot").plan is plan
+        cache.check_invariants()
+
+
+def test_a_plan_too_large_for_the_cache_serves_once_and_takes_nothing_with_it() -> None:
+    cache = cache_with("#", limit_bytes=100_000)
+    other = cache.route(b"other")
+    wide = cache.route(b"wide")
+    cache.attach(b"wide", wide, object(), 50_000)
+    assert wide.plan is not None
+    assert cache.cached_topics() == 1
+    assert cache.route(b"other") is other
+    assert cache.route(b"wide") is not wide
+    cache.check_invariants()
+
+
+def test_a_plan_for_a_route_that_was_replaced_meanwhile_is_not_counted() -> None:
+    cache = cache_with("#")
+    before = cache.route(b"a")
+    cache.subscribe(parse_filter(b"a"), "client", "a")
+    now = cache.route(b"a")
+    cache.attach(b"a", before, object(), 1_000)
+    assert cache.route(b"a") is now
+    assert now.plan is None
+    cache.check_invariants()

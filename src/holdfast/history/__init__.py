@@ -1,0 +1,1 @@
+"""Stored messages for readers outside the broker."""

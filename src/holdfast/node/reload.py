@@ -1,0 +1,79 @@
+"""New settings for a node that runs: which of them hold at once, and which need a restart.
+
+A key says so itself (`Key.live`). What needs a restart keeps its old value until then, and is named at every reload.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from holdfast.node.settings import SECTIONS, Listener, Settings
+from holdfast.node.settings_values import keys_of
+
+
+@dataclass(frozen=True)
+class Change:
+    """One key with another value than before."""
+
+    #: `section.key`, `listeners.NAME.key`, or `listeners.NAME` for one that came or went.
+    key: str
+    before: object
+    after: object
+    #: Whether it holds without a restart.
+    live: bool = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class Reloaded:
+    """The outcome of a reload."""
+
+    #: What holds now: the old settings with every live change.
+    settings: Settings
+    changes: tuple[Change, ...]
+
+    def live(self) -> list[Change]:
+        """What holds from now on."""
+        return [change for change in self.changes if change.live]
+
+    def waiting(self) -> list[Change]:
+        """What needs a restart."""
+        return [change for change in self.changes if not change.live]
+
+
+def merge(old: Settings, new: Settings) -> Reloaded:
+    """`old` with everything of `new` that can change while the node runs."""
+    changes: list[Change] = []
+    sections: dict[str, Any] = {}
+    for name, section in SECTIONS.items():
+        found = _compare(name, section, getattr(old, name), getattr(new, name))
+        changes += found
+        values = {change.key.removeprefix(f"{name}."): change.after for change in found if change.live}
+        sections[name] = replace(getattr(old, name), **values)
+    changes += _compare_listeners(old.listeners, new.listeners)
+    waiting = {change.key for change in changes if not change.live}
+    sources = {key: source for key, source in new.sources.items() if key not in waiting}
+    sources |= {key: source for key, source in old.sources.items() if key in waiting}
+    return Reloaded(replace(old, sources=sources, **sections), tuple(changes))
+
+
+def _compare(prefix: str, section: type, old: object, new: object) -> list[Change]:
+    return [
+        Change(f"{prefix}.{key}", before, after, live=spec.note.live)
+        for key, spec in keys_of(section).items()
+        if (before := getattr(old, key)) != (after := getattr(new, key))
+    ]
+
+
+def _compare_listeners(old: Mapping[str, Listener], new: Mapping[str, Listener]) -> list[Change]:
+    changes: list[Change] = []
+    for name in [*old, *(name for name in new if name not in old)]:
+        prefix = f"listeners.{name}"
+        if name in old and name in new:
+            changes += _compare(prefix, Listener, old[name], new[name])
+        else:
+            changes.append(Change(prefix, _place(old.get(name)), _place(new.get(name)), live=False))
+    return changes
+
+
+def _place(listener: Listener | None) -> str | None:
+    return None if listener is None else f"{listener.kind} on {listener.host}, port {listener.port}"

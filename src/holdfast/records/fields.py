@@ -1,0 +1,130 @@
+"""Fields of the small records: numbers of fixed size, and text behind its length. Little-endian.
+
+    u8  u16  u32  u64  i64      as they are
+    text                        u16 bytes, then UTF-8
+    blob                        u32 bytes, then they
+
+Every small record begins with a version byte. A `Fields` walks over one record and names the record and the field
+in its errors, so that a report of damage says what was lost.
+"""
+
+from struct import Struct, error
+from typing import Final
+
+from holdfast.model.errors import MisuseError, PermanentError
+
+_U16: Final = Struct("<H")
+_U32: Final = Struct("<I")
+_U64: Final = Struct("<Q")
+_I64: Final = Struct("<q")
+_U16_KEY: Final = Struct(">H")
+_U32_KEY: Final = Struct(">I")
+_U64_KEY: Final = Struct(">Q")
+
+
+class Fields:
+    """A place in the bytes of one record; `record` names it in errors."""
+
+    def __init__(self, value: bytes, record: str) -> None:
+        self._value: Final = value
+        self._record: Final = record
+        self._at = 0
+
+    def version(self, known: int) -> None:
+        """Read the version byte; PermanentError unless it is the one that is known."""
+        version = self.u8("the version")
+        if version != known:
+            raise PermanentError(f"{self._record} has version {version}, this Holdfast reads version {known}")
+
+    def u8(self, field: str) -> int:
+        return self._value[self._step(1, field)]
+
+    def u16(self, field: str) -> int:
+        return int(_U16.unpack_from(self._value, self._step(2, field))[0])
+
+    def u32(self, field: str) -> int:
+        return int(_U32.unpack_from(self._value, self._step(4, field))[0])
+
+    def u64(self, field: str) -> int:
+        return int(_U64.unpack_from(self._value, self._step(8, field))[0])
+
+    def i64(self, field: str) -> int:
+        return int(_I64.unpack_from(self._value, self._step(8, field))[0])
+
+    def text(self, field: str) -> str:
+        count = self.u16(field)
+        start = self._step(count, field)
+        try:
+            return self._value[start : start + count].decode()
+        except UnicodeDecodeError:
+            raise PermanentError(f"{self._record}: {field} is not UTF-8") from None
+
+    def blob(self, field: str) -> bytes:
+        """Bytes behind their length."""
+        count = self.u32(field)
+        start = self._step(count, field)
+        return self._value[start : start + count]
+
+    def rest(self) -> bytes:
+        """Everything up to the end."""
+        return self._value[self._step(len(self._value) - self._at, "the rest") :]
+
+    def end(self) -> None:
+        """PermanentError unless everything was read."""
+        left = len(self._value) - self._at
+        if left:
+            raise PermanentError(f"{self._record} has {left} bytes more than its fields")
+
+    def _step(self, count: int, field: str) -> int:
+        start = self._at
+        if start + count > len(self._value):
+            raise PermanentError(f"{self._record} has {len(self._value)} bytes and ends within {field}")
+        self._at = start + count
+        return start
+
+
+def _packed(layout: Struct, value: int) -> bytes:
+    try:
+        return layout.pack(value)
+    except error as wrong:
+        raise MisuseError(f"{value} does not fit into its field ({wrong})") from wrong
+
+
+def u8(value: int) -> bytes:
+    if not 0 <= value <= 0xFF:
+        raise MisuseError(f"{value} does not fit into one byte")
+    return bytes((value,))
+
+
+def u16(value: int) -> bytes:
+    return _packed(_U16, value)
+
+
+def u32(value: int) -> bytes:
+    return _packed(_U32, value)
+
+
+def u64(value: int) -> bytes:
+    return _packed(_U64, value)
+
+
+def i64(value: int) -> bytes:
+    return _packed(_I64, value)
+
+
+def text(value: str) -> bytes:
+    encoded = value.encode()
+    return _packed(_U16, len(encoded)) + encoded
+
+
+def key_u16(value: int) -> bytes:
+    """Big-endian: keys of numbers sort as the numbers do."""
+    return _packed(_U16_KEY, value)
+
+
+def key_u32(value: int) -> bytes:
+    return _packed(_U32_KEY, value)
+
+
+def key_u64(value: int) -> bytes:
+    return _packed(_U64_KEY, value)

@@ -1,0 +1,48 @@
+"""The record that makes a folder a data folder of Holdfast, and says which format it has as a whole.
+
+     0  version    u8    1
+     1  format     u16   of the whole folder: raised when an older Holdfast must not open it
+     3  created    i64   µs
+    11  creator    text  the version of Holdfast that made it
+
+It is the first record written and the first one read: an older Holdfast stops here, before it misreads the rest.
+"""
+
+from typing import Final
+
+from holdfast.model.errors import PermanentError
+from holdfast.records.fields import Fields, i64, text, u8, u16
+
+#: Never change.
+VERSION: Final = 1
+#: The format that this Holdfast writes, and the oldest that it reads.
+FORMAT: Final = 1
+OLDEST_FORMAT: Final = 1
+
+
+class DataFolder:
+    """What a data folder says of itself."""
+
+    def __init__(self, format_version: int, created_us: int, creator: str) -> None:
+        self.format_version: Final = format_version
+        self.created_us: Final = created_us
+        self.creator: Final = creator
+
+
+def encode_folder(folder: DataFolder) -> bytes:
+    return b"".join((u8(VERSION), u16(folder.format_version), i64(folder.created_us), text(folder.creator)))
+
+
+def decode_folder(value: bytes) -> DataFolder:
+    """PermanentError if it is damaged, or of a format that this Holdfast does not read."""
+    fields = Fields(value, "the record of the data folder")
+    fields.version(VERSION)
+    format_version = fields.u16("the format")
+    if not OLDEST_FORMAT <= format_version <= FORMAT:
+        raise PermanentError(
+            f"the data folder has format {format_version}, this Holdfast reads {OLDEST_FORMAT} to {FORMAT}: "
+            "open it with the version that wrote it, or with a later one"
+        )
+    folder = DataFolder(format_version, fields.i64("the time"), fields.text("the creator"))
+    fields.end()
+    return folder

@@ -1,0 +1,204 @@
+"""Zones and their generations, as `meta` keeps them.
+
+    zone          0 version u8 = 1 | 1 created i64 (µs) | 9 shards u16 | their ids u16 … | filters u16 | each text …
+
+    generation    0 version u8 = 1 | 1 number u32 | 5 inherits u32 | 9 created i64 (µs) | 17 start i64 | 25 end i64
+                 33 layout text | parameters u16, each name text and value
+                  | shards u16, each id u16 and last serial u64
+
+    value of a    0 kind u8: 1 a number i64 | 2 a text | 3 a count u16 and that many numbers i64
+    parameter
+
+The zone's name stands in the key. Parameters are sorted by name, so that equal generations have equal bytes.
+"""
+
+from typing import Final
+
+from holdfast.model.errors import MisuseError, PermanentError
+from holdfast.records.fields import Fields, i64, text, u8, u16, u32, u64
+from holdfast.records.meta import zone_of_key
+
+#: Never change.
+VERSION: Final = 1
+_NUMBER: Final = 1
+_TEXT: Final = 2
+_NUMBERS: Final = 3
+
+Parameter = int | str | tuple[int, ...]
+
+
+class ZoneRecord:
+    """What was given to a zone for good: 1. the ids of its shards keep their order and are never taken back."""
+
+    def __init__(self, name: str, shards: tuple[int, ...], filters: tuple[str, ...], created_us: int) -> None:
+        self.name: Final = name
+        self.shards: Final = shards
+        #: As they were when the record was written: for people, and to notice a change.
+        self.filters: Final = filters
+        self.created_us: Final = created_us
+
+
+class Generation:
+    """A time slice of a zone.
+
+    1. Its positions lie in [start_us, end_us), in all its shards; end_us is 0 as long as it is open.
+    2. Layout, parameters and shards never change once it is created.
+    3. `last_serials` holds, shard by shard, the last serial at the time of sealing; zeros while it is open. With those
+       of the generation before, it tells how many messages are gone when a generation is dropped.
+    """
+
+    def __init__(
+        self,
+        zone: str,
+        number: int,
+        layout: str,
+        parameters: dict[str, Parameter],
+        start_us: int,
+        shards: tuple[int, ...],
+        created_us: int,
+        *,
+        inherits: int = 0,
+        end_us: int = 0,
+        last_serials: tuple[int, ...] = (),
+    ) -> None:
+        if last_serials and len(last_serials) != len(shards):
+            raise MisuseError(f"generation {number} has {len(shards)} shards and {len(last_serials)} last serials")
+        self.zone: Final = zone
+        #: The first is 1.
+        self.number: Final = number
+        self.layout: Final = layout
+        self.parameters: Final = parameters
+        self.start_us: Final = start_us
+        self.shards: Final = shards
+        self.created_us: Final = created_us
+        #: The generation whose learned structure it began with; 0 if none.
+        self.inherits: Final = inherits
+        self.end_us: Final = end_us
+        self.last_serials: Final = last_serials or (0,) * len(shards)
+
+    def sealed(self, end_us: int, last_serials: tuple[int, ...]) -> "Generation":
+        """The same generation, closed: nothing at or above `end_us` is written to it."""
+        if end_us < self.start_us or end_us <= 0:
+            raise MisuseError(f"generation {self.number} starts at {self.start_us} and cannot end at {end_us}")
+        return Generation(
+            self.zone,
+            self.number,
+            self.layout,
+            self.parameters,
+            self.start_us,
+            self.shards,
+            self.created_us,
+            inherits=self.inherits,
+            end_us=end_us,
+            last_serials=last_serials,
+        )
+
+
+def family_name(shard: int, generation: int) -> str:
+    """The column family of a shard's generation. Never change."""
+    return f"log-{shard:05d}-{generation:08d}"
+
+
+def family_parts(name: str) -> tuple[int, int] | None:
+    """Shard and generation of a column family; None if it holds no messages."""
+    parts = name.split("-")
+    if len(parts) != 3 or not parts[1].isdigit() or not parts[2].isdigit():
+        return None
+    shard = int(parts[1])
+    generation = int(parts[2])
+    return (shard, generation) if family_name(shard, generation) == name else None
+
+
+def encode_zone(zone: ZoneRecord) -> bytes:
+    parts = [u8(VERSION), i64(zone.created_us), u16(len(zone.shards))]
+    parts.extend([u16(shard) for shard in zone.shards])
+    parts.append(u16(len(zone.filters)))
+    parts.extend([text(topic_filter) for topic_filter in zone.filters])
+    return b"".join(parts)
+
+
+def decode_zone(key: bytes, value: bytes) -> ZoneRecord:
+    name = zone_of_key(key)
+    fields = Fields(value, f"the record of zone {name!r}")
+    fields.version(VERSION)
+    created_us = fields.i64("the time")
+    shards = tuple([fields.u16("a shard") for _index in range(fields.u16("the shards"))])
+    filters = tuple([fields.text("a filter") for _index in range(fields.u16("the filters"))])
+    fields.end()
+    return ZoneRecord(name, shards, filters, created_us)
+
+
+def encode_generation(generation: Generation) -> bytes:
+    parts = [
+        u8(VERSION),
+        u32(generation.number),
+        u32(generation.inherits),
+        i64(generation.created_us),
+        i64(generation.start_us),
+        i64(generation.end_us),
+        text(generation.layout),
+        u16(len(generation.parameters)),
+    ]
+    for name in sorted(generation.parameters):
+        parts.append(text(name))
+        parts.append(_encode_parameter(generation.parameters[name]))
+    parts.append(u16(len(generation.shards)))
+    for i, shard in enumerate(generation.shards):
+        parts.append(u16(shard))
+        parts.append(u64(generation.last_serials[i]))
+    return b"".join(parts)
+
+
+def decode_generation(key: bytes, value: bytes) -> Generation:
+    zone = zone_of_key(key)
+    fields = Fields(value, f"a generation of zone {zone!r}")
+    fields.version(VERSION)
+    number = fields.u32("the number")
+    if number != int.from_bytes(key[-4:], "big"):
+        raise PermanentError(f"generation {number} of zone {zone!r} lies under the key {key.hex()} of another")
+    inherits = fields.u32("what it inherits")
+    created_us = fields.i64("the time")
+    start_us = fields.i64("the start")
+    end_us = fields.i64("the end")
+    layout = fields.text("the layout")
+    parameters: dict[str, Parameter] = {}
+    for _index in range(fields.u16("the parameters")):
+        name = fields.text("a parameter")
+        parameters[name] = _decode_parameter(fields, name)
+    shards: list[int] = []
+    last_serials: list[int] = []
+    for _index in range(fields.u16("the shards")):
+        shards.append(fields.u16("a shard"))
+        last_serials.append(fields.u64("a last serial"))
+    fields.end()
+    return Generation(
+        zone,
+        number,
+        layout,
+        parameters,
+        start_us,
+        tuple(shards),
+        created_us,
+        inherits=inherits,
+        end_us=end_us,
+        last_serials=tuple(last_serials),
+    )
+
+
+def _encode_parameter(value: Parameter) -> bytes:
+    if isinstance(value, int):
+        return u8(_NUMBER) + i64(value)
+    if isinstance(value, str):
+        return u8(_TEXT) + text(value)
+    return u8(_NUMBERS) + u16(len(value)) + b"".join([i64(number) for number in value])
+
+
+def _decode_parameter(fields: Fields, name: str) -> Parameter:
+    kind = fields.u8(f"parameter {name!r}")
+    if kind == _NUMBER:
+        return fields.i64(f"parameter {name!r}")
+    if kind == _TEXT:
+        return fields.text(f"parameter {name!r}")
+    if kind == _NUMBERS:
+        return tuple([fields.i64(f"parameter {name!r}") for _index in range(fields.u16(f"parameter {name!r}"))])
+    raise PermanentError(f"parameter {name!r} of a generation is of kind {kind}; this Holdfast knows 1, 2 and 3")

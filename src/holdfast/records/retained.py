@@ -1,0 +1,104 @@
+"""Retained messages on disk: each whole, under a key that sorts by levels.
+
+    01 | topic, each `/` as 00           the message retained under a topic
+    02 | expires i64 | topic, as above   that it expires; the value is empty
+
+    value     0  version   u8    1
+              1  shard     u16   where the message was stored
+              3  stored    i64   µs
+             11  the message, as in records/messages.py
+
+No topic contains U+0000, so 00 is below every byte of a level, and a subtree lies together with its root in front:
+
+    a · a/b · a/b/c · a/c · a-b · b            by levels
+    a · a-b · a/b · a/b/c · a/c · b            by bytes: `a-b` would stand inside `a`
+
+A message with an empty payload says that the topic has none: MQTT removes one that way, and between nodes the removal
+has to be kept for a while, because it is compared with what the others have (`newer`).
+"""
+
+from struct import Struct
+from typing import Final
+
+from holdfast.model.errors import MisuseError, PermanentError
+from holdfast.records.fields import Fields, i64, key_u64, u8, u16
+from holdfast.records.messages import StoredMessage, decode_message, encode_message
+
+#: Never change.
+VERSION: Final = 1
+MESSAGE: Final = 0x01
+EXPIRY: Final = 0x02
+
+_TIME: Final = Struct(">Q")
+
+
+class RetainedRecord:
+    """The last retained message of a topic, or its removal."""
+
+    def __init__(self, stored: StoredMessage, shard: int, stored_us: int) -> None:
+        self.stored: Final = stored
+        self.shard: Final = shard
+        self.stored_us: Final = stored_us
+
+    def removed(self) -> bool:
+        return not self.stored.message.payload
+
+    def newer(self, other: "RetainedRecord") -> bool:
+        """Whether it wins over `other`: the greatest (position, shard, serial) does, removal or not."""
+        return self._order() > other._order()
+
+    def _order(self) -> tuple[int, int, int]:
+        return (self.stored.position_us, self.shard, self.stored.serial)
+
+
+def encode_retained(record: RetainedRecord) -> bytes:
+    stored = record.stored
+    message = encode_message(stored.message, stored.position_us, stored.serial)
+    return b"".join((u8(VERSION), u16(record.shard), i64(record.stored_us), message))
+
+
+def decode_retained(value: bytes) -> RetainedRecord:
+    fields = Fields(value, "a retained message")
+    fields.version(VERSION)
+    shard = fields.u16("the shard")
+    stored_us = fields.i64("the time")
+    return RetainedRecord(decode_message(fields.rest()), shard, stored_us)
+
+
+def retained_key(topic: bytes) -> bytes:
+    if 0 in topic or not topic:
+        raise MisuseError(f"{topic!r} is no topic: it is empty or contains U+0000")
+    return b"\x01" + topic.replace(b"/", b"\x00")
+
+
+def retained_topic(key: bytes) -> bytes:
+    if key[:1] != b"\x01" or b"/" in key:
+        raise PermanentError(f"key {key.hex()} is not the key of a retained message")
+    return key[1:].replace(b"\x00", b"/")
+
+
+def subtree(levels: tuple[bytes, ...]) -> tuple[bytes, bytes]:
+    """The range [lo, hi) of a topic and everything below it; of all topics if there are no levels.
+
+    Whoever skips from one child to the next seeks to `hi` of the child.
+    """
+    if not levels:
+        return b"\x01", b"\x02"
+    root = b"\x01" + b"\x00".join(levels)
+    return root, root + b"\x01"
+
+
+def expiry_key(expires_us: int, topic: bytes) -> bytes:
+    return b"\x02" + key_u64(expires_us) + retained_key(topic)[1:]
+
+
+def expiry_parts(key: bytes) -> tuple[int, bytes]:
+    """When, and which topic."""
+    if len(key) < 10 or key[0] != EXPIRY or b"/" in key[9:]:
+        raise PermanentError(f"key {key.hex()} does not say when a retained message expires")
+    return int(_TIME.unpack_from(key, 1)[0]), key[9:].replace(b"\x00", b"/")
+
+
+def expired_until(now_us: int) -> tuple[bytes, bytes]:
+    """The range [lo, hi) of the keys of what has expired at `now_us`."""
+    return b"\x02", b"\x02" + key_u64(now_us + 1)

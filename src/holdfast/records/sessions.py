@@ -1,0 +1,313 @@
+"""Sessions on disk: one small record for each thing that changes by itself.
+
+    01 | client | 00                     the session           expiry, since when offline, will
+    01 | client | 01 | filter            a subscription
+    01 | client | 02 | packet u16        an outgoing QoS 2 message
+    01 | client | 03 | packet u16        that PUBREC came for it; the value is empty
+    01 | client | 04 | packet u16        an incoming QoS 2 packet id; the value is empty
+    01 | client | 05                     progress              how far each shard was sent, and what is unacknowledged
+    02 | ends u64 | client id            that an offline session ends then; the value is empty
+    03 | client id                       that a session has a connection; the value is empty
+
+    client    u16 bytes, then the client id in UTF-8: no client's keys lie between those of another
+
+Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each value begins with its version:
+
+    session         01 | expiry u32 (s) | offline i64 (µs, 0: connected) | will u8: 0 none, 1 it follows:
+                    QoS u8 | retain u8 | delay u32 | expiry i64 | topic blob | properties blob | payload blob
+    subscription    01 | QoS u8 | flags u8: 1 no local, 2 retain as published | retain handling u8 | identifier u32
+                    | since i64 | mount u16 | the filter's levels with the mount point blob
+    in flight       01 | order u64 | retain u8 | shard u16 | position i64 | identifiers u16, each u32
+                    | group text | topic blob | the message itself, if it is not in the log
+    progress        01 | last packet id u16 | shards u16, each u16 and i64 | entries u32, each
+                    packet u16, shard u16, position i64
+"""
+
+from typing import Final
+
+from holdfast.model.errors import PermanentError
+from holdfast.model.owed import Owed
+from holdfast.model.will import StoredWill
+from holdfast.records.fields import Fields, i64, key_u16, key_u64, text, u8, u16, u32, u64
+from holdfast.records.messages import decode_message, encode_message
+from holdfast.topics.filters import TopicFilter, parse_filter
+from holdfast.topics.names import SEPARATOR
+from holdfast.topics.subscription import SubscriptionRecord
+
+#: Never change.
+VERSION: Final = 1
+RECORD: Final = 0x01
+EXPIRY: Final = 0x02
+CONNECTED: Final = 0x03
+SESSION: Final = 0x00
+SUBSCRIPTION: Final = 0x01
+INFLIGHT: Final = 0x02
+RELEASED: Final = 0x03
+INCOMING: Final = 0x04
+PROGRESS: Final = 0x05
+_NO_LOCAL: Final = 0x01
+_AS_PUBLISHED: Final = 0x02
+
+
+class SessionRecord:
+    """What is kept of a session besides its lists. Never changes; a step replaces it."""
+
+    def __init__(self, *, expiry_s: int, disconnected_us: int, will: StoredWill | None = None) -> None:
+        self.expiry_s: Final = expiry_s
+        #: Wall time at which its last connection ended; 0 while it has one.
+        self.disconnected_us: Final = disconnected_us
+        #: To be published unless the client says goodbye or is back in time.
+        self.will: Final = will
+
+    def ends_us(self) -> int:
+        """Wall time at which it ends; -1 if it never does, or is connected."""
+        if self.disconnected_us == 0 or self.expiry_s == 0xFFFFFFFF:
+            return -1
+        return self.disconnected_us + self.expiry_s * 1_000_000
+
+    def _fields(self) -> tuple[int, int, StoredWill | None]:
+        return (self.expiry_s, self.disconnected_us, self.will)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionRecord) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"SessionRecord(expiry_s={self.expiry_s}, disconnected_us={self.disconnected_us}, will={self.will!r})"
+
+
+class InflightRecord:
+    """An outgoing QoS 2 message as it is stored: by its place in the log, or whole if it has none."""
+
+    def __init__(self, owed: Owed, order: int) -> None:
+        self.owed: Final = owed
+        #: Its place in the order of sending.
+        self.order: Final = order
+
+
+class ProgressEntry:
+    """A message that was sent and is not acknowledged."""
+
+    def __init__(self, packet_id: int, shard: int, position_us: int) -> None:
+        self.packet_id: Final = packet_id
+        self.shard: Final = shard
+        self.position_us: Final = position_us
+
+    def _fields(self) -> tuple[int, int, int]:
+        return (self.packet_id, self.shard, self.position_us)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProgressEntry) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"ProgressEntry({self.packet_id}, shard {self.shard}, {self.position_us})"
+
+
+class Progress:
+    """How far a session was sent its messages: up to a position in each shard, with exceptions below it."""
+
+    def __init__(self, sent: dict[int, int], unacknowledged: list[ProgressEntry], last_packet_id: int) -> None:
+        self.sent: Final = sent
+        #: In the order of sending.
+        self.unacknowledged: Final = unacknowledged
+        #: Packet ids are given out behind this one after a restart: none up to it is used for another message.
+        self.last_packet_id: Final = last_packet_id
+
+
+# ---- keys
+
+
+def client_prefix(client_id: str) -> bytes:
+    """What every record of a session begins with."""
+    encoded = client_id.encode()
+    return b"\x01" + key_u16(len(encoded)) + encoded
+
+
+def session_range(client_id: str) -> tuple[bytes, bytes]:
+    """The range [lo, hi) of everything of a session but its entries in the two lists."""
+    prefix = client_prefix(client_id)
+    return prefix, prefix + b"\xff"
+
+
+def session_key(client_id: str) -> bytes:
+    return client_prefix(client_id) + b"\x00"
+
+
+def subscription_key(client_id: str, raw: bytes) -> bytes:
+    return client_prefix(client_id) + b"\x01" + raw
+
+
+def packet_key(client_id: str, kind: int, packet_id: int) -> bytes:
+    return client_prefix(client_id) + u8(kind) + key_u16(packet_id)
+
+
+def progress_key(client_id: str) -> bytes:
+    return client_prefix(client_id) + b"\x05"
+
+
+def expiry_key(ends_us: int, client_id: str) -> bytes:
+    return b"\x02" + key_u64(ends_us) + client_id.encode()
+
+
+def expired_before(before_us: int) -> tuple[bytes, bytes]:
+    """The range [lo, hi) of what ends before a moment."""
+    return b"\x02", b"\x02" + key_u64(max(0, before_us))
+
+
+def connected_key(client_id: str) -> bytes:
+    return b"\x03" + client_id.encode()
+
+
+def connected_after(client_id: str) -> tuple[bytes, bytes]:
+    """The range [lo, hi) of connected sessions above a client id; of all if it is empty."""
+    lo = b"\x03" if not client_id else connected_key(client_id) + b"\x00"
+    return lo, b"\x04"
+
+
+def listed_client(key: bytes) -> str:
+    """The client id of an entry in one of the two lists."""
+    start = 9 if key[:1] == b"\x02" else 1
+    try:
+        return key[start:].decode()
+    except UnicodeDecodeError:
+        raise PermanentError(f"session key {key.hex()} names a client that is not UTF-8") from None
+
+
+# ---- values
+
+
+def encode_session(record: SessionRecord) -> bytes:
+    will = record.will
+    parts = [u8(VERSION), u32(record.expiry_s), i64(record.disconnected_us), u8(0 if will is None else 1)]
+    if will is not None:
+        parts.extend([u8(will.qos), u8(will.retain), u32(will.delay_s), i64(will.expiry_s), _blob(will.topic)])
+        parts.extend([_blob(will.properties), _blob(will.payload)])
+    return b"".join(parts)
+
+
+def decode_session(value: bytes) -> SessionRecord:
+    fields = Fields(value, "a session")
+    fields.version(VERSION)
+    expiry_s = fields.u32("the expiry")
+    disconnected_us = fields.i64("the time")
+    will: StoredWill | None = None
+    if fields.u8("whether there is a will"):
+        qos = fields.u8("the will's QoS")
+        retain = fields.u8("the will's retain flag") != 0
+        delay_s = fields.u32("the will's delay")
+        expiry = fields.i64("the will's expiry")
+        topic = fields.blob("the will's topic")
+        properties = fields.blob("the will's properties")
+        payload = fields.blob("the will's payload")
+        will = StoredWill(topic, payload, qos, retain=retain, properties=properties, delay_s=delay_s, expiry_s=expiry)
+    fields.end()
+    return SessionRecord(expiry_s=expiry_s, disconnected_us=disconnected_us, will=will)
+
+
+def encode_subscription(record: SubscriptionRecord) -> bytes:
+    flags = (_NO_LOCAL if record.no_local else 0) | (_AS_PUBLISHED if record.retain_as_published else 0)
+    return b"".join(
+        (
+            u8(VERSION),
+            u8(record.qos),
+            u8(flags),
+            u8(record.retain_handling),
+            u32(record.identifier),
+            i64(record.since_us),
+            u16(record.mount_bytes),
+            _blob(SEPARATOR.join(record.filter.levels)),
+        )
+    )
+
+
+def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
+    fields = Fields(value, f"the subscription {raw!r}")
+    fields.version(VERSION)
+    qos = fields.u8("the QoS")
+    flags = fields.u8("the flags")
+    retain_handling = fields.u8("the retain handling")
+    identifier = fields.u32("the identifier")
+    since_us = fields.i64("the start")
+    mount_bytes = fields.u16("the mount point")
+    levels = tuple(fields.blob("the levels").split(SEPARATOR))
+    fields.end()
+    plain = parse_filter(raw)
+    return SubscriptionRecord(
+        TopicFilter(raw, levels, plain.group, plain.since),
+        qos,
+        flags & _NO_LOCAL != 0,
+        flags & _AS_PUBLISHED != 0,
+        retain_handling,
+        identifier,
+        since_us,
+        mount_bytes,
+    )
+
+
+def encode_inflight(record: InflightRecord) -> bytes:
+    owed = record.owed
+    message = owed.message
+    parts = [u8(VERSION), u64(record.order), u8(owed.retain), u16(message.shard), i64(message.position_us)]
+    parts.append(u16(len(owed.identifiers)))
+    parts.extend([u32(identifier) for identifier in owed.identifiers])
+    parts.append(text(owed.group))
+    parts.append(_blob(message.topic))
+    if not message.position_us:
+        parts.append(encode_message(message, 0, 0))
+    return b"".join(parts)
+
+
+class StoredInflight:
+    """What an entry in flight says; its message is looked up in the log if it is not given."""
+
+    def __init__(self, value: bytes) -> None:
+        fields = Fields(value, "a message in flight")
+        fields.version(VERSION)
+        self.order: Final = fields.u64("the order")
+        self.retain: Final = fields.u8("the retain flag") != 0
+        self.shard: Final = fields.u16("the shard")
+        self.position_us: Final = fields.i64("the position")
+        self.identifiers: Final = tuple([fields.u32("an identifier") for _i in range(fields.u16("the identifiers"))])
+        self.group: Final = fields.text("the group")
+        self.topic: Final = fields.blob("the topic")
+        rest = fields.rest()
+        self.message: Final = decode_message(rest).message if rest else None
+
+
+def encode_progress(progress: Progress) -> bytes:
+    parts = [u8(VERSION), u16(progress.last_packet_id), u16(len(progress.sent))]
+    for shard in sorted(progress.sent):
+        parts.append(u16(shard))
+        parts.append(i64(progress.sent[shard]))
+    parts.append(u32(len(progress.unacknowledged)))
+    for entry in progress.unacknowledged:
+        parts.append(u16(entry.packet_id))
+        parts.append(u16(entry.shard))
+        parts.append(i64(entry.position_us))
+    return b"".join(parts)
+
+
+def decode_progress(value: bytes) -> Progress:
+    fields = Fields(value, "the progress of a session")
+    fields.version(VERSION)
+    last_packet_id = fields.u16("the last packet id")
+    sent: dict[int, int] = {}
+    for _shard in range(fields.u16("the shards")):
+        shard = fields.u16("a shard")
+        sent[shard] = fields.i64("a position")
+    entries: list[ProgressEntry] = []
+    for _entry in range(fields.u32("the entries")):
+        packet_id = fields.u16("a packet id")
+        shard = fields.u16("a shard")
+        entries.append(ProgressEntry(packet_id, shard, fields.i64("a position")))
+    fields.end()
+    return Progress(sent, entries, last_packet_id)
+
+
+def _blob(value: bytes) -> bytes:
+    return u32(len(value)) + value

@@ -1,0 +1,104 @@
+"""The session store: every implementation does what the model in memory does, also after it was opened again."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+
+from holdfast.durable.commit import Batch
+from holdfast.durable.memory_sessions import MemorySessions
+from holdfast.durable.sessions import KeepIncoming, KeepSession, SessionStore, Step, StoredSession
+from holdfast.model.errors import PermanentError
+from holdfast.model.message import Message
+from holdfast.records.sessions import SessionRecord
+from holdfast.storage.rocks.changes import Changes
+from holdfast.storage.rocks.contents import SESSIONS
+from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.sessions import RocksSessions
+from tests.conformance.session_steps import step_lists
+
+CLIENTS = ["a", "ab", "a\0b", "a/b", "ü", "x" * 300]
+
+
+def not_found(_shard: int, _topic: bytes, _position_us: int) -> Message | None:
+    return None
+
+
+class OnRocks:
+    """Sessions on a real RocksDB, one commit for each list of steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.engine = Engine.open(folder, reserve_bytes=0)
+        if SESSIONS not in self.engine.families():
+            self.engine.create_family(SESSIONS)
+        self.store = RocksSessions(self.engine, not_found)
+
+    def apply(self, steps: list[Step]) -> None:
+        batch = Batch(self.engine.written + 1)
+        batch.steps.extend(steps)
+        changes = Changes()
+        self.store.add(batch, changes)
+        self.engine.write(batch.number, changes)
+
+
+def shown(stored: StoredSession | None) -> object:
+    if stored is None:
+        return None
+    progress = stored.progress
+    return (
+        stored.record,
+        sorted(stored.subscriptions.items()),
+        [(i, owed.message, owed.retain, owed.identifiers, owed.group) for i, owed in stored.inflight.items()],
+        sorted(stored.released),
+        sorted(stored.incoming),
+        progress and (progress.sent, progress.unacknowledged, progress.last_packet_id),
+    )
+
+
+def same(one: SessionStore, other: SessionStore) -> None:
+    assert one.count() == other.count()
+    for client_id in CLIENTS:
+        assert shown(one.load(client_id)) == shown(other.load(client_id))
+    for before_us in (0, 30_000_000, 2**62):
+        assert sorted(one.expiring(before_us, 10)) == sorted(other.expiring(before_us, 10))
+    assert sorted(one.connected("", 10)) == sorted(other.connected("", 10))
+
+
+@pytest.mark.slow
+@settings(max_examples=15)
+@given(step_lists)
+def test_rocks_does_what_memory_does(steps: list[Step]) -> None:
+    model = MemorySessions()
+    with TemporaryDirectory() as folder:
+        stored = OnRocks(Path(folder))
+        for at in range(0, len(steps), 7):
+            model.apply(steps[at : at + 7])
+            stored.apply(steps[at : at + 7])
+        same(stored.store, model)
+        stored.engine.close()
+        again = OnRocks(Path(folder))
+        same(again.store, model)
+        again.engine.close()
+
+
+def test_records_without_their_session_are_reported(tmp_path: Path) -> None:
+    """A damaged store is never taken for an empty one."""
+    stored = OnRocks(tmp_path)
+    record = SessionRecord(expiry_s=5, disconnected_us=0)
+    stored.apply([KeepIncoming("c", 7)])
+    with pytest.raises(PermanentError, match="no session"):
+        stored.store.load("c")
+    stored.apply([KeepSession("c", record, None)])
+    assert stored.store.load("c") is not None
+    stored.engine.close()
+
+
+def test_ends_are_listed_soonest_first(tmp_path: Path) -> None:
+    stored = OnRocks(tmp_path)
+    for name, left_us in (("late", 20_000_000), ("soon", 10_000_000)):
+        record = SessionRecord(expiry_s=60, disconnected_us=left_us)
+        stored.apply([KeepSession(name, record, None)])
+    assert stored.store.expiring(2**62, 10) == ["soon", "late"]
+    assert stored.store.expiring(2**62, 1) == ["soon"]
+    stored.engine.close()

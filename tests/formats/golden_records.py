@@ -1,0 +1,121 @@
+"""Golden bytes of what is on disk, laid out by hand from docs/formats.md.
+
+They never change: a data folder written by any released version must stay readable. A new version of a record gets
+cases of its own beside these.
+"""
+
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
+from holdfast.records.folder import DataFolder
+from holdfast.records.generations import Generation, ZoneRecord
+from holdfast.records.messages import StoredMessage
+from holdfast.records.positions import AppliedMark, ShardHead
+from holdfast.records.retained import RetainedRecord
+
+
+def spaced(text: str) -> bytes:
+    """Hexadecimal digits, with spaces and line ends where a reader wants them."""
+    return bytes.fromhex("".join(text.split()))
+
+
+#: 2023-11-14T22:13:20Z.
+T = 1_700_000_000_000_000
+
+PLAIN = StoredMessage(Message(b"a/b", b"21.5", 1, ClientId("dev"), T), T + 1, 7)
+PLAIN_BYTES = spaced("""
+    01  01  03 00  03 00  00 00 00 00  04 00 00 00
+    01 40 1e 18 24 0a 06 00   07 00 00 00 00 00 00 00   00 40 1e 18 24 0a 06 00   00 00 00 00
+    61 2f 62   64 65 76   32 31 2e 35
+""")
+
+#: QoS 2, retained, expires after 3,600 s, with a user property u = v, an umlaut in the client id.
+FULL = StoredMessage(
+    Message(
+        b"t",
+        b"\x00\xff",
+        2,
+        ClientId("ü"),
+        T,
+        retain=True,
+        properties=spaced("02 00 00 0e 10  26 00 01 75 00 01 76"),
+        expires_us=T + 3_600_000_000,
+    ),
+    T + 2,
+    2**40,
+)
+FULL_BYTES = spaced("""
+    01  0e  01 00  02 00  0c 00 00 00  02 00 00 00
+    02 40 1e 18 24 0a 06 00   00 00 00 00 00 01 00 00   00 40 1e 18 24 0a 06 00   10 0e 00 00
+    74   c3 bc   02 00 00 0e 10  26 00 01 75 00 01 76   00 ff
+""")
+
+#: Expires at once, which is not the same as never.
+AT_ONCE = StoredMessage(Message(b"t", b"", 0, ClientId(""), 5, expires_us=6), 9, 1)
+AT_ONCE_BYTES = spaced("""
+    01  08  01 00  00 00  00 00 00 00  00 00 00 00
+    09 00 00 00 00 00 00 00   01 00 00 00 00 00 00 00   05 00 00 00 00 00 00 00   00 00 00 00
+    74
+""")
+
+MESSAGES = [
+    ("plain", PLAIN, PLAIN_BYTES),
+    ("every field", FULL, FULL_BYTES),
+    ("expires at once", AT_ONCE, AT_ONCE_BYTES),
+]
+
+FOLDER = DataFolder(1, T, "0.1.0")
+FOLDER_BYTES = spaced("01  01 00  00 40 1e 18 24 0a 06 00  05 00 30 2e 31 2e 30")
+
+CEILING_US = T + 10_000_000
+CEILING_BYTES = spaced("01  80 d6 b6 18 24 0a 06 00")
+
+HEAD = ShardHead(T, 1000, 12)
+HEAD_BYTES = spaced("01  00 40 1e 18 24 0a 06 00  e8 03 00 00 00 00 00 00  0c 00 00 00 00 00 00 00")
+
+APPLIED = AppliedMark(258, "L3")
+APPLIED_BYTES = spaced("01  02 01 00 00 00 00 00 00  02 00 4c 33")
+
+ZONE = ZoneRecord("machines", (1, 258), ("plant/#", "ä/+"), T)
+ZONE_KEY = spaced("02  6d 61 63 68 69 6e 65 73")
+ZONE_BYTES = spaced("""
+    01  00 40 1e 18 24 0a 06 00
+    02 00  01 00  02 01
+    02 00  07 00 70 6c 61 6e 74 2f 23  04 00 c3 a4 2f 2b
+""")
+
+GENERATION = Generation(
+    "m",
+    2,
+    "learned",
+    {"streams": 1000, "thresholds": (20, -1), "note": "x"},
+    T,
+    (1, 258),
+    T - 1,
+    inherits=1,
+    end_us=T + 5,
+    last_serials=(7, 0),
+)
+GENERATION_KEY = spaced("03  6d  00  00 00 00 02")
+GENERATION_BYTES = spaced("""
+    01  02 00 00 00  01 00 00 00
+    ff 3f 1e 18 24 0a 06 00   00 40 1e 18 24 0a 06 00   05 40 1e 18 24 0a 06 00
+    07 00 6c 65 61 72 6e 65 64
+    03 00
+      04 00 6e 6f 74 65                       02  01 00 78
+      07 00 73 74 72 65 61 6d 73              01  e8 03 00 00 00 00 00 00
+      0a 00 74 68 72 65 73 68 6f 6c 64 73     03  02 00  14 00 00 00 00 00 00 00  ff ff ff ff ff ff ff ff
+    02 00
+      01 00  07 00 00 00 00 00 00 00
+      02 01  00 00 00 00 00 00 00 00
+""")
+
+RETAINED = RetainedRecord(PLAIN, 258, T + 3)
+RETAINED_KEY = spaced("01  61 00 62")
+RETAINED_BYTES = spaced("01  02 01  03 40 1e 18 24 0a 06 00") + PLAIN_BYTES
+EXPIRY_KEY = spaced("02  00 06 0a 24 18 1e 40 00  61 00 62")
+
+CURSOR_ZONE = "machines"
+CURSOR_DONE = {1: T, 258: T - 3}
+#: 08 "machines" 02 | 01 and T zigzag | 257 and -3 zigzag | CRC-32
+CURSOR_BODY = spaced("08 6d 61 63 68 69 6e 65 73  02  01  80 80 f2 81 83 89 85 06  81 02  05")
+CURSOR_TEXT = "c1-CG1hY2hpbmVzAgGAgPKBg4mFBoECBRicnXc"
