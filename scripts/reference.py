@@ -15,7 +15,7 @@ from pathlib import Path
 
 from holdfast.model.protocol import CLIENT, EITHER, PACKET_NAMES
 from holdfast.model.reasons import REASONS
-from holdfast.node.settings import SECTIONS, Listener
+from holdfast.node.settings import SECTIONS, TABLES, TREE
 from holdfast.node.settings_values import KeySpec, expected, keys_of
 from holdfast.node.settings_values import show as as_toml
 from holdfast.wire.properties import BINARY, FLAG, PAIR, PROPERTIES, TEXT, U16_VALUE, U32_VALUE, VARINT
@@ -138,9 +138,31 @@ share_strategy = "round_robin"
 password_file = "holdfast.passwd"
 acl_file = "holdfast.acl"
 
+[storage]
+data = "data"
+retention_s = 86400
+
+[zones.machines]
+filter = "plant/+/press/#"
+shards = 2
+retention_s = 2592000
+retention_bytes = 50_000_000_000
+
+[zones.video]
+filter = "cameras/#"
+durability = "os"
+retention_s = 3600
+
 [log]
 level = "warning"
 """
+
+
+#: What there is without any table of a section of tables.
+WITHOUT_ANY = {
+    "listeners": "Without any, there is one called `default`, with the defaults below.\n\n",
+    "zones": "Without any, `[storage]` rules for all topics. See the [guide to storage](guide/storage.md).\n\n",
+}
 
 
 def settings_rows(specs: list[KeySpec]) -> str:
@@ -154,10 +176,11 @@ def settings_rows(specs: list[KeySpec]) -> str:
 
 def settings_page() -> str:
     parts = [f"# Settings\n\n{NOTE}{SETTINGS_INTRODUCTION}"]
-    listener = f"{Listener.__doc__}\n\nWithout any, there is one called `default`, with the defaults below.\n\n"
-    parts.append(f"## `[listeners.NAME]`\n\n{listener}{settings_rows(list(keys_of(Listener).values()))}")
-    for name, section in SECTIONS.items():
-        parts.append(f"## `[{name}]`\n\n{section.__doc__}\n\n{settings_rows(list(keys_of(section).values()))}")
+    for name in TREE:
+        section = SECTIONS[name] if name in SECTIONS else TABLES[name].table
+        title = name if name in SECTIONS else f"{name}.NAME"
+        text = f"{section.__doc__}\n\n{WITHOUT_ANY.get(name, '')}"
+        parts.append(f"## `[{title}]`\n\n{text}{settings_rows(list(keys_of(section).values()))}")
     parts.append(f"## An example\n\n```toml\n{EXAMPLE}```\n")
     return "\n".join(parts)
 

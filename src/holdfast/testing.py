@@ -9,20 +9,22 @@
     def test_my_blocking_client(holdfast_broker: str) -> None:  # with the pytest plugin: the same, in a thread
         ...
 
-It is the real broker on a real socket, with state in memory. For a broker inside an application of your own, use
-`holdfast.node.embedding`.
+It is the real broker on a real socket, with state in memory unless the settings say otherwise. For a broker inside an
+application of your own, use `holdfast.node.embedding`.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from holdfast.node.embedding import running
-from holdfast.node.settings import Listener, Settings, Sys
+from holdfast.node.settings import Listener, Settings, Storage, Sys
 
 
 def loopback_settings() -> Settings:
-    """A free port on loopback, and no `$SYS` topics in the way."""
-    return Settings(listeners={"default": Listener(port=0)}, sys=Sys(interval_s=0))
+    """A free port on loopback, nothing on disk, and no `$SYS` topics in the way."""
+    return Settings(
+        listeners={"default": Listener(port=0)}, storage=Storage(durability="memory"), sys=Sys(interval_s=0)
+    )
 
 
 @asynccontextmanager

@@ -50,7 +50,7 @@ session_records = st.builds(
 progresses = st.builds(
     Progress,
     st.dictionaries(st.integers(0, 3), times_us, max_size=3),
-    st.lists(st.builds(ProgressEntry, packet_ids, st.integers(0, 3), times_us), max_size=3),
+    st.lists(st.builds(ProgressEntry, packet_ids, st.integers(1, 2), st.integers(0, 3), times_us), max_size=3),
     st.integers(0, 65_535),
 )
 
@@ -118,6 +118,8 @@ class Drawn:
         if kind is KeepInflight:
             self._order += 1
             return KeepInflight(client_id, packet_id, rest[0], self._order)
+        if kind is DropInflight:
+            return DropInflight(client_id, packet_id, *rest)
         made: PacketStep = kind(client_id, packet_id)
         return made
 
@@ -131,7 +133,8 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
         st.sampled_from(FILTERS),
         progresses,
         st.tuples(st.just(KeepInflight), packet_ids, owed_messages()),
-        st.tuples(st.sampled_from([ReleaseInflight, DropInflight, KeepIncoming, DropIncoming]), packet_ids),
+        st.tuples(st.just(DropInflight), packet_ids, st.integers(0, 3), st.just(0) | times_us),
+        st.tuples(st.sampled_from([ReleaseInflight, KeepIncoming, DropIncoming]), packet_ids),
     ),
 )
 

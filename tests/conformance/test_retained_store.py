@@ -151,3 +151,15 @@ def test_a_record_that_cannot_be_decoded_is_skipped_and_counted(tmp_path: Path) 
     assert stored.store.unreadable == 1
     assert list(stored.store.undecodable()) == [b"a"]
     stored.engine.close()
+
+
+def test_the_brokers_own_topics_are_found_and_never_stored(tmp_path: Path) -> None:
+    stored = OnRocks(tmp_path)
+    stored.keep(message("$SYS/broker/uptime", b"1"), message("a", b"2"))
+    assert stored.found("$SYS/#") == ["$SYS/broker/uptime"]
+    assert stored.found("#") == ["a"]
+    stored.engine.close()
+    again = OnRocks(tmp_path)
+    assert again.found("$SYS/#") == []
+    assert again.found("#") == ["a"]
+    again.engine.close()

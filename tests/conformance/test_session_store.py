@@ -21,7 +21,7 @@ from tests.conformance.session_steps import step_lists
 CLIENTS = ["a", "ab", "a\0b", "a/b", "ü", "x" * 300]
 
 
-def not_found(_shard: int, _topic: bytes, _position_us: int) -> Message | None:
+def not_found(_shard: int, _levels: tuple[bytes, ...], _position_us: int) -> Message | None:
     return None
 
 
@@ -52,6 +52,7 @@ def shown(stored: StoredSession | None) -> object:
         [(i, owed.message, owed.retain, owed.identifiers, owed.group) for i, owed in stored.inflight.items()],
         sorted(stored.released),
         sorted(stored.incoming),
+        sorted(stored.done),
         progress and (progress.sent, progress.unacknowledged, progress.last_packet_id),
     )
 
@@ -63,6 +64,7 @@ def same(one: SessionStore, other: SessionStore) -> None:
     for before_us in (0, 30_000_000, 2**62):
         assert sorted(one.expiring(before_us, 10)) == sorted(other.expiring(before_us, 10))
     assert sorted(one.connected("", 10)) == sorted(other.connected("", 10))
+    assert one.waiting_wills(0, "", 10) == other.waiting_wills(0, "", 10)
 
 
 @pytest.mark.slow

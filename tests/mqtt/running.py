@@ -1,6 +1,7 @@
 """`holdfast serve` as a process of its own, on the modules under test: started, watched through its log, stopped."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -25,7 +26,11 @@ class RunningBroker:
         config.write_text(settings_toml, encoding="utf-8")
         command = [sys.executable, "-c", _PROGRAM, "serve", "--config", str(config), *arguments]
         self.folder = folder
-        self.process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+        # Nothing on disk, unless the test says so: most tests start a broker and stop it again.
+        environment = {"HOLDFAST__STORAGE__DURABILITY": "memory"} if "[storage]" not in settings_toml else {}
+        self.process = subprocess.Popen(
+            command, cwd=folder, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True
+        )
         #: Lines of its standard error, so far.
         self.lines: list[str] = []
         #: Events on level error that a test provokes; any other makes `stop` fail.

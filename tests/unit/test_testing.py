@@ -10,7 +10,7 @@ import pytest
 
 import holdfast.testing
 from holdfast.node.embedding import running
-from holdfast.node.settings import Listener, Settings
+from holdfast.node.settings import Listener, Settings, Storage
 from holdfast.pytest_plugin import holdfast_broker
 
 pytestmark = pytest.mark.compiled
@@ -53,7 +53,7 @@ def test_the_fixture_serves_clients_that_block(holdfast_broker: str) -> None:
 def test_an_embedded_node_has_a_url_for_each_listener() -> None:
     async def scenario() -> None:
         listeners = {"main": Listener(port=0), "web": Listener(kind="ws", port=0), "six": Listener(host="::1", port=0)}
-        async with running(Settings(listeners=listeners)) as node:
+        async with running(Settings(listeners=listeners, storage=Storage(durability="memory"))) as node:
             assert node.url("main").startswith("mqtt://127.0.0.1:")
             assert node.url("web").startswith("ws://127.0.0.1:")
             assert node.url("web").endswith("/mqtt")

@@ -71,7 +71,9 @@ class Broker:
         self._authenticator: Final = authenticator
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
-        self.exchange: Final = Exchange(self, stores.log, stores.retained, limits)
+        self._attach: Final = stores.attach
+        self.exchange: Final = Exchange(self, stores.log, stores.retained, limits, stores.delivered)
+        self.exchange.keeps_qos0 = stores.keeps_qos0
         self.exchange.max_retained = policy.limits.max_retained
         self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores)
         registry = stores.registry
@@ -90,6 +92,9 @@ class Broker:
     async def __aenter__(self) -> "Broker":
         self._loop = asyncio.get_running_loop()
         self.deadlines.start(self._loop)
+        if self._attach is not None:
+            self._attach(self._loop.call_soon_threadsafe, self.exchange.committed)
+        self.sessions.recover()
         return self
 
     async def __aexit__(self, *_unused: object) -> None:

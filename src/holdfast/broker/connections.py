@@ -7,7 +7,7 @@ import structlog
 
 from holdfast.broker.answers import goodbye, refusal
 from holdfast.broker.connection import Connection
-from holdfast.broker.deadlines import Deadlines
+from holdfast.broker.deadlines import Deadlines, Rounds
 from holdfast.broker.gate import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions import Sessions
@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 class Connections:
     """Every connection, from accept to close.
 
-    1. A connection is in `_by_channel` and `_by_number`, or in neither.
+    1. A connection is here until it is lost, under the number that its channel carries.
     """
 
     def __init__(
@@ -43,45 +43,51 @@ class Connections:
         self._registry: Final = registry
         self._policy: Final = policy
         self._clock: Final = clock
-        self._deadlines: Final = deadlines
+        self._rounds: Final = Rounds[Connection](deadlines, self._look)
         self._spawn: Final = spawn
         self._versions: Final = VersionClock(clock, 0)
-        self._by_channel: Final[dict[Channel, Connection]] = {}
         self._by_number: Final[dict[int, Connection]] = {}
         self._count = 0
         self.most = 0
 
     def __len__(self) -> int:
-        return len(self._by_channel)
+        return len(self._by_number)
 
     def __iter__(self) -> Iterator[Connection]:
-        return iter(list(self._by_channel.values()))
+        return iter(list(self._by_number.values()))
 
     def opened(self, link: Link, origin: Origin) -> Connection:
         """A socket was accepted: it has a while to send its CONNECT."""
         self._count += 1
-        channel = Channel(link, self._policy.mqtt.max_packet_size)
-        channel.heard_us = self._clock.monotonic_us()
+        channel = Channel(link, self._policy.mqtt.max_packet_size, self._count)
+        now_us = channel.heard_us = self._clock.monotonic_us()
         connection = Connection(channel, origin, self._count, self._versions.next())
-        self._by_channel[channel] = connection
-        self._by_number[connection.number] = connection
-        self.most = max(self.most, len(self._by_channel))
+        self._by_number[self._count] = connection
+        if len(self._by_number) > self.most:
+            self.most = len(self._by_number)
         timeout_us = int(self._policy.limits.connect_timeout_s * 1_000_000)
-        connection.silence = self._deadlines.after(timeout_us, lambda: self._never_connected(connection))
+        connection.tick = self._rounds.look_at(connection, now_us, timeout_us)
         return connection
 
     def of(self, channel: Channel) -> Connection | None:
-        return self._by_channel.get(channel)
+        return self._by_number.get(channel.number)
 
     def by_number(self, number: int) -> Connection | None:
         return self._by_number.get(number)
 
     def accepted(self, connection: Connection) -> None:
         """CONNECT was accepted: from now on the keep alive counts."""
-        if connection.silence is not None:
-            connection.silence.cancel()
-            connection.silence = None
+        self._rounds.forget(connection, connection.tick)
+        connection.tick = 0
         if connection.keep_alive_us:
+            self._watch(connection)
+
+    def _look(self, connection: Connection) -> None:
+        """The time has come that a connection may be silent at most."""
+        connection.tick = 0
+        if connection.channel.client is None:
+            self._never_connected(connection)
+        else:
             self._watch(connection)
 
     def _watch(self, connection: Connection) -> None:
@@ -92,7 +98,7 @@ class Connections:
         silent_us = now_us - connection.channel.heard_us
         left_us = connection.keep_alive_us - silent_us
         if left_us > 0:
-            connection.silence = self._deadlines.after(left_us, lambda: self._watch(connection))
+            connection.tick = self._rounds.look_at(connection, now_us, left_us)
         elif not connection.channel.closed:
             self.dismiss(connection, KEEP_ALIVE_TIMEOUT, "nothing came for one and a half keep alive times")
 
@@ -142,16 +148,14 @@ class Connections:
         """The connection is gone, whoever ended it: leave its session as the rules say."""
         channel = connection.channel
         channel.closed = True
-        if self._by_channel.pop(channel, None) is None:
+        if self._by_number.pop(connection.number, None) is None:
             return
-        del self._by_number[connection.number]
-        if connection.silence is not None:
-            connection.silence.cancel()
+        self._rounds.forget(connection, connection.tick)
         client, channel.client = channel.client, None
         if client is not None and client.owner is channel:
             will = connection.will
             if will is not None and not connection.parted:
-                self._sessions.leave_will(client, will, channel.mount)
+                self._sessions.leave_will(client, will)
             self._sessions.detach(client)
         if connection.registration is not None:
             self._spawn(self._registry.remove(connection.registration))

@@ -1,9 +1,13 @@
-"""Things that are due at a time: one heap and one timer for all of them."""
+"""Things that are due at a time: one heap and one timer for all of them.
+
+`Deadlines` are exact, and cost half a kilobyte each. `Rounds` are for what is looked at again and again and is as many
+as connections: everything that falls into the same tick shares one deadline.
+"""
 
 import asyncio
 import heapq
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import structlog
 
@@ -13,6 +17,11 @@ _log = structlog.get_logger()
 
 #: Below this many entries the heap is not worth tidying.
 _FEW: Final = 64
+
+#: How much later than asked for a round may come. Keep alive times are whole seconds, and half as much is added.
+TICK_US: Final = 250_000
+
+Item = TypeVar("Item")
 
 
 class Deadline:
@@ -106,3 +115,47 @@ class Deadlines:
             self._timer_us = self._heap[0][0]
             delay_s = max(0, self._timer_us - self._clock.monotonic_us()) / 1_000_000
             self._timer = self._loop.call_later(delay_s, self.fire)
+
+
+class Rounds(Generic[Item]):
+    """Items to look at again at about a time: never earlier, and less than a tick later.
+
+    1. An item is under the tick that `look_at` gave for it, until that comes or `forget` is called.
+    2. A tick without items has no deadline.
+    """
+
+    def __init__(self, deadlines: Deadlines, look: Callable[[Item], None]) -> None:
+        self._deadlines: Final = deadlines
+        self._look: Final = look
+        self._ticks: Final[dict[int, tuple[int, set[Item], Deadline]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._ticks)
+
+    def look_at(self, item: Item, now_us: int, delay_us: int) -> int:
+        """Look at the item when `delay_us` have passed since `now_us`; the tick, by which it can be forgotten."""
+        tick = -(-(now_us + delay_us) // TICK_US)
+        entry = self._ticks.get(tick)
+        if entry is None:
+            deadline = self._deadlines.after(tick * TICK_US - now_us, lambda: self._come(tick))
+            entry = self._ticks[tick] = (tick, set(), deadline)
+        entry[1].add(item)
+        return entry[0]  # one number for all, as each keeps it
+
+    def forget(self, item: Item, tick: int) -> None:
+        """Do not look at the item, if its tick has not come yet."""
+        entry = self._ticks.get(tick)
+        if entry is not None:
+            _, items, deadline = entry
+            items.discard(item)
+            if not items:
+                del self._ticks[tick]
+                deadline.cancel()
+
+    def _come(self, tick: int) -> None:
+        """A tick has come. An item that fails is logged; the others are looked at all the same."""
+        for item in self._ticks.pop(tick)[1]:
+            try:
+                self._look(item)
+            except Exception:
+                _log.exception("an action that was due failed")

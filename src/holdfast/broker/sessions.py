@@ -1,32 +1,33 @@
-"""Sessions: begun, resumed, left behind, ended; their wills and their share of groups."""
+"""Sessions: begun, resumed, left behind, ended."""
 
 from typing import Final
 
 from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
+from holdfast.broker.subscriptions import Subscriptions
 from holdfast.broker.wills import Wills
-from holdfast.durable.sessions import (
-    DropSession,
-    DropSubscription,
-    KeepSession,
-    KeepSubscription,
-    StoredSession,
-)
+from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.sessions import DropSession, KeepSession, StoredSession
 from holdfast.exchange.channel import Channel
-from holdfast.exchange.client import Client, Subscribed
+from holdfast.exchange.client import Client
 from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
-from holdfast.exchange.groups import Group
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
+from holdfast.model.message import Message
+from holdfast.model.owed import Owed
 from holdfast.model.reasons import QUOTA_EXCEEDED
 from holdfast.model.will import StoredWill
 from holdfast.records.sessions import SessionRecord
+from holdfast.session.inflight import UNLIMITED
 from holdfast.session.state import NEVER, SessionState, will_delay_s
-from holdfast.topics.subscription import SubscriptionRecord
 
 _SECOND_US: Final = 1_000_000
+#: How long a client that was connected when the broker crashed has to return before its will is published.
+GRACE_S: Final = 30
+#: Sessions looked at in one go, at the start and when they end.
+_PAGE: Final = 200
 
 
 class Sessions:
@@ -34,6 +35,7 @@ class Sessions:
 
     1. An offline session without expiry does not exist.
     2. What is stored of a session that outlives its connection is, with the batch under way, what it is here.
+    3. An offline session that follows the log and is in no group has no object here: the store has it.
     """
 
     def __init__(
@@ -51,14 +53,18 @@ class Sessions:
         self._stored: Final = stores.sessions
         self._new_queue: Final = stores.new_queue
         self.clients: Final[dict[str, Client]] = {}
-        self.groups: Final[dict[str, Group]] = {}
+        self.subscriptions: Final = Subscriptions(exchange, policy, stores.new_queue)
         self._expiries: Final[dict[str, Deadline]] = {}
         #: Sessions that ended, and whose end is not committed yet.
         self._dropped: Final[set[str]] = set()
         self.wills: Final = Wills(exchange, clock, deadlines, max_qos=policy.mqtt.max_qos)
         self.expired = 0
+        #: Where the log stood when the broker started: what is not above it may have been sent by an earlier run.
+        self._heads: Final = dict(stores.delivered)
+        #: Sessions whose connection ended with an earlier run: how far they were sent is not known exactly.
+        self._cut_off: Final[set[str]] = set()
 
-    # ---- begin and end
+    # ---- begin
 
     def open(self, client_id: str, *, clean_start: bool) -> tuple[Client, bool]:
         """The client's session, and whether it was there before."""
@@ -69,18 +75,30 @@ class Sessions:
         if existing is not None:
             self._cancel_expiry(client_id)
             return existing, True
-        stored = None if client_id in self._dropped else self._stored.load(client_id)
+        stored = self._load(client_id)
         most = self._policy.limits.max_sessions
-        if stored is None and most and len(self.clients) >= most:
+        if stored is None and most and max(len(self.clients), self._stored.count()) >= most:
             raise PeerError(QUOTA_EXCEEDED, f"there are {most} sessions, which is the limit")
-        if stored is not None and clean_start:
-            self._drop_stored(client_id, stored.record)
+        if stored is not None and (clean_start or self._is_over(stored.record)):
+            self._end_stored(client_id, stored.record)
             stored = None
-        client = Client(SessionState(client_id), self._new_queue())
-        self.clients[client_id] = client
+        client = self._new_client(client_id)
         if stored is not None:
             self._restore(client, stored)
         return client, stored is not None
+
+    def _load(self, client_id: str) -> StoredSession | None:
+        return None if client_id in self._dropped else self._stored.load(client_id)
+
+    def _is_over(self, record: SessionRecord) -> bool:
+        """Whether it ended already, and was only not removed yet; after a crash, one without expiry has."""
+        return record.expiry_s == 0 or 0 <= record.ends_us() <= self._clock.wall_us()
+
+    def _new_client(self, client_id: str) -> Client:
+        session = SessionState(client_id)
+        client = Client(session, self._new_queue(client_id, session.subscriptions))
+        self.clients[client_id] = client
+        return client
 
     def _restore(self, client: Client, stored: StoredSession) -> None:
         """Go on with a session as it was stored."""
@@ -89,11 +107,42 @@ class Sessions:
         session.expiry_s = stored.record.expiry_s
         session.disconnected_us = stored.record.disconnected_us
         session.incoming.update(stored.incoming)
-        for packet_id, owed in stored.inflight.items():
-            session.next_order()
-            session.window.restore(packet_id, owed, released=packet_id in stored.released)
         for record in stored.subscriptions.values():
-            self._add(client, record)
+            self.subscriptions.restore(client, record)
+        self._restore_window(client, stored)
+        queue = client.queue
+        progress = stored.progress
+        if isinstance(queue, LogQueue):
+            places = {(owed.message.shard, owed.message.position_us) for owed in stored.inflight.values()}
+            crashed = stored.record.disconnected_us == 0 or session.client_id in self._cut_off
+            queue.resume(
+                {} if progress is None else progress.sent, stored.done | places, self._heads if crashed else {}
+            )
+
+    def _restore_window(self, client: Client, stored: StoredSession) -> None:
+        """What was in flight, in the order of sending, under its packet ids."""
+        window = client.session.window
+        order: dict[int, None] = {}
+        if stored.progress is not None:
+            order.update(dict.fromkeys(entry.packet_id for entry in stored.progress.unacknowledged))
+            window.go_on_behind(stored.progress.last_packet_id)
+        order.update(dict.fromkeys(stored.inflight))
+        for packet_id in order:
+            message = stored.unacknowledged.get(packet_id)
+            if packet_id in stored.inflight:
+                client.session.next_order()
+                window.restore(packet_id, stored.inflight[packet_id], released=packet_id in stored.released)
+            elif message is not None:
+                window.restore(packet_id, self._owed(client, message), released=False)
+            if stored.progress is None:
+                window.go_on_behind(packet_id)
+
+    @staticmethod
+    def _owed(client: Client, message: Message) -> Owed:
+        queue = client.queue
+        owed = queue.owed(message) if isinstance(queue, LogQueue) else None
+        # The subscription may be gone since: what is in flight completes all the same.
+        return owed if owed is not None and owed.qos == 1 else Owed(message, 1)
 
     def attach(
         self, client: Client, channel: Channel, *, expiry_s: int, inflight: int, will: StoredWill | None
@@ -109,6 +158,10 @@ class Sessions:
         self.wills.drop(session.client_id)
         if session.persistent() or will is not None or session.record is not None:
             self._keep(client, will)
+        follows_log = isinstance(client.queue, LogQueue)
+        session.window.reserved = session.window.given if session.persistent() and follows_log else UNLIMITED
+        if session.persistent():
+            self._exchange.delivery.save_progress(client)
 
     def _keep(self, client: Client, will: StoredWill | None) -> None:
         """Have the session itself stored as it is now."""
@@ -123,13 +176,15 @@ class Sessions:
         client.behind = True  # until the queue turns out to be empty
         self._rights_changed(client, channel)
         self._exchange.delivery.pump(client)
-        self._take_from_absent(client)
+        self.subscriptions.take_from_absent(client)
 
     def _rights_changed(self, client: Client, channel: Channel) -> None:
         """Plans leave out who may not read a topic on the present connection: have them made again."""
         if channel.access is not None:
             for record in client.session.subscriptions.values():
                 self._exchange.routes.touch(record.filter)
+
+    # ---- end
 
     def detach(self, client: Client) -> None:
         """The connection is gone; the session waits for the next one, or ends."""
@@ -139,17 +194,31 @@ class Sessions:
             self._rights_changed(client, client.channel)
         client.channel = client.owner = None
         session.disconnected_us = self._clock.wall_us()
-        for group in client.groups:
-            if any(member.client.channel is not None for member in group.members.values()):
-                self._give_back(client, group)
+        self.subscriptions.share_out(client)
         if not session.persistent():
             self.end(client)
             return
         self._keep(client, self.wills.waiting(session.client_id))
-        if session.expiry_s != NEVER:
+        self._exchange.delivery.save_progress(client)
+        if isinstance(client.queue, LogQueue) and not client.groups:
+            # When that is committed: a client that is back before finds its session as it left it.
+            self._exchange.after_commit(None, b"", lambda: self._forget_absent(client))
+        elif session.expiry_s != NEVER:
             self._expiries[session.client_id] = self._deadlines.after(
                 session.expiry_s * _SECOND_US, lambda: self._expire(client)
             )
+
+    def _forget_absent(self, client: Client) -> None:
+        """Nothing of it is needed in memory until it returns: what it is owed lies in the log."""
+        if client.owner is None and self.clients.get(client.session.client_id) is client and not client.groups:
+            self._forget(client)
+
+    def _forget(self, client: Client) -> None:
+        for raw in list(client.session.subscriptions):
+            self.subscriptions.remove(client, raw)
+        client.queue.drop()
+        client.walks.clear()
+        self.clients.pop(client.session.client_id, None)
 
     def _expire(self, client: Client) -> None:
         if client.owner is None:
@@ -163,21 +232,22 @@ class Sessions:
         self.wills.publish_waiting(client_id)
         if client.session.record is not None:
             self._drop_stored(client_id, client.session.record)
-        for group in client.groups:
-            group.members.pop(client_id, None)
-            self._give_back(client, group)
+        self.subscriptions.leave_groups(client)
         window = client.session.window
         unqueued = [owed for owed in map(window.owed, window.packet_ids()) if owed is not None and owed.serial == 0]
         self._exchange.counters.drop(DROP_SESSION_ENDED, client.queue.count() + len(unqueued))
-        for raw in list(client.session.subscriptions):
-            self._remove(client, raw)
-        client.queue.drop()
-        client.walks.clear()
-        self.clients.pop(client_id, None)
+        self._forget(client)
+
+    def _end_stored(self, client_id: str, record: SessionRecord) -> None:
+        """The end of a session that has no object."""
+        if not self.wills.publish_waiting(client_id) and record.disconnected_us and record.will is not None:
+            self.wills.publish(client_id, record.will)
+        self._drop_stored(client_id, record)
 
     def _drop_stored(self, client_id: str, record: SessionRecord) -> None:
         """Have everything of a session removed; until that is committed, what is stored of it does not count."""
         self._exchange.under_way.step(DropSession(client_id, record))
+        self._cut_off.discard(client_id)
         self._dropped.add(client_id)
         self._exchange.after_commit(None, b"", lambda: self._dropped.discard(client_id))
 
@@ -191,84 +261,80 @@ class Sessions:
     def leave_will(self, client: Client, will: StoredWill) -> None:
         """The connection ended without goodbye: publish its will, after its delay."""
         session = client.session
-        delay_s = will_delay_s(will, session.expiry_s)
-        self.wills.leave(session.client_id, will, delay_s, lambda: self._will_due(client))
+        client_id = session.client_id
+        self.wills.leave(client_id, will, will_delay_s(will, session.expiry_s), lambda: self._will_due(client_id))
 
-    def _will_due(self, client: Client) -> None:
+    def _will_due(self, client_id: str) -> None:
         """The delay has passed. One commit publishes the will and forgets it, so that it comes once."""
-        if self.wills.publish_waiting(client.session.client_id) and client.session.record is not None:
-            self._keep(client, None)
+        if not self.wills.publish_waiting(client_id):
+            return
+        client = self.clients.get(client_id)
+        if client is not None:
+            if client.session.record is not None:
+                self._keep(client, None)
+            return
+        stored = self._load(client_id)
+        if stored is not None:
+            record = stored.record
+            if record.expiry_s == 0:
+                self._drop_stored(client_id, record)
+                return
+            without = SessionRecord(expiry_s=record.expiry_s, disconnected_us=record.disconnected_us)
+            self._exchange.under_way.step(KeepSession(client_id, without, record))
 
-    # ---- subscriptions
+    # ---- what the store alone knows
 
-    def subscribe(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
-        """Add or replace a subscription; the entry, and whether it is new."""
-        if client.stored():
-            self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
-        return self._add(client, record)
+    def recover(self) -> None:
+        """After a start: who was connected is not any more, and wills go on waiting."""
+        now_us = self._clock.wall_us()
+        after_us, after = 0, ""
+        while page := self._stored.waiting_wills(after_us, after, _PAGE):
+            for due_us, client_id in page:
+                self._wait_again(client_id, max(0, due_us - now_us + _SECOND_US - 1) // _SECOND_US)
+            after_us, after = page[-1]
+        last = ""
+        while clients := self._stored.connected(last, _PAGE):
+            for client_id in clients:
+                self._was_connected(client_id, now_us)
+            last = clients[-1]
+        self._exchange.wake()
 
-    def _add(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
-        raw = record.filter.raw
-        is_new = raw not in client.session.subscriptions
-        client.session.subscriptions[raw] = record
-        group = self._group(record) if record.filter.group else None
-        subscribed = Subscribed(client, record, group)
-        self._exchange.subscribe(subscribed)
-        if group is not None:
-            group.members[client.session.client_id] = subscribed
-            if group not in client.groups:
-                client.groups.append(group)
-            self._exchange.delivery.drain_backlog(group)
-        return subscribed, is_new
+    def _wait_again(self, client_id: str, left_s: int) -> None:
+        stored = self._load(client_id)
+        if stored is not None and stored.record.will is not None:
+            will = stored.record.will
+            self.wills.leave(client_id, will, left_s, lambda: self._will_due(client_id))
+            if left_s == 0:
+                record = stored.record
+                without = SessionRecord(expiry_s=record.expiry_s, disconnected_us=record.disconnected_us)
+                self._exchange.under_way.step(KeepSession(client_id, without, record))
 
-    def unsubscribe(self, client: Client, raw: bytes) -> bool:
-        """Remove a subscription; whether there was one."""
-        if client.stored():
-            self._exchange.under_way.step(DropSubscription(client.session.client_id, raw))
-        return self._remove(client, raw)
+    def _was_connected(self, client_id: str, now_us: int) -> None:
+        """The broker ended before its connection did: it has a while to return before its will is published."""
+        stored = self._load(client_id)
+        if stored is None:
+            return
+        record = stored.record
+        will = record.will
+        if will is None and record.expiry_s == 0:
+            self._drop_stored(client_id, record)
+            return
+        if will is not None:
+            wait_s = max(will_delay_s(will, record.expiry_s), GRACE_S)
+            self.wills.leave(client_id, will, wait_s, lambda: self._will_due(client_id))
+        self._cut_off.add(client_id)
+        offline = SessionRecord(expiry_s=record.expiry_s, disconnected_us=now_us, will=will)
+        self._exchange.under_way.step(KeepSession(client_id, offline, record))
 
-    def _remove(self, client: Client, raw: bytes) -> bool:
-        record = client.session.subscriptions.pop(raw, None)
-        if record is None:
-            return False
-        client.drop_walks(raw)
-        subscribed = self._exchange.unsubscribe(client, record.filter)
-        if subscribed is not None and subscribed.group is not None:
-            self._leave_group(client, subscribed.group)
-        return True
-
-    def _take_from_absent(self, client: Client) -> None:
-        """A member is online again: it gets what waits for its groups, with what absent members had in flight."""
-        for group in client.groups:
-            for member in list(group.members.values()):
-                if member.client.owner is None:
-                    self._give_back(member.client, group)
-            self._exchange.delivery.drain_backlog(group)
-
-    def _group(self, record: SubscriptionRecord) -> Group:
-        key = f"$share/{record.filter.group}/{record.filter.inner().decode()}"
-        group = self.groups.get(key)
-        if group is None:
-            group = self.groups[key] = Group(key, self._policy.sessions.share_strategy, self._new_queue())
-        return group
-
-    def _leave_group(self, client: Client, group: Group) -> None:
-        """The client is a member no more. What it has in flight it keeps: it may be about to acknowledge it."""
-        group.members.pop(client.session.client_id, None)
-        if group in client.groups:
-            client.groups.remove(group)
-        if not group.members:
-            self._exchange.counters.drop(DROP_SESSION_ENDED, group.backlog.count())
-            self.groups.pop(group.key, None)
-
-    def _give_back(self, client: Client, group: Group) -> None:
-        """Unacknowledged QoS 1 work of an absent member goes to the others.
-
-        QoS 2 stays: once begun it is completed with this client or with nobody [MQTT-4.8.2-4] [MQTT-4.8.2-5].
-        """
-        window = client.session.window
-        for packet_id in window.packet_ids():
-            owed = window.owed(packet_id)
-            if owed is not None and owed.qos == 1 and owed.group == group.key:
-                window.discard(packet_id)
-                self._exchange.delivery.give_back(group, owed)
+    def sweep(self) -> None:
+        """End the stored sessions whose time has passed; store how far the others have come."""
+        self._exchange.delivery.save_all_progress()
+        now_us = self._clock.wall_us()
+        for client_id in self._stored.expiring(now_us, _PAGE):
+            if client_id in self.clients or client_id in self._dropped or self.wills.waiting(client_id) is not None:
+                continue
+            stored = self._load(client_id)
+            if stored is not None:
+                self.expired += 1
+                self._end_stored(client_id, stored.record)
+        self._exchange.wake()

@@ -1,13 +1,21 @@
 """What a broker keeps its state in. Who assembles a node picks the implementations; the broker knows none of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from holdfast.durable.commit import CommitLog
+from holdfast.durable.commit import CommitLog, Receipt
 from holdfast.durable.queue import ClientQueue
 from holdfast.durable.registry import Registry
 from holdfast.durable.retained import RetainedStore
 from holdfast.durable.sessions import SessionStore
+from holdfast.topics.subscription import SubscriptionRecord
+
+#: Brings a call to the loop, from any thread.
+Post = Callable[[Callable[[], None]], object]
+#: Tells a store how to reach the loop, and where receipts go that come later than the write.
+Attach = Callable[[Post, Callable[[Receipt], None]], None]
+#: A new queue for a session, or for a group, with the subscriptions that it has and will have.
+NewQueue = Callable[[str, dict[bytes, SubscriptionRecord]], ClientQueue]
 
 
 @dataclass(frozen=True)
@@ -18,5 +26,10 @@ class Stores:
     retained: RetainedStore
     sessions: SessionStore
     registry: Registry
-    #: A new queue, for a client or for a group.
-    new_queue: Callable[[], ClientQueue]
+    new_queue: NewQueue
+    #: None if every receipt comes at once.
+    attach: Attach | None = None
+    #: Whether the log wants QoS 0 messages too.
+    keeps_qos0: bool = False
+    #: Where each shard of the log stood at the start; from then on, what was delivered to whoever is live.
+    delivered: dict[int, int] = field(default_factory=dict)

@@ -114,13 +114,13 @@ class Subscribing:
             now_us if before is None else before.since_us,
             len(connection.channel.mount) if line.filter.levels[0] in (ONE, REST) else 0,
         )
-        subscribed, is_new = self._sessions.subscribe(client, record)
+        subscribed, is_new = self._sessions.subscriptions.add(client, record)
         wanted = line.retain_handling == _RETAINED_ALWAYS or (line.retain_handling == _RETAINED_IF_NEW and is_new)
         return subscribed if wanted and not record.filter.group else None
 
     def unsubscribe(self, connection: Connection, client: Client, packet: Unsubscribe) -> None:
         """Remove each filter, and answer for all of them [MQTT-3.10.4-4]."""
-        found = [self._sessions.unsubscribe(client, topic_filter.raw) for topic_filter in packet.filters]
+        found = [self._sessions.subscriptions.drop(client, topic_filter.raw) for topic_filter in packet.filters]
         reasons = tuple(SUCCESS if was else NO_SUBSCRIPTION_EXISTED for was in found)
         version = connection.channel.version
         frame = encode(Unsuback(packet.packet_id, reasons if version == V5 else ()), version)

@@ -65,7 +65,7 @@ class SysTopics:
             "bytes/received": counters.bytes_in,
             "bytes/sent": counters.bytes_out,
             "subscriptions/count": len(broker.exchange.routes),
-            "shared_subscriptions/count": len(broker.sessions.groups),
+            "shared_subscriptions/count": len(broker.sessions.subscriptions.groups),
             "retained messages/count": broker.retained.count(),
         }
         texts = {name: str(number) for name, number in numbers.items()}

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import config, user
+from holdfast.cli import config, storage, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
@@ -47,7 +47,11 @@ def serve(options: SettingsOptions) -> None:
 
 app.command()(pub)
 app.command()(sub)
+app.command()(storage.verify)
+app.command()(storage.backup)
+app.command()(storage.restore)
 app.add_typer(config.app, name="config")
+app.add_typer(storage.zones, name="zones")
 app.add_typer(user.app, name="user")
 
 

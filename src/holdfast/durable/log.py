@@ -72,7 +72,8 @@ class MessageLog(Protocol):
     ) -> Replay:
         """Messages that match the filter, with since_us <= position < until_us.
 
-        `by_time` merges all shards by time; else each shard is in order for itself.
+        `by_time` merges all shards by time; else each shard is in order for itself. At the present, a shard whose clock
+        is behind may still come with an earlier position on a later page.
         """
         ...
 
@@ -90,4 +91,30 @@ class MessageLog(Protocol):
 
     def head_us(self, shard: int) -> int:
         """The durable head of a shard: the last position that readers may see; 0 if there is none."""
+        ...
+
+
+class ShardWalk(Protocol):
+    """A walk through one shard for one filter, as far as its reader says.
+
+    1. Everything below `from_us` is done; it never goes back.
+    """
+
+    from_us: int
+    lost: list[Lost]
+
+    def next(self, limit: int, barrier_us: int) -> list[Message]:
+        """The next messages below the barrier, at most `limit`; the end is reached when `from_us` is the barrier."""
+        ...
+
+
+class ShardLog(Protocol):
+    """The log as sessions follow it: shard by shard, each with a number of its own."""
+
+    def shards_for(self, levels: tuple[bytes, ...]) -> list[int]:
+        """The shards that may hold a match."""
+        ...
+
+    def walk(self, shard: int, levels: tuple[bytes, ...], from_us: int) -> ShardWalk:
+        """Begin a walk at a position."""
         ...

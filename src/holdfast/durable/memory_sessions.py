@@ -54,12 +54,16 @@ class MemorySessions(SessionStore):
         elif isinstance(step, DropInflight):
             session.inflight.pop(step.packet_id, None)
             session.released.discard(step.packet_id)
+            if step.position_us:
+                session.done.add((step.shard, step.position_us))
         elif isinstance(step, KeepIncoming):
             session.incoming.add(step.packet_id)
         elif isinstance(step, DropIncoming):
             session.incoming.discard(step.packet_id)
         elif isinstance(step, KeepProgress):
             session.progress = step.progress
+            sent = step.progress.sent
+            session.done.difference_update([place for place in session.done if place[1] <= sent.get(place[0], 0)])
         else:
             raise MisuseError(f"{type(step).__name__} is no step that can be stored")
 
@@ -73,6 +77,7 @@ class MemorySessions(SessionStore):
         copy.released.update(stored.released)
         copy.incoming.update(stored.incoming)
         copy.progress = stored.progress
+        copy.done.update(stored.done)
         return copy
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
@@ -90,6 +95,10 @@ class MemorySessions(SessionStore):
             if client_id > after and not session.record.disconnected_us
         ]
         return heapq.nsmallest(limit, here)
+
+    def waiting_wills(self, after_us: int, after: str, limit: int) -> list[tuple[int, str]]:
+        found = [(session.record.will_due_us(), client_id) for client_id, session in self._sessions.items()]
+        return heapq.nsmallest(limit, [entry for entry in found if entry[0] >= 0 and entry > (after_us, after)])
 
     def count(self) -> int:
         return len(self._sessions)

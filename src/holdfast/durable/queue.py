@@ -25,7 +25,11 @@ class ClientQueue(Protocol):
         ...
 
     def read(self, after: int, limit: int) -> list[Owed]:
-        """At most `limit` messages whose serial is above `after`."""
+        """At most `limit` messages whose serial is above `after`; none need not mean that there are none."""
+        ...
+
+    def at_end(self) -> bool:
+        """Whether the last `read` that found nothing had seen everything; else it has to be asked again."""
         ...
 
     def acknowledge(self, serial: int) -> None:
@@ -37,11 +41,7 @@ class ClientQueue(Protocol):
         ...
 
     def count(self) -> int:
-        """Messages kept, those in flight included."""
-        ...
-
-    def size_bytes(self) -> int:
-        """Bytes kept."""
+        """Messages kept, those in flight included; an estimate where an exact number would cost the backlog."""
         ...
 
     def drop(self) -> None:

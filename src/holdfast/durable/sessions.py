@@ -13,6 +13,7 @@ except for a will, which has to outlive the broker.
 
 from typing import Final, Protocol
 
+from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.sessions import Progress, SessionRecord
 from holdfast.topics.subscription import SubscriptionRecord
@@ -29,6 +30,10 @@ class StoredSession:
         self.released: Final[set[int]] = set()
         self.incoming: Final[set[int]] = set()
         self.progress: Progress | None = None
+        #: QoS 2 messages above the progress that are done, as (shard, position).
+        self.done: Final[set[tuple[int, int]]] = set()
+        #: Messages of the progress's QoS 1 entries, by packet id, as far as they are still there.
+        self.unacknowledged: Final[dict[int, Message]] = {}
 
 
 # ---- steps
@@ -104,7 +109,12 @@ class ReleaseInflight(PacketStep):
 
 
 class DropInflight(PacketStep):
-    """It is done."""
+    """It is done, and so is its place in the log, if it has one: whatever the progress says, it is not sent again."""
+
+    def __init__(self, client_id: str, packet_id: int, shard: int, position_us: int) -> None:
+        super().__init__(client_id, packet_id)
+        self.shard: Final = shard
+        self.position_us: Final = position_us
 
 
 class KeepIncoming(PacketStep):
@@ -131,6 +141,10 @@ class SessionStore(Protocol):
 
     def connected(self, after: str, limit: int) -> list[str]:
         """Client ids above `after` of sessions that are stored as connected, in order: who was here at a crash."""
+        ...
+
+    def waiting_wills(self, after_us: int, after: str, limit: int) -> list[tuple[int, str]]:
+        """When wills of sessions without a connection are due, and whose; above (after_us, after), in order."""
         ...
 
     def count(self) -> int:

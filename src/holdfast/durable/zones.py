@@ -227,7 +227,7 @@ class Zones:
     def may_hold(self, zone: Zone, levels: tuple[bytes, ...]) -> bool:
         """Whether a topic that matches a filter may be in the zone: a zone that was not always here may hold more."""
         filters = [seen for seen, owner in self._seen if owner is zone]
-        return not filters or any([overlap(seen, levels) for seen in filters])
+        return not filters or any(overlap(seen, levels) for seen in filters)
 
     def shard_ids(self, zone: Zone) -> tuple[int, ...]:
         """The shards that a zone writes to now."""

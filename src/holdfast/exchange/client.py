@@ -52,6 +52,8 @@ class Client:
         self.channel: Channel | None = None
         self.cursor = 0
         self.behind = False
+        #: Whether it has come further than its stored progress says.
+        self.unsaved = False
         self.subscribed: Final[dict[bytes, Subscribed]] = {}
         #: A list, because an empty deque costs ten times as much, and there are as many as clients.
         self.walks: Final[list[Walk]] = []
@@ -61,6 +63,10 @@ class Client:
     def stored(self) -> bool:
         """Whether steps of the session are stored: it outlives its connection, and may outlive the broker."""
         return self.session.expiry_s > 0
+
+    def scans(self) -> bool:
+        """Whether its queue is being looked through, and it has room for what is found."""
+        return self.behind and self.channel is not None and self.session.window.room() and not self.queue.at_end()
 
     def drop_walks(self, raw: bytes) -> None:
         """Forget the walks of a filter: it was replaced or unsubscribed [MQTT-3.10.4-2]."""
@@ -73,6 +79,6 @@ class Client:
             return True
         # A loop, because most clients have no group, and this is asked per acknowledgement.
         for group in self.groups:  # noqa: SIM110
-            if group.backlog.count():
+            if group.owes():
                 return True
         return False

@@ -6,7 +6,7 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 
 from typing import Final
 
-from holdfast.durable.sessions import DropInflight, KeepInflight
+from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, Subscribed, Walk
 from holdfast.exchange.counters import (
@@ -20,11 +20,13 @@ from holdfast.exchange.counters import (
 )
 from holdfast.exchange.frames import frame_for
 from holdfast.exchange.groups import Group
-from holdfast.exchange.passage import Passage, Sending
+from holdfast.exchange.passage import Effect, Passage, Sending
 from holdfast.exchange.plans import Target
+from holdfast.exchange.progress import progress_of
 from holdfast.exchange.under_way import UnderWay
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
+from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 
 #: Messages read from a queue at once.
@@ -43,6 +45,8 @@ class Delivery:
         self._upgrade_qos: Final = upgrade_qos
         #: Channels that have something to send.
         self.dirty: list[Channel] = []
+        #: Clients whose progress is to be stored some time soon.
+        self.unsaved: list[Client] = []
         self.now_us = 0
 
     def mark(self, channel: Channel) -> None:
@@ -122,7 +126,7 @@ class Delivery:
 
     def _deliver_to_group(self, group: Group, passage: Passage) -> None:
         message = passage.message
-        if message.qos > 0 and group.backlog.count():
+        if message.qos > 0 and group.owes():
             self._keep_for(group, message)
             self.drain_backlog(group)
             return
@@ -164,15 +168,18 @@ class Delivery:
     def drain_backlog(self, group: Group) -> None:
         """Give out what was kept for a group, in order, as far as members have room."""
         while True:
-            pack = group.backlog.read(0, _READ)
-            if not pack:
+            if not group.held:
+                group.held = group.backlog.read(0, _READ)
+                group.held.reverse()
+            if not group.held:
                 return
-            for owed in pack:
-                member = group.pick(owed.message)
-                if member is None:
-                    return
-                group.backlog.acknowledge(owed.serial)
-                self._assign(group, member, owed.message)
+            owed = group.held[-1]
+            member = group.pick(owed.message)
+            if member is None:
+                return
+            group.held.pop()
+            group.backlog.acknowledge(owed.serial)
+            self._assign(group, member, owed.message)
 
     def pump(self, client: Client) -> None:
         """Send what waits, as far as the window and the socket allow: what was in flight, retained, queued."""
@@ -187,7 +194,7 @@ class Delivery:
         self._walk(client, channel)
         self._drain_queue(client, channel)
         for group in client.groups:
-            if group.backlog.count():
+            if group.owes():
                 self.drain_backlog(group)
 
     def _drain_queue(self, client: Client, channel: Channel) -> None:
@@ -196,7 +203,9 @@ class Delivery:
             # Only what fits: what was read is in flight, and no longer counts toward the queue's limits.
             pack = client.queue.read(client.cursor, min(_READ, window.free()))
             if not pack:
-                client.behind = False
+                client.behind = not client.queue.at_end()
+                if client.behind:
+                    self.mark(channel)  # a long stretch without anything for it: go on in the next turn
                 return
             for owed in pack:
                 client.cursor = owed.serial
@@ -246,8 +255,34 @@ class Delivery:
             if durable or channel.changing:
                 channel.changing += 1  # whatever follows stays behind it
                 self._under_way.effects.append(Sending(client, channel, owed, packet_id))
-            elif not self._send_custom(channel, owed, packet_id) and packet_id:
+            elif not self._send_custom(channel, owed, packet_id, dup=owed.repeated) and packet_id:
                 self._discard(client, packet_id)
+
+    def save_progress(self, client: Client) -> None:
+        """Store how far the session has come, with a reservation of packet ids that holds when that is committed."""
+        progress = progress_of(client)
+        if progress is not None:
+            window = client.session.window
+            reserved = window.given + RESERVE
+            self._under_way.step(KeepProgress(client.session.client_id, progress))
+            self._under_way.effects.append(Effect(None, b"", lambda: self._reserve(client, reserved)))
+
+    def save_all_progress(self) -> None:
+        """Store the progress of every session that has come further."""
+        unsaved = self.unsaved
+        self.unsaved = []
+        for client in unsaved:
+            client.unsaved = False
+            if client.stored() and client.owner is not None:
+                self.save_progress(client)
+
+    def _reserve(self, client: Client, reserved: int) -> None:
+        window = client.session.window
+        waits = window.given >= window.reserved
+        if window.reserved < reserved:
+            window.reserved = reserved
+        if waits:
+            self.pump(client)
 
     def send_committed(self, sending: Sending) -> None:
         """The entry in flight is stored: now the message may go, unless its connection has gone meanwhile."""
@@ -261,7 +296,7 @@ class Delivery:
             return
         if packet_id and client.session.window.owed(packet_id) is not sending.owed:
             return
-        if not self._send_custom(channel, sending.owed, packet_id) and packet_id:
+        if not self._send_custom(channel, sending.owed, packet_id, dup=sending.owed.repeated) and packet_id:
             self._discard(client, packet_id)
 
     def _discard(self, client: Client, packet_id: int) -> None:
@@ -274,8 +309,16 @@ class Delivery:
         """A message is off our hands: its place in the queue and its stored entry go."""
         if owed.serial:
             client.queue.acknowledge(owed.serial)
-        if owed.qos == 2 and client.stored():
-            self._under_way.step(DropInflight(client.session.client_id, packet_id))
+        if not client.stored():
+            return
+        if not client.unsaved:
+            client.unsaved = True
+            self.unsaved.append(client)
+            if client.session.window.runs_low():
+                self.save_progress(client)
+        if owed.qos == 2:
+            message = owed.message
+            self._under_way.step(DropInflight(client.session.client_id, packet_id, message.shard, message.position_us))
 
     def _obstacle(self, channel: Channel, owed: Owed) -> str:
         """Why a message is not sent to this client now; empty if it can be."""

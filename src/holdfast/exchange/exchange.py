@@ -26,7 +26,7 @@ from holdfast.exchange.under_way import Sealed, UnderWay
 from holdfast.model.errors import PeerError
 from holdfast.model.message import Message
 from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
-from holdfast.model.reasons import UNSPECIFIED_ERROR
+from holdfast.model.reasons import SUCCESS, UNSPECIFIED_ERROR
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.route_cache import RouteCache
 from holdfast.wire.codec import PINGRESP_FRAME
@@ -46,7 +46,9 @@ class Exchange:
     3. Batches get their receipts in order.
     """
 
-    def __init__(self, control: Control, log: CommitLog, retained: RetainedStore, limits: Limits) -> None:
+    def __init__(
+        self, control: Control, log: CommitLog, retained: RetainedStore, limits: Limits, delivered: dict[int, int]
+    ) -> None:
         self._control: Final = control
         self._log: Final = log
         self._retained: Final = retained
@@ -70,6 +72,12 @@ class Exchange:
         self._walkers: list[Client] = []
         self._awake = False
         self._in_turn = False
+        #: The last position of each shard that was delivered to whoever is live.
+        self.delivered: Final = delivered
+        #: Whether QoS 0 messages are stored, too; nobody waits for that.
+        self.keeps_qos0 = False
+        #: Why messages that have to be stored are not taken at the moment; SUCCESS if they are.
+        self.refusing = SUCCESS
 
     # ---- bytes in
 
@@ -229,6 +237,8 @@ class Exchange:
                 if channel is not None and message.qos == 1:
                     channel.receiving -= 1
                 delivery.deliver(effect)
+                if message.position_us:
+                    self.delivered[message.shard] = message.position_us
         elif isinstance(effect, Sending):
             delivery.send_committed(effect)
         elif effect.then is not None:
@@ -249,7 +259,7 @@ class Exchange:
                 self.counters.bytes_out += len(data)
                 channel.link.write(data)
             client = channel.client
-            if client is not None and client.walks and not channel.congested:
+            if client is not None and not channel.congested and (client.walks or client.scans()):
                 self._walkers.append(client)
         if self._walkers or self.delivery.dirty or not self.under_way.empty():
             self.wake()
@@ -288,6 +298,8 @@ class Exchange:
     def pass_on(self, passage: Passage) -> None:
         """QoS 0: deliver now, without waiting for the commit. What is retained is found from the commit on."""
         message = passage.message
+        if self.keeps_qos0:
+            self.under_way.batch.messages.append(message)
         if message.retain:
             self.under_way.batch.retained.append(message)
             self.under_way.effects.append(passage)

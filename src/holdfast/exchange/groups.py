@@ -10,6 +10,7 @@ from typing import Final
 from holdfast.durable.queue import ClientQueue
 from holdfast.exchange.client import Client, Subscribed
 from holdfast.model.message import Message
+from holdfast.model.owed import Owed
 
 ROUND_ROBIN: Final = "round_robin"
 LEAST_INFLIGHT: Final = "least_inflight"
@@ -29,6 +30,8 @@ class Group:
         self.strategy: Final = strategy
         #: Messages that nobody could take yet.
         self.backlog: Final = backlog
+        #: Read from the backlog and not given out yet, the next one last.
+        self.held: list[Owed] = []
         self.members: Final[dict[str, Subscribed]] = {}
         self._turn = 0
         self._favourite = ""
@@ -48,6 +51,10 @@ class Group:
             return self._sticky(ready)
         self._turn += 1
         return ready[self._turn % len(ready)]
+
+    def owes(self) -> bool:
+        """Whether something waits for a member."""
+        return len(self.held) > 0 or self.backlog.count() > 0
 
     def keeps_backlog(self) -> bool:
         """Whether some member will take later what nobody takes now."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.durable.sessions import DropIncoming, KeepIncoming, ReleaseInflight
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
-from holdfast.exchange.counters import DROP_DENIED, DROP_REFUSED, DROP_RETAINED
+from holdfast.exchange.counters import DROP_DENIED, DROP_NO_ROOM, DROP_REFUSED, DROP_RETAINED
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.passage import Passage
 from holdfast.exchange.plans import Plan
@@ -120,6 +120,11 @@ class Inbound:
         if plan.reserved:
             self._exchange.counters.drop(DROP_DENIED)
             return NOT_AUTHORIZED
+        if message.qos and self._exchange.refusing:
+            self._exchange.counters.drop(DROP_NO_ROOM)
+            if channel.version != V5:  # an acknowledgement is all that MQTT 3 could be told: so it is told nothing
+                raise PeerError(self._exchange.refusing, "there is no room to store messages at the moment")
+            return self._exchange.refusing
         if channel.access is not None and not self._may_publish(channel, message.topic):
             return NOT_AUTHORIZED
         if message.retain and not self._exchange.may_retain(message.topic, message.payload, message.received_us):

@@ -30,6 +30,8 @@ class Owed:
         #: The shared subscription (`$share/<group>/<filter>`) it came through; empty for none.
         self.group: Final = group
         self.serial = serial
+        #: Whether it may have been sent before, by an earlier run of the broker: then DUP says so.
+        self.repeated = False
         #: What it counts toward limits.
         self.size_bytes: Final = len(message.topic) + len(message.payload) + len(message.properties)
 

@@ -1,5 +1,7 @@
 """Assembly: from settings to a broker with its listeners. The only place that picks implementations."""
 
+from typing import TYPE_CHECKING, Final
+
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
@@ -9,16 +11,42 @@ from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
 from holdfast.durable.memory_retained import MemoryRetained
 from holdfast.durable.memory_sessions import MemorySessions
+from holdfast.durable.zones import MEMORY
 from holdfast.node.settings import Settings
 from holdfast.node.system_clock import SystemClock
+from holdfast.node.zone_settings import zones_of
 from holdfast.server.listeners import ListenerSpec
 
+if TYPE_CHECKING:
+    from holdfast.node.storage import DiskStorage
 
-def assemble_broker(settings: Settings) -> Broker:
-    """The broker that the settings describe. SettingsError if a file of theirs is wrong."""
+
+class Assembled:
+    """A broker and the disk under it, if it has one."""
+
+    def __init__(self, broker: Broker, disk: "DiskStorage | None") -> None:
+        self.broker: Final = broker
+        self.disk: Final = disk
+
+
+def assemble(settings: Settings) -> Assembled:
+    """What the settings describe. SettingsError if a file of theirs is wrong, or the data folder is in use."""
     policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions)
     authenticator = Authenticator(settings.security.password_file, settings.security.acl_file)
-    return Broker(policy, SystemClock(), authenticator, memory_stores(policy))
+    clock = SystemClock()
+    if not _on_disk(settings):
+        return Assembled(Broker(policy, clock, authenticator, memory_stores(policy)), None)
+    # Not above: a node that keeps everything in memory does not need the library.
+    from holdfast.node.storage import DiskStorage
+
+    disk = DiskStorage(settings, policy, clock)
+    return Assembled(Broker(policy, clock, authenticator, disk.stores()), disk)
+
+
+def _on_disk(settings: Settings) -> bool:
+    """Whether any zone wants more than memory."""
+    zones, default, _mounts = zones_of(settings)
+    return any(zone.store and zone.durability != MEMORY for zone in [default, *zones])
 
 
 def memory_stores(policy: Policy) -> Stores:
@@ -30,7 +58,7 @@ def memory_stores(policy: Policy) -> Stores:
         MemoryRetained(),
         sessions,
         MemoryRegistry(),
-        lambda: MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes),
+        lambda _session, _subscriptions: MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes),
     )
 
 

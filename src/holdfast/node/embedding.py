@@ -10,15 +10,16 @@
 No signals are handled and no logs configured: both belong to the program around it.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.sys_topics import SysTopics
-from holdfast.node.assembly import assemble_broker, listener_specs
+from holdfast.node.assembly import assemble, listener_specs
 from holdfast.node.build_info import describe
 from holdfast.node.reload import Reloaded, merge
 from holdfast.node.settings import DEFAULT_LISTENER, Settings
@@ -38,6 +39,14 @@ class Node:
     broker: Broker
     listeners: Listeners
     sys_topics: SysTopics
+    #: Set when the node cannot go on; `failure` says why.
+    failed: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: Exception | None = None
+
+    def fail(self, why: Exception) -> None:
+        """Nothing can be stored any more: whoever runs the node has to end it."""
+        self.failure = why
+        self.failed.set()
 
     def url(self, listener: str = DEFAULT_LISTENER) -> str:
         """The address of one of its listeners."""
@@ -65,15 +74,25 @@ class Node:
 async def running(settings: Settings, grace_s: float = GRACE_S) -> AsyncIterator[Node]:
     """Run a node for the length of the block; clients are told goodbye at its end.
 
-    SettingsError if a listener cannot be opened or a file of the settings is wrong.
+    SettingsError if a listener cannot be opened, a file of the settings is wrong, or another process has the data.
     """
-    broker = assemble_broker(settings)
-    async with broker:
-        listeners = await open_listeners(listener_specs(settings), broker)
-        try:
+    assembled = assemble(settings)
+    broker, disk = assembled.broker, assembled.disk
+    try:
+        async with broker:
+            listeners = await open_listeners(listener_specs(settings), broker)
             sys_topics = SysTopics(broker, describe(), settings.sys.interval_s)
             sys_topics.start()
-            yield Node(settings, broker, listeners, sys_topics)
-        finally:
-            broker.say_goodbye()
-            await listeners.close(grace_s)
+            node = Node(settings, broker, listeners, sys_topics)
+            tending = None if disk is None else asyncio.create_task(disk.tend(broker, node.fail))
+            try:
+                yield node
+            finally:
+                broker.say_goodbye()
+                await listeners.close(grace_s)
+                if tending is not None:
+                    tending.cancel()
+                    await asyncio.gather(tending, return_exceptions=True)
+    finally:
+        if disk is not None:
+            disk.close()

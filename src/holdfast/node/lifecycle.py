@@ -51,9 +51,20 @@ async def serve(settings: Settings, read_again: ReadSettings) -> None:
         _log.info(describe(), durability=settings.storage.durability)
         for name, (host, port) in node.listeners.addresses().items():
             _log.info("listening", listener=name, host=host, port=port)
-        await stop.wait()
+        await _either(stop, node.failed)
         _log.info("stopping")
     _log.info("stopped")
+    if node.failure is not None:
+        raise node.failure
+
+
+async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in (one, other)]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def reload(node: Node, read_again: ReadSettings) -> None:

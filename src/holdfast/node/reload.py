@@ -1,21 +1,24 @@
 """New settings for a node that runs: which of them hold at once, and which need a restart.
 
-A key says so itself (`Key.live`). What needs a restart keeps its old value until then, and is named at every reload.
+A key says so itself (`Key.live`). A listener or a zone that comes or goes needs a restart. What needs one keeps its old
+value until then, and is named at every reload.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holdfast.node.settings import SECTIONS, Listener, Settings
+from holdfast.node.settings import SECTIONS, TABLES, Listener, Settings, ZoneSettings
 from holdfast.node.settings_values import keys_of
+
+_Table = Listener | ZoneSettings
 
 
 @dataclass(frozen=True)
 class Change:
     """One key with another value than before."""
 
-    #: `section.key`, `listeners.NAME.key`, or `listeners.NAME` for one that came or went.
+    #: `section.key`, `listeners.NAME.key`, or `listeners.NAME` for one that came or went; `zones` likewise.
     key: str
     before: object
     after: object
@@ -49,7 +52,8 @@ def merge(old: Settings, new: Settings) -> Reloaded:
         changes += found
         values = {change.key.removeprefix(f"{name}."): change.after for change in found if change.live}
         sections[name] = replace(getattr(old, name), **values)
-    changes += _compare_listeners(old.listeners, new.listeners)
+    for name, tables in TABLES.items():
+        changes += _compare_tables(name, tables.table, getattr(old, name), getattr(new, name))
     waiting = {change.key for change in changes if not change.live}
     sources = {key: source for key, source in new.sources.items() if key not in waiting}
     sources |= {key: source for key, source in old.sources.items() if key in waiting}
@@ -64,16 +68,18 @@ def _compare(prefix: str, section: type, old: object, new: object) -> list[Chang
     ]
 
 
-def _compare_listeners(old: Mapping[str, Listener], new: Mapping[str, Listener]) -> list[Change]:
-    changes: list[Change] = []
+def _compare_tables(
+    section: str, table: type, old: Mapping[str, _Table], new: Mapping[str, _Table]
+) -> Iterator[Change]:
     for name in [*old, *(name for name in new if name not in old)]:
-        prefix = f"listeners.{name}"
+        prefix = f"{section}.{name}"
         if name in old and name in new:
-            changes += _compare(prefix, Listener, old[name], new[name])
+            yield from _compare(prefix, table, old[name], new[name])
         else:
-            changes.append(Change(prefix, _place(old.get(name)), _place(new.get(name)), live=False))
-    return changes
+            yield Change(prefix, _in_words(old.get(name)), _in_words(new.get(name)), live=False)
 
 
-def _place(listener: Listener | None) -> str | None:
-    return None if listener is None else f"{listener.kind} on {listener.host}, port {listener.port}"
+def _in_words(table: _Table | None) -> str | None:
+    if isinstance(table, Listener):
+        return f"{table.kind} on {table.host}, port {table.port}"
+    return None if table is None else f"topics {table.filter}"

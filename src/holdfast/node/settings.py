@@ -7,6 +7,7 @@
     ├── sessions    what a session may keep
     ├── security    who may come in, and what they may do
     ├── storage     where data lies, and what an acknowledgement means
+    ├── zones       by name: topics that are stored in another way
     ├── log         log lines
     └── sys         the broker's own topics
 
@@ -17,7 +18,7 @@ files and environment are the business of `settings_load`, rules between keys th
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
@@ -26,6 +27,7 @@ from holdfast.broker.policy import Key, Limits, Mqtt, Sessions
 
 ListenerKind = Literal["tcp", "tls", "ws", "wss"]
 Durability = Literal["fsync", "os", "memory"]
+Layout = Literal["learned", "timeline", "bitmask"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
 
@@ -105,18 +107,112 @@ class Security:
     ] = None
 
 
+# Keys that zones and the default zone have in common.
+_Shards = Annotated[
+    int, Key("Parts that the publishers are divided into, by client id; order is kept inside a part.", 1, 256)
+]
+_Layout = Annotated[
+    Layout,
+    Key(
+        "How messages are laid out on disk. `learned` finds any filter fast; `timeline` costs least, and a replay "
+        "reads everything in its time range; `bitmask` lies between them."
+    ),
+]
+_Thresholds = Annotated[
+    str,
+    Key(
+        'Names at one topic level above which `learned` takes the level to vary: `"20,10"` means 20 at the first '
+        "level and 10 at all others. Empty leaves it to the layout."
+    ),
+]
+_RetentionS = Annotated[int, Key("Seconds that messages are kept; 0 keeps them for ever.", 0)]
+_RetentionBytes = Annotated[
+    int, Key("Bytes on disk above which the oldest messages go, however young they are; 0 sets no bound.", 0)
+]
+_GenerationS = Annotated[
+    int, Key("Seconds of messages that are dropped together; 0 chooses a twelfth of the retention.", 0)
+]
+_GenerationBytes = Annotated[
+    int,
+    Key(
+        "Bytes that are dropped together, at most; 0 chooses a twelfth of `retention_bytes`, if there is that bound.", 0
+    ),
+]
+_StoreQos0 = Annotated[bool, Key("Whether QoS 0 messages are stored as well, for replay. Nobody waits for them.")]
+
+_WEEK_S: Final = 7 * 24 * 3600
+
+
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """Where data lies, and what an acknowledgement means."""
+    """Where data lies, and what an acknowledgement means. What is not about files holds for topics of no zone."""
 
     data: Annotated[Path, Key("Folder of the broker's data; made if it is not there.")] = Path("./holdfast-data")
     durability: Annotated[
         Durability,
         Key(
-            "What an acknowledged message survives. So far there is `memory`: a client's reconnect, not a restart of "
-            "the broker. `fsync` (power loss) and `os` (a crash of the broker) are not there yet and are refused."
+            "What an acknowledged message survives. `fsync`: a power loss; each acknowledgement waits for a sync of "
+            "the disk. `os`: a crash of the broker or a kill -9; a power loss takes what came in the last "
+            "`sync_interval_s`. `memory`: a client's reconnect; nothing is written, and it ends with the broker."
         ),
-    ] = "memory"
+    ] = "fsync"
+    shards: _Shards = 1
+    layout: _Layout = "learned"
+    thresholds: _Thresholds = ""
+    retention_s: _RetentionS = _WEEK_S
+    retention_bytes: _RetentionBytes = 0
+    generation_s: _GenerationS = 0
+    generation_bytes: _GenerationBytes = 0
+    store_qos0: _StoreQos0 = True
+    # A kernel writes pages back after 30 s of its own accord; this makes it a promise.
+    sync_interval_s: Annotated[
+        float,
+        Key("Seconds after which at the latest what nobody waits for is synced too: `os` and `memory`.", 0.1, 3600),
+    ] = 30.0
+    # What is acknowledged must have room: 128 MiB of write-ahead log, 256 MiB of write buffers to be flushed, and as
+    # much again and more while a compaction writes the new files beside the old ones.
+    min_free_bytes: Annotated[
+        int,
+        Key(
+            "Bytes free on the disk below which QoS 1 and 2 messages that have to be stored are refused, with 0x97; "
+            "reading goes on, and so does writing once there is room.",
+            0,
+        ),
+    ] = 1 << 30
+    min_free_percent: Annotated[
+        float, Key("The same as a share of the disk; the larger of the two counts. 0 leaves it to the bytes.", 0, 50)
+    ] = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneSettings:
+    """Topics that are stored in another way than the rest. Zones may not overlap."""
+
+    filter: Annotated[
+        str, Key("Its topics, as clients write them, such as `plant/+/press/#`; every zone needs it.")
+    ] = ""
+    durability: Annotated[
+        Durability | None,
+        Key(
+            "As `storage.durability`, which rules if this is not set. A zone with `memory` is written as well, but "
+            "no acknowledgement waits for that."
+        ),
+    ] = None
+    shards: _Shards = 1
+    layout: _Layout = "learned"
+    thresholds: _Thresholds = ""
+    retention_s: _RetentionS = _WEEK_S
+    retention_bytes: _RetentionBytes = 0
+    generation_s: _GenerationS = 0
+    generation_bytes: _GenerationBytes = 0
+    store: Annotated[
+        bool,
+        Key(
+            "Whether its messages are written at all. With `false` they survive a client's reconnect and no more, as "
+            "with `memory`, and cannot be replayed."
+        ),
+    ] = True
+    store_qos0: _StoreQos0 = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +242,15 @@ class Settings:
     sessions: Sessions = field(default_factory=Sessions)
     security: Security = field(default_factory=Security)
     storage: Storage = field(default_factory=Storage)
+    zones: Mapping[str, ZoneSettings] = field(default_factory=dict)
     log: Log = field(default_factory=Log)
     sys: Sys = field(default_factory=Sys)
     #: `section.key` → where its value comes from; a key that is missing here has its default.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def on_disk(self) -> bool:
+        """Whether anything is to outlive the node. If not, it has no data folder and needs no storage library."""
+        return self.storage.durability != "memory" or any(zone.store for zone in self.zones.values())
 
     def anonymous_allowed(self, listener: Listener) -> bool:
         """Whether a client may come in through `listener` without credentials."""
@@ -160,7 +261,7 @@ class Settings:
         return listener.is_loopback and self.security.password_file is None and not listener.require_client_certificate
 
 
-#: The sections that are one table each; `listeners` is a table of tables.
+#: The sections that are one table each.
 SECTIONS: Final[Mapping[str, type]] = MappingProxyType(
     {
         "mqtt": Mqtt,
@@ -172,3 +273,27 @@ SECTIONS: Final[Mapping[str, type]] = MappingProxyType(
         "sys": Sys,
     }
 )
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A section of any number of tables, each under a name of its own."""
+
+    #: What one of them is called.
+    noun: str
+    #: The class of each.
+    table: type
+    #: A name and a key, to show how one is written.
+    example: tuple[str, str]
+
+
+#: The sections that are tables of tables.
+TABLES: Final[Mapping[str, Tables]] = MappingProxyType(
+    {
+        "listeners": Tables("listener", Listener, (DEFAULT_LISTENER, "port")),
+        "zones": Tables("zone", ZoneSettings, ("machines", "filter")),
+    }
+)
+
+#: All sections, in the order of the tree.
+TREE: Final = tuple(entry.name for entry in fields(Settings) if entry.name != "sources")

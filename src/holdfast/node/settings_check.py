@@ -4,18 +4,30 @@
 2. Somebody can come in: where anonymous clients are not allowed, there are credentials to be had.
 3. A certificate stands where it is used, and nowhere else.
 4. No two listeners want one port of one address.
-5. Every file that is named can be read.
-6. What is not built yet is refused, never quietly replaced.
+5. Every file that is named can be read, and what is to outlive the broker has a folder that can be written.
+6. A topic belongs to one zone at most, behind every mount point.
+7. A zone can keep what it promises: what survives the broker is stored, and what is dropped together is no more than
+   what is kept.
 """
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import SettingsError
-from holdfast.node.settings import DEFAULT_WEBSOCKET_PATH, TLS_KINDS, WEBSOCKET_KINDS, Listener, Settings
+from holdfast.node.settings import (
+    DEFAULT_WEBSOCKET_PATH,
+    TLS_KINDS,
+    WEBSOCKET_KINDS,
+    Listener,
+    Settings,
+    Storage,
+    ZoneSettings,
+)
+from holdfast.node.zone_settings import DEFAULT_ZONE, parse_thresholds, zones_of
 
 _EVERY_ADDRESS: Final = frozenset({"*", "0.0.0.0", "::"})
 _LOCALHOST: Final = frozenset({"127.0.0.1", "::1"})
@@ -51,7 +63,11 @@ def problems_of(settings: Settings) -> list[Problem]:
         problems += _credential_problems(settings, name, listener)
     problems += _port_problems(settings)
     problems += _file_problems(settings)
-    problems += _storage_problems(settings)
+    problems += _folder_problems(settings)
+    problems += _kept_problems(settings, "storage", settings.storage)
+    for name, zone in settings.zones.items():
+        problems += _kept_problems(settings, f"zones.{name}", zone)
+    problems += _zone_problems(settings)
     return problems
 
 
@@ -101,9 +117,13 @@ def _text_problems(settings: Settings, name: str, listener: Listener) -> Iterato
     if not listener.host:
         yield _problem(settings, f"listeners.{name}.host", "is empty; '*' means every address")
     mount = listener.mount_point
-    if mount and (not mount.endswith("/") or "+" in mount or "#" in mount):
+    if not _is_mount(mount):
         text = f"is {mount!r}; it must be whole levels of a topic, such as 'tenant-a/', without '+' and '#'"
         yield _problem(settings, f"listeners.{name}.mount_point", text)
+
+
+def _is_mount(mount: str) -> bool:
+    return not mount or (mount.endswith("/") and "+" not in mount and "#" not in mount)
 
 
 def _credential_problems(settings: Settings, name: str, listener: Listener) -> Iterator[Problem]:
@@ -177,13 +197,73 @@ def _file_problems(settings: Settings) -> Iterator[Problem]:
             yield _problem(settings, key, f"is {path}, which this user may not read; chown or chmod it")
 
 
-def _storage_problems(settings: Settings) -> Iterator[Problem]:
+def _folder_problems(settings: Settings) -> Iterator[Problem]:
     data = settings.storage.data
     if data.exists() and not data.is_dir():
         yield _problem(settings, "storage.data", f"is {data}, which is not a folder; name one, or a new one")
-    if settings.storage.durability != "memory":
-        text = (
-            f"is {settings.storage.durability!r}, which is not there yet: this build keeps messages in memory and "
-            "loses them when it stops; if that will do, write durability = 'memory'"
-        )
-        yield _problem(settings, "storage.durability", text)
+    elif settings.on_disk():
+        nearest = next(folder for folder in (data, *data.absolute().parents) if folder.exists())
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            text = f"is {data}, and this user may not write to {nearest}; chown or chmod it, or name another folder"
+            yield _problem(settings, "storage.data", text)
+
+
+def _kept_problems(settings: Settings, prefix: str, kept: Storage | ZoneSettings) -> Iterator[Problem]:
+    """What a zone and the default zone have in common."""
+    try:
+        if parse_thresholds(kept.thresholds) and kept.layout != "learned":
+            text = f"is set, and layout = {kept.layout!r} learns nothing; write layout = 'learned' or remove it"
+            yield _problem(settings, f"{prefix}.thresholds", text, f"{prefix}.layout")
+    except SettingsError as error:
+        why = str(error).removeprefix(f"thresholds {kept.thresholds!r}: ")
+        yield _problem(settings, f"{prefix}.thresholds", f"is {kept.thresholds!r}; {why}")
+    for unit, generation, retention in (
+        ("s", kept.generation_s, kept.retention_s),
+        ("bytes", kept.generation_bytes, kept.retention_bytes),
+    ):
+        if generation > retention > 0:
+            text = (
+                f"is {generation}, and retention_{unit} is {retention}: messages go together, so many would stay too "
+                f"long; make it at most {retention}, or 0 to have it chosen"
+            )
+            yield _problem(settings, f"{prefix}.generation_{unit}", text, f"{prefix}.retention_{unit}")
+
+
+def _zone_problems(settings: Settings) -> Iterator[Problem]:
+    sound: list[str] = []
+    for name, zone in settings.zones.items():
+        if not zone.store and zone.durability not in (None, "memory"):
+            text = f"is {zone.durability!r}, and store = false writes nothing that could survive; remove one of them"
+            yield _problem(settings, f"zones.{name}.durability", text, f"zones.{name}.store")
+        key = f"zones.{name}.filter"
+        if name == DEFAULT_ZONE:
+            text = "is the zone of all topics that no other zone names; its settings stand in [storage]"
+            yield Problem(f"zones.{name} {text}", frozenset((key,)))
+        elif not zone.filter:
+            yield _problem(settings, key, "is empty; name the topics of the zone, such as 'plant/+/press/#'")
+        elif error := _refusal(settings, name):
+            why = error.removeprefix(f"zone filter {zone.filter!r}: ").removeprefix(f"filter {zone.filter!r}: ")
+            yield _problem(settings, key, f"is {zone.filter!r}; {why}")
+        else:
+            sound.append(name)
+    if not _refusal(settings, *sound):
+        return
+    for one, other in combinations(sound, 2):
+        if error := _refusal(settings, one, other):
+            key, other_key = f"zones.{other}.filter", f"zones.{one}.filter"
+            filters = (settings.zones[other].filter, settings.zones[one].filter)
+            text = f"is {filters[0]!r}, and {other_key} is {filters[1]!r}; {error}; a topic belongs to one zone"
+            mounts = (f"listeners.{name}.mount_point" for name in settings.listeners)
+            yield _problem(settings, key, text, other_key, *mounts)
+
+
+def _refusal(settings: Settings, *names: str) -> str:
+    """Why these zones cannot be, were they the only ones; empty if they can. What else is wrong is left aside."""
+    zones = {name: replace(settings.zones[name], thresholds="") for name in names}
+    listeners = {name: each for name, each in settings.listeners.items() if _is_mount(each.mount_point)}
+    storage = replace(settings.storage, thresholds="")
+    try:
+        zones_of(replace(settings, zones=zones, listeners=listeners, storage=storage))
+    except SettingsError as error:
+        return str(error)
+    return ""

@@ -10,7 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.node.settings import DEFAULT_LISTENER, DEFAULT_PORTS, SECTIONS, Listener, Settings
+from holdfast.node.settings import (
+    DEFAULT_LISTENER,
+    DEFAULT_PORTS,
+    SECTIONS,
+    TABLES,
+    TREE,
+    Listener,
+    Settings,
+    ZoneSettings,
+)
 from holdfast.node.settings_check import Problem, problems_of, refuse
 from holdfast.node.settings_sources import (
     DEFAULT_FILE,
@@ -25,8 +34,9 @@ from holdfast.node.settings_sources import (
 from holdfast.node.settings_values import convert, keys_of, show
 
 #: So that the environment can name it: lower case, and never two underscores in a row.
-_LISTENER_NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]*")
+_TABLE_NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]*")
 _LISTENERS: Final = "listeners"
+_ZONES: Final = "zones"
 
 
 def load(flags: Flags | None = None, environment: Mapping[str, str] | None = None, *, rules: bool = True) -> Settings:
@@ -57,7 +67,8 @@ class _Tree:
         self.partial = False
         self._unknown_tables: set[str] = set()
         self._sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
-        self._listeners: dict[str, dict[str, Any]] = {}
+        #: Values by section, name and key.
+        self._tables: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in TABLES}
         self._sources: dict[str, str] = {}
 
     def gather(self, flags: Flags, environment: Mapping[str, str]) -> list[Entry]:
@@ -93,8 +104,8 @@ class _Tree:
     def take(self, entry: Entry) -> None:
         """Take one entry, or note what is wrong with it."""
         section, *rest = entry.path
-        if section == _LISTENERS:
-            self._take_listener(entry)
+        if section in TABLES:
+            self._take_named(entry)
         elif section not in SECTIONS:
             self._refuse_table(entry, section, f"there is no section [{section}]{_which_section(section)}")
         elif not rest:
@@ -104,25 +115,29 @@ class _Tree:
         else:
             self._set(entry, SECTIONS[section], self._sections[section])
 
-    def _take_listener(self, entry: Entry) -> None:
-        names = keys_of(Listener)
-        if len(entry.path) > 1 and not _LISTENER_NAME.fullmatch(entry.path[1]):
-            name = entry.path[1]
-            text = f"{show(name)} is no name for a listener; use lower-case letters, digits, - and single _"
-            self._refuse_table(entry, f"{_LISTENERS}.{name}", text)
-        elif len(entry.path) == 2 and isinstance(entry.value, dict):
-            self._listeners.setdefault(entry.path[1], {})
-        elif len(entry.path) < 3:
-            key = entry.path[1] if len(entry.path) == 2 and entry.path[1] in names else "port"
-            text = f"every listener has a name: write [listeners.{DEFAULT_LISTENER}] and {key} below it"
+    def _take_named(self, entry: Entry) -> None:
+        section, *rest = entry.path
+        tables = TABLES[section]
+        names = keys_of(tables.table)
+        if rest and not _TABLE_NAME.fullmatch(rest[0]):
+            text = f"{show(rest[0])} is no name for a {tables.noun}; use lower-case letters, digits, - and single _"
+            self._refuse_table(entry, f"{section}.{rest[0]}", text)
+        elif len(rest) == 1 and isinstance(entry.value, dict):
+            self._tables[section].setdefault(rest[0], {})
+        elif len(rest) < 2:
+            name, usual = tables.example
+            key = rest[0] if rest and rest[0] in names else usual
+            text = f"every {tables.noun} has a name: write [{section}.{name}] and {key} below it"
             self._refuse(entry, f"{entry.source}: {entry.key} is no setting; {text}")
-        elif len(entry.path) > 3 or entry.path[2] not in names:
-            prefix = ".".join(entry.path[:2])
-            close = difflib.get_close_matches(entry.path[2], names, 1)
-            which = f"did you mean {prefix}.{close[0]}?" if close else f"a listener has {', '.join(names)}"
+        elif len(rest) > 2 or rest[1] not in names:
+            which = f"a {tables.noun} has {', '.join(names)}"
+            if close := difflib.get_close_matches(rest[1], names, 1):
+                meant = f"{section}.{rest[0]}.{close[0]}"
+                which = f"did you mean {meant}?"
+                self.wrong_keys.add(meant)
             self._refuse(entry, f"{entry.source}: there is no setting {entry.key}; {which}")
         else:
-            self._set(entry, Listener, self._listeners.setdefault(entry.path[1], {}))
+            self._set(entry, tables.table, self._tables[section].setdefault(rest[0], {}))
 
     def _set(self, entry: Entry, section: type, values: dict[str, Any]) -> None:
         spec = keys_of(section)[entry.path[-1]]
@@ -146,17 +161,17 @@ class _Tree:
     def settings(self) -> Settings:
         """The tree as far as it is right; what is wrong has its default."""
         listeners: dict[str, Listener] = {}
-        for name, values in (self._listeners or {DEFAULT_LISTENER: {}}).items():
+        for name, values in (self._tables[_LISTENERS] or {DEFAULT_LISTENER: {}}).items():
             port = DEFAULT_PORTS[values.get("kind", "tcp")]
             listeners[name] = Listener(**{"port": port, **values})
+        zones = {name: ZoneSettings(**values) for name, values in self._tables[_ZONES].items()}
         sections = {name: section(**self._sections[name]) for name, section in SECTIONS.items()}
-        return Settings(listeners=listeners, sources=self._sources, **sections)
+        return Settings(listeners=listeners, zones=zones, sources=self._sources, **sections)
 
 
 def _which_section(section: str) -> str:
-    names = (_LISTENERS, *SECTIONS)
-    close = difflib.get_close_matches(section, names, 1)
-    return f"; did you mean [{close[0]}]?" if close else f"; there are {', '.join(names)}"
+    close = difflib.get_close_matches(section, TREE, 1)
+    return f"; did you mean [{close[0]}]?" if close else f"; there are {', '.join(TREE)}"
 
 
 def _which_key(section: str, rest: list[str]) -> str:
@@ -166,4 +181,5 @@ def _which_key(section: str, rest: list[str]) -> str:
     if close:
         return f"; did you mean {section}.{close[0]}?"
     elsewhere = [name for name, other in SECTIONS.items() if rest[-1] in keys_of(other)]
+    elsewhere += [f"{name}.NAME" for name, tables in TABLES.items() if rest[-1] in keys_of(tables.table)]
     return f"; did you mean {elsewhere[0]}.{rest[-1]}?" if elsewhere else f"; [{section}] has {', '.join(names)}"

@@ -1,8 +1,9 @@
 """The effective settings as rows, each with the place its value comes from."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.node.settings import SECTIONS, Listener, Settings
+from holdfast.node.settings import SECTIONS, TABLES, TREE, Settings
 from holdfast.node.settings_values import keys_of
 
 
@@ -10,7 +11,7 @@ from holdfast.node.settings_values import keys_of
 class Row:
     """One key."""
 
-    #: `section.key`, or `listeners.NAME.key`.
+    #: `section.key`, or `listeners.NAME.key`, or `zones.NAME.key`.
     key: str
     value: object
     #: `default`, `holdfast.toml:3`, an environment variable, or a flag.
@@ -22,13 +23,19 @@ def effective(settings: Settings) -> list[Row]:
 
     Secrets need no mask: settings name the files that hold them, and never hold one.
     """
-    sections: list[tuple[str, type, object]] = [
-        (f"listeners.{name}", Listener, listener) for name, listener in settings.listeners.items()
-    ]
-    sections += [(name, section, getattr(settings, name)) for name, section in SECTIONS.items()]
     rows = []
-    for prefix, section, values in sections:
+    for prefix, section, values in _tables(settings):
         for key in keys_of(section):
             name = f"{prefix}.{key}"
             rows.append(Row(name, getattr(values, key), settings.sources.get(name, "default")))
     return rows
+
+
+def _tables(settings: Settings) -> Iterator[tuple[str, type, object]]:
+    """Every table there is: what stands in front of its keys, its class, and its values."""
+    for name in TREE:
+        if name in SECTIONS:
+            yield name, SECTIONS[name], getattr(settings, name)
+        else:
+            for inner, values in getattr(settings, name).items():
+                yield f"{name}.{inner}", TABLES[name].table, values

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.node.settings import DEFAULT_LISTENER
+from holdfast.node.settings import DEFAULT_LISTENER, TABLES
 
 #: Read when it is there and no other file is named.
 DEFAULT_FILE: Final = Path("holdfast.toml")
@@ -83,7 +83,7 @@ def _walk(table: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], object
             continue
         for key, value in content.items():
             yield (section, key), value
-            if section == "listeners" and isinstance(value, dict):
+            if section in TABLES and isinstance(value, dict):
                 for name, inner in value.items():
                     yield (section, key, name), inner
 

@@ -1,11 +1,12 @@
 """Retained messages on disk: each whole, under a key that sorts by levels.
 
+    00                                   how many there are u64, and the number of the last change u64
     01 | topic, each `/` as 00           the message retained under a topic
     02 | expires i64 | topic, as above   that it expires; the value is empty
 
     value     0  version   u8    1
               1  shard     u16   where the message was stored
-              3  stored    i64   µs
+              3  stored    i64   µs; the number of the change, so it increases
              11  the message, as in records/messages.py
 
 No topic contains U+0000, so 00 is below every byte of a level, and a subtree lies together with its root in front:
@@ -26,6 +27,7 @@ from holdfast.records.messages import StoredMessage, decode_message, encode_mess
 
 #: Never change.
 VERSION: Final = 1
+COUNT_KEY: Final = b"\x00"
 MESSAGE: Final = 0x01
 EXPIRY: Final = 0x02
 

@@ -6,8 +6,10 @@
     01 | client | 03 | packet u16        that PUBREC came for it; the value is empty
     01 | client | 04 | packet u16        an incoming QoS 2 packet id; the value is empty
     01 | client | 05                     progress              how far each shard was sent, and what is unacknowledged
+    01 | client | 06 | shard u16 | position u64                a QoS 2 message that is done, above the progress
     02 | ends u64 | client id            that an offline session ends then; the value is empty
     03 | client id                       that a session has a connection; the value is empty
+    04 | due u64 | client id             that the will of an offline session is due then; the value is empty
 
     client    u16 bytes, then the client id in UTF-8: no client's keys lie between those of another
 
@@ -20,7 +22,7 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
     in flight       01 | order u64 | retain u8 | shard u16 | position i64 | identifiers u16, each u32
                     | group text | topic blob | the message itself, if it is not in the log
     progress        01 | last packet id u16 | shards u16, each u16 and i64 | entries u32, each
-                    packet u16, shard u16, position i64
+                    packet u16, QoS u8, shard u16, position i64
 """
 
 from typing import Final
@@ -39,12 +41,14 @@ VERSION: Final = 1
 RECORD: Final = 0x01
 EXPIRY: Final = 0x02
 CONNECTED: Final = 0x03
+WAITING: Final = 0x04
 SESSION: Final = 0x00
 SUBSCRIPTION: Final = 0x01
 INFLIGHT: Final = 0x02
 RELEASED: Final = 0x03
 INCOMING: Final = 0x04
 PROGRESS: Final = 0x05
+DONE: Final = 0x06
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
 
@@ -64,6 +68,12 @@ class SessionRecord:
         if self.disconnected_us == 0 or self.expiry_s == 0xFFFFFFFF:
             return -1
         return self.disconnected_us + self.expiry_s * 1_000_000
+
+    def will_due_us(self) -> int:
+        """Wall time at which its will is due; -1 if none waits."""
+        if self.will is None or self.disconnected_us == 0:
+            return -1
+        return self.disconnected_us + min(self.will.delay_s, self.expiry_s) * 1_000_000
 
     def _fields(self) -> tuple[int, int, StoredWill | None]:
         return (self.expiry_s, self.disconnected_us, self.will)
@@ -90,13 +100,14 @@ class InflightRecord:
 class ProgressEntry:
     """A message that was sent and is not acknowledged."""
 
-    def __init__(self, packet_id: int, shard: int, position_us: int) -> None:
+    def __init__(self, packet_id: int, qos: int, shard: int, position_us: int) -> None:
         self.packet_id: Final = packet_id
+        self.qos: Final = qos
         self.shard: Final = shard
         self.position_us: Final = position_us
 
-    def _fields(self) -> tuple[int, int, int]:
-        return (self.packet_id, self.shard, self.position_us)
+    def _fields(self) -> tuple[int, int, int, int]:
+        return (self.packet_id, self.qos, self.shard, self.position_us)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ProgressEntry) and self._fields() == other._fields()
@@ -150,6 +161,15 @@ def progress_key(client_id: str) -> bytes:
     return client_prefix(client_id) + b"\x05"
 
 
+def done_key(client_id: str, shard: int, position_us: int) -> bytes:
+    return client_prefix(client_id) + b"\x06" + key_u16(shard) + key_u64(position_us)
+
+
+def done_place(key: bytes) -> tuple[int, int]:
+    """Shard and position of something that is done."""
+    return key[-10] << 8 | key[-9], int.from_bytes(key[-8:], "big")
+
+
 def expiry_key(ends_us: int, client_id: str) -> bytes:
     return b"\x02" + key_u64(ends_us) + client_id.encode()
 
@@ -157,6 +177,10 @@ def expiry_key(ends_us: int, client_id: str) -> bytes:
 def expired_before(before_us: int) -> tuple[bytes, bytes]:
     """The range [lo, hi) of what ends before a moment."""
     return b"\x02", b"\x02" + key_u64(max(0, before_us))
+
+
+def waiting_key(due_us: int, client_id: str) -> bytes:
+    return b"\x04" + key_u64(due_us) + client_id.encode()
 
 
 def connected_key(client_id: str) -> bytes:
@@ -171,7 +195,7 @@ def connected_after(client_id: str) -> tuple[bytes, bytes]:
 
 def listed_client(key: bytes) -> str:
     """The client id of an entry in one of the two lists."""
-    start = 9 if key[:1] == b"\x02" else 1
+    start = 1 if key[:1] == b"\x03" else 9
     try:
         return key[start:].decode()
     except UnicodeDecodeError:
@@ -287,6 +311,7 @@ def encode_progress(progress: Progress) -> bytes:
     parts.append(u32(len(progress.unacknowledged)))
     for entry in progress.unacknowledged:
         parts.append(u16(entry.packet_id))
+        parts.append(u8(entry.qos))
         parts.append(u16(entry.shard))
         parts.append(i64(entry.position_us))
     return b"".join(parts)
@@ -303,8 +328,9 @@ def decode_progress(value: bytes) -> Progress:
     entries: list[ProgressEntry] = []
     for _entry in range(fields.u32("the entries")):
         packet_id = fields.u16("a packet id")
+        qos = fields.u8("a QoS")
         shard = fields.u16("a shard")
-        entries.append(ProgressEntry(packet_id, shard, fields.i64("a position")))
+        entries.append(ProgressEntry(packet_id, qos, shard, fields.i64("a position")))
     fields.end()
     return Progress(sent, entries, last_packet_id)
 

@@ -14,8 +14,10 @@ from typing import Final, Literal, get_args
 
 from holdfast.broker.gate import Gate
 from holdfast.model.errors import SettingsError
-from holdfast.server.proxied import ACCEPTS_PER_TURN, HEADER_DEADLINE_S, ProxiedServer
-from holdfast.server.sockets import BACKLOG, listen
+from holdfast.server import plain
+from holdfast.server.plain import PlainServer
+from holdfast.server.proxied import HEADER_DEADLINE_S, ProxiedServer
+from holdfast.server.sockets import ACCEPTS_PER_TURN, BACKLOG, listen
 from holdfast.server.stream import Entrance, SocketLink
 from holdfast.server.tls import TlsContext, TlsFiles
 from holdfast.server.websocket import MESSAGE_LIMIT_BYTES, WebSocketLink, WebTerms
@@ -105,7 +107,7 @@ class Listener:
         self.port = spec.port
         self._web: Final = WebTerms(spec.path, spec.allowed_origins, spec.max_message_bytes, spec.handshake_deadline_s)
         self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.Server | ProxiedServer] = []
+        self._servers: list[asyncio.Server | PlainServer | ProxiedServer] = []
 
     async def bind(self) -> None:
         """Take the port."""
@@ -132,7 +134,7 @@ class Listener:
         self._sockets.clear()
         self._servers.clear()
 
-    async def _serve_one(self, sock: socket.socket) -> asyncio.Server | ProxiedServer:
+    async def _serve_one(self, sock: socket.socket) -> asyncio.Server | PlainServer | ProxiedServer:
         deadline_s = self.spec.handshake_deadline_s
         if self.spec.proxy_protocol:
             return ProxiedServer(
@@ -143,6 +145,8 @@ class Listener:
                 tls_deadline_s=deadline_s,
                 header_deadline_s=min(deadline_s, HEADER_DEADLINE_S),
             )
+        if self.spec.kind == "tcp" and plain.AVAILABLE:
+            return PlainServer(sock, self.entrance)
         server = await asyncio.get_running_loop().create_server(
             lambda: self._make(None),
             sock=sock,

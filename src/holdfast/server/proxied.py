@@ -12,17 +12,12 @@ from typing import Final
 import structlog
 
 from holdfast.server.proxy_protocol import Incomplete, ProxyHeader, ProxyHeaderError, decode
+from holdfast.server.sockets import ACCEPTS_PER_TURN, PAUSE_S
 from holdfast.server.stream import Entrance, SocketLink
 from holdfast.server.tls import TlsContext
 
 #: Seconds for the header. A proxy sends it together with the connection.
 HEADER_DEADLINE_S: Final = 5.0
-
-#: Connections accepted in one turn of the loop at most, so that a storm does not hold up everybody else.
-ACCEPTS_PER_TURN: Final = 128
-
-#: Seconds without accepting after a failure; asyncio's own servers pause as long.
-PAUSE_S: Final = 1.0
 
 _log = structlog.get_logger()
 

@@ -15,6 +15,12 @@ from holdfast.model.errors import SettingsError
 #: later. Linux caps it at net.core.somaxconn, which is 4096 by default.
 BACKLOG: Final = 4096
 
+#: Connections accepted in one turn of the loop at most, so that a storm does not hold up everybody else.
+ACCEPTS_PER_TURN: Final = 128
+
+#: Seconds without accepting after a failure; asyncio's own servers pause as long.
+PAUSE_S: Final = 1.0
+
 #: Names that mean one address of each family; a resolver may know one of them only, or another machine.
 _BOTH_FAMILIES: Final = {"localhost": ("127.0.0.1", "::1"), "*": ("0.0.0.0", "::")}
 
@@ -93,6 +99,8 @@ def _listen_one(family: socket.AddressFamily, address: str, port: int) -> socket
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Handed down to accepted sockets: a client may ask for no keep-alive, and its machine may vanish.
         one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # Handed down as well: what is sent is whole already, so waiting for more of it only delays it.
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         one.bind((address, port))

@@ -13,7 +13,7 @@ Rules:
 """
 
 import asyncio
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from holdfast.broker.gate import Gate, Origin
 from holdfast.exchange.channel import Channel
@@ -30,6 +30,22 @@ READ_BYTES: Final = 256 * 1024
 
 #: Seconds that a peer has to read what it was sent and to close in turn.
 CLOSE_DEADLINE_S: Final = 10.0
+
+
+class Admitted(Protocol):
+    """A connection, as its entrance sees it."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def abort(self) -> None:
+        """Cut it off; what was not sent is dropped."""
+        ...
 
 
 class Entrance:
@@ -58,7 +74,7 @@ class Entrance:
         #: time of a small round trip from 10 µs to 27 µs. uvloop needs no such help, and loses 0.3 µs by it.
         self.buffer: Final = memoryview(bytearray(READ_BYTES))
         #: Connections that are there now, closing ones included.
-        self.links: Final[set[SocketLink]] = set()
+        self.links: Final[set[Admitted]] = set()
         #: Connections closed at once because the listener was full.
         self.refused_full = 0
         #: Connections closed for a missing or malformed PROXY header.
@@ -66,14 +82,13 @@ class Entrance:
         #: Connections closed for a WebSocket handshake that was wrong or too slow.
         self.refused_handshake = 0
         self._closed = False
-        self._emptied = asyncio.Event()
-        self._emptied.set()
+        self._emptied: Final = asyncio.Event()
 
     def has_room(self, more: int = 0) -> bool:
         """Whether one more connection may come, beside `more` that are on their way."""
         return self.max_connections is None or len(self.links) + more < self.max_connections
 
-    def admit(self, link: "SocketLink") -> bool:
+    def admit(self, link: Admitted) -> bool:
         """Take a connection in, or say that it must go."""
         if self._closed:
             return False
@@ -81,18 +96,26 @@ class Entrance:
             self.refused_full += 1
             return False
         self.links.add(link)
-        self._emptied.clear()
         return True
 
-    def dismiss(self, link: "SocketLink") -> None:
+    def open(self, link: Admitted, address: str, port: int, tls_subject: str | None = None) -> Channel:
+        """Tell the gate of a connection that may speak MQTT now."""
+        origin = Origin(
+            self.listener, address, port, self.transport, tls_subject, self.mount_point, self.allow_anonymous
+        )
+        return self.gate.opened(link, origin)
+
+    def dismiss(self, link: Admitted) -> None:
         """A connection is gone."""
         self.links.discard(link)
-        if not self.links:
+        if self._closed and not self.links:
             self._emptied.set()
 
     async def close(self, grace_s: float) -> None:
         """Admit nobody from now on, close every connection, cut off those still there after `grace_s`."""
         self._closed = True
+        if not self.links:
+            self._emptied.set()
         for link in tuple(self.links):
             link.close()
         try:
@@ -194,17 +217,9 @@ class SocketLink(asyncio.BufferedProtocol, Link):
         entrance, transport = self._entrance, self._transport
         # A peer that is gone already has no address any more.
         address, port = self._source or (transport.get_extra_info("peername") or ("", 0))[:2]
-        origin = Origin(
-            listener=entrance.listener,
-            address=address,
-            port=port,
-            transport=entrance.transport,
-            tls_subject=verified_subject(transport.get_extra_info("peercert")),
-            mount_point=entrance.mount_point,
-            allow_anonymous=entrance.allow_anonymous,
-        )
+        subject = verified_subject(transport.get_extra_info("peercert"))
         try:
-            self._channel = entrance.gate.opened(self, origin)
+            self._channel = entrance.open(self, address, port, subject)
         except BaseException:
             # The loop reports it, and would otherwise keep a connection that nobody listens to.
             self._closing = True

@@ -12,6 +12,10 @@ from typing import Final
 from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID
 from holdfast.model.owed import Owed
 
+#: Packet ids that are reserved at once: a restart skips them, and a fast client does not use them up within a sync.
+RESERVE: Final = 16_384
+UNLIMITED: Final = 1 << 62
+
 
 class Window:
     """Messages in flight, oldest first.
@@ -31,6 +35,9 @@ class Window:
         #: Entries of an earlier connection that wait for room on this one, the oldest last.
         self._unsent: list[int] = []
         self._last_id = 0
+        #: Packet ids given out, and how many may be before the stored counter has moved on.
+        self.given = 0
+        self.reserved = UNLIMITED
         self.limit = LAST_PACKET_ID
         self.limit_bytes = 1 << 62
         self.size_bytes = 0
@@ -40,7 +47,12 @@ class Window:
 
     def room(self) -> bool:
         """Whether another message may be sent now [MQTT-3.3.4-9]."""
-        return len(self._entries) < self.limit and self.size_bytes < self.limit_bytes and not self._unsent
+        return (
+            len(self._entries) < self.limit
+            and self.size_bytes < self.limit_bytes
+            and not self._unsent
+            and self.given < self.reserved
+        )
 
     def free(self) -> int:
         """How many more entries there is room for, as far as their number goes."""
@@ -60,14 +72,26 @@ class Window:
         while packet_id > LAST_PACKET_ID or packet_id in entries:
             packet_id = FIRST_PACKET_ID if packet_id > LAST_PACKET_ID else packet_id + 1
         self._last_id = packet_id
+        self.given += 1
         entries[packet_id] = owed
         self.size_bytes += owed.size_bytes
         return packet_id
 
+    def runs_low(self) -> bool:
+        """Whether more packet ids should be reserved."""
+        return self.reserved - self.given < RESERVE // 2
+
+    def reservation(self) -> int:
+        """The packet id up to which the next `RESERVE` ids go, in their circle."""
+        return (self._last_id + RESERVE - 1) % LAST_PACKET_ID + 1
+
+    def go_on_behind(self, packet_id: int) -> None:
+        """Give out ids behind this one: all up to it may have been used by an earlier run of the broker."""
+        self._last_id = packet_id
+
     def restore(self, packet_id: int, owed: Owed, *, released: bool) -> None:
         """Put back an entry that was stored, in the order of sending."""
         self._entries[packet_id] = owed
-        self._last_id = packet_id
         if released:
             self._released.add(packet_id)
         else:

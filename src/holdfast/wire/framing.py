@@ -79,8 +79,8 @@ class Framer:
         self.start = 0
         self.body = 0
         self.end = 0
-        #: The beginning of an incomplete packet, the bytes of it, and how many it takes to get on.
-        self._parts: list[bytes] = []
+        #: The beginning of an incomplete packet, if there is one; its bytes, and how many it takes to get on.
+        self._parts: list[bytes] | None = None
         self._have_bytes = 0
         self._need_bytes = 0
 
@@ -93,16 +93,17 @@ class Framer:
         """Take the next bytes of the stream."""
         if self.end < len(self.data):
             self._set_aside(self.end, 0)
-        if self._have_bytes == 0:
+        parts = self._parts
+        if parts is None:
             self.data = chunk
             self.end = 0
             return
-        self._parts.append(chunk)
+        parts.append(chunk)
         self._have_bytes += len(chunk)
         if self._have_bytes >= self._need_bytes:
-            self.data = b"".join(self._parts)
+            self.data = b"".join(parts)
             self.end = 0
-            self._parts = []
+            self._parts = None
             self._have_bytes = 0
 
     def advance(self) -> bool:
@@ -111,6 +112,10 @@ class Framer:
         start = self.end
         count = len(data)
         if start >= count:
+            if start:
+                # An idle connection need not hold its last read, which may have been a large one.
+                self.data = b""
+                self.end = 0
             return False
         first = data[start]
         self.start = start

@@ -32,7 +32,7 @@ def test_a_port_in_use_is_named_with_the_way_out() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = CliRunner().invoke(app, ["serve", "--port", str(port)])
+        done = CliRunner().invoke(app, ["serve", "--port", str(port), "--set", "storage.durability=memory"])
     assert done.exit_code == 2
     assert f"127.0.0.1:{port}" in done.output
     assert "choose another port" in done.output

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from holdfast.node import lifecycle
 from holdfast.node.embedding import Node, running
 from holdfast.node.logs import configure_logs
 from holdfast.node.reload import merge
-from holdfast.node.settings import SECTIONS, Listener, Log, Security, Settings, Storage, Sys
+from holdfast.node.settings import SECTIONS, TABLES, Listener, Log, Security, Settings, Storage, Sys, ZoneSettings
 from holdfast.node.settings_values import keys_of
 
 ONE = {"default": Listener(port=0)}
@@ -62,6 +63,18 @@ def test_listeners_that_come_go_or_change_need_a_restart() -> None:
     assert reloaded.settings.listeners == old.listeners
 
 
+def test_zones_that_come_go_or_change_need_a_restart() -> None:
+    old = Settings(zones={"a": ZoneSettings(filter="a/#"), "b": ZoneSettings(filter="b/#")})
+    new = Settings(zones={"b": ZoneSettings(filter="b/#", retention_s=60), "c": ZoneSettings(filter="c/#")})
+    reloaded = merge(old, new)
+    assert [(change.key, change.before, change.after, change.live) for change in reloaded.changes] == [
+        ("zones.a", "topics a/#", None, False),
+        ("zones.b.retention_s", 604_800, 60, False),
+        ("zones.c", None, "topics c/#", False),
+    ]
+    assert reloaded.settings.zones == old.zones
+
+
 def test_limits_rates_and_log_lines_are_what_can_change() -> None:
     live = {
         f"{name}.{key}"
@@ -81,12 +94,16 @@ def test_limits_rates_and_log_lines_are_what_can_change() -> None:
     } <= live
     # These are copied where they are used, or were told to clients that are connected.
     assert not live & {"mqtt.max_qos", "mqtt.retain_available", "mqtt.max_packet_size", "limits.connect_timeout_s"}
-    assert not any(spec.note.live for spec in keys_of(Listener).values())
+    # What was stored, and what was promised for it, does not change under way.
+    assert not any(key.startswith("storage.") for key in live)
+    assert not any(spec.note.live for tables in TABLES.values() for spec in keys_of(tables.table).values())
 
 
 def in_a_node(settings: Settings, scenario: Callable[[Node], None]) -> None:
+    """Run a node with these settings, but nothing on disk."""
+
     async def run() -> None:
-        async with running(settings, grace_s=0) as node:
+        async with running(replace(settings, storage=Storage(durability="memory")), grace_s=0) as node:
             scenario(node)
 
     asyncio.run(run())

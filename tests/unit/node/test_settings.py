@@ -4,14 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.node.settings import SECTIONS, Listener, Security, Settings
+from holdfast.node.settings import SECTIONS, TABLES, TREE, Listener, Security, Settings, Storage, ZoneSettings
 from holdfast.node.settings_load import load
 from holdfast.node.settings_show import effective
 from holdfast.node.settings_sources import Flags
 from holdfast.node.settings_values import KeySpec, convert, expected, keys_of
+from holdfast.testing import loopback_settings
 
-EVERY_KEY = [(name, spec) for name, section in SECTIONS.items() for spec in keys_of(section).values()]
-EVERY_KEY += [("listeners.default", spec) for spec in keys_of(Listener).values()]
+EVERY_KEY = [
+    (name if name in SECTIONS else f"{name}.default", spec)
+    for name in TREE
+    for spec in keys_of(SECTIONS[name] if name in SECTIONS else TABLES[name].table).values()
+]
 
 
 @pytest.mark.parametrize(("section", "spec"), EVERY_KEY, ids=lambda part: getattr(part, "name", part))
@@ -66,9 +70,33 @@ def test_anonymous_clients_come_in_where_somebody_said_so_or_nobody_else_can_rea
 
 
 def test_every_key_is_shown_with_its_value_and_source() -> None:
-    settings = load(Flags(assignments=("mqtt.max_qos=1",)), {"HOLDFAST__LISTENERS__DEFAULT__PORT": "1884"})
+    flags = Flags(assignments=("mqtt.max_qos=1", "zones.default.filter=a/#"))
+    settings = load(flags, {"HOLDFAST__LISTENERS__DEFAULT__PORT": "1884"}, rules=False)
     rows = {row.key: (row.value, row.source) for row in effective(settings)}
     assert rows["mqtt.max_qos"] == (1, "--set mqtt.max_qos")
     assert rows["listeners.default.port"] == (1884, "HOLDFAST__LISTENERS__DEFAULT__PORT")
+    assert rows["zones.default.filter"] == ("a/#", "--set zones.default.filter")
     assert rows["log.level"] == ("info", "default")
-    assert list(rows) == [f"{section}.{spec.name}" for section, spec in [*EVERY_KEY[-12:], *EVERY_KEY[:-12]]]
+    assert list(rows) == [f"{section}.{spec.name}" for section, spec in EVERY_KEY]
+
+
+MEMORY = Storage(durability="memory")
+
+
+@pytest.mark.parametrize(
+    ("settings", "on_disk"),
+    [
+        (Settings(), True),
+        (Settings(storage=Storage(durability="os")), True),
+        (Settings(storage=MEMORY), False),
+        (Settings(storage=MEMORY, zones={"a": ZoneSettings(filter="a")}), True),
+        (Settings(storage=MEMORY, zones={"a": ZoneSettings(filter="a", store=False)}), False),
+        (Settings(storage=MEMORY, zones={"a": ZoneSettings(filter="a", store=False, durability="memory")}), False),
+    ],
+)
+def test_there_is_something_on_disk_if_anything_is_to_outlive_the_node(settings: Settings, on_disk: bool) -> None:
+    assert settings.on_disk() is on_disk
+
+
+def test_a_broker_for_tests_leaves_nothing_behind() -> None:
+    assert not loopback_settings().on_disk()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import SettingsError
-from holdfast.node.settings import Listener
+from holdfast.node.settings import Listener, ZoneSettings
 from holdfast.node.settings_load import load
 from holdfast.node.settings_sources import Flags
 
@@ -141,6 +141,27 @@ def test_host_and_port_do_not_add_a_listener_to_others(folder: Path) -> None:
     ]
 
 
+# Zones
+
+
+def test_zones_have_names_and_come_from_every_source(folder: Path) -> None:
+    (folder / "holdfast.toml").write_text("[zones.press]\nfilter = 'plant/+/press/#'\nshards = 4\nstore_qos0 = false\n")
+    environment = {"HOLDFAST__ZONES__PRESS__DURABILITY": "os", "HOLDFAST__ZONES__AUDIT__FILTER": "audit/#"}
+    settings = load(Flags(assignments=("zones.audit.thresholds=20,10", "zones.all-2.filter=2")), environment)
+    assert settings.zones == {
+        "press": ZoneSettings(filter="plant/+/press/#", shards=4, store_qos0=False, durability="os"),
+        "audit": ZoneSettings(filter="audit/#", thresholds="20,10"),
+        "all-2": ZoneSettings(filter="2"),
+    }
+    assert settings.sources["zones.press.shards"] == "holdfast.toml:3"
+
+
+def test_a_zone_needs_a_filter(folder: Path) -> None:
+    (folder / "holdfast.toml").write_text("[zones.press]\n")
+    with pytest.raises(SettingsError, match=r"zones\.press\.filter is empty; name the topics of the zone"):
+        load(Flags(), {})
+
+
 # What is wrong, where, and what would be right
 
 
@@ -148,7 +169,7 @@ def test_host_and_port_do_not_add_a_listener_to_others(folder: Path) -> None:
     ("toml", "message"),
     [
         ("[mqt]\nmax_qos = 1\nx = 2", "holdfast.toml:2: there is no section [mqt]; did you mean [mqtt]?"),
-        ("[zzz]\nx = 1", "there are listeners, mqtt, limits, sessions, security, storage, log, sys"),
+        ("[zzz]\nx = 1", "there are listeners, mqtt, limits, sessions, security, storage, zones, log, sys"),
         ("mqtt = 3", "holdfast.toml:1: mqtt is a section; write [mqtt] and its keys below"),
         ("[mqtt]\nmax_qoss = 1", "holdfast.toml:2: there is no setting mqtt.max_qoss; did you mean mqtt.max_qos?"),
         ("[mqtt]\npassword_file = 'p'", "mqtt.password_file; did you mean security.password_file?"),
@@ -175,6 +196,17 @@ def test_host_and_port_do_not_add_a_listener_to_others(folder: Path) -> None:
         ("[listeners.a]\nport = 65536", "listeners.a.port is 65536; it must be a whole number from 0 to 65535"),
         ("[listeners]\nhost = 'a'", "listeners.host is no setting; every listener has a name: write [listeners"),
         ("[listeners.A]\nport = 1\nhost = 'x'", '"A" is no name for a listener; use lower-case letters, digits'),
+        ("[zone.a]\nfilter = 'a'", "holdfast.toml:1: there is no section [zone]; did you mean [zones]?"),
+        ("[[zones]]\nfilter = 'a'", "zones is no setting; every zone has a name: write [zones.machines] and filter"),
+        ("[zones]\nshards = 2", "zones.shards is no setting; every zone has a name: write [zones.machines] and shards"),
+        ("[zones.a]\nfilters = 'a'", "there is no setting zones.a.filters; did you mean zones.a.filter?"),
+        ("[zones.a]\nfilter = 'a'\nzzz = 1", "there is no setting zones.a.zzz; a zone has filter, durability, shards"),
+        ("[zones.A]\nfilter = 'a'", '"A" is no name for a zone; use lower-case letters, digits'),
+        ("[zones.a]\nfilter = 'a'\nshards = 257", "zones.a.shards is 257; it must be a whole number from 1 to 256"),
+        ("[zones.a]\nfilter = ['a']", "zones.a.filter is an array; it must be text"),
+        ("[zones.a]\nfilter = 'a/#/b'", "holdfast.toml:2: zones.a.filter is 'a/#/b'; '#' must be the whole last level"),
+        ("[storage]\nfilter = 'a'", "there is no setting storage.filter; did you mean zones.NAME.filter?"),
+        ("[storage]\nlayout = 'heap'", 'storage.layout is "heap"; it must be one of learned, timeline, bitmask'),
         ("[mqtt\n", "holdfast.toml: is not TOML: Expected ']' at the end of a table declaration (at line 1"),
     ],
 )  # fmt: skip
@@ -226,7 +258,7 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path) -> None:
 
 
 def test_everything_wrong_is_reported_at_once() -> None:
-    toml = "[mqtt]\nmax_qos = 7\nmax_qoss = 1\n[listeners.default]\nhost = '0.0.0.0'\n[storage]\ndurability = 'os'\n"
+    toml = "[mqtt]\nmax_qos = 7\nmax_qoss = 1\n[listeners.default]\nhost = '0.0.0.0'\n[storage]\nthresholds = '0'\n"
     lines = problems(toml, "log.level=loud", "nothing", environment={"HOLDFAST__SYS__INTERVAL_S": "-1"}, rules=False)
     assert [line.split(": ")[0] for line in lines] == [
         "--set nothing",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.node.settings import SECTIONS, Listener
+from holdfast.node.settings import SECTIONS, TABLES
 from holdfast.node.settings_load import load
 from holdfast.node.settings_sources import Flags
 from holdfast.node.settings_values import keys_of
@@ -19,7 +19,7 @@ def test_the_page_is_what_the_code_says() -> None:
 
 def test_the_page_has_a_row_for_every_key() -> None:
     text = settings_page()
-    for section in (Listener, *SECTIONS.values()):
+    for section in (*SECTIONS.values(), *(tables.table for tables in TABLES.values())):
         for name in keys_of(section):
             assert f"\n| `{name}` | " in text
 
@@ -34,3 +34,4 @@ def test_the_example_of_the_page_loads_and_keeps_the_rules(tmp_path: Path, monke
     ports = {name: (listener.kind, listener.port) for name, listener in settings.listeners.items()}
     assert ports == {"local": ("tcp", 1883), "secure": ("tls", 8883), "browsers": ("wss", 8084)}
     assert settings.sessions.share_strategy == "round_robin"
+    assert list(settings.zones) == ["machines", "video"]

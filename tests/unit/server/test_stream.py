@@ -11,11 +11,32 @@ import pytest
 
 from holdfast.broker.gate import Origin
 from holdfast.exchange.link import Link
+from holdfast.server import plain
+from holdfast.server.plain import PlainServer
+from holdfast.server.plain_link import PlainLink
+from holdfast.server.sockets import listen
 from holdfast.server.stream import HIGH_WATER_BYTES, LOW_WATER_BYTES, Entrance, SocketLink
 from tests.unit.server.harness import RecordingGate, Visit, dialled, echo, listening, on_each_loop, spec, until_gone
 
 #: More than both sockets' buffers and the marks hold together.
 FLOOD = bytes(32 * 1024 * 1024)
+
+
+@pytest.fixture(autouse=True, params=["own", "of the loop"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every rule of byte streams holds for our own links and for those on the loop's transports."""
+    if request.param == "of the loop":
+        monkeypatch.setattr(plain, "AVAILABLE", False)
+    elif not plain.AVAILABLE:
+        pytest.skip("no epoll: this needs Linux")
+
+
+def held_bytes(link: Link) -> int:
+    """What waits for the peer to read."""
+    if isinstance(link, PlainLink):
+        return 0 if link._backlog is None else link._backlog.size_bytes
+    assert isinstance(link, SocketLink)
+    return link._transport.get_write_buffer_size()
 
 
 @on_each_loop
@@ -43,8 +64,11 @@ async def test_small_writes_are_not_delayed_by_the_kernel() -> None:
     gate = RecordingGate()
     async with listening(gate, spec()) as listeners, dialled(listeners):
         link = (await gate.visit()).link
-        assert isinstance(link, SocketLink)
-        sock = link._transport.get_extra_info("socket")
+        if isinstance(link, PlainLink):
+            sock = link._sock
+        else:
+            assert isinstance(link, SocketLink)
+            sock = link._transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
@@ -116,18 +140,17 @@ async def test_a_peer_that_never_reads_stops_the_gate_and_memory_stays_within_th
     async with listening(gate, spec()) as listeners, dialled(listeners, limit=1024) as (reader, _):
         visit = await gate.visit()
         link = visit.link
-        assert isinstance(link, SocketLink)
         sent = 0
         while visit.writable:
             link.write(piece)
             sent += len(piece)
             await asyncio.sleep(0)
-        held = link._transport.get_write_buffer_size()
+        held = held_bytes(link)
         assert HIGH_WATER_BYTES < held <= HIGH_WATER_BYTES + len(piece)
         got = 0
         while not visit.writable:
             got += len(await reader.read(65536))
-        assert link._transport.get_write_buffer_size() <= LOW_WATER_BYTES
+        assert held_bytes(link) <= LOW_WATER_BYTES
         link.close()
         assert got + len(await reader.read()) == sent
 
@@ -151,8 +174,14 @@ async def test_calls_on_a_lost_connection_do_nothing() -> None:
 async def impatient(gate: RecordingGate) -> AsyncIterator[tuple[Entrance, socket.socket]]:
     """An entrance that waits no time for a peer to end, and a peer that does nothing by itself."""
     entrance = Entrance(gate, listener="main", transport="tcp", close_deadline_s=0.01)
-    server = await asyncio.get_running_loop().create_server(lambda: SocketLink(entrance), "127.0.0.1", 0)
-    with socket.create_connection(server.sockets[0].getsockname()) as peer:
+    (sock,) = await listen("127.0.0.1", 0)
+    address = sock.getsockname()
+    server: PlainServer | asyncio.Server
+    if plain.AVAILABLE:
+        server = PlainServer(sock, entrance)
+    else:
+        server = await asyncio.get_running_loop().create_server(lambda: SocketLink(entrance), sock=sock)
+    with socket.create_connection(address) as peer:
         yield entrance, peer
         server.close()
         await entrance.close(0)

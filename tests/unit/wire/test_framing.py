@@ -143,6 +143,14 @@ def test_only_the_incomplete_packet_is_kept() -> None:
     assert framer.buffered_bytes() == 1
 
 
+def test_nothing_of_a_read_is_kept_once_its_packets_are_done() -> None:
+    framer = framer_for(V311)
+
+    assert decode_all(framer, STREAM, V311, CLIENT) == PACKETS
+    assert framer.data == b""
+    assert decode_all(framer, STREAM, V311, CLIENT) == PACKETS
+
+
 HEADERS_ABOVE_THE_LIMIT = [
     ("30 7F", 100),  # 129 bytes with the header
     ("30 63", 100),  # 101

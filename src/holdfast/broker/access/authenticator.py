@@ -50,6 +50,8 @@ class Refused:
 
 Verdict = Allowed | Refused
 
+_AS_NOBODY: Final = Allowed(None)
+
 
 class PasswordCheck:
     """A check that is still to be made, against the password file as it was then. Shows nothing of the password."""
@@ -78,6 +80,8 @@ class Authenticator:
         self._slots: Final = asyncio.Semaphore(max_hashings)
         self._passwords: PasswordFile | None = None
         self._rules: Rules | None = None
+        #: The rights that were asked for last: a connect asks twice, as they may change while it waits.
+        self._latest: tuple[str, str | None, ClientAccess] | None = None
         self.reload()
 
     def reload(self) -> None:
@@ -87,7 +91,7 @@ class Authenticator:
         """
         passwords = None if self._password_path is None else PasswordFile.load(self._password_path)
         rules = None if self._access_path is None else Rules.load(self._access_path)
-        self._passwords, self._rules = passwords, rules
+        self._passwords, self._rules, self._latest = passwords, rules, None
 
     @property
     def has_rules(self) -> bool:
@@ -96,7 +100,14 @@ class Authenticator:
 
     def access_for(self, client_id: str, user: str | None) -> ClientAccess:
         """The rights of a client that was allowed in as `user`."""
-        return _ALLOW_ALL if self._rules is None else self._rules.for_client(client_id, user)
+        if self._rules is None:
+            return _ALLOW_ALL
+        latest = self._latest
+        if latest is not None and latest[0] == client_id and latest[1] == user:
+            return latest[2]
+        access = self._rules.for_client(client_id, user)
+        self._latest = (client_id, user, access)
+        return access
 
     async def authenticate(
         self, origin: Origin, client_id: str, user_name: str | None, password: bytes | None
@@ -129,7 +140,7 @@ class Authenticator:
                 return Refused(BAD_USER_NAME_OR_PASSWORD, f"user {shown(user_name)} came without a password")
             return PasswordCheck(self._passwords, user_name, password)
         if origin.allow_anonymous:
-            return Allowed(None)
+            return _AS_NOBODY
         if user_name is None:
             return Refused(NOT_AUTHORIZED, f"listener {shown(origin.listener)} takes no client without a user name")
         return Refused(NOT_AUTHORIZED, "this broker has no password file to check the user name with")

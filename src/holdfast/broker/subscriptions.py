@@ -1,0 +1,133 @@
+"""Subscriptions of sessions, and the groups that some of them share."""
+
+from typing import Final
+
+from holdfast.broker.policy import Policy
+from holdfast.broker.stores import NewQueue
+from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.sessions import DropSubscription, KeepSubscription
+from holdfast.exchange.client import Client, Subscribed
+from holdfast.exchange.counters import DROP_SESSION_ENDED
+from holdfast.exchange.exchange import Exchange
+from holdfast.exchange.groups import Group
+from holdfast.topics.filters import TopicFilter
+from holdfast.topics.subscription import SubscriptionRecord
+
+
+class Subscriptions:
+    """Who gets what."""
+
+    def __init__(self, exchange: Exchange, policy: Policy, new_queue: NewQueue) -> None:
+        self._exchange: Final = exchange
+        self._policy: Final = policy
+        self._new_queue: Final = new_queue
+        self.groups: Final[dict[str, Group]] = {}
+
+    def add(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
+        """Add or replace a subscription; the entry, and whether it is new."""
+        stored = client.stored()
+        if stored:
+            self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
+        subscribed, is_new = self.restore(client, record)
+        if stored and is_new:
+            # After a crash a shard's positions are ahead of the clock, so `since` alone does not tell what was there
+            # before the subscription.
+            self._exchange.delivery.save_progress(client)
+        return subscribed, is_new
+
+    def restore(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
+        """The same for a subscription that is stored already."""
+        raw = record.filter.raw
+        is_new = raw not in client.session.subscriptions
+        client.session.subscriptions[raw] = record
+        group = self._group(record) if record.filter.group else None
+        subscribed = Subscribed(client, record, group)
+        self._exchange.subscribe(subscribed)
+        self._changed(client)
+        if group is not None:
+            group.members[client.session.client_id] = subscribed
+            if group not in client.groups:
+                client.groups.append(group)
+            self._exchange.delivery.drain_backlog(group)
+        return subscribed, is_new
+
+    def drop(self, client: Client, raw: bytes) -> bool:
+        """Unsubscribe; whether there was a subscription."""
+        if client.stored():
+            self._exchange.under_way.step(DropSubscription(client.session.client_id, raw))
+        return self.remove(client, raw)
+
+    def remove(self, client: Client, raw: bytes) -> bool:
+        """Take a subscription out of memory; what is stored of it stays."""
+        record = client.session.subscriptions.pop(raw, None)
+        if record is None:
+            return False
+        client.drop_walks(raw)
+        subscribed = self._exchange.unsubscribe(client, record.filter)
+        self._changed(client)
+        if subscribed is not None and subscribed.group is not None:
+            self._leave(client, subscribed.group)
+        return True
+
+    @staticmethod
+    def _changed(client: Client) -> None:
+        queue = client.queue
+        if isinstance(queue, LogQueue):
+            queue.subscriptions_changed()
+
+    # ---- groups
+
+    def take_from_absent(self, client: Client) -> None:
+        """A member is online again: it gets what waits for its groups, with what absent members had in flight."""
+        for group in client.groups:
+            for member in list(group.members.values()):
+                if member.client.owner is None:
+                    self._give_back(member.client, group)
+            self._exchange.delivery.drain_backlog(group)
+
+    def share_out(self, client: Client) -> None:
+        """A member is gone: those who are there get what it did not acknowledge."""
+        for group in client.groups:
+            if any(member.client.channel is not None for member in group.members.values()):
+                self._give_back(client, group)
+
+    def leave_groups(self, client: Client) -> None:
+        """A member's session ends."""
+        for group in client.groups:
+            group.members.pop(client.session.client_id, None)
+            self._give_back(client, group)
+
+    def _group(self, record: SubscriptionRecord) -> Group:
+        key = f"$share/{record.filter.group}/{record.filter.inner().decode()}"
+        group = self.groups.get(key)
+        if group is None:
+            backlog = self._new_queue(key, {record.filter.raw: _as_group(record)})
+            group = self.groups[key] = Group(key, self._policy.sessions.share_strategy, backlog)
+        return group
+
+    def _leave(self, client: Client, group: Group) -> None:
+        """The client is a member no more. What it has in flight it keeps: it may be about to acknowledge it."""
+        group.members.pop(client.session.client_id, None)
+        if group in client.groups:
+            client.groups.remove(group)
+        if not group.members:
+            self._exchange.counters.drop(DROP_SESSION_ENDED, group.backlog.count())
+            self.groups.pop(group.key, None)
+
+    def _give_back(self, client: Client, group: Group) -> None:
+        """Unacknowledged QoS 1 work of an absent member goes to the others.
+
+        QoS 2 stays: once begun it is completed with this client or with nobody [MQTT-4.8.2-4] [MQTT-4.8.2-5].
+        """
+        window = client.session.window
+        for packet_id in window.packet_ids():
+            owed = window.owed(packet_id)
+            if owed is not None and owed.qos == 1 and owed.group == group.key:
+                window.discard(packet_id)
+                self._exchange.delivery.give_back(group, owed)
+
+
+def _as_group(record: SubscriptionRecord) -> SubscriptionRecord:
+    """The subscription as the group's own: every message, whoever published it; members have their own options."""
+    plain = TopicFilter(record.filter.inner(), record.filter.levels, "", "")
+    return SubscriptionRecord(plain, 2, False, False, 0, 0, record.since_us)

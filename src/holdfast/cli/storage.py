@@ -1,0 +1,252 @@
+"""`holdfast verify`, `backup`, `restore` and `zones`: the data of a broker that is not running.
+
+Exit codes: 0 done, 1 something is wrong with the data, 2 wrong usage, or the folder cannot be used now.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from holdfast import __version__
+from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.option_groups import grouped
+from holdfast.cli.settings_options import SettingsOptions
+from holdfast.model.errors import HoldfastError
+from holdfast.node.settings_load import load
+from holdfast.node.settings_sources import Flags
+from holdfast.node.system_clock import SystemClock
+from holdfast.node.zone_settings import zones_of
+from holdfast.storage.rocks.backup import create_backup, restore_backup
+from holdfast.storage.rocks.checking.folder import verify_folder
+from holdfast.storage.rocks.checking.report import Report
+from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.maintenance import Maintenance
+from holdfast.storage.rocks.opening import open_log
+from holdfast.storage.rocks.overview import generations_of, patterns_of
+
+zones = typer.Typer(name="zones", help="Zones, their generations, and what was learnt.", no_args_is_help=True)
+
+PROBLEMS: Final = 1
+_SECOND_US: Final = 1_000_000
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ZoneName = Annotated[str | None, typer.Option("--zone", help="This zone only.", show_default=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderOptions:
+    """Which data folder."""
+
+    data: Annotated[
+        Path | None, typer.Option("--data", help="The data folder; without it the one of the settings.")
+    ] = None
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings file; without it ./holdfast.toml if there is one.")
+    ] = None
+
+    def folder(self) -> Path:
+        if self.data is not None:
+            return self.data
+        return load(Flags(config=self.config), rules=False).storage.data
+
+    @contextmanager
+    def opened(self) -> Iterator[Engine]:
+        """The database of the folder, which has to be there."""
+        folder = self.folder()
+        if not (folder / "rocks").is_dir():
+            fail(f"{folder} is no data folder: it has no database in it; name one with --data", WRONG_USAGE)
+        engine = Engine.open(folder, reserve_bytes=0)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+@grouped
+def verify(options: FolderOptions, as_json: Json = False) -> None:
+    """Read everything in a data folder and say what is wrong with it; the exit status is 1 if something is."""
+    with _errors():
+        folder = options.folder()
+        with _bar(MofNCompleteColumn()) as bar:
+            task = bar.add_task("opening", total=None)
+            report = verify_folder(
+                folder, lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+            )
+    if as_json:
+        typer.echo(json.dumps(_plain(report), indent=2, ensure_ascii=False))
+    else:
+        _print(folder, report)
+    if not report.is_sound:
+        raise typer.Exit(PROBLEMS)
+
+
+def _plain(report: Report) -> dict[str, object]:
+    return {
+        "sound": report.is_sound,
+        "keys": report.keys,
+        "messages": report.messages,
+        "problems": [asdict(problem) for problem in report.problems],
+        "more": [{"where": where, "kind": kind, "count": count} for (where, kind), count in report.more.items()],
+        "notes": report.notes,
+    }
+
+
+def _print(folder: Path, report: Report) -> None:
+    for note in report.notes:
+        typer.echo(f"note: {note}")
+    advice = ""
+    for problem in report.problems:
+        if problem.advice != advice and advice:
+            typer.echo(f"  → {advice}")
+        advice = problem.advice
+        typer.echo(str(problem))
+    if advice:
+        typer.echo(f"  → {advice}")
+    for (where, kind), count in report.more.items():
+        typer.echo(f"{where}: {count} more problems of the same kind ({kind})")
+    read = f"{report.messages} messages, {report.keys} keys read"
+    count = len(report.problems) + sum(report.more.values())
+    typer.echo(f"{folder}: {read}; {'nothing is wrong' if report.is_sound else f'{count} problems'}")
+
+
+@grouped
+def backup(
+    destination: Annotated[Path, typer.Argument(help="An empty folder, or one that is not there yet.")],
+    options: FolderOptions,
+    previous: Annotated[
+        Path | None, typer.Option("--previous", help="An earlier backup: what it has already is linked, not copied.")
+    ] = None,
+) -> None:
+    """Make a backup of a data folder."""
+    with _errors(), options.opened() as engine, _bar() as bar:
+        bar.add_task("backup", total=None)
+        made = create_backup(engine, destination, previous=previous)
+    copied = f"{_size(made.copied_bytes)} of them copied"
+    typer.echo(f"{destination}: {len(made.files)} files, {_size(made.size_bytes)}, {copied}")
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="The folder of a backup.")],
+    data: Annotated[Path, typer.Option("--data", help="The data folder to be made: empty, or not there yet.")],
+) -> None:
+    """Make a data folder from a backup, after checking every byte of it."""
+    with _errors(), _bar() as bar:
+        bar.add_task("restore", total=None)
+        found = restore_backup(source, data)
+    start = f"start with: holdfast serve --data {data}"
+    typer.echo(f"{data}: {_size(found.size_bytes)} restored, as of {found.made}; {start}")
+
+
+@zones.command("list")
+@grouped
+def list_(options: FolderOptions, as_json: Json = False) -> None:
+    """List the zones of a data folder with their generations."""
+    with _errors(), options.opened() as engine:
+        rows = generations_of(engine)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        return
+    table = _table("zone", "filters", "generation", "layout", "shards", "from", "to", ">messages", ">size")
+    for row in rows:
+        table.add_row(
+            Text(row.zone),
+            Text(", ".join(row.filters) or "everything else"),
+            str(row.number),
+            row.layout,
+            ", ".join(map(str, row.shards)),
+            _time(row.start_us),
+            _time(row.end_us) if row.end_us else "open",
+            "?" if row.messages is None else str(row.messages),
+            _size(row.size_bytes),
+        )
+    Console().print(table)
+
+
+@zones.command()
+@grouped
+def patterns(options: FolderOptions, zone: ZoneName = None, as_json: Json = False) -> None:
+    """Show the topic patterns that were learnt, the busiest first. `#` is for topics that follow no pattern."""
+    with _errors(), options.opened() as engine, _bar() as bar:
+        bar.add_task("counting", total=None)
+        rows = list(patterns_of(engine, zone))
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        return
+    table = _table("zone", "shard", "generation", "pattern", ">messages", ">share")
+    sums: dict[tuple[int, int], int] = {}
+    for row in rows:
+        sums[row.shard, row.generation] = sums.get((row.shard, row.generation), 0) + row.messages
+    for row in rows:
+        share = row.messages / max(1, sums[row.shard, row.generation])
+        place = (Text(row.zone), str(row.shard), str(row.generation), Text(row.pattern))
+        table.add_row(*place, str(row.messages), f"{share:.0%}")
+    Console().print(table)
+
+
+@zones.command()
+@grouped
+def rotate(name: Annotated[str, typer.Argument(metavar="ZONE", help="The zone.")], options: SettingsOptions) -> None:
+    """Begin a new generation of a zone, with the settings of the broker: layout, shards and thresholds take effect."""
+    settings = options.read_or_fail()
+    with _errors(), FolderOptions(data=settings.storage.data).opened() as engine:
+        own, default, mounts = zones_of(settings)
+        stored = [zone.name for zone in (default, *own) if zone.store]
+        if name not in stored:
+            there = ", ".join(sorted(stored)) or "none"
+            fail(f"the settings have no zone {name!r} that stores messages; there are: {there}", WRONG_USAGE)
+        before = max([row.number for row in generations_of(engine) if row.zone == name], default=0)
+        log = open_log(engine, own, default, mounts, SystemClock(), __version__)
+        zone_log = log.zone_logs[name]
+        # New settings make a new generation by themselves.
+        if zone_log.live[-1].record.number == before:
+            Maintenance(log).rotate(zone_log)
+        number = zone_log.live[-1].record.number
+    typer.echo(f"zone {name}: generation {number} has begun")
+
+
+# ---- for people
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except HoldfastError as error:
+        fail(str(error), WRONG_USAGE)
+
+
+def _bar(*columns: MofNCompleteColumn) -> Progress:
+    """On standard error, and gone when it is done."""
+    shown = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), *columns, TimeElapsedColumn())
+    return Progress(*shown, console=Console(stderr=True), transient=True)
+
+
+def _table(*names: str) -> Table:
+    """A name with `>` in front is of numbers."""
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left")
+    return table
+
+
+def _time(us: int) -> str:
+    return datetime.fromtimestamp(us / _SECOND_US, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+
+
+def _size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

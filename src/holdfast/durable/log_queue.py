@@ -1,0 +1,275 @@
+"""A client queue that is no queue: the messages lie in the log, and a session knows how far it was sent them.
+
+    sent up to here          delivered to everybody who is live
+    ──────────────┤──────────────────────────────┤
+                   what is owed: read when there is room
+
+A session that is live costs nothing here: it has what everybody has. When a message cannot be sent to it, it falls
+behind: from then on it reads the log, until it has caught up with what is being delivered, in the same turn of the
+loop, so that nothing is missed and nothing comes twice. State is a number for each shard, however long the backlog.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.durable.log import Lost, ShardLog, ShardWalk
+from holdfast.durable.memory_queue import MemoryQueue
+from holdfast.durable.queue import ClientQueue
+from holdfast.model.message import Message
+from holdfast.model.owed import Owed
+from holdfast.topics.filters import levels_match
+from holdfast.topics.names import SEPARATOR, is_dollar
+from holdfast.topics.subscription import SubscriptionRecord
+
+#: Filters that are walked each for itself. With more of them, everything is read once and looked through.
+_MAX_WALKS: Final = 16
+#: Topics whose matching subscriptions are remembered.
+_REMEMBERED: Final = 1000
+
+
+class _ShardReader:
+    """The messages of one shard for all filters of a session, in order, each once."""
+
+    def __init__(self, walks: list[ShardWalk]) -> None:
+        self._walks: Final = walks
+        #: Read ahead of each walk, the next one last.
+        self._ahead: Final[list[list[Message]]] = [[] for _walk in walks]
+
+    def done_us(self) -> int:
+        """Everything up to here was returned."""
+        done_us = -1
+        for i, walk in enumerate(self._walks):
+            ahead = self._ahead[i]
+            at_us = (ahead[-1].position_us if ahead else walk.from_us) - 1
+            if done_us < 0 or at_us < done_us:
+                done_us = at_us
+        return done_us
+
+    def next(self, limit: int, barrier_us: int) -> list[Message]:
+        if len(self._walks) == 1:
+            return self._walks[0].next(limit, barrier_us)
+        found: list[Message] = []
+        while len(found) < limit:
+            best = -1
+            best_us = 0
+            for i, walk in enumerate(self._walks):
+                ahead = self._ahead[i]
+                if not ahead and walk.from_us < barrier_us:
+                    ahead.extend(reversed(walk.next(limit, barrier_us)))
+                    if not ahead and walk.from_us < barrier_us:
+                        return found  # it paused: what it has next may be the next of all
+                if ahead and (best < 0 or ahead[-1].position_us < best_us):
+                    best = i
+                    best_us = ahead[-1].position_us
+            if best < 0:
+                return found
+            found.append(self._ahead[best][-1])
+            for ahead in self._ahead:
+                if ahead and ahead[-1].position_us == best_us:
+                    ahead.pop()
+        return found
+
+    def take_lost(self) -> list[Lost]:
+        lost: list[Lost] = []
+        for walk in self._walks:
+            if walk.lost:
+                lost.extend(walk.lost)
+                walk.lost = []
+        return lost
+
+
+class LogQueue(ClientQueue):
+    """What a session is owed, as the log has it. Survives: what the log and the session's progress survive.
+
+    1. While it is not behind, the session was sent everything up to `delivered`, in every shard.
+    2. While it is behind, it was sent everything up to `sent_up_to(shard)`.
+    """
+
+    def __init__(
+        self,
+        log: ShardLog,
+        delivered: dict[int, int],
+        session_id: str,
+        subscriptions: dict[bytes, SubscriptionRecord],
+        unlogged: MemoryQueue,
+        lost: Callable[[Lost], None],
+        *,
+        upgrade_qos: bool,
+    ) -> None:
+        self._log: Final = log
+        #: The last position of each shard that was delivered to whoever is live. Shared by all.
+        self._delivered: Final = delivered
+        self._session_id: Final = session_id
+        self._subscriptions: Final = subscriptions
+        #: What is owed and not in any log.
+        self._unlogged: Final = unlogged
+        self._lost: Final = lost
+        self._upgrade_qos: Final = upgrade_qos
+        self._behind = False
+        self._sent: dict[int, int] = {}
+        self._readers: dict[int, _ShardReader] = {}
+        self._turn = 0
+        self._matching: Final[dict[bytes, list[SubscriptionRecord]]] = {}
+        #: Places that were done before the rest, as (shard, position).
+        self._done: Final[set[tuple[int, int]]] = set()
+        #: Up to here messages may have been sent before, by an earlier run of the broker.
+        self._repeated: dict[int, int] = {}
+
+    # ---- how far it is
+
+    def sent(self) -> dict[int, int]:
+        """How far the session was sent its messages, in each shard."""
+        sent = dict(self._delivered)
+        if self._behind:
+            for shard in sent:
+                sent[shard] = self._sent_up_to(shard)
+        return sent
+
+    def _sent_up_to(self, shard: int) -> int:
+        reader = self._readers.get(shard)
+        if reader is not None:
+            return reader.done_us()
+        return self._sent.get(shard, self._earliest_us() - 1)
+
+    def _earliest_us(self) -> int:
+        """Where a shard begins that was not known: at the first subscription."""
+        earliest_us = -1
+        for record in self._subscriptions.values():
+            if earliest_us < 0 or record.since_us < earliest_us:
+                earliest_us = record.since_us
+        return max(earliest_us, 1)
+
+    def resume(self, sent: dict[int, int], done: set[tuple[int, int]], repeated: dict[int, int]) -> None:
+        """Go on where an earlier connection, or an earlier run of the broker, stopped."""
+        self._behind = True
+        self._sent = dict(sent)
+        self._readers = {}
+        self._done.update(done)
+        self._repeated = repeated
+
+    def subscriptions_changed(self) -> None:
+        """Look at the session's subscriptions anew."""
+        self._matching.clear()
+        if self._behind:
+            self._sent = self.sent()
+            self._readers = {}
+
+    # ---- the queue
+
+    def append(self, pack: list[Owed]) -> int:
+        dropped = 0
+        for owed in pack:
+            message = owed.message
+            if not message.position_us:
+                dropped += self._unlogged.append([owed])
+            elif not self._behind:
+                self._behind = True
+                self._sent = dict(self._delivered)
+                self._sent[message.shard] = message.position_us - 1
+                self._readers = {}
+        return dropped
+
+    def read(self, after: int, limit: int) -> list[Owed]:
+        found: list[Owed] = []
+        if self._behind:
+            self._read_log(found, limit)
+        if not found and not self._behind:
+            found = self._unlogged.read(after, limit)
+        return found
+
+    def _read_log(self, found: list[Owed], limit: int) -> None:
+        shards = list(self._delivered)
+        at_end = True
+        for step in range(len(shards)):
+            shard = shards[(self._turn + step) % len(shards)]
+            barrier_us = self._delivered[shard] + 1
+            reader = self._reader(shard)
+            if reader.done_us() + 1 >= barrier_us:
+                continue
+            for message in reader.next(limit - len(found), barrier_us):
+                owed = self.owed(message)
+                if owed is not None:
+                    found.append(owed)
+            for lost in reader.take_lost():
+                self._lost(lost)
+            if reader.done_us() + 1 < barrier_us:
+                at_end = False
+            if len(found) >= limit:
+                self._turn = (self._turn + step) % len(shards)
+                return
+        if at_end and not found:
+            self._behind = False
+            self._readers = {}
+            self._done.clear()
+            self._repeated = {}
+
+    def _reader(self, shard: int) -> _ShardReader:
+        reader = self._readers.get(shard)
+        if reader is None:
+            from_us = self._sent.get(shard, self._earliest_us() - 1) + 1
+            filters: list[tuple[bytes, ...]] = []
+            for record in self._subscriptions.values():
+                if record.filter.levels not in filters and shard in self._log.shards_for(record.filter.levels):
+                    filters.append(record.filter.levels)
+            if not filters or len(filters) > _MAX_WALKS:
+                filters = [()]
+            walks = [self._log.walk(shard, levels, from_us) for levels in filters]
+            reader = self._readers[shard] = _ShardReader(walks)
+        return reader
+
+    def owed(self, message: Message) -> Owed | None:
+        """How the session gets a message by its present subscriptions; None if it does not."""
+        if self._done and (message.shard, message.position_us) in self._done:
+            return None
+        qos = -1
+        keep_retain = False
+        identifiers: list[int] = []
+        for record in self._match(message.topic):
+            if record.since_us > message.position_us or (record.no_local and message.publisher == self._session_id):
+                continue
+            qos = max(qos, record.qos)
+            keep_retain = keep_retain or record.retain_as_published
+            if record.identifier:
+                identifiers.append(record.identifier)
+        if not self._upgrade_qos:
+            qos = min(qos, message.qos)
+        if qos <= 0:  # QoS 0 is for who was there
+            return None
+        owed = Owed(message, qos, retain=message.retain and keep_retain, identifiers=tuple(identifiers))
+        owed.repeated = message.position_us <= self._repeated.get(message.shard, 0)
+        return owed
+
+    def _match(self, topic: bytes) -> list[SubscriptionRecord]:
+        """The session's own subscriptions that match a topic."""
+        known = self._matching.get(topic)
+        if known is None:
+            levels = topic.split(SEPARATOR)
+            dollar = is_dollar(topic)
+            known = []
+            for record in self._subscriptions.values():
+                if record.filter.group or record.hides(topic):
+                    continue
+                if levels_match(record.filter.levels, levels, dollar=dollar):
+                    known.append(record)
+            if len(self._matching) >= _REMEMBERED:
+                self._matching.clear()
+            self._matching[topic] = known
+        return known
+
+    def at_end(self) -> bool:
+        return not self._behind
+
+    def acknowledge(self, serial: int) -> None:
+        self._unlogged.acknowledge(serial)
+
+    def release(self, serial: int) -> None:
+        self._unlogged.release(serial)
+
+    def count(self) -> int:
+        """An estimate: whether anything is owed. An exact count would cost reading the backlog."""
+        return self._unlogged.count() + (1 if self._behind else 0)
+
+    def drop(self) -> None:
+        self._behind = False
+        self._readers = {}
+        self._unlogged.drop()

@@ -1,0 +1,152 @@
+"""The disk under a node: opened before anybody is let in, tended while it runs, closed when everybody has left."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from holdfast import __version__
+from holdfast.broker.broker import Broker
+from holdfast.broker.policy import Policy
+from holdfast.broker.stores import Stores
+from holdfast.durable.log import Lost
+from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.memory_queue import MemoryQueue
+from holdfast.durable.memory_registry import MemoryRegistry
+from holdfast.model.clock import Clock
+from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
+from holdfast.node.settings import Settings
+from holdfast.node.zone_settings import zones_of
+from holdfast.storage.rocks.changes import Changes
+from holdfast.storage.rocks.contents import META, RETAINED, SESSIONS
+from holdfast.storage.rocks.disk_space import DiskState, DiskWatch, Watermarks
+from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.log import Companion
+from holdfast.storage.rocks.maintenance import Maintenance
+from holdfast.storage.rocks.opening import open_log
+from holdfast.storage.rocks.retained import RocksRetained
+from holdfast.storage.rocks.sessions import RocksSessions
+from holdfast.topics.subscription import SubscriptionRecord
+
+_log = structlog.get_logger()
+
+#: Between two looks at what time brings about.
+_TICK_S: Final = 1.0
+#: Between two slices of index entries, while there are more.
+_BEHIND_S: Final = 0.02
+#: Expired retained messages removed at once.
+_SWEEP: Final = 500
+
+
+class DiskStorage:
+    """Everything that a node has on disk."""
+
+    def __init__(self, settings: Settings, policy: Policy, clock: Clock) -> None:
+        """SettingsError if the folder is in use or cannot be one; PermanentError if what it holds cannot be read."""
+        zones, default, mounts = zones_of(settings)
+        self._clock: Final = clock
+        self.engine: Final = Engine.open(settings.storage.data)
+        for damage in self.engine.damage:
+            _log.error("the data was damaged", what=str(damage))
+        for name in (META, SESSIONS, RETAINED):
+            if name not in self.engine.families():
+                self.engine.create_family(name)
+        self.retained: Final = RocksRetained(self.engine, clock)
+        self.sessions: Final = RocksSessions(self.engine, lambda *place: self.log.reading.at(*place))
+        companions: list[Companion] = [self.sessions, self.retained]
+        self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
+        self.maintenance: Final = Maintenance(self.log)
+        storage = settings.storage
+        marks = Watermarks(
+            full_bytes=storage.min_free_bytes,
+            low_bytes=2 * storage.min_free_bytes,
+            full_percent=storage.min_free_percent,
+            low_percent=min(100.0, 2 * storage.min_free_percent),
+        )
+        self._disk: Final = DiskWatch(storage.data, marks)
+        self._sync_interval_us: Final = int(storage.sync_interval_s * 1_000_000)
+        self._asked_us = clock.monotonic_us()
+        self._policy: Final = policy
+        self._delivered: Final = {
+            number: shard.head_us
+            for zone_log in self.log.zone_logs.values()
+            for number, shard in zone_log.shards.items()
+        }
+        #: Messages that retention removed before their session came, at most.
+        self.lost_messages = 0
+
+    def stores(self) -> Stores:
+        """As the broker knows them."""
+        return Stores(
+            self.log,
+            self.retained,
+            self.sessions,
+            MemoryRegistry(),
+            self._new_queue,
+            self.log.attach,
+            any(zone.store and zone.store_qos0 for zone in self.log.zones.all),
+            self._delivered,
+        )
+
+    def _new_queue(self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord]) -> LogQueue:
+        limits = self._policy.sessions
+        return LogQueue(
+            self.log.reading,
+            self._delivered,
+            session_id,
+            subscriptions,
+            MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes),
+            lambda lost: self._lost(session_id, lost),
+            upgrade_qos=self._policy.mqtt.upgrade_outgoing_qos,
+        )
+
+    def _lost(self, session_id: str, lost: Lost) -> None:
+        """Retention removed messages before a session came to them."""
+        self.lost_messages += lost.at_most
+        _log.warning("messages were removed before their session came", session=session_id, lost=str(lost))
+
+    async def tend(self, broker: Broker, failed: Callable[[Exception], None]) -> None:
+        """Do the disk's own work, until cancelled; `failed` is called when nothing can be written any more."""
+        loop = asyncio.get_running_loop()
+
+        def poisoned(error: Exception) -> None:
+            loop.call_soon_threadsafe(failed, error)
+
+        self.engine.on_poisoned(poisoned)
+        while True:
+            self._look_at_the_disk(broker)
+            broker.sessions.sweep()
+            self.maintenance.tick()
+            self._sweep()
+            self._sync()
+            for _slice in range(int(_TICK_S / _BEHIND_S)):
+                more = self.maintenance.work_behind()
+                await asyncio.sleep(_BEHIND_S if more else _TICK_S)
+                if not more:
+                    break
+
+    def _look_at_the_disk(self, broker: Broker) -> None:
+        """Refuse what cannot be stored, before the disk is full; go on by itself when there is room."""
+        before = self._disk.state
+        state = self._disk.check()
+        if state is not before:
+            _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
+        broker.exchange.refusing = QUOTA_EXCEEDED if state is DiskState.FULL else SUCCESS
+
+    def _sync(self) -> None:
+        """Sync now and then what nobody waits for."""
+        now_us = self._clock.monotonic_us()
+        if now_us - self._asked_us >= self._sync_interval_us:
+            self._asked_us = now_us
+            self.engine.request_sync()
+
+    def _sweep(self) -> None:
+        if self.log.idle():
+            changes = Changes()
+            self.retained.sweep(self._clock.wall_us(), _SWEEP, changes)
+            self.log.write_own(changes)
+
+    def close(self) -> None:
+        """Ensures: what was written is synced."""
+        self.log.close()

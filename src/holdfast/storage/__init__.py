@@ -1,0 +1,1 @@
+"""Where data rests: one package for each technology."""

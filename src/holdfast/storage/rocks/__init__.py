@@ -1,0 +1,1 @@
+"""RocksDB: the engine and what is kept in it."""

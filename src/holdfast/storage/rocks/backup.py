@@ -1,0 +1,205 @@
+"""Backups of a running node, and the way back.
+
+    <backup>/
+      backup.json     format, when, the last batch in it, and every file with size and SHA-256
+      rocks/…         a database that can be opened: tables, MANIFEST, CURRENT, the WAL's part
+
+A checkpoint is made beside the live database, where tables are hard links and cost nothing. From there each file goes
+to the backup by the cheapest way that is right:
+
+1. it is linked from the previous backup, if that has a file of the same name, size and checksum;
+2. it is linked from the checkpoint, on the same file system;
+3. it is copied.
+
+A backup is complete when backup.json is there; that file is written last. Tables never change, so a link is as
+good as a copy against mistakes and crashes, though not against a dying disk: keep backups on another one.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from rocksdict import Checkpoint
+
+from holdfast.model.errors import PermanentError, SettingsError
+from holdfast.storage.rocks.engine import Engine
+
+MANIFEST_NAME: Final = "backup.json"
+DATABASE_NAME: Final = "rocks"
+#: Never change the meaning of a number. A reader refuses numbers that it does not know.
+_FORMAT: Final = 1
+_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFile:
+    """One file of a backup."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A complete backup."""
+
+    folder: Path
+    made: str
+    batch: int
+    files: tuple[BackupFile, ...]
+    #: How many bytes were copied; the rest are links.
+    copied_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+def create_backup(engine: Engine, folder: Path, *, previous: Path | None = None) -> Backup:
+    """Requires: a folder that is empty or absent. Ensures: every batch that has a receipt now is in the backup.
+
+    A long work: call it from a thread of its own. The engine's thread is held up only while RocksDB links its files.
+    """
+    _refuse_content(folder, "a backup needs a folder of its own")
+    earlier = {file.name: file for file in read_backup(previous).files} if previous is not None else {}
+    staging = engine.folder / "checkpoint"
+    shutil.rmtree(staging, ignore_errors=True)
+    batch = engine.synced
+    engine.flush()
+    Checkpoint(engine.family("default")).create_checkpoint(str(staging))
+    try:
+        target = folder / DATABASE_NAME
+        target.mkdir(parents=True, exist_ok=True)
+        files: list[BackupFile] = []
+        copied_bytes = 0
+        for path in sorted(staging.iterdir()):
+            file = BackupFile(path.name, path.stat().st_size, checksum(path))
+            old = previous / DATABASE_NAME / file.name if previous is not None else None
+            if old is not None and earlier.get(file.name) == file and _link(old, target / file.name):
+                pass
+            elif not _link(path, target / file.name):
+                _copy(path, target / file.name)
+                copied_bytes += file.size_bytes
+            files.append(file)
+        _sync_folder(target)
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        backup = Backup(folder, made, batch, tuple(files), copied_bytes)
+        _write_manifest(backup)
+        return backup
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def read_backup(folder: Path) -> Backup:
+    """What a backup says about itself."""
+    path = folder / MANIFEST_NAME
+    try:
+        fields: dict[str, Any] = json.loads(path.read_text())
+        if fields["format"] != _FORMAT:
+            raise PermanentError(f"{path} has format {fields['format']}; this version reads format {_FORMAT}")
+        files = tuple(BackupFile(file["name"], file["size_bytes"], file["sha256"]) for file in fields["files"])
+        return Backup(folder, fields["made"], fields["batch"], files)
+    except FileNotFoundError:
+        raise PermanentError(f"{folder} is not a complete backup: it has no {MANIFEST_NAME}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise PermanentError(f"{path} is damaged: {error!r}") from error
+
+
+def verify_backup(folder: Path) -> list[str]:
+    """What is wrong with a backup, a line for each file; nothing when every byte is as it was."""
+    problems: list[str] = []
+    backup = read_backup(folder)
+    for file in backup.files:
+        path = folder / DATABASE_NAME / file.name
+        if not path.is_file():
+            problems.append(f"{file.name} is missing")
+        elif path.stat().st_size != file.size_bytes:
+            problems.append(f"{file.name} has {path.stat().st_size} bytes, it had {file.size_bytes}")
+        elif checksum(path) != file.sha256:
+            problems.append(f"{file.name} has another checksum than it had")
+    named = {file.name for file in backup.files}
+    present = sorted(path.name for path in (folder / DATABASE_NAME).glob("*"))
+    problems += [f"{name} does not belong to it" for name in present if name not in named]
+    return problems
+
+
+def restore_backup(backup_folder: Path, folder: Path) -> Backup:
+    """Requires: an empty or absent data folder. Ensures: a node can start in it, with what the backup held.
+
+    Copies, never links: the restored node must not share a file with its backup.
+    """
+    _refuse_content(folder, "a backup is restored into an empty folder")
+    problems = verify_backup(backup_folder)
+    if problems:
+        raise PermanentError(f"the backup {backup_folder} is damaged: {'; '.join(problems)}. Use an older one")
+    backup = read_backup(backup_folder)
+    # Under another name until it is whole, so that a node never starts on half a database.
+    partial = folder / f"{DATABASE_NAME}.partial"
+    partial.mkdir(parents=True, exist_ok=True)
+    for file in backup.files:
+        _copy(backup_folder / DATABASE_NAME / file.name, partial / file.name)
+    _sync_folder(partial)
+    partial.rename(folder / DATABASE_NAME)
+    _sync_folder(folder)
+    return backup
+
+
+def checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _refuse_content(folder: Path, rule: str) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SettingsError(f"{folder} is not empty; {rule}")
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Only tables: the other files of a checkpoint may be open for writing under their first name."""
+    if source.suffix not in (".sst", ".blob"):
+        return False
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOENT):
+            return False
+        raise
+    return True
+
+
+def _copy(source: Path, target: Path) -> None:
+    with source.open("rb") as reader, target.open("wb") as writer:
+        shutil.copyfileobj(reader, writer, _CHUNK_BYTES)
+        writer.flush()
+        os.fsync(writer.fileno())
+
+
+def _write_manifest(backup: Backup) -> None:
+    content = {
+        "format": _FORMAT,
+        "made": backup.made,
+        "batch": backup.batch,
+        "files": [{"name": f.name, "size_bytes": f.size_bytes, "sha256": f.sha256} for f in backup.files],
+    }
+    partial = backup.folder / f"{MANIFEST_NAME}.partial"
+    with partial.open("w") as file:
+        json.dump(content, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(backup.folder / MANIFEST_NAME)
+    _sync_folder(backup.folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

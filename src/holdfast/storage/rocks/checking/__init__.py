@@ -1,0 +1,1 @@
+"""Reads everything that a data folder holds, and says precisely what is wrong with it (`folder.py`)."""

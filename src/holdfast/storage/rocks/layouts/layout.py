@@ -1,0 +1,96 @@
+"""The contract of a layout: how the messages of one (shard, generation) become keys of a column family.
+
+A key begins with one tag byte. What follows it is the layout's own, and fixed for good: an incompatible change is a new
+layout with a new name, because old generations stay readable with the layout that wrote them.
+
+    0x00  structure     what was learnt about topics
+    0x01  messages      the value is the encoded message
+    0x02  postings      which messages have a certain token at a certain level
+    0x03  marks         up to where the postings are written
+
+A layout has one writer. Any number of other objects may read what it wrote, also in other processes.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any, Final, Protocol
+
+from rocksdict import RdictIter, ReadOptions
+
+from holdfast.topics.learned import LearnedTopics
+
+#: Never change.
+STRUCTURE: Final = b"\x00"
+MESSAGES: Final = b"\x01"
+POSTINGS: Final = b"\x02"
+MARKS: Final = b"\x03"
+
+#: What a read gives instead of a message while it looks through many that do not match: its reader may pause here.
+NOTHING_YET: Final = b""
+
+#: A position in a key: µs, big-endian, so that keys sort by time. Never change.
+POSITION: Final = Struct(">Q")
+
+
+class Cells(Protocol):
+    """What is stored: a column family of rocksdict in raw mode, also of a secondary or a read-only database."""
+
+    def get(self, key: Any) -> Any:
+        """The value of a key or None; for a list of keys, a list of those."""
+        ...
+
+    def iter(self, read_opt: ReadOptions | None = None) -> RdictIter: ...
+
+
+class Puts(Protocol):
+    """What the commit under way will write into the column family, in order."""
+
+    def put(self, key: bytes, value: bytes) -> None: ...
+
+
+class Layout(Protocol):
+    """The layout of one shard's generation.
+
+    1. A read gives exactly the messages whose topic matches the filter and whose position is in [lo, hi), each once,
+       in the order of their positions.
+    2. It gives the same whether or not anything was written behind, settled, or loaded after a crash.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: Puts) -> None:
+        """Add a message and every structure change it causes to one commit.
+
+        Requires: `position_us` is above every one before; commits are written in order, or not at all at a crash.
+        """
+        ...
+
+    def read(self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+        """The encoded messages that match the filter `levels`, lazily; all, `$`-topics too, if there are no levels.
+        In between come `NOTHING_YET`s.
+
+        Requires: `hi_us` does not pass what `cells` hold now (a reader stops at the durable head). A stream that is
+        made meanwhile has later messages only, so the next read, from the last position on, finds it.
+        """
+        ...
+
+    def write_behind(self, puts: Puts, limit: int) -> int:
+        """Add index entries that may be written later, at most `limit`; how many were added."""
+        ...
+
+    def settle(self, cells: Cells) -> None:
+        """Let go of what is in memory and, written behind, also in `cells` by now. Index writing waits for it."""
+        ...
+
+    def finish(self) -> None:
+        """No message follows: from now on `write_behind` writes all there is."""
+        ...
+
+    def load(self, cells: Cells) -> None:
+        """Become the writer after an open: restore the structure and what is not indexed yet. Not for readers."""
+        ...
+
+    def learned(self) -> LearnedTopics | None:
+        """What was learnt about topics, with its counts up to date; None if this layout does not learn."""
+        ...

@@ -1,0 +1,214 @@
+"""The `learned` layout: one stream per learned pattern, in pure time order; the default.
+
+    0x00 | number u32                     a stream's pattern, in the order of learning
+    0x01 | stream 8 | position 8          a message                                17 bytes
+    0x02 | …                              posting blocks                           see postings.py
+    0x03                                  the mark: indexed up to here, and counts
+
+A commit pays one put per message. Filters with a token at a varying level are answered by postings, which gather in
+memory (tail.py) and are written behind in cycles:
+
+      indexed blocks            frozen: being written       live
+    ───────────────────┤mark├──────────────────────────┤├────────────▶ time
+
+1. Blocks are complete up to the mark in `cells`. Memory holds the postings of everything after it.
+2. The mark of a cycle is put after its blocks, and the frozen tail is kept until the mark is seen in `cells`.
+3. After a crash what lies behind the mark is read once, to make the tail again.
+
+A reader that is not the writer, in another process say, has no tail: it scans what lies behind the mark.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Final
+
+from holdfast.records.messages import stored_topic
+from holdfast.storage.rocks.layouts.layout import MESSAGES, POSITION, STRUCTURE, Cells, Puts
+from holdfast.storage.rocks.layouts.postings import (
+    candidates,
+    encode_mark,
+    posting_prefix,
+    read_counts,
+    read_mark,
+    read_posting,
+)
+from holdfast.storage.rocks.layouts.scan import scan_items
+from holdfast.storage.rocks.layouts.streams import fetch, in_time_order, load_structure, scan_stream, stored_structure
+from holdfast.storage.rocks.layouts.tail import POSITION_BYTES, TOPIC_BYTES, Tail, TailIndex
+from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
+from holdfast.topics.learned import LearnedTopics
+from holdfast.topics.learned_ids import FINGERPRINT_BITS
+from holdfast.topics.learned_trie import StreamMatch
+
+#: A cycle begins after so many messages: the more of a topic's positions share a block, the less each costs to write …
+DEFAULT_CYCLE_MESSAGES: Final = 1_000_000
+#: … or when the tail takes so much memory: with many topics it is the topics that count.
+DEFAULT_CYCLE_BYTES: Final = 64 << 20
+
+#: Of blocks at once, besides the caller's limit: a few large blocks are as much work as many small ones.
+_SLICE_BYTES: Final = 64 << 10
+#: Forgotten at once: 100,000 take 16 ms.
+_SLICE_TOPICS: Final = 2_000
+
+_LAST: Final = 2**64 - 1
+_pack: Final = POSITION.pack
+
+
+class LearnedLayout:
+    """See the module. `topics` is an empty structure, or what the generation before handed on."""
+
+    name: Final = "learned"
+
+    def __init__(
+        self,
+        topics: LearnedTopics,
+        cycle_messages: int = DEFAULT_CYCLE_MESSAGES,
+        cycle_bytes: int = DEFAULT_CYCLE_BYTES,
+        hash_bits: int = FINGERPRINT_BITS,
+    ) -> None:
+        self._topics = topics
+        self._cycle_messages: Final = cycle_messages
+        self._cycle_bytes: Final = cycle_bytes
+        self._hash_bits: Final = hash_bits
+        self._live = TailIndex(hash_bits)
+        #: `_live.tails`: one step less for each message.
+        self._tails = self._live.tails
+        self._live_messages = 0
+        self._last_us = -1
+        self._frozen: TailIndex | None = None
+        self._writing_behind: Iterator[tuple[bytes, bytes]] = iter(())
+        #: Settled: on its way out of memory.
+        self._spent: TailIndex | None = None
+        self._finishing = False
+        self._is_writer = False
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: Puts) -> None:
+        tail = self._tails.get(topic)
+        if tail is None:
+            tail = self._begin(topic, puts)
+        tail.append(position_us)
+        tail.counter[0] += 1
+        self._live_messages += 1
+        self._last_us = position_us
+        puts.put(tail.prefix + _pack(position_us), value)
+
+    def _begin(self, topic: bytes, puts: Puts) -> Tail:
+        self._is_writer = True
+        before = None if self._frozen is None else self._frozen.tails.get(topic)
+        if before is not None:
+            return self._live.begin_again(topic, before)
+        place = self._topics.place(topic)
+        for key, value in self._topics.take_changes():
+            puts.put(STRUCTURE + key, value)
+        return self._live.begin(topic, place)
+
+    def read(self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+        if not self._is_writer:
+            load_structure(self._topics, cells)
+        lo_us = max(lo_us, 0)
+        if not levels:
+            return in_time_order([scan_stream(cells, stream, lo_us, hi_us) for stream in self._topics.stream_ids()])
+        matches = self._topics.streams_for(levels)
+        if not matches or lo_us >= hi_us:
+            return iter(())
+        return in_time_order([self._read_stream(cells, match, levels, lo_us, hi_us) for match in matches])
+
+    def _read_stream(
+        self, cells: Cells, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[bytes]:
+        stream = match.stream
+        prefixes = [
+            posting_prefix(stream, level, token, self._hash_bits)
+            for level, token in enumerate(match.wanted)
+            if token is not None
+        ]
+        if not prefixes:
+            values = scan_stream(cells, stream, lo_us, hi_us)
+            return only(values, filter_check(levels)) if match.whole_topics else values
+        check = filter_check(levels) if match.whole_topics else token_check(match)
+        tail_us = read_mark(cells) + 1
+        postings = [read_posting(cells, prefix, lo_us, min(hi_us, tail_us)) for prefix in prefixes]
+        indexed = fetch(cells, stream, candidates(postings), check)
+        if hi_us <= tail_us:
+            return indexed
+        lo_us = max(lo_us, tail_us)
+        if not self._is_writer:
+            return chain(indexed, only(scan_stream(cells, stream, lo_us, hi_us), check))
+        # Copied now: the tail may be frozen and let go before the reader comes to it.
+        youngest = self._live.positions(prefixes, lo_us, hi_us)
+        if self._frozen is not None:
+            youngest = self._frozen.positions(prefixes, lo_us, hi_us) + youngest
+        return chain(indexed, fetch(cells, stream, iter(youngest), check))
+
+    def write_behind(self, puts: Puts, limit: int) -> int:
+        if self._spent is not None and not self._spent.shrink(_SLICE_TOPICS):
+            self._spent = None
+        if self._frozen is None:
+            if not self._is_due():
+                return 0
+            self._freeze()
+        count = 0
+        work_bytes = 0
+        for key, value in islice(self._writing_behind, limit):
+            puts.put(key, value)
+            count += 1
+            work_bytes += len(value)
+            if work_bytes >= _SLICE_BYTES:
+                break
+        return count
+
+    def _is_due(self) -> bool:
+        return self._live_messages > 0 and (
+            self._finishing
+            or self._live_messages >= self._cycle_messages
+            or len(self._tails) * TOPIC_BYTES + self._live_messages * POSITION_BYTES >= self._cycle_bytes
+        )
+
+    def _freeze(self) -> None:
+        self._count()
+        counts = [(stream, self._topics.messages(stream)) for stream in self._topics.stream_ids()]
+        frozen = self._live
+        frozen.up_to_us = self._last_us
+        self._frozen = frozen
+        self._writing_behind = chain(frozen.blocks(), [encode_mark(frozen.up_to_us, counts)])
+        self._live = TailIndex(self._hash_bits)
+        self._tails = self._live.tails
+        self._live_messages = 0
+
+    def settle(self, cells: Cells) -> None:
+        if self._frozen is not None and read_mark(cells) >= self._frozen.up_to_us:
+            self._spent, self._frozen = self._frozen, None
+            self._writing_behind = iter(())
+
+    def finish(self) -> None:
+        self._finishing = True
+
+    def load(self, cells: Cells) -> None:
+        self._topics = stored_structure(self._topics, cells)
+        self._is_writer = True
+        mark_us = read_mark(cells)
+        self._last_us = mark_us
+        for stream, messages in read_counts(cells):
+            self._topics.add_messages(stream, messages)
+        for stream in self._topics.stream_ids():
+            self._load_tail(cells, MESSAGES + stream, mark_us + 1)
+
+    def _load_tail(self, cells: Cells, prefix: bytes, lo_us: int) -> None:
+        for key, value in scan_items(cells, prefix + _pack(lo_us), prefix + _pack(_LAST)):
+            topic = stored_topic(value)
+            tail = self._tails.get(topic)
+            if tail is None:
+                tail = self._live.begin(topic, self._topics.place(topic))
+            (position_us,) = POSITION.unpack(key[-8:])
+            tail.append(position_us)
+            tail.counter[0] += 1
+            self._live_messages += 1
+            self._last_us = max(self._last_us, position_us)
+
+    def _count(self) -> None:
+        for stream, messages in self._live.take_counts():
+            self._topics.add_messages(stream, messages)
+
+    def learned(self) -> LearnedTopics:
+        self._count()
+        return self._topics

@@ -1,0 +1,44 @@
+"""The `timeline` layout: messages by time and nothing else.
+
+    0x01 | position            9 bytes
+
+The cheapest to write, and so simple that the others are tested against it. A replay reads everything in its range and
+drops what does not match.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from holdfast.storage.rocks.layouts.layout import MESSAGES, POSITION, Cells, Puts
+from holdfast.storage.rocks.layouts.scan import scan_values
+from holdfast.storage.rocks.layouts.topic_check import filter_check, only
+
+_pack: Final = POSITION.pack
+
+
+class TimelineLayout:
+    """Has no state: nothing to load, nothing to write behind."""
+
+    name: Final = "timeline"
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: Puts) -> None:  # noqa: ARG002 (the contract's)
+        puts.put(MESSAGES + _pack(position_us), value)
+
+    def read(self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+        values = scan_values(cells, MESSAGES + _pack(max(lo_us, 0)), MESSAGES + _pack(max(hi_us, 0)))
+        return only(values, filter_check(levels))
+
+    def write_behind(self, puts: Puts, limit: int) -> int:  # noqa: ARG002 (the contract's)
+        return 0
+
+    def settle(self, cells: Cells) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+    def load(self, cells: Cells) -> None:
+        pass
+
+    def learned(self) -> None:
+        return None

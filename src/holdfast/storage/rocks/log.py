@@ -1,0 +1,270 @@
+"""The log on RocksDB: batches in, receipts out, and everything in between that has to be committed together.
+
+    write(batch) ─▶ places and positions ─▶ Changes ─▶ Engine.write ─▶ … sync … ─▶ receipt ─▶ durable heads
+
+1. Batches are written in the order of their numbers. One that the engine refuses for now is kept and tried again, and
+   later ones wait behind it.
+2. A batch whose zones are all `os` or `memory` needs no sync for its receipt; it still waits for the receipts of
+   earlier ones, so that acknowledgements keep their order.
+3. Nobody sees a position above its shard's ceiling: a batch that carries a new ceiling waits for its own sync.
+4. Everything here runs on the loop, except the call of `_synced`, which only posts.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from holdfast.durable.commit import Batch, Receipt
+from holdfast.durable.positions import TrustedTime
+from holdfast.durable.zones import FSYNC, Zones
+from holdfast.model.clock import Clock
+from holdfast.model.errors import TransientError
+from holdfast.records.messages import encode_message
+from holdfast.records.meta import ceiling_key, head_key
+from holdfast.records.positions import ShardHead, encode_ceiling, encode_head
+from holdfast.storage.rocks.changes import Changes, FamilyChanges
+from holdfast.storage.rocks.contents import META
+from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.reading import Reading
+from holdfast.storage.rocks.shard import Shard
+from holdfast.storage.rocks.zone_log import ZoneLog
+
+_log = structlog.get_logger()
+
+Post = Callable[[Callable[[], None]], object]
+
+
+class Companion(Protocol):
+    """Something that is committed together with messages: sessions, retained messages."""
+
+    def add(self, batch: Batch, changes: Changes) -> None:
+        """Put what the batch holds for it into the changes."""
+        ...
+
+
+class _Pending:
+    """Changes on their way to their receipt."""
+
+    def __init__(self, number: int, mark: int, changes: Changes) -> None:
+        #: The batch; 0 for changes of the log's own, which nobody waits for.
+        self.number: Final = number
+        #: The engine's number of it.
+        self.mark: Final = mark
+        self.changes: Final = changes
+        self.shards: list[Shard] = []
+        self.ceilings: Final[list[tuple[Shard, int]]] = []
+        #: Whether its receipt needs a sync.
+        self.strict = False
+
+
+class RocksLog:
+    """The commit log of a node, and the way to its readers. A `CommitLog` by shape.
+
+    Survives: `fsync` zones a power loss, `os` zones a crash of the broker, `memory` zones the same unless the write
+    was still refused. Of a batch all or nothing.
+    """
+
+    def __init__(
+        self, engine: Engine, zones: Zones, zone_logs: dict[str, ZoneLog], clock: Clock, companions: list[Companion]
+    ) -> None:
+        self.engine: Final = engine
+        self.zones: Final = zones
+        self.zone_logs: Final = zone_logs
+        self.reading: Final = Reading(engine, zones, list(zone_logs.values()))
+        self._clock: Final = clock
+        self.time: Final = TrustedTime(clock.wall_us(), clock.monotonic_us())
+        self._companions: Final = companions
+        #: What is not about messages follows the strictest durability there is.
+        self._strict_steps: Final = any(zone.durability == FSYNC for zone in zones.all)
+        self._unwritten: Final[deque[_Pending]] = deque()
+        self._awaiting: Final[deque[_Pending]] = deque()
+        #: The engine's numbers: of what was taken last, and of what had its receipt last.
+        self.mark = engine.written
+        self.settled_mark = engine.written
+        self._synced_mark = engine.synced
+        self._receipt_number = 0
+        #: Why writing does not go on at the moment; None if it does.
+        self.obstacle: TransientError | None = None
+        self._post: Post | None = None
+        self._on_receipt: Callable[[Receipt], None] | None = None
+        engine.on_synced(self._synced)
+        engine.on_reopened(self.reading.revoke)
+
+    def attach(self, post: Post, on_receipt: Callable[[Receipt], None]) -> None:
+        """Late receipts go to `on_receipt`, on the loop: `post` brings a call there from any thread."""
+        self._post = post
+        self._on_receipt = on_receipt
+        self._settle(self.engine.synced)
+
+    # ---- writing
+
+    def write(self, batch: Batch) -> Receipt | None:
+        """Take a batch. The receipt is returned if it is there at once, else it is handed over later."""
+        self._unwritten.append(self._build(batch))
+        return self._advance()
+
+    def write_own(self, changes: Changes) -> None:
+        """Take changes of the log's own, in their order between the batches."""
+        if len(changes):
+            # Nobody waits for it, and whatever follows in the WAL is lost with it or not at all: no sync of its own.
+            self._unwritten.append(self._pending(0, changes))
+            self._hand_over(self._advance())
+
+    def write_given(self, number: int, changes: Changes, shards: list[Shard], *, strict: bool) -> Receipt | None:
+        """Take changes with messages whose places came from outside (`replication.py`): they need no ceiling."""
+        pending = self._pending(number, changes)
+        pending.shards = shards
+        pending.strict = strict
+        for shard in shards:
+            self._note_head(pending, shard)
+        self._unwritten.append(pending)
+        return self._advance()
+
+    def add_companions(self, batch: Batch, changes: Changes) -> None:
+        for companion in self._companions:
+            companion.add(batch, changes)
+
+    def retry(self) -> None:
+        """Try again what the engine refused."""
+        if self._unwritten:
+            self._hand_over(self._advance())
+
+    def idle(self) -> bool:
+        """Whether everything that was taken is written."""
+        return not self._unwritten
+
+    def now_us(self) -> int:
+        """The time by which positions are given out."""
+        return self.time.now_us(self._clock.wall_us(), self._clock.monotonic_us())
+
+    def _build(self, batch: Batch) -> _Pending:
+        """Give every message its place."""
+        changes = Changes()
+        touched: dict[int, Shard] = {}
+        strict = False
+        if batch.messages:
+            strict = self._place(batch, changes, touched)
+        self.add_companions(batch, changes)
+        if self._strict_steps and (batch.steps or batch.retained):
+            strict = True
+        pending = self._pending(batch.number, changes)
+        if touched:
+            pending.shards = list(touched.values())
+            self._close_shards(pending)
+        # What changes nothing is never written, so no sync would ever cover it.
+        pending.strict = (strict or bool(pending.ceilings)) and len(changes) > 0
+        return pending
+
+    def _pending(self, number: int, changes: Changes) -> _Pending:
+        self.mark += 1
+        return _Pending(number, self.mark, changes)
+
+    def _place(self, batch: Batch, changes: Changes, touched: dict[int, Shard]) -> bool:
+        """Put messages into their shards; whether one of them is in a zone that has to be synced."""
+        now_us = self.now_us()
+        zones = self.zones
+        zone_logs = self.zone_logs
+        strict = False
+        puts: dict[int, FamilyChanges] = {}
+        for message in batch.messages:
+            topic = message.topic
+            zone = zones.of(topic)
+            if not zone.store or (message.qos == 0 and not zone.store_qos0):
+                continue
+            if message.qos and zone.durability == FSYNC:  # nobody waits for QoS 0
+                strict = True
+            zone_log = zone_logs[zone.name]
+            number = zones.shard_of(zone, message.publisher)
+            piece = zone_log.live[-1].slices[number]
+            shard = touched.get(number)
+            if shard is None:
+                shard = touched[number] = zone_log.shards[number]
+                puts[number] = changes.into(piece.family)
+            position_us = shard.clock.next(now_us)
+            serial = shard.serial + 1
+            shard.serial = serial
+            message.shard = number
+            message.position_us = position_us
+            value = encode_message(message, position_us, serial)
+            piece.layout.put(topic, position_us, value, puts[number])
+            shard.ring.append(message)
+        return strict
+
+    def _close_shards(self, pending: _Pending) -> None:
+        """Note where each shard is now, and a higher ceiling where one is wanted."""
+        meta = pending.changes.into(META)
+        now_us = self.now_us()
+        for shard in pending.shards:
+            self._note_head(pending, shard)
+            ceiling_us = shard.clock.wanted_ceiling(now_us)
+            if ceiling_us:
+                meta.put(ceiling_key(shard.id), encode_ceiling(ceiling_us))
+                pending.ceilings.append((shard, ceiling_us))
+
+    @staticmethod
+    def _note_head(pending: _Pending, shard: Shard) -> None:
+        shard.wrote(pending.mark)
+        head = ShardHead(shard.clock.last_us, shard.serial, shard.commits)
+        pending.changes.into(META).put(head_key(shard.id), encode_head(head))
+
+    def _advance(self) -> Receipt | None:
+        """Write what waits, as far as the engine takes it."""
+        while self._unwritten:
+            pending = self._unwritten[0]
+            if self.obstacle is not None:
+                # The engine may have to open its database again, which it cannot while readers hold on to it.
+                self.reading.revoke()
+            try:
+                if len(pending.changes):
+                    self.engine.write(pending.mark, pending.changes)
+            except TransientError as error:
+                if self.obstacle is None:
+                    _log.warning("writing waits", why=str(error))
+                self.obstacle = error
+                break
+            self._unwritten.popleft()
+            self._awaiting.append(pending)
+            if pending.strict:
+                self.engine.request_sync()
+        else:
+            if self.obstacle is not None:
+                _log.info("writing goes on")
+            self.obstacle = None
+        return self._receipt()
+
+    # ---- receipts
+
+    def _synced(self, mark: int) -> None:
+        """The commit thread tells that everything up to `mark` is synced."""
+        if self._post is not None:
+            self._post(lambda: self._settle(mark))
+
+    def _settle(self, mark: int) -> None:
+        self._synced_mark = max(self._synced_mark, mark)
+        self._hand_over(self._receipt())
+
+    def _hand_over(self, receipt: Receipt | None) -> None:
+        if receipt is not None and self._on_receipt is not None:
+            self._on_receipt(receipt)
+
+    def _receipt(self) -> Receipt | None:
+        """A receipt for every batch that has come far enough, if there is a new one."""
+        before = self._receipt_number
+        awaiting = self._awaiting
+        while awaiting and (not awaiting[0].strict or awaiting[0].mark <= self._synced_mark):
+            pending = awaiting.popleft()
+            self.settled_mark = pending.mark
+            if pending.number:
+                self._receipt_number = pending.number
+            for shard in pending.shards:
+                shard.receipt(pending.mark)
+            for shard, ceiling_us in pending.ceilings:
+                shard.clock.raise_ceiling(ceiling_us)
+        return Receipt(self._receipt_number) if self._receipt_number > before else None
+
+    def close(self) -> None:
+        """Sync what was written, and let go of the data."""
+        self.reading.revoke()
+        self.engine.close()

@@ -1,0 +1,202 @@
+"""What the log does besides messages, in small steps between them: rotate, drop, index, look ahead.
+
+Nothing here takes longer than a turn of the loop may: families are made ahead, one at a time, and index entries are
+written in slices.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from holdfast.model.errors import MisuseError
+from holdfast.storage.rocks.changes import Changes
+from holdfast.storage.rocks.log import RocksLog
+from holdfast.storage.rocks.zone_log import Finishing, LiveGeneration, Slice, ZoneLog
+
+_log = structlog.get_logger()
+
+#: Live column families of messages per node: making and dropping one costs 40 to 80 ms when there are 500.
+MAX_FAMILIES: Final = 64
+#: Generations of a zone that its retention is divided into, if the families suffice: what goes at once is a twelfth.
+_GENERATIONS: Final = 12
+_MIN_GENERATION_S: Final = 60
+#: A zone without a retention starts a new generation after this long, to learn its topics anew.
+_LONGEST_GENERATION_S: Final = 30 * 24 * 3600
+#: Index entries written at once: more would hold up the loop.
+_BEHIND: Final = 500
+#: How often the learned structure is looked at, and how much better a new one has to be.
+_OPTIMIZE_EVERY_US: Final = 600 * 1_000_000
+_MIN_GAIN: Final = 0.5
+_SECOND_US: Final = 1_000_000
+
+
+class Maintenance:
+    """The log's own work. `tick` once a second, `work_behind` as often as it says that there is more."""
+
+    def __init__(self, log: RocksLog, dropped: Callable[[ZoneLog, LiveGeneration], None] | None = None) -> None:
+        self._log: Final = log
+        self._dropped: Final = dropped
+        self._optimized_us = log.now_us()
+
+    def tick(self) -> None:
+        """Look at everything that time brings about."""
+        log = self._log
+        log.retry()
+        now_us = log.now_us()
+        for zone_log in log.zone_logs.values():
+            if zone_log.zone.store:
+                self._go_on(zone_log, now_us)
+            if log.idle():
+                self._forget(zone_log, now_us)
+        if now_us - self._optimized_us >= _OPTIMIZE_EVERY_US:
+            self._optimized_us = now_us
+            self._optimize(now_us)
+
+    def work_behind(self) -> bool:
+        """Write a slice of the index entries that wait; whether there may be more."""
+        log = self._log
+        if not log.idle():
+            return False
+        changes = Changes()
+        room = _BEHIND
+        loaded = False
+        for zone_log in log.zone_logs.values():
+            for entry in list(zone_log.finishing):
+                if not entry.loaded:
+                    if loaded:
+                        continue
+                    loaded = True
+                room -= self._finish(zone_log, entry, changes, room)
+            if zone_log.zone.store:
+                for piece in zone_log.live[-1].slices.values():
+                    room -= self._index(piece, changes, room)
+        log.write_own(changes)
+        return room <= 0
+
+    def _index(self, piece: Slice, changes: Changes, room: int) -> int:
+        """Write index entries of a slice, at most `room`; how many."""
+        if room <= 0:
+            return 0
+        piece.layout.settle(self._log.engine.family(piece.family))
+        return piece.layout.write_behind(changes.into(piece.family), room)
+
+    def _finish(self, zone_log: ZoneLog, entry: Finishing, changes: Changes, room: int) -> int:
+        """The same for a sealed one; when nothing is left, what its writer held is let go."""
+        if room <= 0:
+            return 0
+        if not entry.loaded:
+            entry.loaded = True
+            entry.piece.layout.load(self._log.engine.family(entry.piece.family))
+            entry.piece.layout.finish()
+        done = self._index(entry.piece, changes, room)
+        entry.idle_rounds = 0 if done else entry.idle_rounds + 1
+        if entry.idle_rounds == 2:
+            entry.generation.forget_writing(entry.piece)
+            zone_log.finishing.remove(entry)
+        return done
+
+    # ---- generations
+
+    def rotate(self, zone_log: ZoneLog) -> None:
+        """Begin a new generation now."""
+        changes = Changes()
+        now_us = self._log.now_us()
+        zone_log.begin(self._log.zones.shard_ids(zone_log.zone), now_us, changes)
+        self._log.write_own(changes)
+        record = zone_log.live[-1].record
+        _log.info("generation begins", zone=zone_log.zone.name, number=record.number, layout=record.layout)
+
+    def _go_on(self, zone_log: ZoneLog, now_us: int) -> None:
+        current = zone_log.live[-1]
+        age_s = (now_us - current.record.start_us) // _SECOND_US
+        length_s = self.generation_s(zone_log)
+        if self._has_room(zone_log):
+            if age_s >= length_s - 10:
+                zone_log.prepare(self._log.zones.shard_ids(zone_log.zone))
+            if (age_s >= length_s or self._is_large(zone_log, current)) and self._used(zone_log, current):
+                self.rotate(zone_log)
+
+    def generation_s(self, zone_log: ZoneLog) -> int:
+        """How long a generation of the zone lasts."""
+        zone = zone_log.zone
+        if zone.generation_s:
+            return zone.generation_s
+        if not zone.retention_s:
+            return _LONGEST_GENERATION_S
+        shards = sum(len(other.live[-1].slices) for other in self._log.zone_logs.values() if other.live)
+        parts = min(_GENERATIONS, max(1, MAX_FAMILIES // max(1, shards) - 2))
+        return max(_MIN_GENERATION_S, zone.retention_s // parts)
+
+    @staticmethod
+    def _used(zone_log: ZoneLog, generation: LiveGeneration) -> bool:
+        """Whether it holds a message: an empty one is not sealed."""
+        record = generation.record
+        return any(zone_log.shards[shard].position_us >= record.start_us for shard in record.shards)
+
+    def _is_large(self, zone_log: ZoneLog, generation: LiveGeneration) -> bool:
+        limit_bytes = zone_log.zone.generation_bytes
+        if not limit_bytes and zone_log.zone.retention_bytes:
+            limit_bytes = zone_log.zone.retention_bytes // _GENERATIONS
+        return bool(limit_bytes) and self.size_bytes(generation) >= limit_bytes
+
+    def size_bytes(self, generation: LiveGeneration) -> int:
+        """What a generation takes on disk and in RocksDB's memory."""
+        total = 0
+        for piece in generation.slices.values():
+            family = self._log.engine.family(piece.family)
+            for name in ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables"):
+                total += family.property_int_value(name) or 0
+        return total
+
+    def _has_room(self, zone_log: ZoneLog) -> bool:
+        """Whether one more generation may be. Two always may: without a sealed one retention has nothing to drop."""
+        return len(zone_log.live) < 2 or self._families() + zone_log.zone.shards <= MAX_FAMILIES
+
+    def _families(self) -> int:
+        return sum(len(generation.slices) for zone_log in self._log.zone_logs.values() for generation in zone_log.live)
+
+    # ---- retention
+
+    def _forget(self, zone_log: ZoneLog, now_us: int) -> None:
+        """Drop what the retention does not cover, one generation at a time."""
+        zone = zone_log.zone
+        current = 1 if zone.store else 0
+        if len(zone_log.live) <= current:
+            return
+        oldest = zone_log.live[0]
+        too_old = zone.retention_s and oldest.record.end_us <= now_us - zone.retention_s * _SECOND_US
+        too_much = zone.retention_bytes and sum(map(self.size_bytes, zone_log.live)) > zone.retention_bytes
+        if too_old or too_much:
+            self.drop_oldest(zone_log)
+
+    def drop_oldest(self, zone_log: ZoneLog) -> None:
+        """Requires: there is a sealed one, and nothing waits to be written."""
+        log = self._log
+        changes = Changes()
+        oldest = zone_log.live[0]
+        if not oldest.record.end_us or not log.idle():
+            raise MisuseError(f"generation {oldest.record.number} of zone {zone_log.zone.name!r} is still written to")
+        log.reading.revoke()
+        zone_log.drop(oldest, changes)
+        log.write_own(changes)
+        for piece in oldest.slices.values():
+            log.engine.drop_family(piece.family)
+        _log.info("generation dropped", zone=zone_log.zone.name, number=oldest.record.number)
+        if self._dropped is not None:
+            self._dropped(zone_log, oldest)
+
+    # ---- what was learnt
+
+    def _optimize(self, now_us: int) -> None:
+        """Begin a new generation where the topics have turned out to follow other patterns."""
+        for zone_log in self._log.zone_logs.values():
+            if not zone_log.zone.store or not self._has_room(zone_log):
+                continue
+            current = zone_log.live[-1]
+            young = now_us - current.record.start_us < _OPTIMIZE_EVERY_US
+            if young or not self._used(zone_log, current):
+                continue
+            learnt = [piece.layout.learned() for piece in current.slices.values()]
+            if any(topics is not None and topics.worth_a_new_generation(_MIN_GAIN) for topics in learnt):
+                self.rotate(zone_log)

@@ -1,0 +1,230 @@
+"""Retained messages on RocksDB: found by seeking from one topic that can match to the next.
+
+    plant · + · temp        plant/1/temp ✓   seek plant/1/␁   plant/2/hum ✗   seek plant/2/temp …
+
+Keys are ordered by levels (`records/retained.py`), so a subtree is a range, and whatever cannot match is jumped over:
+three microseconds for each jump, and no tree of a million objects in memory.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+
+from holdfast.durable.commit import Batch
+from holdfast.durable.memory_retained import MemoryRetained
+from holdfast.model.clock import Clock
+from holdfast.model.errors import PermanentError
+from holdfast.model.message import Message
+from holdfast.records.messages import StoredMessage
+from holdfast.records.retained import (
+    COUNT_KEY,
+    RetainedRecord,
+    decode_retained,
+    encode_retained,
+    expired_until,
+    expiry_key,
+    expiry_parts,
+    retained_key,
+    retained_topic,
+)
+from holdfast.storage.rocks.changes import Changes, FamilyChanges
+from holdfast.storage.rocks.contents import RETAINED, Contents
+from holdfast.storage.rocks.layouts.scan import check_end, get_one, open_cursor, scan_items
+from holdfast.topics.filters import ONE, REST, TopicFilter
+from holdfast.topics.names import is_dollar
+
+_log = structlog.get_logger()
+
+#: Topics found with one cursor; a slow subscriber does not hold on to the database in between.
+_PAGE: Final = 100
+_MESSAGES: Final = b"\x01"
+_END: Final = b"\x02"
+#: Sorts behind the separator and before every byte of a level that is longer: the end of a subtree.
+_BEHIND: Final = b"\x01"
+#: The first byte that sorts behind every topic that begins with `$`.
+_BEHIND_DOLLAR: Final = b"\x01%"
+_OWN: Final = b"$SYS/"
+
+
+class RocksRetained:
+    """A `RetainedStore`, and the `Companion` that writes it. Survives: what the log survives.
+
+    1. Numbers (`stored_us` of a record) increase in the order of keeping. What is above `_newest` was written and is
+       not committed yet, so nobody sees it.
+    """
+
+    def __init__(self, contents: Contents, clock: Clock) -> None:
+        self._contents: Final = contents
+        self._clock: Final = clock
+        stored = get_one(contents.family(RETAINED), COUNT_KEY) or bytes(16)
+        self._count = int.from_bytes(stored[:8], "little")
+        self._number = self._newest = max(clock.wall_us(), int.from_bytes(stored[8:], "little"))
+        #: Numbers of what is written and not committed.
+        self._pending: Final[deque[int]] = deque()
+        #: The broker's own topics are about this run alone, and never stored.
+        self._own: Final = MemoryRetained()
+        #: Records that could not be decoded, and were skipped.
+        self.unreadable = 0
+
+    # ---- writing
+
+    def add(self, batch: Batch, changes: Changes) -> None:
+        kept = [message for message in batch.retained if not message.topic.startswith(_OWN)]
+        if not kept:
+            return
+        puts = changes.into(RETAINED)
+        known: dict[bytes, RetainedRecord | None] = {}
+        for message in kept:
+            topic = message.topic
+            before = known[topic] if topic in known else self._record(topic)
+            known[topic] = self._replace(message, before, puts)
+        self._put_count(puts)
+
+    def _put_count(self, puts: FamilyChanges) -> None:
+        puts.put(COUNT_KEY, self._count.to_bytes(8, "little") + self._number.to_bytes(8, "little"))
+
+    def _replace(self, message: Message, before: RetainedRecord | None, puts: FamilyChanges) -> RetainedRecord | None:
+        topic = message.topic
+        self._number = max(self._number + 1, self._clock.wall_us())
+        self._pending.append(self._number)
+        if before is not None and before.stored.message.expires_us:
+            puts.delete(expiry_key(before.stored.message.expires_us, topic))
+        if not message.payload:  # [MQTT-3.3.1-6]
+            self._count -= before is not None
+            puts.delete(retained_key(topic))
+            return None
+        self._count += before is None
+        record = RetainedRecord(StoredMessage(message, message.position_us, 0), message.shard, self._number)
+        puts.put(retained_key(topic), encode_retained(record))
+        if message.expires_us:
+            puts.put(expiry_key(message.expires_us, topic), b"")
+        return record
+
+    def keep(self, message: Message) -> None:
+        """The batch that wrote the message is committed: from now on it is found."""
+        if message.topic.startswith(_OWN):
+            self._own.keep(message)
+        else:
+            self._newest = self._pending.popleft()
+
+    def sweep(self, now_us: int, limit: int, changes: Changes) -> int:
+        """Remove what has expired, at most `limit`; how many."""
+        puts = changes.into(RETAINED)
+        gone = 0
+        for key, _value in scan_items(self._contents.family(RETAINED), *expired_until(now_us)):
+            if gone == limit:
+                break
+            gone += 1
+            expires_us, topic = expiry_parts(key)
+            puts.delete(key)
+            record = self._record(topic)
+            if record is not None and record.stored.message.expires_us == expires_us:
+                puts.delete(retained_key(topic))
+                self._count -= 1
+        if gone:
+            self._put_count(puts)
+        return gone
+
+    # ---- reading
+
+    def get(self, topic: bytes, now_us: int) -> Message | None:
+        if topic.startswith(_OWN):
+            return self._own.get(topic, now_us)
+        return self._visible(self._record(topic), now_us, self._newest)
+
+    def match(self, topic_filter: TopicFilter, now_us: int) -> Iterator[Message]:
+        if topic_filter.levels[0] == b"$SYS":
+            return self._own.match(topic_filter, now_us)
+        return self._walk(topic_filter, now_us, self._newest)
+
+    def count(self) -> int:
+        return self._count + self._own.count()
+
+    def _walk(self, topic_filter: TopicFilter, now_us: int, newest: int) -> Iterator[Message]:
+        if not topic_filter.wildcard:
+            message = self._visible(self._record(topic_filter.inner()), now_us, newest)
+            if message is not None:
+                yield message
+            return
+        seek: bytes | None = _MESSAGES
+        while seek is not None:
+            page, seek = self._page(topic_filter.levels, seek)
+            for value in page:
+                message = self._visible(self._decode(value), now_us, newest)
+                if message is not None:
+                    yield message
+
+    def _page(self, levels: tuple[bytes, ...], seek: bytes) -> tuple[list[bytes], bytes | None]:
+        """The next records whose topics match, and where to go on; None at the end."""
+        cursor = open_cursor(self._contents.family(RETAINED), _END)
+        found: list[bytes] = []
+        cursor.seek(seek)
+        while cursor.valid():
+            key: bytes = cursor.key()
+            topic = key[1:].split(b"\x00")
+            jump = next_key(levels, topic)
+            if jump == b"":
+                found.append(cursor.value())
+                if len(found) == _PAGE:
+                    return found, key + b"\x00"
+                cursor.next()
+            elif jump is None:
+                return found, None
+            else:
+                cursor.seek(jump)
+        check_end(cursor)
+        return found, None
+
+    def _record(self, topic: bytes) -> RetainedRecord | None:
+        value = get_one(self._contents.family(RETAINED), retained_key(topic))
+        return None if value is None else self._decode(value)
+
+    def _decode(self, value: bytes) -> RetainedRecord | None:
+        try:
+            return decode_retained(value)
+        except PermanentError as error:
+            self.unreadable += 1
+            _log.error("a retained message cannot be read and is skipped", why=str(error))
+            return None
+
+    @staticmethod
+    def _visible(record: RetainedRecord | None, now_us: int, newest: int) -> Message | None:
+        if record is None or record.stored_us > newest or record.stored.message.expired(now_us):
+            return None
+        return record.stored.message
+
+    def undecodable(self) -> Iterator[bytes]:
+        """Topics whose record cannot be read."""
+        for key, value in scan_items(self._contents.family(RETAINED), _MESSAGES, _END):
+            try:
+                decode_retained(value)
+            except PermanentError:
+                yield retained_topic(key)
+
+
+def next_key(levels: tuple[bytes, ...], topic: list[bytes]) -> bytes | None:
+    """Empty if the filter matches the topic; else the next key that it can match, None if there is none.
+
+    Requires: keys are visited in their order.
+    """
+    if levels[0] in (ONE, REST) and is_dollar(topic[0]):  # [MQTT-4.7.2-1]
+        return _BEHIND_DOLLAR
+    last_one = -1
+    for i, wanted in enumerate(levels):
+        if wanted == REST:
+            return b""
+        if i == len(topic):  # the topic ends too early: look below it
+            return _key(topic) + b"\x00" + (b"" if wanted == ONE else wanted)
+        if wanted == ONE:
+            last_one = i
+        elif topic[i] < wanted:
+            return _key([*topic[:i], wanted])
+        elif topic[i] > wanted:
+            return None if last_one < 0 else _key(topic[: last_one + 1]) + _BEHIND
+    return b"" if len(topic) == len(levels) else _key(topic[: len(levels)]) + _BEHIND
+
+
+def _key(topic: list[bytes]) -> bytes:
+    return _MESSAGES + b"\x00".join(topic)

@@ -1,0 +1,247 @@
+"""The generations of one zone: which are live, which one is written to, and which were dropped.
+
+    dropped          sealed           current            next
+    [1) [2)          [3)  [4)         [5 …               6
+    records only     read             read and written   families are made ahead, no record
+
+1. Generation g of all shards of the zone ends before generation g + 1 begins.
+2. Layout and shards of a generation never change. New settings take effect with the next one.
+3. The record of a dropped generation stays for a while: it tells how much a reader lost.
+4. A zone that nothing is written to any more has no open generation.
+5. A generation says by which filters its topics were chosen: a zone whose filters changed still finds what it has.
+"""
+
+from typing import Final
+
+from holdfast.durable.log import Lost
+from holdfast.durable.positions import generation_start
+from holdfast.durable.zones import Zone
+from holdfast.records.generations import Generation, Parameter, encode_generation, family_name
+from holdfast.records.meta import generation_key
+from holdfast.storage.rocks.changes import Changes
+from holdfast.storage.rocks.contents import META, Contents
+from holdfast.storage.rocks.layouts.layout import Layout
+from holdfast.storage.rocks.layouts.making import make_layout
+from holdfast.storage.rocks.shard import Shard
+from holdfast.topics.learned import LearnedTopics
+
+#: Records of dropped generations that are kept, to tell readers what they lost.
+_KEPT_RECORDS: Final = 200
+#: The parameter of a generation that tells by which filters its topics were chosen. Never change.
+_FILTERS: Final = "filters"
+
+
+class Slice:
+    """One shard of one generation: a column family, and the layout that reads and writes it."""
+
+    def __init__(self, family: str, layout: Layout) -> None:
+        self.family: Final = family
+        self.layout = layout
+
+
+class LiveGeneration:
+    """A generation that can be read."""
+
+    def __init__(self, record: Generation, inherited: dict[int, LearnedTopics] | None = None) -> None:
+        self.record = record
+        learnt = inherited or {}
+        self.slices: Final = {
+            shard: Slice(family_name(shard, record.number), self._layout(learnt.get(shard))) for shard in record.shards
+        }
+
+    def forget_writing(self, piece: Slice) -> None:
+        """Nothing is written to it any more: what its writer held in memory can go."""
+        piece.layout = self._layout(None)
+
+    def _layout(self, inherited: LearnedTopics | None) -> Layout:
+        record = self.record
+        parameters = {name: value for name, value in record.parameters.items() if not isinstance(value, str)}
+        return make_layout(record.layout, parameters, inherited)
+
+
+class Finishing:
+    """A sealed slice whose last index entries are being written."""
+
+    def __init__(self, generation: LiveGeneration, piece: Slice, *, loaded: bool) -> None:
+        self.generation: Final = generation
+        self.piece: Final = piece
+        #: Whether its layout knows what is not indexed yet.
+        self.loaded = loaded
+        #: How often in a row there was nothing to write: twice means that it is done.
+        self.idle_rounds = 0
+
+
+class ZoneLog:
+    """A zone as the log writes and reads it."""
+
+    def __init__(self, zone: Zone, shards: dict[int, Shard], families: Contents, filters: str = "") -> None:
+        """`filters` stands for the zone's filters behind all mount points; it differs when they do."""
+        self.zone: Final = zone
+        self._filters: Final = filters
+        #: Those that are written to, and those of earlier settings, which may have something to read, or to tell a
+        #: reader who comes too late for it. Fixed as long as the log is open.
+        self.shards: Final = shards
+        self._families: Final = families
+        #: Oldest first; the last one is written to.
+        self.live: Final[list[LiveGeneration]] = []
+        self.dropped: Final[list[Generation]] = []
+        #: Sealed, with index entries still to be written.
+        self.finishing: Final[list[Finishing]] = []
+
+    # ---- generations come
+
+    def prepare(self, shard_ids: tuple[int, ...]) -> bool:
+        """Make one column family of the next generation; whether one was missing."""
+        there = self._families.families()
+        for shard in shard_ids:
+            name = family_name(shard, self._next_number())
+            if name not in there:
+                self._families.create_family(name)
+                return True
+        return False
+
+    def _next_number(self) -> int:
+        last = [generation.record.number for generation in self.live[-1:]]
+        return max([0, *last, *[record.number for record in self.dropped[-1:]]]) + 1
+
+    def goes_on(self, shard_ids: tuple[int, ...]) -> bool:
+        """Whether the settings are those of the generation that is open."""
+        if not self.live or self.live[-1].record.end_us:
+            return False
+        record = self.live[-1].record
+        same_layout = record.layout == self.zone.layout and record.parameters == self._parameters()
+        return same_layout and record.shards == shard_ids
+
+    def begin(self, shard_ids: tuple[int, ...], now_us: int, changes: Changes) -> None:
+        """Seal the current generation, if there is one, and begin the next, from the changes that come next on.
+
+        Requires: the current one is loaded.
+        """
+        number = self._next_number()
+        old = self.live[-1] if self.live else None
+        shards = {*shard_ids, *(() if old is None else old.record.shards)}
+        clocks = [self.shards[shard].clock for shard in sorted(shards)]
+        start_us = generation_start(clocks, now_us)
+        record = Generation(
+            self.zone.name,
+            number,
+            self.zone.layout,
+            self._parameters(),
+            start_us,
+            shard_ids,
+            now_us,
+            inherits=0 if old is None else old.record.number,
+        )
+        following = LiveGeneration(record, {} if old is None else _learnt(old))
+        while self.prepare(shard_ids):
+            pass
+        for clock in clocks:
+            clock.raise_floor(start_us)
+        if old is not None and not old.record.end_us:
+            self._seal(old, changes, loaded=True)
+        self.live.append(following)
+        changes.into(META).put(generation_key(self.zone.name, number), encode_generation(record))
+
+    def end(self, changes: Changes) -> None:
+        """Nothing is written to the zone any more: seal the generation that is open.
+
+        Requires: it is not loaded.
+        """
+        if self.live and not self.live[-1].record.end_us:
+            self._seal(self.live[-1], changes, loaded=False)
+
+    def _parameters(self) -> dict[str, Parameter]:
+        parameters: dict[str, Parameter] = {}
+        if self.zone.thresholds:
+            parameters["thresholds"] = self.zone.thresholds
+        if self._filters:
+            parameters[_FILTERS] = self._filters
+        return parameters
+
+    def _seal(self, old: LiveGeneration, changes: Changes, *, loaded: bool) -> None:
+        """It ends behind its last message: its age is that of the message, and who has read that has lost nothing."""
+        shards = [self.shards[shard] for shard in old.record.shards]
+        end_us = max([old.record.start_us, *[shard.position_us + 1 for shard in shards]])
+        old.record = old.record.sealed(end_us, tuple(shard.serial for shard in shards))
+        changes.into(META).put(generation_key(self.zone.name, old.record.number), encode_generation(old.record))
+        for piece in old.slices.values():
+            if loaded:
+                piece.layout.finish()
+            self.finishing.append(Finishing(old, piece, loaded=loaded))
+
+    def load_last(self) -> None:
+        """Become the writer of the last generation, or know at least what it learnt."""
+        if not self.live:
+            return
+        for piece in self.live[-1].slices.values():
+            piece.layout.load(self._families.family(piece.family))
+        for entry in self.finishing:
+            if entry.generation is self.live[-1]:
+                entry.piece.layout.finish()
+                entry.loaded = True
+
+    # ---- generations go
+
+    def drop(self, oldest: LiveGeneration, changes: Changes) -> None:
+        """Take a sealed generation out of reading. The caller drops its families when `changes` are written."""
+        self.live.remove(oldest)
+        self.finishing[:] = [entry for entry in self.finishing if entry.generation is not oldest]
+        self.dropped.append(oldest.record)
+        while len(self.dropped) > _KEPT_RECORDS:
+            gone = self.dropped.pop(0)
+            changes.into(META).delete(generation_key(self.zone.name, gone.number))
+
+    # ---- reading
+
+    def pieces(self, shard: int, lo_us: int, hi_us: int) -> list[tuple[Slice, int, int]]:
+        """The slices of a shard that hold a part of [lo, hi), oldest first, each with its own part."""
+        found: list[tuple[Slice, int, int]] = []
+        for generation in self.live:
+            piece = generation.slices.get(shard)
+            record = generation.record
+            if piece is None or record.start_us >= hi_us or (record.end_us and record.end_us <= lo_us):
+                continue
+            end_us = min(hi_us, record.end_us) if record.end_us else hi_us
+            found.append((piece, max(lo_us, record.start_us), end_us))
+        return found
+
+    def lost(self, shard: int, from_us: int, before_us: int) -> Lost | None:
+        """What was dropped of [from, before) in a shard, up to the first generation that can still be read."""
+        for generation in self.live:
+            if not generation.record.end_us or generation.record.end_us > from_us:
+                before_us = min(before_us, generation.record.start_us)
+                break
+        sealed = [generation.record for generation in self.live if generation.record.end_us]
+        passed = [record for record in [*self.dropped, *sealed] if shard in record.shards and record.end_us <= from_us]
+        gone = [
+            record
+            for record in self.dropped
+            if shard in record.shards and record.end_us > from_us and record.start_us < before_us
+        ]
+        if from_us >= before_us or not gone:
+            return None
+        count = _last_serial(gone[-1], shard) - max([0, *[_last_serial(record, shard) for record in passed]])
+        if count <= 0:
+            return None
+        # Of what was there before the first record that is kept, nothing is known but the count.
+        is_first = not passed and gone[0].number > 1
+        first_us = from_us if is_first else max(from_us, gone[0].start_us)
+        return Lost(shard, first_us, min(before_us, gone[-1].end_us), count)
+
+    def is_true_to_filters(self) -> bool:
+        """Whether all that it holds was chosen by the filters that it has now."""
+        return all(generation.record.parameters.get(_FILTERS, "") == self._filters for generation in self.live)
+
+
+def _last_serial(record: Generation, shard: int) -> int:
+    return record.last_serials[record.shards.index(shard)]
+
+
+def _learnt(generation: LiveGeneration) -> dict[int, LearnedTopics]:
+    """What the shards of a generation learnt about topics, as the next one may have it."""
+    found: dict[int, LearnedTopics] = {}
+    for shard, piece in generation.slices.items():
+        topics = piece.layout.learned()
+        if topics is not None:
+            found[shard] = topics.inherit()
+    return found

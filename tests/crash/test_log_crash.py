@@ -1,0 +1,159 @@
+"""The whole log under kill -9 and power loss, again and again on the same folder.
+
+HOLDFAST_CRASH_RUNS=1000 digs deeper.
+"""
+
+import os
+import random
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.model.message import Message
+from holdfast.records.messages import stored_serial
+from holdfast.storage.rocks.log import RocksLog
+from tests.crash.disks import FragileDisk
+from tests.crash.log_writer import Key, line, open_folder, read_all, start_writer
+
+CRASH_RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "20"))
+POWER_RUNS = max(3, CRASH_RUNS // 4)
+#: At most so many receipts are waited for.
+_MOST_RECEIPTS = 60
+
+
+class Seen:
+    """What is known from outside: receipts, and what was in the log after the last crash."""
+
+    def __init__(self) -> None:
+        #: Lines of messages that must be there for good.
+        self.kept: set[str] = set()
+        #: Every position that was ever shown, and by whom.
+        self.positions: dict[tuple[int, int], str] = {}
+        self.structures: dict[str, str] = {}
+
+    def note(self, text: str) -> None:
+        *_words, shard, position_us = text.split()
+        place = (int(shard), int(position_us))
+        assert self.positions.setdefault(place, text) == text, f"Q9: {place} was given out twice"
+
+
+def run_writer(folder: Path, count: int, stop: Callable[[subprocess.Popen[bytes]], None]) -> list[str]:
+    """Waits for `count` receipts, stops the writer, and returns the message of every receipt that was given."""
+    writer = start_writer(folder)
+    assert writer.stdout is not None
+    output: list[bytes] = []
+    while count >= 0:
+        text = writer.stdout.readline()
+        assert text, "the writer died by itself"
+        output.append(text)
+        count -= text.startswith(b"receipt")
+    stop(writer)
+    output.extend(writer.stdout.read().splitlines(keepends=True))
+    writer.stdout.close()
+    writer.wait()
+    # A receipt counts when its own line is whole: the messages before it belong to it.
+    whole = [text.decode().strip() for text in output if text.endswith(b"\n")]
+    while whole and not whole[-1].startswith("receipt"):
+        whole.pop()
+    return [text for text in whole if not text.startswith("receipt")]
+
+
+def structures(log: RocksLog) -> dict[str, str]:
+    """What every open or sealed slice has learnt, as it would go on."""
+    found: dict[str, str] = {}
+    for zone_log in log.zone_logs.values():
+        for piece in zone_log.live[-1].slices.values():
+            topics = piece.layout.learned()
+            assert topics is not None
+            topics.check_invariants()
+            found[piece.family] = topics.dump()
+    return found
+
+
+def check(log: RocksLog, seen: Seen, given: list[str], *, lax_survives: bool) -> None:
+    assert log.engine.damage == []
+    messages = read_all(log.reading.start_replay((b"#",), 0))
+    stored = set(map(line, messages))
+    for text in given:
+        seen.note(text)
+    for text in sorted(stored):
+        seen.note(text)
+    wanted = seen.kept | {text for text in given if lax_survives or " lax/" not in text}
+    assert wanted <= stored, f"receipts for what is not there: {sorted(wanted - stored)[:3]}"
+    _check_order(messages)
+    _check_serials(log)
+    assert read_all(log.reading.start_replay((b"plant", b"+", b"#"), 0)) == [
+        message for message in messages if message.topic.startswith(b"plant")
+    ]
+    seen.kept = stored
+
+
+def _check_order(messages: list[Message]) -> None:
+    """L1: the messages of a publisher on a topic are numbered as they come."""
+    last: dict[Key, int] = {}
+    for message in messages:
+        key = (message.publisher, message.topic)
+        number = int(message.payload)
+        assert number == last.get(key, 0) + 1, f"L1: {key} comes to {number} after {last.get(key)}"
+        last[key] = number
+
+
+def _check_serials(log: RocksLog) -> None:
+    for zone_log in log.zone_logs.values():
+        for number, shard in zone_log.shards.items():
+            values = log.reading.values(zone_log, number, (b"#",), 0, shard.head_us + 1)
+            assert [stored_serial(value) for value in values] == list(range(1, shard.head_serial + 1))
+
+
+def learnt_twice(folder: Path, seen: Seen, given: list[str], *, lax_survives: bool) -> None:
+    """Opens, checks, opens again: what was learnt is the same, with what is stored and with what it is learnt from."""
+    log = open_folder(folder)
+    try:
+        check(log, seen, given, lax_survives=lax_survives)
+        before = structures(log)
+    finally:
+        log.close()
+    log = open_folder(folder)
+    try:
+        assert structures(log) == before, "L10"
+    finally:
+        log.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 30 * CRASH_RUNS)
+def test_everything_with_a_receipt_survives_kill_9(tmp_path: Path) -> None:
+    """L1, L10, L20, Q9: also where nobody waits for a sync."""
+    dice = random.Random(3)
+    seen = Seen()
+    for _ in range(CRASH_RUNS):
+        given = run_writer(tmp_path / "data", dice.randrange(_MOST_RECEIPTS), lambda writer: writer.kill())
+        learnt_twice(tmp_path / "data", seen, given, lax_survives=True)
+    assert seen.kept
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[FragileDisk]:
+    disk = FragileDisk(tmp_path)
+    yield disk
+    disk.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 30 * POWER_RUNS)
+def test_everything_with_a_strict_receipt_survives_a_power_loss(disk: FragileDisk) -> None:
+    """L1, L10, L20, Q9: a lax message may be lost, but its place is never given to another one."""
+
+    def cut(writer: subprocess.Popen[bytes]) -> None:
+        disk.cut_power()
+        writer.kill()
+
+    dice = random.Random(4)
+    seen = Seen()
+    for _ in range(POWER_RUNS):
+        given = run_writer(disk.folder / "data", dice.randrange(1, _MOST_RECEIPTS), cut)
+        disk.restart()
+        learnt_twice(disk.folder / "data", seen, given, lax_survives=False)
+    assert seen.kept

@@ -1,0 +1,176 @@
+"""A log in a folder, with a clock that moves when told to and receipts that come when told to; and brute force."""
+
+import queue
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from holdfast.durable.commit import Batch, Receipt
+from holdfast.durable.log import FOR_EVER, Lost
+from holdfast.durable.zones import Zone
+from holdfast.model.clock import ManualClock
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
+from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.log import RocksLog
+from holdfast.storage.rocks.maintenance import Maintenance
+from holdfast.storage.rocks.opening import open_log
+from holdfast.storage.rocks.reading import Reading
+from holdfast.storage.rocks.replay import RocksReplay, matches
+from holdfast.storage.rocks.zone_log import ZoneLog
+from holdfast.topics.filters import parse_filter
+
+SECOND_US = 1_000_000
+HOUR_US = 3600 * SECOND_US
+#: Longer than the commit thread ever needs.
+_PATIENCE_S = 60
+
+
+def zone(name: str, *filters: str, **settings: object) -> Zone:
+    return Zone(name, tuple(parse_filter(text.encode()).levels for text in filters), **settings)  # type: ignore[arg-type]
+
+
+def levels(text: str) -> tuple[bytes, ...]:
+    return parse_filter(text.encode()).levels
+
+
+class Store:
+    """Requires: `close` at the end."""
+
+    def __init__(self, folder: Path, *zones: Zone, default: Zone | None = None, mounts: Iterable[str] = ()) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        #: Everything that was written, in the order of writing, and all receipts that were handed over.
+        self.written: list[Message] = []
+        self.receipts: list[int] = []
+        self._settings = (list(zones), default or Zone("default"), [mount.encode() for mount in mounts])
+        self._number = 0
+        self._open()
+
+    def _open(self) -> None:
+        zones, default, mounts = self._settings
+        self.engine = Engine.open(self.folder, reserve_bytes=0)
+        try:
+            self.log: RocksLog = open_log(self.engine, zones, default, mounts, self.clock, "test")
+        except Exception:
+            self.engine.close()
+            raise
+        self.maintenance = Maintenance(self.log)
+        self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._number = 0
+        self.receipts = []
+        self.log.attach(self._posted.put, self._receive)
+
+    def _receive(self, receipt: Receipt) -> None:
+        self.receipts.append(receipt.number)
+
+    def reopen(self, *zones: Zone, default: Zone | None = None, mounts: Iterable[str] = ()) -> None:
+        """With new settings; with none at all, those of before."""
+        self.close()
+        if zones or default or mounts:
+            self._settings = (list(zones), default or Zone("default"), [mount.encode() for mount in mounts])
+        self._open()
+
+    def close(self) -> None:
+        self.log.close()
+
+    # ---- writing
+
+    def write(self, *messages: Message) -> Receipt | None:
+        """One batch; whether its receipt was there at once is the answer."""
+        self._number += 1
+        batch = Batch(self._number)
+        batch.messages.extend(messages)
+        receipt = self.log.write(batch)
+        if receipt is not None:
+            self.receipts.append(receipt.number)
+        self.written.extend(message for message in messages if message.position_us)
+        return receipt
+
+    def message(self, topic: str, publisher: str = "p", payload: bytes = b"") -> Message:
+        return Message(topic.encode(), payload, 1, ClientId(publisher), self.clock.wall_us())
+
+    def publish(self, *topics: str, publisher: str = "p") -> list[Message]:
+        """A batch with a message to each topic, durable."""
+        messages = [self.message(topic, publisher) for topic in topics]
+        self.write(*messages)
+        self.settle()
+        return messages
+
+    def settle(self) -> None:
+        """Every batch that was written has its receipt."""
+        while (self.receipts[-1] if self.receipts else 0) < self._number:
+            self.engine.request_sync()
+            self._posted.get(timeout=_PATIENCE_S)()
+
+    # ---- generations
+
+    def zone_log(self, name: str = "default") -> ZoneLog:
+        return self.log.zone_logs[name]
+
+    def rotate(self, name: str = "default") -> None:
+        self.maintenance.rotate(self.zone_log(name))
+
+    def drop_oldest(self, name: str = "default") -> None:
+        self.maintenance.drop_oldest(self.zone_log(name))
+
+    def index(self) -> None:
+        """Write behind until nothing is left, sealed generations included."""
+        for _round in range(10_000):
+            more = self.maintenance.work_behind()
+            if not more and not any(zone_log.finishing for zone_log in self.log.zone_logs.values()):
+                return
+        raise AssertionError("writing behind does not come to an end")
+
+    # ---- reading
+
+    @property
+    def reading(self) -> Reading:
+        return self.log.reading
+
+    def replay(self, text: str = "#", since_us: int = 0, until_us: int = FOR_EVER, **how: bool) -> RocksReplay:
+        return self.reading.start_replay(levels(text), since_us, until_us, **how)
+
+    def read(self, text: str = "#", since_us: int = 0, until_us: int = FOR_EVER, **how: bool) -> list[Message]:
+        return drain(self.replay(text, since_us, until_us, **how))[0]
+
+    def expected(self, text: str = "#", since_us: int = 0, until_us: int = FOR_EVER) -> list[Message]:
+        """Brute force: what was written and matches, in the order of writing."""
+        wanted = levels(text)
+        return [
+            message
+            for message in self.written
+            if matches(wanted, message.topic) and since_us <= message.position_us < until_us
+        ]
+
+
+def drain(replay: RocksReplay, limit: int = 500) -> tuple[list[Message], list[Lost]]:
+    """Everything up to the end, and what was lost on the way."""
+    messages: list[Message] = []
+    lost: list[Lost] = []
+    for _page in range(100_000):
+        page = replay.next(limit)
+        assert len(page.messages) <= limit
+        messages.extend(page.messages)
+        lost.extend(page.lost)
+        if page.at_end:
+            return messages, lost
+    raise AssertionError("a replay does not come to its end")
+
+
+def places(messages: Iterable[Message]) -> list[tuple[int, int]]:
+    return [(message.shard, message.position_us) for message in messages]
+
+
+def by_shard(messages: Iterable[Message]) -> dict[int, list[Message]]:
+    found: dict[int, list[Message]] = {}
+    for message in messages:
+        found.setdefault(message.shard, []).append(message)
+    return found
+
+
+def by_publisher_and_topic(messages: Iterable[Message]) -> dict[tuple[str, bytes], list[Message]]:
+    """L1 is about each of these lists."""
+    found: dict[tuple[str, bytes], list[Message]] = {}
+    for message in messages:
+        found.setdefault((message.publisher, message.topic), []).append(message)
+    return found
