@@ -40,13 +40,14 @@ class World:
     ) -> None:
         self.clock = ManualClock()
         #: What the broker keeps its state in; another world can go on with it.
-        self.stores = stores or self.make_stores(policy or Policy())
+        self.policy = policy or Policy()
+        self.stores = stores or self.make_stores(self.policy)
         if stores is not None:  # connections, unlike sessions, end with their broker
             self.stores = replace(stores, registry=MemoryRegistry())
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._failed)
         self._failures: list[BaseException] = []
-        self.broker = self._loop.run_until_complete(self._start(policy or Policy(), authenticator))
+        self.broker = self._loop.run_until_complete(self._start(self.policy, authenticator))
 
     async def _start(self, policy: Policy, authenticator: Authenticator | None) -> Broker:
         broker = Broker(policy, self.clock, authenticator or Authenticator(), self.stores)

@@ -10,6 +10,7 @@ from holdfast.durable.sessions import (
     KeepIncoming,
     KeepInflight,
     KeepProgress,
+    KeepReplay,
     KeepSession,
     KeepSubscription,
     PacketStep,
@@ -21,7 +22,7 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
-from holdfast.records.sessions import Progress, ProgressEntry, SessionRecord
+from holdfast.records.sessions import Progress, ProgressEntry, ReplayProgress, SessionRecord
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -113,6 +114,8 @@ class Drawn:
             return DropSubscription(client_id, what)
         if isinstance(what, Progress):
             return KeepProgress(client_id, what)
+        if isinstance(what, ReplayProgress):
+            return KeepReplay(client_id, FILTERS[0], what)
         assert isinstance(what, tuple)
         kind, packet_id, *rest = what
         if kind is KeepInflight:
@@ -132,6 +135,7 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
         subscription_records(),
         st.sampled_from(FILTERS),
         progresses,
+        st.builds(ReplayProgress, st.dictionaries(st.integers(0, 3), times_us, max_size=3), joined=st.booleans()),
         st.tuples(st.just(KeepInflight), packet_ids, owed_messages()),
         st.tuples(st.just(DropInflight), packet_ids, st.integers(0, 3), st.just(0) | times_us),
         st.tuples(st.sampled_from([ReleaseInflight, KeepIncoming, DropIncoming]), packet_ids),

@@ -53,6 +53,7 @@ def shown(stored: StoredSession | None) -> object:
         sorted(stored.released),
         sorted(stored.incoming),
         sorted(stored.done),
+        stored.replays,
         progress and (progress.sent, progress.unacknowledged, progress.last_packet_id),
     )
 

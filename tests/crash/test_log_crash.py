@@ -1,10 +1,11 @@
-"""The whole log under kill -9 and power loss, again and again on the same folder.
+"""The whole log under kill -9 and power loss, several times on the same folder.
 
 HOLDFAST_CRASH_RUNS=1000 digs deeper.
 """
 
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ CRASH_RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "20"))
 POWER_RUNS = max(3, CRASH_RUNS // 4)
 #: At most so many receipts are waited for.
 _MOST_RECEIPTS = 60
+#: Crashes of one log: every run reads all of it.
+_RUNS_IN_FOLDER = 7
 
 
 class Seen:
@@ -128,7 +131,10 @@ def test_everything_with_a_receipt_survives_kill_9(tmp_path: Path) -> None:
     """L1, L10, L20, Q9: also where nobody waits for a sync."""
     dice = random.Random(3)
     seen = Seen()
-    for _ in range(CRASH_RUNS):
+    for run in range(CRASH_RUNS):
+        if run % _RUNS_IN_FOLDER == 0:
+            shutil.rmtree(tmp_path / "data", ignore_errors=True)
+            seen = Seen()
         given = run_writer(tmp_path / "data", dice.randrange(_MOST_RECEIPTS), lambda writer: writer.kill())
         learnt_twice(tmp_path / "data", seen, given, lax_survives=True)
     assert seen.kept
@@ -152,7 +158,10 @@ def test_everything_with_a_strict_receipt_survives_a_power_loss(disk: FragileDis
 
     dice = random.Random(4)
     seen = Seen()
-    for _ in range(POWER_RUNS):
+    for run in range(POWER_RUNS):
+        if run % _RUNS_IN_FOLDER == 0:
+            shutil.rmtree(disk.folder / "data", ignore_errors=True)
+            seen = Seen()
         given = run_writer(disk.folder / "data", dice.randrange(1, _MOST_RECEIPTS), cut)
         disk.restart()
         learnt_twice(disk.folder / "data", seen, given, lax_survives=False)

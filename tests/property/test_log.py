@@ -248,6 +248,7 @@ class LogMachine(RuleBasedStateMachine):
         for zone_log in self.store.log.zone_logs.values():
             for shard in zone_log.shards.values():
                 assert shard.head_us <= shard.position_us <= shard.clock.last_us
+                assert shard.head_us <= shard.clock.ceiling_us, "Q9"
                 shard.ring.check_invariants()
 
     def teardown(self) -> None:

@@ -53,7 +53,7 @@ class Sessions:
         self._stored: Final = stores.sessions
         self._new_queue: Final = stores.new_queue
         self.clients: Final[dict[str, Client]] = {}
-        self.subscriptions: Final = Subscriptions(exchange, policy, stores.new_queue)
+        self.subscriptions: Final = Subscriptions(exchange, policy, stores)
         self._expiries: Final[dict[str, Deadline]] = {}
         #: Sessions that ended, and whose end is not committed yet.
         self._dropped: Final[set[str]] = set()
@@ -107,8 +107,11 @@ class Sessions:
         session.expiry_s = stored.record.expiry_s
         session.disconnected_us = stored.record.disconnected_us
         session.incoming.update(stored.incoming)
-        for record in stored.subscriptions.values():
-            self.subscriptions.restore(client, record)
+        for raw, record in stored.subscriptions.items():
+            if raw in stored.replays and self.subscriptions.has_history():
+                self.subscriptions.restore_replay(client, record, stored.replays[raw])
+            else:
+                self.subscriptions.restore(client, record)
         self._restore_window(client, stored)
         queue = client.queue
         progress = stored.progress
@@ -218,6 +221,7 @@ class Sessions:
             self.subscriptions.remove(client, raw)
         client.queue.drop()
         client.walks.clear()
+        client.replays.clear()
         self.clients.pop(client.session.client_id, None)
 
     def _expire(self, client: Client) -> None:

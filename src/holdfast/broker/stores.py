@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.durable.commit import CommitLog, Receipt
+from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.queue import ClientQueue
 from holdfast.durable.registry import Registry
 from holdfast.durable.retained import RetainedStore
@@ -16,6 +17,8 @@ Post = Callable[[Callable[[], None]], object]
 Attach = Callable[[Post, Callable[[Receipt], None]], None]
 #: A new queue for a session, or for a group, with the subscriptions that it has and will have.
 NewQueue = Callable[[str, dict[bytes, SubscriptionRecord]], ClientQueue]
+#: History for one subscription of a session, from its start up to a moment.
+NewReplay = Callable[[str, SubscriptionRecord, int], LogQueue]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Stores:
     new_queue: NewQueue
     #: None if every receipt comes at once.
     attach: Attach | None = None
+    #: None if there is no history to replay.
+    new_replay: NewReplay | None = None
     #: Whether the log wants QoS 0 messages too.
     keeps_qos0: bool = False
     #: Where each shard of the log stood at the start; from then on, what was delivered to whoever is live.

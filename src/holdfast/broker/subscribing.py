@@ -4,11 +4,13 @@ from typing import Final
 
 from holdfast.broker.connection import Connection
 from holdfast.broker.policy import Policy
+from holdfast.broker.replay_request import replay_asked
 from holdfast.broker.sessions import Sessions
 from holdfast.durable.retained import RetainedStore
-from holdfast.exchange.client import Client, Subscribed, Walk
+from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
+from holdfast.model.errors import PeerError
 from holdfast.model.protocol import V5
 from holdfast.model.reasons import (
     IMPLEMENTATION_SPECIFIC_ERROR,
@@ -47,12 +49,29 @@ class Subscribing:
         reasons: list[int] = []
         complaints: list[str] = []
         wanted: list[Subscribed] = []
+        replays: list[ReplayWalk] = []
+        asked = packet.properties.user_properties
         identifiers = packet.properties.subscription_identifiers
         for line in packet.subscriptions:
             reason, complaint = self._judge(connection, client, line)
+            span = None
+            if reason == SUCCESS:
+                try:
+                    span = replay_asked(line.filter, asked, self._clock.wall_us())
+                except PeerError as error:
+                    reason, complaint = error.reason, error.detail
+            if span is not None and not self._sessions.subscriptions.has_history():
+                reason, complaint = IMPLEMENTATION_SPECIFIC_ERROR, "this node keeps no history to replay"
             if reason == SUCCESS:
                 reason = min(line.qos, self._policy.mqtt.max_qos)
-                subscribed = self._subscribe_one(connection, client, line, identifiers[0] if identifiers else 0)
+                identifier = identifiers[0] if identifiers else 0
+                if span is not None and not line.filter.group:
+                    record = self._record(connection, line, identifier, span.from_us)
+                    replays.append(self._sessions.subscriptions.replay(client, record, span.until_us))
+                    reasons.append(reason)
+                    continue
+                since_us = None if span is None else span.from_us
+                subscribed = self._subscribe_one(connection, client, line, identifier, since_us)
                 if subscribed is not None:
                     wanted.append(subscribed)
             else:
@@ -66,10 +85,16 @@ class Subscribing:
         frame = encode(Suback(packet.packet_id, tuple(reasons), properties), channel.version)
         if len(frame) > channel.max_packet_bytes:  # [MQTT-3.9.2-1]
             frame = encode(Suback(packet.packet_id, tuple(reasons)), channel.version)
-        self._exchange.after_commit(channel, frame, lambda: self._start(wanted))
+        self._exchange.after_commit(channel, frame, lambda: self._start(client, wanted, replays))
 
-    def _start(self, wanted: list[Subscribed]) -> None:
-        """Send what is retained as of now: what comes later reaches the subscription by itself."""
+    def _start(self, client: Client, wanted: list[Subscribed], replays: list[ReplayWalk]) -> None:
+        """Send what is retained as of now, and history: what comes later reaches the subscription by itself."""
+        for replay in replays:
+            record = replay.subscribed.record
+            if replay.subscribed.client.session.subscriptions.get(record.filter.raw) is record:
+                self._exchange.delivery.start_replay(replay)
+        if client.groups:
+            self._exchange.delivery.pump(client)
         now_us = self._clock.wall_us()
         for subscribed in wanted:
             record = subscribed.record
@@ -81,8 +106,6 @@ class Subscribing:
         """Whether a filter may be subscribed to: a reason code, and the explanation of a refusal."""
         mqtt = self._policy.mqtt
         topic_filter = line.filter
-        if topic_filter.since:
-            return IMPLEMENTATION_SPECIFIC_ERROR, "this node keeps no history to replay"
         if len(topic_filter.levels) > mqtt.max_topic_levels:
             return TOPIC_FILTER_INVALID, f"more than {mqtt.max_topic_levels} levels"
         if topic_filter.wildcard and not mqtt.wildcards_available:
@@ -99,24 +122,28 @@ class Subscribing:
         return SUCCESS, ""
 
     def _subscribe_one(
-        self, connection: Connection, client: Client, line: Subscription, identifier: int
+        self, connection: Connection, client: Client, line: Subscription, identifier: int, since_us: int | None
     ) -> Subscribed | None:
         """Make the subscription; it is returned if it asks for retained messages."""
-        now_us = self._clock.wall_us()
         before = client.session.subscriptions.get(line.filter.raw)
-        record = SubscriptionRecord(
+        if since_us is None:
+            since_us = self._clock.wall_us() if before is None else before.since_us
+        record = self._record(connection, line, identifier, since_us)
+        subscribed, is_new = self._sessions.subscriptions.add(client, record)
+        wanted = line.retain_handling == _RETAINED_ALWAYS or (line.retain_handling == _RETAINED_IF_NEW and is_new)
+        return subscribed if wanted and not record.filter.group else None
+
+    def _record(self, connection: Connection, line: Subscription, identifier: int, since_us: int) -> SubscriptionRecord:
+        return SubscriptionRecord(
             mounted(connection, line.filter),
             min(line.qos, self._policy.mqtt.max_qos),
             line.no_local,
             line.retain_as_published,
             line.retain_handling,
             identifier,
-            now_us if before is None else before.since_us,
+            since_us,
             len(connection.channel.mount) if line.filter.levels[0] in (ONE, REST) else 0,
         )
-        subscribed, is_new = self._sessions.subscriptions.add(client, record)
-        wanted = line.retain_handling == _RETAINED_ALWAYS or (line.retain_handling == _RETAINED_IF_NEW and is_new)
-        return subscribed if wanted and not record.filter.group else None
 
     def unsubscribe(self, connection: Connection, client: Client, packet: Unsubscribe) -> None:
         """Remove each filter, and answer for all of them [MQTT-3.10.4-4]."""

@@ -3,13 +3,15 @@
 from typing import Final
 
 from holdfast.broker.policy import Policy
-from holdfast.broker.stores import NewQueue
+from holdfast.broker.stores import Stores
+from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.sessions import DropSubscription, KeepSubscription
-from holdfast.exchange.client import Client, Subscribed
+from holdfast.durable.sessions import DropSubscription, KeepReplay, KeepSubscription
+from holdfast.exchange.client import Client, ReplayWalk, Subscribed
 from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.groups import Group
+from holdfast.records.sessions import ReplayProgress
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -17,10 +19,11 @@ from holdfast.topics.subscription import SubscriptionRecord
 class Subscriptions:
     """Who gets what."""
 
-    def __init__(self, exchange: Exchange, policy: Policy, new_queue: NewQueue) -> None:
+    def __init__(self, exchange: Exchange, policy: Policy, stores: Stores) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy
-        self._new_queue: Final = new_queue
+        self._new_queue: Final = stores.new_queue
+        self._new_replay: Final = stores.new_replay
         self.groups: Final[dict[str, Group]] = {}
 
     def add(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
@@ -48,8 +51,49 @@ class Subscriptions:
             group.members[client.session.client_id] = subscribed
             if group not in client.groups:
                 client.groups.append(group)
-            self._exchange.delivery.drain_backlog(group)
         return subscribed, is_new
+
+    # ---- replays
+
+    def has_history(self) -> bool:
+        return self._new_replay is not None
+
+    def replay(self, client: Client, record: SubscriptionRecord, until_us: int) -> ReplayWalk:
+        """Add or replace a subscription that begins in the past; it becomes a live one when it reaches the present."""
+        raw = record.filter.raw
+        self.remove(client, raw)
+        if client.stored():
+            self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
+            begun = ReplayProgress({}, joined=False)
+            self._exchange.under_way.step(KeepReplay(client.session.client_id, raw, begun))
+        return self._replay(client, record, until_us)
+
+    def restore_replay(self, client: Client, record: SubscriptionRecord, progress: ReplayProgress) -> None:
+        """Go on with a replay that is stored."""
+        if progress.joined:
+            self.restore(client, record)
+            if isinstance(client.queue, LogQueue):
+                client.queue.replaying(record.filter.raw, progress.sent)
+            return
+        replay = self._replay(client, record, FOR_EVER)
+        replay.queue.resume(progress.sent, set(), {})
+        client.replays.append(replay)
+
+    def _replay(self, client: Client, record: SubscriptionRecord, until_us: int) -> ReplayWalk:
+        assert self._new_replay is not None
+        client.session.subscriptions[record.filter.raw] = record
+        if isinstance(client.queue, LogQueue):
+            client.queue.replaying(record.filter.raw, None)
+        subscribed = Subscribed(client, record, None)
+        queue = self._new_replay(client.session.client_id, record, until_us)
+        return ReplayWalk(queue, subscribed, lambda: self._join(subscribed, until_us))
+
+    def _join(self, subscribed: Subscribed, until_us: int) -> None:
+        """The present is reached: live messages follow, unless the replay was to end before."""
+        if until_us == FOR_EVER:
+            self._exchange.subscribe(subscribed)
+
+    # ---- ends
 
     def drop(self, client: Client, raw: bytes) -> bool:
         """Unsubscribe; whether there was a subscription."""
@@ -103,6 +147,8 @@ class Subscriptions:
         if group is None:
             backlog = self._new_queue(key, {record.filter.raw: _as_group(record)})
             group = self.groups[key] = Group(key, self._policy.sessions.share_strategy, backlog)
+            if record.filter.since and self._new_replay is not None:  # the first to join says where it begins
+                group.backlog = self._new_replay(key, _as_group(record), FOR_EVER)
         return group
 
     def _leave(self, client: Client, group: Group) -> None:

@@ -12,7 +12,7 @@ loop, so that nothing is missed and nothing comes twice. State is a number for e
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.durable.log import Lost, ShardLog, ShardWalk
+from holdfast.durable.log import FOR_EVER, Lost, ShardLog, ShardWalk
 from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.queue import ClientQueue
 from holdfast.model.message import Message
@@ -95,6 +95,8 @@ class LogQueue(ClientQueue):
         lost: Callable[[Lost], None],
         *,
         upgrade_qos: bool,
+        with_qos0: bool = False,
+        until_us: int = FOR_EVER,
     ) -> None:
         self._log: Final = log
         #: The last position of each shard that was delivered to whoever is live. Shared by all.
@@ -105,6 +107,12 @@ class LogQueue(ClientQueue):
         self._unlogged: Final = unlogged
         self._lost: Final = lost
         self._upgrade_qos: Final = upgrade_qos
+        #: Whether it is history that is read: then QoS 0 belongs to it, too.
+        self._with_qos0: Final = with_qos0
+        #: Nothing from here on belongs to it.
+        self._until_us: Final = until_us
+        #: Subscriptions whose replay is under way (None), or has delivered what is not above these positions.
+        self._replayed: Final[dict[bytes, dict[int, int] | None]] = {}
         self._behind = False
         self._sent: dict[int, int] = {}
         self._readers: dict[int, _ShardReader] = {}
@@ -147,6 +155,11 @@ class LogQueue(ClientQueue):
         self._done.update(done)
         self._repeated = repeated
 
+    def replaying(self, raw: bytes, up_to: dict[int, int] | None) -> None:
+        """A subscription is replayed by itself, up to these positions; without any, it still is."""
+        self._replayed[raw] = up_to
+        self.subscriptions_changed()
+
     def subscriptions_changed(self) -> None:
         """Look at the session's subscriptions anew."""
         self._matching.clear()
@@ -182,7 +195,7 @@ class LogQueue(ClientQueue):
         at_end = True
         for step in range(len(shards)):
             shard = shards[(self._turn + step) % len(shards)]
-            barrier_us = self._delivered[shard] + 1
+            barrier_us = min(self._delivered[shard] + 1, self._until_us)
             reader = self._reader(shard)
             if reader.done_us() + 1 >= barrier_us:
                 continue
@@ -227,17 +240,26 @@ class LogQueue(ClientQueue):
         for record in self._match(message.topic):
             if record.since_us > message.position_us or (record.no_local and message.publisher == self._session_id):
                 continue
+            if self._replayed and self._was_replayed(record, message):
+                continue
             qos = max(qos, record.qos)
             keep_retain = keep_retain or record.retain_as_published
             if record.identifier:
                 identifiers.append(record.identifier)
         if not self._upgrade_qos:
             qos = min(qos, message.qos)
-        if qos <= 0:  # QoS 0 is for who was there
+        if qos < 0 or (qos == 0 and not self._with_qos0):  # QoS 0 is for who was there
             return None
         owed = Owed(message, qos, retain=message.retain and keep_retain, identifiers=tuple(identifiers))
         owed.repeated = message.position_us <= self._repeated.get(message.shard, 0)
         return owed
+
+    def _was_replayed(self, record: SubscriptionRecord, message: Message) -> bool:
+        raw = record.filter.raw
+        if raw not in self._replayed:
+            return False
+        up_to = self._replayed[raw]
+        return up_to is None or message.position_us <= up_to.get(message.shard, 0)
 
     def _match(self, topic: bytes) -> list[SubscriptionRecord]:
         """The session's own subscriptions that match a topic."""

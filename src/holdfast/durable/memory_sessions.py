@@ -11,6 +11,7 @@ from holdfast.durable.sessions import (
     KeepIncoming,
     KeepInflight,
     KeepProgress,
+    KeepReplay,
     KeepSession,
     KeepSubscription,
     ReleaseInflight,
@@ -47,6 +48,9 @@ class MemorySessions(SessionStore):
             session.subscriptions[step.record.filter.raw] = step.record
         elif isinstance(step, DropSubscription):
             session.subscriptions.pop(step.raw, None)
+            session.replays.pop(step.raw, None)
+        elif isinstance(step, KeepReplay):
+            session.replays[step.raw] = step.progress
         elif isinstance(step, KeepInflight):
             session.inflight[step.packet_id] = step.owed
         elif isinstance(step, ReleaseInflight):
@@ -78,6 +82,7 @@ class MemorySessions(SessionStore):
         copy.incoming.update(stored.incoming)
         copy.progress = stored.progress
         copy.done.update(stored.done)
+        copy.replays.update(stored.replays)
         return copy
 
     def expiring(self, before_us: int, limit: int) -> list[str]:

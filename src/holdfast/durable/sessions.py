@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.records.sessions import Progress, SessionRecord
+from holdfast.records.sessions import Progress, ReplayProgress, SessionRecord
 from holdfast.topics.subscription import SubscriptionRecord
 
 
@@ -30,6 +30,8 @@ class StoredSession:
         self.released: Final[set[int]] = set()
         self.incoming: Final[set[int]] = set()
         self.progress: Progress | None = None
+        #: Replays that were begun, by filter.
+        self.replays: Final[dict[bytes, ReplayProgress]] = {}
         #: QoS 2 messages above the progress that are done, as (shard, position).
         self.done: Final[set[tuple[int, int]]] = set()
         #: Messages of the progress's QoS 1 entries, by packet id, as far as they are still there.
@@ -85,6 +87,15 @@ class DropSubscription(Step):
     def __init__(self, client_id: str, raw: bytes) -> None:
         super().__init__(client_id)
         self.raw: Final = raw
+
+
+class KeepReplay(Step):
+    """Store how far the replay of a subscription is; it goes with the subscription."""
+
+    def __init__(self, client_id: str, raw: bytes, progress: ReplayProgress) -> None:
+        super().__init__(client_id)
+        self.raw: Final = raw
+        self.progress: Final = progress
 
 
 class PacketStep(Step):

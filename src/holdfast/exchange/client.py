@@ -5,9 +5,10 @@ behind    messages go to the queue, and from there to the channel as the window 
 offline   messages go to the queue
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.queue import ClientQueue
 from holdfast.model.message import Message
 from holdfast.session.state import SessionState
@@ -36,6 +37,16 @@ class Walk:
         self.subscribed: Final = subscribed
 
 
+class ReplayWalk:
+    """History on its way to a subscription, which becomes a live one when it has reached the present."""
+
+    def __init__(self, queue: LogQueue, subscribed: Subscribed, joined: Callable[[], None]) -> None:
+        self.queue: Final = queue
+        self.subscribed: Final = subscribed
+        #: What to do when it has reached the present.
+        self.joined: Final = joined
+
+
 class Client:
     """A session with its queue and its present channel.
 
@@ -57,6 +68,7 @@ class Client:
         self.subscribed: Final[dict[bytes, Subscribed]] = {}
         #: A list, because an empty deque costs ten times as much, and there are as many as clients.
         self.walks: Final[list[Walk]] = []
+        self.replays: Final[list[ReplayWalk]] = []
         #: The groups it is a member of.
         self.groups: Final[list[Group]] = []
 
@@ -70,12 +82,14 @@ class Client:
 
     def drop_walks(self, raw: bytes) -> None:
         """Forget the walks of a filter: it was replaced or unsubscribed [MQTT-3.10.4-2]."""
+        if self.replays:
+            self.replays[:] = [replay for replay in self.replays if replay.subscribed.record.filter.raw != raw]
         if self.walks:
             self.walks[:] = [walk for walk in self.walks if walk.subscribed.record.filter.raw != raw]
 
     def waits_for_room(self) -> bool:
         """Whether an acknowledgement may let something go out."""
-        if self.behind or self.walks or self.session.window.resuming():
+        if self.behind or self.walks or self.replays or self.session.window.resuming():
             return True
         # A loop, because most clients have no group, and this is asked per acknowledgement.
         for group in self.groups:  # noqa: SIM110

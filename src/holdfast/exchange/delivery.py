@@ -6,9 +6,10 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 
 from typing import Final
 
-from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress
+from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepReplay
 from holdfast.exchange.channel import Channel
-from holdfast.exchange.client import Client, Subscribed, Walk
+from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
 from holdfast.exchange.counters import (
     DROP_DENIED,
     DROP_EXPIRED,
@@ -18,19 +19,23 @@ from holdfast.exchange.counters import (
     DROP_TOO_LARGE,
     Counters,
 )
-from holdfast.exchange.frames import frame_for
+from holdfast.exchange.frames import frame_for, with_place
 from holdfast.exchange.groups import Group
 from holdfast.exchange.passage import Effect, Passage, Sending
-from holdfast.exchange.plans import Target
+from holdfast.exchange.plans import Plan, Target
 from holdfast.exchange.progress import progress_of
 from holdfast.exchange.under_way import UnderWay
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
+from holdfast.model.protocol import V5
+from holdfast.records.sessions import ReplayProgress
 from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 
 #: Messages read from a queue at once.
 _READ: Final = 100
+#: Pages of history for one client in one turn.
+_PAGES: Final = 10
 #: PUBREL.
 _PUBREL: Final = b"\x62\x02"
 
@@ -61,8 +66,8 @@ class Delivery:
             channel.out.append(frame)
             self.mark(channel)
 
-    def deliver(self, passage: Passage) -> None:
-        """Give a message to everybody in its plan."""
+    def deliver(self, passage: Passage, plan: Plan) -> None:
+        """Give a message to everybody in a plan."""
         message = passage.message
         if message.expires_us:
             # The commit may have taken its time.
@@ -71,14 +76,14 @@ class Delivery:
                 return
             passage.fresh = self.now_us - message.received_us < 1_000_000
         publisher = passage.publisher
-        for target in passage.plan.targets:
+        for target in plan.targets:
             if target.client is publisher:  # [MQTT-3.8.3-3] no local
                 own = target.own
                 if own is not None:
                     self._deliver_to(own, passage)
             else:
                 self._deliver_to(target, passage)
-        for group in passage.plan.groups:
+        for group in plan.groups:
             self._deliver_to_group(group, passage)
 
     def _deliver_to(self, target: Target, passage: Passage) -> None:
@@ -192,6 +197,8 @@ class Delivery:
                 break
             self._send_again(client, channel, packet_id)
         self._walk(client, channel)
+        if client.replays:
+            self._replay(client, channel)
         self._drain_queue(client, channel)
         for group in client.groups:
             if group.owes():
@@ -232,6 +239,44 @@ class Delivery:
             identifiers = (record.identifier,) if record.identifier else ()
             qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
             self._send_owed(client, channel, Owed(message, qos, retain=True, identifiers=identifiers))
+
+    def _replay(self, client: Client, channel: Channel) -> None:
+        """History for subscriptions that asked for it, a page of each in turn."""
+        window = client.session.window
+        pages = 0
+        while client.replays and not channel.congested and window.room():
+            replay = client.replays[0]
+            pack = replay.queue.read(0, min(_READ, window.free()))
+            if not pack and replay.queue.at_end():
+                client.replays.pop(0)
+                self._keep_replay(client, replay, joined=True)
+                replay.joined()
+                continue
+            for owed in pack:
+                self._send_owed(client, channel, with_place(owed) if channel.version == V5 else owed)
+            if pack and client.stored():
+                self._keep_replay(client, replay, joined=False)
+            pages += 1
+            client.replays.append(client.replays.pop(0))
+            if pages >= _PAGES or not pack:
+                self.mark(channel)
+                return
+
+    def _keep_replay(self, client: Client, replay: ReplayWalk, *, joined: bool) -> None:
+        """The position of a replay goes with what it sent, so that QoS 2 comes once."""
+        raw = replay.subscribed.record.filter.raw
+        sent = replay.queue.sent()
+        queue = client.queue
+        if joined and isinstance(queue, LogQueue):
+            queue.replaying(raw, sent)
+        if client.stored():
+            self._under_way.step(KeepReplay(client.session.client_id, raw, ReplayProgress(sent, joined=joined)))
+
+    def start_replay(self, replay: ReplayWalk) -> None:
+        client = replay.subscribed.client
+        client.drop_walks(replay.subscribed.record.filter.raw)
+        client.replays.append(replay)
+        self.pump(client)
 
     def start_walk(self, walk: Walk) -> None:
         client = walk.subscribed.client

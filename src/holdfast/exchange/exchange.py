@@ -214,6 +214,8 @@ class Exchange:
                     self._carry_out(effect)
                 except Exception as error:
                     self._control.failed(error)
+            if sealed.batch.ends:
+                self.delivered.update(sealed.batch.ends)
 
     def _weigh(self, sealed: Sealed, sign: int) -> None:
         """Count a batch that waits for its receipt, or does no longer."""
@@ -236,7 +238,8 @@ class Exchange:
             if message.qos:
                 if channel is not None and message.qos == 1:
                     channel.receiving -= 1
-                delivery.deliver(effect)
+                # By the plan of now: who subscribed while it was under way is sent it, as when it is read from the log.
+                delivery.deliver(effect, self.plan_for(message.topic))
                 if message.position_us:
                     self.delivered[message.shard] = message.position_us
         elif isinstance(effect, Sending):
@@ -259,7 +262,7 @@ class Exchange:
                 self.counters.bytes_out += len(data)
                 channel.link.write(data)
             client = channel.client
-            if client is not None and not channel.congested and (client.walks or client.scans()):
+            if client is not None and not channel.congested and (client.walks or client.replays or client.scans()):
                 self._walkers.append(client)
         if self._walkers or self.delivery.dirty or not self.under_way.empty():
             self.wake()
@@ -303,7 +306,7 @@ class Exchange:
         if message.retain:
             self.under_way.batch.retained.append(message)
             self.under_way.effects.append(passage)
-        self.delivery.deliver(passage)
+        self.delivery.deliver(passage, passage.plan)
 
     def publish(self, message: Message, publisher: Client | None = None) -> None:
         """A message of the broker's own, or a will."""

@@ -5,12 +5,13 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import SERVER, V5
 from holdfast.wire.primitives import U16, encode_varint
-from holdfast.wire.properties import SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS
+from holdfast.wire.properties import SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, USER_PROPERTY
 from holdfast.wire.publish import DUP, RETAIN, frame_publish
 from holdfast.wire.publish_properties import EXPIRY_BYTES, PublishProperties
 
 _ID: bytes = bytes((SUBSCRIPTION_IDENTIFIER,))
 _ALIAS: bytes = bytes((TOPIC_ALIAS,))
+_USER: bytes = bytes((USER_PROPERTY,))
 
 
 def frame_for(channel: Channel, owed: Owed, qos: int, packet_id: int, now_us: int, *, dup: bool = False) -> bytes:
@@ -51,3 +52,27 @@ def remaining_properties(message: Message, now_us: int) -> bytes:
     left_s = max(0, message.expires_us - now_us + 999_999) // 1_000_000
     at = found.expiry_at
     return properties[: at + 1] + left_s.to_bytes(4, "big") + properties[at + EXPIRY_BYTES :]
+
+
+def with_place(owed: Owed) -> Owed:
+    """A message of the past, with the user properties that say from when and where it is."""
+    message = owed.message
+    told = Message(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.publisher,
+        message.received_us,
+        retain=message.retain,
+        properties=message.properties
+        + _user_property(b"ts", b"%d" % message.received_us)
+        + _user_property(b"offset", b"%d:%d" % (message.shard, message.position_us)),
+        expires_us=message.expires_us,
+    )
+    told.shard = message.shard
+    told.position_us = message.position_us
+    return Owed(told, owed.qos, retain=owed.retain, identifiers=owed.identifiers, group=owed.group)
+
+
+def _user_property(name: bytes, value: bytes) -> bytes:
+    return b"".join((_USER, U16[len(name)], name, U16[len(value)], value))

@@ -29,7 +29,7 @@ class Group:
         self.key: Final = key
         self.strategy: Final = strategy
         #: Messages that nobody could take yet.
-        self.backlog: Final = backlog
+        self.backlog = backlog
         #: Read from the backlog and not given out yet, the next one last.
         self.held: list[Owed] = []
         self.members: Final[dict[str, Subscribed]] = {}

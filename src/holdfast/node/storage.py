@@ -10,7 +10,7 @@ from holdfast import __version__
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.durable.log import Lost
+from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
@@ -85,11 +85,22 @@ class DiskStorage:
             MemoryRegistry(),
             self._new_queue,
             self.log.attach,
+            self._new_replay,
             any(zone.store and zone.store_qos0 for zone in self.log.zones.all),
             self._delivered,
         )
 
     def _new_queue(self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord]) -> LogQueue:
+        return self._queue(session_id, subscriptions, FOR_EVER, history=False)
+
+    def _new_replay(self, session_id: str, record: SubscriptionRecord, until_us: int) -> LogQueue:
+        queue = self._queue(session_id, {record.filter.raw: record}, until_us, history=True)
+        queue.resume({}, set(), {})
+        return queue
+
+    def _queue(
+        self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord], until_us: int, *, history: bool
+    ) -> LogQueue:
         limits = self._policy.sessions
         return LogQueue(
             self.log.reading,
@@ -99,6 +110,8 @@ class DiskStorage:
             MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes),
             lambda lost: self._lost(session_id, lost),
             upgrade_qos=self._policy.mqtt.upgrade_outgoing_qos,
+            with_qos0=history,
+            until_us=until_us,
         )
 
     def _lost(self, session_id: str, lost: Lost) -> None:

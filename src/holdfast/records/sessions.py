@@ -7,6 +7,7 @@
     01 | client | 04 | packet u16        an incoming QoS 2 packet id; the value is empty
     01 | client | 05                     progress              how far each shard was sent, and what is unacknowledged
     01 | client | 06 | shard u16 | position u64                a QoS 2 message that is done, above the progress
+    01 | client | 07 | filter            how far the replay of a subscription is
     02 | ends u64 | client id            that an offline session ends then; the value is empty
     03 | client id                       that a session has a connection; the value is empty
     04 | due u64 | client id             that the will of an offline session is due then; the value is empty
@@ -23,6 +24,7 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
                     | group text | topic blob | the message itself, if it is not in the log
     progress        01 | last packet id u16 | shards u16, each u16 and i64 | entries u32, each
                     packet u16, QoS u8, shard u16, position i64
+    replay          01 | joined u8: 1 it has reached the present | shards u16, each u16 and i64
 """
 
 from typing import Final
@@ -49,6 +51,7 @@ RELEASED: Final = 0x03
 INCOMING: Final = 0x04
 PROGRESS: Final = 0x05
 DONE: Final = 0x06
+REPLAY: Final = 0x07
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
 
@@ -130,6 +133,20 @@ class Progress:
         self.last_packet_id: Final = last_packet_id
 
 
+class ReplayProgress:
+    """How far the replay of a subscription was sent, in each shard; `joined` when it has reached the present."""
+
+    def __init__(self, sent: dict[int, int], *, joined: bool) -> None:
+        self.sent: Final = sent
+        self.joined: Final = joined
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReplayProgress) and (self.sent, self.joined) == (other.sent, other.joined)
+
+    def __hash__(self) -> int:
+        return hash(self.joined)
+
+
 # ---- keys
 
 
@@ -159,6 +176,10 @@ def packet_key(client_id: str, kind: int, packet_id: int) -> bytes:
 
 def progress_key(client_id: str) -> bytes:
     return client_prefix(client_id) + b"\x05"
+
+
+def replay_key(client_id: str, raw: bytes) -> bytes:
+    return client_prefix(client_id) + b"\x07" + raw
 
 
 def done_key(client_id: str, shard: int, position_us: int) -> bytes:
@@ -303,11 +324,37 @@ class StoredInflight:
         self.message: Final = decode_message(rest).message if rest else None
 
 
-def encode_progress(progress: Progress) -> bytes:
-    parts = [u8(VERSION), u16(progress.last_packet_id), u16(len(progress.sent))]
-    for shard in sorted(progress.sent):
+def encode_replay(replay: ReplayProgress) -> bytes:
+    return b"".join((u8(VERSION), u8(replay.joined), _places(replay.sent)))
+
+
+def decode_replay(value: bytes) -> ReplayProgress:
+    fields = Fields(value, "the progress of a replay")
+    fields.version(VERSION)
+    joined = fields.u8("whether it joined") != 0
+    sent = _read_places(fields)
+    fields.end()
+    return ReplayProgress(sent, joined=joined)
+
+
+def _places(sent: dict[int, int]) -> bytes:
+    parts = [u16(len(sent))]
+    for shard in sorted(sent):
         parts.append(u16(shard))
-        parts.append(i64(progress.sent[shard]))
+        parts.append(i64(sent[shard]))
+    return b"".join(parts)
+
+
+def _read_places(fields: Fields) -> dict[int, int]:
+    sent: dict[int, int] = {}
+    for _shard in range(fields.u16("the shards")):
+        shard = fields.u16("a shard")
+        sent[shard] = fields.i64("a position")
+    return sent
+
+
+def encode_progress(progress: Progress) -> bytes:
+    parts = [u8(VERSION), u16(progress.last_packet_id), _places(progress.sent)]
     parts.append(u32(len(progress.unacknowledged)))
     for entry in progress.unacknowledged:
         parts.append(u16(entry.packet_id))
@@ -321,10 +368,7 @@ def decode_progress(value: bytes) -> Progress:
     fields = Fields(value, "the progress of a session")
     fields.version(VERSION)
     last_packet_id = fields.u16("the last packet id")
-    sent: dict[int, int] = {}
-    for _shard in range(fields.u16("the shards")):
-        shard = fields.u16("a shard")
-        sent[shard] = fields.i64("a position")
+    sent = _read_places(fields)
     entries: list[ProgressEntry] = []
     for _entry in range(fields.u32("the entries")):
         packet_id = fields.u16("a packet id")

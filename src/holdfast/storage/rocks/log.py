@@ -190,6 +190,8 @@ class RocksLog:
             value = encode_message(message, position_us, serial)
             piece.layout.put(topic, position_us, value, puts[number])
             shard.ring.append(message)
+        for number, shard in touched.items():
+            batch.ends[number] = shard.clock.last_us
         return strict
 
     def _close_shards(self, pending: _Pending) -> None:

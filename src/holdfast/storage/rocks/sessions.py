@@ -17,6 +17,7 @@ from holdfast.durable.sessions import (
     KeepIncoming,
     KeepInflight,
     KeepProgress,
+    KeepReplay,
     KeepSession,
     KeepSubscription,
     ReleaseInflight,
@@ -35,6 +36,7 @@ from holdfast.records.sessions import (
     INFLIGHT,
     PROGRESS,
     RELEASED,
+    REPLAY,
     SESSION,
     SUBSCRIPTION,
     WAITING,
@@ -45,12 +47,14 @@ from holdfast.records.sessions import (
     connected_after,
     connected_key,
     decode_progress,
+    decode_replay,
     decode_session,
     decode_subscription,
     done_key,
     done_place,
     encode_inflight,
     encode_progress,
+    encode_replay,
     encode_session,
     encode_subscription,
     expired_before,
@@ -58,6 +62,7 @@ from holdfast.records.sessions import (
     listed_client,
     packet_key,
     progress_key,
+    replay_key,
     session_key,
     session_range,
     subscription_key,
@@ -117,6 +122,9 @@ class RocksSessions:
             puts.put(subscription_key(client_id, step.record.filter.raw), encode_subscription(step.record))
         elif isinstance(step, DropSubscription):
             puts.delete(subscription_key(client_id, step.raw))
+            puts.delete(replay_key(client_id, step.raw))
+        elif isinstance(step, KeepReplay):
+            puts.put(replay_key(client_id, step.raw), encode_replay(step.progress))
         elif isinstance(step, KeepInflight):
             record = InflightRecord(step.owed, step.order)
             puts.put(packet_key(client_id, INFLIGHT, step.packet_id), encode_inflight(record))
@@ -172,6 +180,8 @@ class RocksSessions:
                 session.incoming.add(_packet_id(key))
             elif kind == PROGRESS:
                 session.progress = decode_progress(value)
+            elif kind == REPLAY:
+                session.replays[key[at + 1 :]] = decode_replay(value)
             elif kind == DONE:
                 session.done.add(done_place(key))
             else:

@@ -72,6 +72,8 @@ def _session(family: Rdict, key: bytes, value: bytes) -> None:
         sessions.StoredInflight(value)
     elif kind == sessions.PROGRESS:
         sessions.decode_progress(value)
+    elif kind == sessions.REPLAY:
+        sessions.decode_replay(value)
     elif kind == sessions.DONE and len(rest) == _PLACE_BYTES:
         return
     elif kind not in (sessions.RELEASED, sessions.INCOMING) or len(rest) != 2:

@@ -157,6 +157,7 @@ def test_a_zone_that_comes_back_goes_on_with_what_it_had_learnt(tmp_path: Path) 
     inherited = store.zone_log("x").live[-1].slices[1].layout.learned()
     assert inherited is not None
     assert inherited.stream_count > 0
+    assert all(entry.loaded for entry in store.zone_log("x").finishing), "what is loaded twice is indexed twice"
     store.publish("x/1/t", "x/new/t")
     store.index()
     for text in ("x/#", "x/1/t", "x/+/t"):

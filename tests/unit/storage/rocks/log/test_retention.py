@@ -171,6 +171,7 @@ def test_a_generation_that_is_missing_in_the_middle_is_told_and_its_neighbours_a
     assert places(messages) == places(first + third)
     assert [(item.from_us, item.to_us, item.at_most) for item in lost] == [(bounds.start_us, bounds.end_us, 4)]
     assert second
+    assert store.zone_log().lost(0, first[0].position_us, 2**62) is None, "what is still there comes first"
 
 
 def test_time_drops_what_is_too_old_and_nothing_else(tmp_path: Path) -> None:
