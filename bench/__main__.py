@@ -1,4 +1,4 @@
-"""`python -m bench`: the pure packages (`codec`), whole brokers (`brokers`), or both, one after the other."""
+"""`python -m bench`: pure packages (`codec`), whole brokers, layouts of the log, `storage`, or all."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from pathlib import Path
 from bench.brokers import command as brokers
 from bench.checkout import ROOT
 from bench.codec import command as codec
+from bench.layouts import command as layouts
+from bench.storage import command as storage
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"codec": codec.main, "brokers": brokers.main}
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "codec": codec.main,
+    "brokers": brokers.main,
+    "layouts": layouts.main,
+    "storage": storage.main,
+}
 
 
 def common_options(*, defaults: bool) -> argparse.ArgumentParser:
@@ -29,16 +36,17 @@ def common_options(*, defaults: bool) -> argparse.ArgumentParser:
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measure Holdfast. Without a command, both.",
+        description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    parser.set_defaults(
-        command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **codec.DEFAULTS, **brokers.DEFAULTS
-    )
-    commands = parser.add_subparsers(title="commands", metavar="codec | brokers")
+    own = {**codec.DEFAULTS, **brokers.DEFAULTS, **layouts.DEFAULTS, **storage.DEFAULTS}
+    parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
+    commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
     for name, add_options, purpose in (
         ("codec", codec.add_options, "codec and matcher, interpreted and compiled"),
         ("brokers", brokers.add_options, "Holdfast and other brokers under load"),
+        ("layouts", layouts.add_options, "the layouts of the log on the same messages"),
+        ("storage", storage.add_options, "the log on disk: commits, replays, starts, bytes"),
     ):
         one = commands.add_parser(name, help=purpose, description=purpose, parents=[common_options(defaults=False)])
         one.set_defaults(command=name)

@@ -14,14 +14,22 @@ from tests.world import World
 class DiskWorld(World):
     """`DiskWorld(folder)` again on the same folder is a restart of the broker."""
 
-    def __init__(self, folder: Path, policy: Policy | None = None, *, start_us: int = 1_700_000_000_000_000) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        policy: Policy | None = None,
+        *,
+        start_us: int = 1_700_000_000_000_000,
+        min_free_bytes: int = 0,
+    ) -> None:
         self._folder = folder
         self._start_us = start_us
+        self._min_free_bytes = min_free_bytes
         super().__init__(policy)
 
     def make_stores(self, policy: Policy) -> Stores:
         self.clock = ManualClock(self._start_us)
-        settings = Settings(storage=Storage(data=self._folder, min_free_bytes=0))
+        settings = Settings(storage=Storage(data=self._folder, min_free_bytes=self._min_free_bytes))
         self.disk = DiskStorage(settings, policy, self.clock)
         return self.disk.stores()
 
@@ -35,7 +43,7 @@ class DiskWorld(World):
     def tick(self, seconds: float = 1.0) -> None:
         """Let time pass, and do what a node does once a second."""
         self.advance(seconds)
-        self.do(self.broker.sessions.sweep)
+        self.do(lambda: self.disk.look_after(self.broker))
 
     def crash(self) -> None:
         """The process is gone: nothing is said, nothing is saved."""

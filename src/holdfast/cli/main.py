@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import config, storage, user
+from holdfast.cli import bench, config, storage, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
@@ -50,6 +50,7 @@ app.command()(sub)
 app.command()(storage.verify)
 app.command()(storage.backup)
 app.command()(storage.restore)
+app.add_typer(bench.app, name="bench")
 app.add_typer(config.app, name="config")
 app.add_typer(storage.zones, name="zones")
 app.add_typer(user.app, name="user")

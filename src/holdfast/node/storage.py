@@ -128,16 +128,20 @@ class DiskStorage:
 
         self.engine.on_poisoned(poisoned)
         while True:
-            self._look_at_the_disk(broker)
-            broker.sessions.sweep()
-            self.maintenance.tick()
-            self._sweep()
-            self._sync()
+            self.look_after(broker)
             for _slice in range(int(_TICK_S / _BEHIND_S)):
                 more = self.maintenance.work_behind()
                 await asyncio.sleep(_BEHIND_S if more else _TICK_S)
                 if not more:
                     break
+
+    def look_after(self, broker: Broker) -> None:
+        """What is to be done once a second."""
+        self._look_at_the_disk(broker)
+        broker.sessions.sweep()
+        self.maintenance.tick()
+        self._sweep()
+        self._sync()
 
     def _look_at_the_disk(self, broker: Broker) -> None:
         """Refuse what cannot be stored, before the disk is full; go on by itself when there is room."""
@@ -162,4 +166,6 @@ class DiskStorage:
 
     def close(self) -> None:
         """Ensures: what was written is synced."""
+        if self.engine.poison is None:
+            self.maintenance.index_everything()
         self.log.close()

@@ -25,6 +25,8 @@ _MIN_GENERATION_S: Final = 60
 _LONGEST_GENERATION_S: Final = 30 * 24 * 3600
 #: Index entries written at once: more would hold up the loop.
 _BEHIND: Final = 500
+#: At the end there is nobody to hold up, but it should end within a second or two.
+_MAX_SLICES_AT_THE_END: Final = 2_000
 #: How often the learned structure is looked at, and how much better a new one has to be.
 _OPTIMIZE_EVERY_US: Final = 600 * 1_000_000
 _MIN_GAIN: Final = 0.5
@@ -73,6 +75,16 @@ class Maintenance:
                     room -= self._index(piece, changes, room)
         log.write_own(changes)
         return room <= 0
+
+    def index_everything(self) -> None:
+        """Write all index entries there are, so that the next start need not make them again. Nothing follows."""
+        for zone_log in self._log.zone_logs.values():
+            if zone_log.zone.store:
+                for piece in zone_log.live[-1].slices.values():
+                    piece.layout.finish()
+        for _slice in range(_MAX_SLICES_AT_THE_END):
+            if not self.work_behind():
+                break
 
     def _index(self, piece: Slice, changes: Changes, room: int) -> int:
         """Write index entries of a slice, at most `room`; how many."""

@@ -1,0 +1,1 @@
+"""The layouts of the log, measured on the same messages."""

@@ -1,0 +1,1 @@
+"""The log on disk: commits, replays, starts and bytes."""

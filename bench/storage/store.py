@@ -1,0 +1,106 @@
+"""A log on disk in this process, without a broker around it: batches in, receipts out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from queue import SimpleQueue
+
+from rocksdict import BottommostLevelCompaction, CompactOptions
+
+from holdfast.durable.commit import Batch, Receipt
+from holdfast.durable.zones import Zone
+from holdfast.model.message import Message
+from holdfast.node.system_clock import SystemClock
+from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.maintenance import Maintenance
+from holdfast.storage.rocks.opening import open_log
+
+#: Messages of a commit under load.
+BATCH = 500
+#: Commits without a receipt, at most, when they overlap.
+OUTSTANDING = 8
+
+
+class Store:
+    """The default zone with the default layout and fsync, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        self.engine = Engine.open(folder)
+        self.engine_open_s = time.perf_counter() - began_s
+        self.log = open_log(self.engine, [], Zone("default"), [], SystemClock(), "bench")
+        self.open_s = time.perf_counter() - began_s
+        self.open_cpu_s = time.process_time() - began_cpu_s
+        self.maintenance = Maintenance(self.log)
+        self._posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._number = 0
+        self._receipt = 0
+        self.log.attach(self._posted.put, self._committed)
+
+    def _committed(self, receipt: Receipt) -> None:
+        self._receipt = receipt.number
+
+    def write(self, messages: list[Message], *, outstanding: int = 0) -> None:
+        """Commit a batch; when it returns, at most `outstanding` batches have no receipt."""
+        self._number += 1
+        batch = Batch(self._number)
+        batch.messages.extend(messages)
+        receipt = self.log.write(batch)
+        if receipt is not None:
+            self._committed(receipt)
+        while not self.log.idle():
+            time.sleep(0.01)  # RocksDB has to catch up
+            self.log.retry()
+        self.wait(outstanding)
+
+    def wait(self, outstanding: int = 0) -> None:
+        while self._number - self._receipt > outstanding:
+            self._posted.get()()
+        while not self._posted.empty():
+            self._posted.get()()
+
+    def fill(self, messages: Iterator[Message], tell: Callable[[int], None]) -> tuple[float, float]:
+        """Write all messages as a busy node would; how long making them took, and how long all of it, in CPU s."""
+        making_s = 0.0
+        done = 0
+        all_s = time.process_time()
+        while True:
+            before_s = time.thread_time()
+            batch = list(islice(messages, BATCH))
+            making_s += time.thread_time() - before_s
+            if not batch:
+                break
+            self.write(batch, outstanding=OUTSTANDING)
+            self.maintenance.work_behind()
+            done += len(batch)
+            if done % (40 * BATCH) == 0:
+                tell(done)
+        self.wait()
+        return making_s, time.process_time() - all_s
+
+    def compact(self) -> int:
+        """Seal what is there, index and compact it; the bytes of its tables."""
+        zone_log = self.log.zone_logs["default"]
+        families = [piece.family for piece in zone_log.live[-1].slices.values()]
+        self.maintenance.rotate(zone_log)
+        while zone_log.finishing:
+            self.maintenance.work_behind()
+            self.engine.sync_now()
+            self.wait()
+        self.engine.flush()
+        # A file that overlaps no other would be moved down as it is, without the compression of its new place.
+        options = CompactOptions()
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
+        size_bytes = 0
+        for name in families:
+            family = self.engine.family(name)
+            family.compact_range(None, None, options)
+            size_bytes += family.property_int_value("rocksdb.live-sst-files-size") or 0
+        return size_bytes
+
+    def close(self) -> None:
+        self.wait()
+        self.log.close()
