@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.retained import retained_key
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.contents import RETAINED
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.retained import RocksRetained, next_key

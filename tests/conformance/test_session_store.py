@@ -6,13 +6,13 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 
+from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
 from holdfast.durable.memory_sessions import MemorySessions
 from holdfast.durable.sessions import KeepIncoming, KeepSession, SessionStore, Step, StoredSession
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.records.sessions import SessionRecord
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.contents import SESSIONS
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.sessions import RocksSessions

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.storage.rocks.changes import Changes
+from holdfast.durable.changes import Changes
 from holdfast.storage.rocks.engine import Engine
 
 FAMILY = "log-00001-00000001"

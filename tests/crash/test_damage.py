@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.storage.rocks.changes import Changes
+from holdfast.durable.changes import Changes
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.failures import UnreadableError
 from holdfast.storage.rocks.verify import verify

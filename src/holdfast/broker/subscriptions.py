@@ -11,6 +11,7 @@ from holdfast.exchange.client import Client, ReplayWalk, Subscribed
 from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.groups import Group
+from holdfast.model.owed import Owed
 from holdfast.records.sessions import ReplayProgress
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
@@ -157,7 +158,8 @@ class Subscriptions:
         if group in client.groups:
             client.groups.remove(group)
         if not group.members:
-            self._exchange.counters.drop(DROP_SESSION_ENDED, group.backlog.count())
+            given_back = [owed for owed in group.held if owed.serial == 0]
+            self._exchange.counters.drop(DROP_SESSION_ENDED, group.backlog.count() + len(given_back))
             self.groups.pop(group.key, None)
 
     def _give_back(self, client: Client, group: Group) -> None:
@@ -166,11 +168,13 @@ class Subscriptions:
         QoS 2 stays: once begun it is completed with this client or with nobody [MQTT-4.8.2-4] [MQTT-4.8.2-5].
         """
         window = client.session.window
+        pack: list[Owed] = []
         for packet_id in window.packet_ids():
             owed = window.owed(packet_id)
             if owed is not None and owed.qos == 1 and owed.group == group.key:
                 window.discard(packet_id)
-                self._exchange.delivery.give_back(group, owed)
+                pack.append(owed)
+        self._exchange.delivery.give_back(group, pack)
 
 
 def _as_group(record: SubscriptionRecord) -> SubscriptionRecord:

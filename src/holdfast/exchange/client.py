@@ -63,6 +63,8 @@ class Client:
         self.channel: Channel | None = None
         self.cursor = 0
         self.behind = False
+        #: Whether it is pumped at the end of the turn.
+        self.pump_due = False
         #: Whether it has come further than its stored progress says.
         self.unsaved = False
         self.subscribed: Final[dict[bytes, Subscribed]] = {}

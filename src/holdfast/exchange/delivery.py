@@ -50,6 +50,8 @@ class Delivery:
         self._upgrade_qos: Final = upgrade_qos
         #: Channels that have something to send.
         self.dirty: list[Channel] = []
+        #: Clients whose groups look for their next message, a stretch in each turn.
+        self.searching: list[Client] = []
         #: Clients whose progress is to be stored some time soon.
         self.unsaved: list[Client] = []
         self.now_us = 0
@@ -132,9 +134,11 @@ class Delivery:
     def _deliver_to_group(self, group: Group, passage: Passage) -> None:
         message = passage.message
         if message.qos > 0 and group.owes():
-            self._keep_for(group, message)
+            # What waits is older. This one cannot be read back yet: it counts as delivered when this is over.
             self.drain_backlog(group)
-            return
+            if group.owes():
+                self._keep_for(group, message)
+                return
         member = group.pick(message)
         if member is not None:
             self._assign(group, member, message)
@@ -160,15 +164,20 @@ class Delivery:
         client.behind = True
         self._counters.drop(DROP_QUEUE, client.queue.append([owed]))
 
-    def give_back(self, group: Group, owed: Owed) -> None:
-        """A member left with this unacknowledged: somebody else gets it, or it waits for somebody."""
-        member = group.pick(owed.message)
-        if member is not None:
-            self._assign(group, member, owed.message)
-        elif group.keeps_backlog():
-            self._keep_for(group, owed.message)
-        else:
-            self._counters.drop(DROP_NO_MEMBER)
+    def give_back(self, group: Group, pack: list[Owed]) -> None:
+        """A member left with these unacknowledged, oldest first: others get them, or they wait for somebody.
+
+        They wait in memory, at most as many as fit into the windows of members: the group's queue is beyond them.
+        """
+        for index, owed in enumerate(pack):
+            member = group.pick(owed.message)
+            if member is not None:
+                self._assign(group, member, owed.message)
+            elif group.keeps_backlog():
+                group.held.extend(reversed(pack[index:]))
+                return
+            else:
+                self._counters.drop(DROP_NO_MEMBER)
 
     def drain_backlog(self, group: Group) -> None:
         """Give out what was kept for a group, in order, as far as members have room."""
@@ -177,6 +186,8 @@ class Delivery:
                 group.held = group.backlog.read(0, _READ)
                 group.held.reverse()
             if not group.held:
+                if not group.backlog.at_end():
+                    self._search_on(group)
                 return
             owed = group.held[-1]
             member = group.pick(owed.message)
@@ -185,6 +196,15 @@ class Delivery:
             group.held.pop()
             group.backlog.acknowledge(owed.serial)
             self._assign(group, member, owed.message)
+
+    def _search_on(self, group: Group) -> None:
+        """A long stretch without anything for the group: go on in the next turn."""
+        for member in group.members.values():
+            client = member.client
+            if client.channel is not None:
+                if client not in self.searching:
+                    self.searching.append(client)
+                return
 
     def pump(self, client: Client) -> None:
         """Send what waits, as far as the window and the socket allow: what was in flight, retained, queued."""
@@ -215,7 +235,8 @@ class Delivery:
                     self.mark(channel)  # a long stretch without anything for it: go on in the next turn
                 return
             for owed in pack:
-                client.cursor = owed.serial
+                if owed.serial:  # 0 for what lies in the log
+                    client.cursor = owed.serial
                 self._send_owed(client, channel, owed)
 
     def _walk(self, client: Client, channel: Channel) -> None:

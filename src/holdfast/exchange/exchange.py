@@ -188,6 +188,7 @@ class Exchange:
         walkers = self._walkers
         self._walkers = []
         for client in walkers:
+            client.pump_due = False
             self.delivery.pump(client)
         if not self.under_way.empty():
             sealed = self.under_way.seal(self.counters.bytes_in - self._sealed_bytes_in)
@@ -263,9 +264,18 @@ class Exchange:
                 channel.link.write(data)
             client = channel.client
             if client is not None and not channel.congested and (client.walks or client.replays or client.scans()):
-                self._walkers.append(client)
+                self.pump_soon(client)
+        if self.delivery.searching:
+            self._walkers.extend(self.delivery.searching)
+            self.delivery.searching = []
         if self._walkers or self.delivery.dirty or not self.under_way.empty():
             self.wake()
+
+    def pump_soon(self, client: Client) -> None:
+        """Send what waits for a client at the end of the turn: once, however many acknowledgements made room."""
+        if not client.pump_due:
+            client.pump_due = True
+            self._walkers.append(client)
 
     def after_commit(self, channel: Channel | None, frame: bytes, then: Callable[[], None] | None = None) -> None:
         """Send a frame, and go on, once everything up to now is committed.

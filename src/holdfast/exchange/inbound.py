@@ -229,8 +229,8 @@ class Inbound:
         if reason >= UNSPECIFIED_ERROR:
             self._exchange.counters.drop(DROP_REFUSED)
         self._exchange.delivery.done(client, packet_id, owed)
-        if client.waits_for_room():
-            self._exchange.delivery.pump(client)
+        if not client.pump_due and client.waits_for_room():
+            self._exchange.pump_soon(client)
 
     def _received(self, channel: Channel, client: Client, packet_id: int, reason: int) -> None:
         """PUBREC."""

@@ -1,12 +1,14 @@
 """A node inside a program of your own.
 
     from holdfast.node.embedding import running
-    from holdfast.node.settings import Listener, Settings
+    from holdfast.node.settings import Listener, Settings, Storage
 
-    async with running(Settings(listeners={"main": Listener(port=1884)})) as node:
+    listeners = {"main": Listener(port=1884)}
+    async with running(Settings(listeners=listeners, storage=Storage(durability="memory"))) as node:
         print(node.url("main"))
         ...
 
+`Storage(data=folder)` keeps state on disk, in that folder; without any `storage` that is `./holdfast-data`.
 No signals are handled and no logs configured: both belong to the program around it.
 """
 

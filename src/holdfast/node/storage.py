@@ -10,6 +10,7 @@ from holdfast import __version__
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
+from holdfast.durable.changes import Changes
 from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.memory_queue import MemoryQueue
@@ -18,7 +19,6 @@ from holdfast.model.clock import Clock
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.settings import Settings
 from holdfast.node.zone_settings import zones_of
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.contents import META, RETAINED, SESSIONS
 from holdfast.storage.rocks.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine import Engine

@@ -8,9 +8,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from holdfast.cli import storage
+from holdfast.durable.changes import Changes
 from holdfast.model.clock import ManualClock
 from holdfast.records.meta import head_key
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.engine import Engine
 from tests.unit.storage.rocks.log_node import Node
 

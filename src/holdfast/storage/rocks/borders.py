@@ -2,14 +2,14 @@
 
 from typing import Final
 
+from holdfast.durable.changes import Changes
+from holdfast.durable.shard import Shard
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.records.generations import Generation, encode_generation
 from holdfast.records.meta import generation_key
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.layouts.layout import STRUCTURE
-from holdfast.storage.rocks.shard import Shard
 from holdfast.storage.rocks.snapshot import keep_structure
 from holdfast.storage.rocks.zone_log import Finishing, LiveGeneration, Slice, ZoneLog
 

@@ -21,15 +21,15 @@ Rules:
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from rocksdict import ColumnFamily, Rdict
+from rocksdict import ColumnFamily, Rdict, WriteBatch
 
+from holdfast.durable.changes import Changes, RangeEnd
 from holdfast.model.errors import HoldfastError, MisuseError, PoisonedError
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.commit_thread import CommitThread, Written
 from holdfast.storage.rocks.failures import DiskFullError, Failure, FolderHeldError, StalledError, classify, is_no_room
 from holdfast.storage.rocks.families import Families
@@ -150,7 +150,7 @@ class Engine:
         database, handles = self._ready()
         if number <= self._written.batch:
             raise MisuseError(f"batch {number} comes after batch {self._written.batch}; numbers must increase")
-        batch = changes.as_batch(handles)
+        batch = as_batch(changes, handles)
         batch.put(BATCH_KEY, number.to_bytes(8, "big"))
         try:
             database.write(batch, self._write_options)
@@ -334,3 +334,21 @@ class Engine:
             self._mark.close()
             os.close(self._descriptor)
             self._lock.release()
+
+
+def as_batch(changes: Changes, handles: Mapping[str, ColumnFamily]) -> WriteBatch:
+    """A new batch of RocksDB with all of the changes. One write uses it up."""
+    batch = WriteBatch(raw_mode=True)
+    put = batch.put
+    for name, family in changes.families():
+        handle = handles.get(name)
+        if handle is None:
+            raise MisuseError(f"changes for column family {name!r}, which does not exist")
+        for key, value in family.operations:
+            if value.__class__ is bytes:
+                put(key, value, handle)
+            elif isinstance(value, RangeEnd):
+                batch.delete_range(key, value.key, handle)
+            else:
+                batch.delete(key, handle)
+    return batch

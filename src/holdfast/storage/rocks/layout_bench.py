@@ -27,8 +27,8 @@ from typing import Final
 from rocksdict import Rdict
 
 import holdfast
+from holdfast.durable.changes import Changes
 from holdfast.model.errors import MisuseError, TransientError
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.layout_workload import START_US, Query, Workload
 from holdfast.storage.rocks.layouts.layout import Layout

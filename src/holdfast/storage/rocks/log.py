@@ -16,19 +16,19 @@ from typing import Final, Protocol
 
 import structlog
 
+from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch, Receipt
+from holdfast.durable.placing import Slot, ZoneWriter, place
 from holdfast.durable.positions import TrustedTime
-from holdfast.durable.zones import FSYNC, Zones
+from holdfast.durable.shard import Shard
+from holdfast.durable.zones import FSYNC, Zone, Zones
 from holdfast.model.clock import Clock
 from holdfast.model.errors import TransientError
-from holdfast.records.messages import encode_message
 from holdfast.records.meta import ceiling_key, head_key
 from holdfast.records.positions import ShardHead, encode_ceiling, encode_head
-from holdfast.storage.rocks.changes import Changes, FamilyChanges
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.reading import Reading
-from holdfast.storage.rocks.shard import Shard
 from holdfast.storage.rocks.zone_log import ZoneLog
 
 _log = structlog.get_logger()
@@ -163,36 +163,21 @@ class RocksLog:
 
     def _place(self, batch: Batch, changes: Changes, touched: dict[int, Shard]) -> bool:
         """Put messages into their shards; whether one of them is in a zone that has to be synced."""
-        now_us = self.now_us()
-        zones = self.zones
-        zone_logs = self.zone_logs
-        strict = False
-        puts: dict[int, FamilyChanges] = {}
-        for message in batch.messages:
-            topic = message.topic
-            zone = zones.of(topic)
-            if not zone.store or (message.qos == 0 and not zone.store_qos0):
-                continue
-            if message.qos and zone.durability == FSYNC:  # nobody waits for QoS 0
-                strict = True
-            zone_log = zone_logs[zone.name]
-            number = zones.shard_of(zone, message.publisher)
-            piece = zone_log.live[-1].slices[number]
-            shard = touched.get(number)
-            if shard is None:
-                shard = touched[number] = zone_log.shards[number]
-                puts[number] = changes.into(piece.family)
-            position_us = shard.clock.next(now_us)
-            serial = shard.serial + 1
-            shard.serial = serial
-            message.shard = number
-            message.position_us = position_us
-            value = encode_message(message, position_us, serial)
-            piece.layout.put(topic, position_us, value, puts[number])
-            shard.ring.append(message)
-        for number, shard in touched.items():
-            batch.ends[number] = shard.clock.last_us
+        writers = {zone.name: self._writer(zone, changes) for zone in self.zones.all if zone.store}
+        strict = place(batch.messages, self.zones, writers, self.now_us())
+        for writer in writers.values():
+            for number, slot in writer.slots.items():
+                if slot.used:
+                    touched[number] = slot.shard
+                    batch.ends[number] = slot.shard.clock.last_us
         return strict
+
+    def _writer(self, zone: Zone, changes: Changes) -> ZoneWriter:
+        zone_log = self.zone_logs[zone.name]
+        slots: dict[int, Slot] = {}
+        for number, piece in zone_log.live[-1].slices.items():
+            slots[number] = Slot(zone_log.shards[number], piece.layout.sink, changes.into(piece.family))
+        return ZoneWriter(zone, slots)
 
     def _close_shards(self, pending: _Pending) -> None:
         """Note where each shard is now, and a higher ceiling where one is wanted."""

@@ -9,8 +9,8 @@ from typing import Final
 
 import structlog
 
+from holdfast.durable.changes import Changes
 from holdfast.model.errors import MisuseError
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.log import RocksLog
 from holdfast.storage.rocks.zone_log import Finishing, LiveGeneration, Slice, ZoneLog
 
@@ -27,6 +27,7 @@ _LONGEST_GENERATION_S: Final = 30 * 24 * 3600
 _BEHIND: Final = 500
 #: At the end there is nobody to hold up, but it should end within a second or two.
 _MAX_SLICES_AT_THE_END: Final = 2_000
+_IDLE_ROUNDS: Final = 4
 #: How often the learned structure is looked at, and how much better a new one has to be.
 _OPTIMIZE_EVERY_US: Final = 600 * 1_000_000
 _MIN_GAIN: Final = 0.5
@@ -82,8 +83,11 @@ class Maintenance:
             if zone_log.zone.store:
                 for piece in zone_log.live[-1].slices.values():
                     piece.layout.finish()
+        idle_rounds = 0
         for _slice in range(_MAX_SLICES_AT_THE_END):
-            if not self.work_behind():
+            # A cycle that was under way ends with a slice that is not full, and the rest follows.
+            idle_rounds = 0 if self.work_behind() else idle_rounds + 1
+            if idle_rounds == _IDLE_ROUNDS:
                 break
 
     def _index(self, piece: Slice, changes: Changes, room: int) -> int:

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
+from holdfast.durable.changes import Changes
 from holdfast.durable.positions import ShardClock, generation_start
 from holdfast.durable.ring import Ring
+from holdfast.durable.shard import Shard
 from holdfast.durable.zones import Zone, Zones, assign_shards, parse_zone_filter, show
 from holdfast.model.clock import Clock
 from holdfast.records.folder import FORMAT, DataFolder, decode_folder, encode_folder
@@ -28,12 +30,10 @@ from holdfast.records.meta import (
     zone_key,
 )
 from holdfast.records.positions import ShardHead, decode_ceiling, decode_head
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.log import Companion, RocksLog
-from holdfast.storage.rocks.shard import Shard
 from holdfast.storage.rocks.zone_log import Finishing, LiveGeneration, ZoneLog
 
 #: Memory for the newest messages of all shards.

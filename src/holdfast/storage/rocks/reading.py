@@ -6,6 +6,7 @@ from typing import Final
 from weakref import WeakSet
 
 from holdfast.durable.log import FOR_EVER
+from holdfast.durable.shard import Shard
 from holdfast.durable.zones import Zones
 from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
@@ -13,7 +14,6 @@ from holdfast.records.cursors import Cursor
 from holdfast.records.messages import decode_message
 from holdfast.storage.rocks.contents import Contents
 from holdfast.storage.rocks.replay import RocksReplay, Walk
-from holdfast.storage.rocks.shard import Shard
 from holdfast.storage.rocks.zone_log import ZoneLog
 
 #: The zone of a cursor that is over all zones. No zone can be named so.

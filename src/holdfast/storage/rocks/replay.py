@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from holdfast.durable.log import Lost, Page
+from holdfast.durable.shard import Shard
 from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
 from holdfast.records.cursors import Cursor
 from holdfast.records.messages import decode_message
-from holdfast.storage.rocks.shard import Shard
 from holdfast.storage.rocks.zone_log import ZoneLog
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar

@@ -14,8 +14,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.replication import Chunk, Handover
+from holdfast.durable.shard import Shard
 from holdfast.durable.zones import FSYNC
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.message import Message
@@ -23,10 +25,8 @@ from holdfast.records.messages import decode_message, encode_message
 from holdfast.records.meta import applied_key
 from holdfast.records.positions import AppliedMark, decode_applied, encode_applied
 from holdfast.storage.rocks.borders import Borders
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.log import RocksLog
-from holdfast.storage.rocks.shard import Shard
 from holdfast.storage.rocks.snapshot import CHUNK_BYTES, Snapshot
 from holdfast.storage.rocks.zone_log import ZoneLog
 

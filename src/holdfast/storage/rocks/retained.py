@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from holdfast.durable.changes import Changes, FamilyChanges
 from holdfast.durable.commit import Batch
 from holdfast.durable.memory_retained import MemoryRetained
 from holdfast.model.clock import Clock
@@ -29,7 +30,6 @@ from holdfast.records.retained import (
     retained_key,
     retained_topic,
 )
-from holdfast.storage.rocks.changes import Changes, FamilyChanges
 from holdfast.storage.rocks.contents import RETAINED, Contents
 from holdfast.storage.rocks.layouts.scan import check_end, get_one, open_cursor, scan_items
 from holdfast.topics.filters import ONE, REST, TopicFilter

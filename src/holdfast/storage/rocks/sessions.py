@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from holdfast.durable.changes import Changes, FamilyChanges
 from holdfast.durable.commit import Batch
 from holdfast.durable.sessions import (
     DropIncoming,
@@ -68,7 +69,6 @@ from holdfast.records.sessions import (
     subscription_key,
     waiting_key,
 )
-from holdfast.storage.rocks.changes import Changes, FamilyChanges
 from holdfast.storage.rocks.contents import SESSIONS, Contents
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.topics.names import SEPARATOR

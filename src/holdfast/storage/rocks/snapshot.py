@@ -7,12 +7,12 @@ is read chunk by chunk; messages that are written meanwhile are above the head.
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from holdfast.durable.changes import Changes, FamilyChanges
 from holdfast.durable.replication import Chunk
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
 from holdfast.records.messages import stored_position, stored_serial
 from holdfast.records.positions import AppliedMark
-from holdfast.storage.rocks.changes import Changes, FamilyChanges
 from holdfast.storage.rocks.failures import StalledError
 from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout
 from holdfast.storage.rocks.layouts.scan import scan_items

@@ -13,16 +13,16 @@
 
 from typing import Final
 
+from holdfast.durable.changes import Changes
 from holdfast.durable.log import Lost
 from holdfast.durable.positions import generation_start
+from holdfast.durable.shard import Shard
 from holdfast.durable.zones import Zone
 from holdfast.records.generations import Generation, Parameter, encode_generation, family_name
 from holdfast.records.meta import generation_key
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.contents import META, Contents
 from holdfast.storage.rocks.layouts.layout import Layout
 from holdfast.storage.rocks.layouts.making import make_layout
-from holdfast.storage.rocks.shard import Shard
 from holdfast.topics.learned import LearnedTopics
 
 #: Records of dropped generations that are kept, to tell readers what they lost.

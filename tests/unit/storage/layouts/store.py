@@ -4,10 +4,10 @@ from pathlib import Path
 
 from rocksdict import AccessType, Options, Rdict, WriteBatch
 
+from holdfast.durable.changes import Changes
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.messages import encode_message, stored_position
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.layouts.layout import Layout
 
 END_US = 2**63 - 1

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.storage.rocks.changes import Changes
+from holdfast.durable.changes import Changes
 from holdfast.storage.rocks.layouts.bitmask_curve import Curve, interleaved, next_match, shifted, z_order
 from holdfast.storage.rocks.layouts.making import make_layout
 from tests.property.test_matching import brute_force

@@ -4,9 +4,9 @@ from itertools import islice
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.model.errors import SettingsError
 from holdfast.records.messages import stored_position
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.layouts.layout import NOTHING_YET
 from holdfast.storage.rocks.layouts.making import LAYOUTS, make_layout
 from tests.unit.storage.layouts.counting import CountingCells

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.records.messages import stored_position
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.layouts.layout import MARKS, MESSAGES, POSTINGS, STRUCTURE
 from holdfast.storage.rocks.layouts.making import Parameters, make_layout
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, read_counts, read_mark

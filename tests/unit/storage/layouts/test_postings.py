@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.durable.changes import Changes
 from holdfast.model.errors import PermanentError
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.layouts.postings import (
     BLOCK_POSITIONS,
     block_positions,

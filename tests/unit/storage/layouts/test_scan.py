@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.model.errors import PermanentError
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.layouts.making import make_layout
 from holdfast.storage.rocks.layouts.scan import scan_items, scan_values
 from tests.unit.storage.layouts.store import END_US, Log, Store

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.storage.rocks.backup import MANIFEST_NAME, create_backup, read_backup, restore_backup, verify_backup
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.engine import Engine
 
 LOG = "log-00001-00000001"

@@ -1,6 +1,6 @@
 """Changes: kept, counted, in order."""
 
-from holdfast.storage.rocks.changes import Changes, RangeEnd
+from holdfast.durable.changes import Changes, RangeEnd
 
 
 def test_changes_of_a_family_keep_their_order() -> None:

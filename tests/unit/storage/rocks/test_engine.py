@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from rocksdict import Options
 
+from holdfast.durable.changes import Changes
 from holdfast.model.errors import MisuseError, PoisonedError
 from holdfast.storage.rocks import families as families_module
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.failures import DiskFullError, FolderHeldError, StalledError
 

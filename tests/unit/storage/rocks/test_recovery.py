@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.storage.rocks.changes import Changes
+from holdfast.durable.changes import Changes
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.failures import FolderHeldError, UnreadableError
 from holdfast.storage.rocks.quarantine import Quarantine

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.durable.replication import Chunk, Handover
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.message import Message
 from holdfast.records.positions import AppliedMark
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.checking.folder import verify_folder
 from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE
 from holdfast.storage.rocks.layouts.making import LAYOUTS

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import SettingsError
 from holdfast.model.ids import ClientId
@@ -17,7 +18,6 @@ from holdfast.records.meta import ceiling_key, generation_key, head_key
 from holdfast.records.positions import ShardHead, decode_head, encode_ceiling, encode_head
 from holdfast.records.retained import RetainedRecord, encode_retained, expiry_key, retained_key
 from holdfast.records.sessions import SessionRecord, connected_key, encode_session, packet_key, session_key
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.checking.folder import verify_folder
 from holdfast.storage.rocks.checking.report import Report
 from holdfast.storage.rocks.engine import Engine

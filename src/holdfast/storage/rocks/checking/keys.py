@@ -7,9 +7,11 @@ level. Per stream both must add up to the same, or some message cannot be found 
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from holdfast.durable.changes import FamilyChanges
+from holdfast.durable.tails import POSITION
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
-from holdfast.storage.rocks.layouts.layout import MARKS, POSITION, POSTINGS, STRUCTURE
+from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, STRUCTURE
 from holdfast.storage.rocks.layouts.making import make_layout
 from holdfast.storage.rocks.layouts.postings import block_positions, posting_prefix
 from holdfast.topics.learned import LearnedTopics
@@ -37,16 +39,6 @@ class SliceKeys(Protocol):
         ...
 
 
-class _Sink:
-    """Remembers what a layout puts last."""
-
-    def __init__(self) -> None:
-        self.key = b""
-
-    def put(self, key: bytes, value: bytes) -> None:  # noqa: ARG002 (the contract's)
-        self.key = key
-
-
 class PlainKeys:
     """Of layouts without a structure: the layout itself is asked for the key."""
 
@@ -58,17 +50,18 @@ class PlainKeys:
         self._record: Final = record
         self._parameters: Final = parameters
         self._layout = make_layout(record.layout, parameters)
-        self._sink: Final = _Sink()
         self._epoch = b""
 
     def message(self, key: bytes, topic: bytes, position_us: int) -> None:
         if self._has_epochs and key[:_HEAD_BYTES] != self._epoch:
             self._epoch = key[:_HEAD_BYTES]
             self._layout = make_layout(self._record.layout, self._parameters)
-            self._layout.put(topic, int.from_bytes(key[1:_HEAD_BYTES], "big"), b"", self._sink)
-        self._layout.put(topic, position_us, b"", self._sink)
-        if self._sink.key != key:
-            raise PermanentError(f"a message on {topic!r} lies under another key than {self._sink.key.hex()}")
+            self._layout.put(topic, int.from_bytes(key[1:_HEAD_BYTES], "big"), b"", FamilyChanges())
+        puts = FamilyChanges()
+        self._layout.put(topic, position_us, b"", puts)
+        right = puts.operations[-1][0]
+        if right != key:
+            raise PermanentError(f"a message on {topic!r} lies under another key than {right.hex()}")
 
     def other(self, key: bytes, value: bytes) -> None:  # noqa: ARG002 (the contract's)
         raise PermanentError("the layout has no such keys")

@@ -13,9 +13,11 @@ is checked.
 from collections.abc import Iterator
 from typing import Final
 
+from holdfast.durable.changes import FamilyChanges
+from holdfast.durable.tails import POSITION, Sink
 from holdfast.records.messages import stored_position, stored_topic
 from holdfast.storage.rocks.layouts.bitmask_curve import TIME_BITS, Curve, next_match
-from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, POSITION, POSTINGS, Cells, Puts
+from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, POSTINGS, Cells, Puts
 from holdfast.storage.rocks.layouts.scan import check_end, open_cursor
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck, filter_check
 
@@ -43,7 +45,11 @@ class BitmaskLayout:
         self._epoch_left = 0
         self._topic_bits: Final[dict[bytes, int]] = {}
 
-    def put(self, topic: bytes, position_us: int, value: bytes, puts: Puts) -> None:
+    @property
+    def sink(self) -> Sink:
+        return Sink(self.put)
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         bits = self._topic_bits.get(topic)
         if bits is None:
             bits = self._remember(topic)

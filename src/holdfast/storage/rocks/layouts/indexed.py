@@ -10,7 +10,9 @@ Everything is written with the message, so there is no tail and no mark; each me
 from collections.abc import Iterator
 from typing import Final
 
-from holdfast.storage.rocks.layouts.layout import MESSAGES, POSITION, STRUCTURE, Cells, Puts
+from holdfast.durable.changes import FamilyChanges
+from holdfast.durable.tails import POSITION, Sink
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Cells, Puts
 from holdfast.storage.rocks.layouts.postings import candidates, posting_prefix, read_posting
 from holdfast.storage.rocks.layouts.streams import fetch, in_time_order, load_structure, scan_stream, stored_structure
 from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
@@ -34,7 +36,11 @@ class IndexedLayout:
         self._prefixes: Final[dict[bytes, tuple[bytes, list[bytes], bytes]]] = {}
         self._is_writer = False
 
-    def put(self, topic: bytes, position_us: int, value: bytes, puts: Puts) -> None:
+    @property
+    def sink(self) -> Sink:
+        return Sink(self.put)
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         found = self._prefixes.get(topic)
         if found is None:
             found = self._begin(topic, puts)

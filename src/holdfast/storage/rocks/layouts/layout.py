@@ -12,11 +12,12 @@ A layout has one writer. Any number of other objects may read what it wrote, als
 """
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import Any, Final, Protocol
 
 from rocksdict import RdictIter, ReadOptions
 
+from holdfast.durable.changes import FamilyChanges
+from holdfast.durable.tails import Sink
 from holdfast.topics.learned import LearnedTopics
 
 #: Never change.
@@ -27,9 +28,6 @@ MARKS: Final = b"\x03"
 
 #: What a read gives instead of a message while it looks through many that do not match: its reader may pause here.
 NOTHING_YET: Final = b""
-
-#: A position in a key: µs, big-endian, so that keys sort by time. Never change.
-POSITION: Final = Struct(">Q")
 
 
 class Cells(Protocol):
@@ -59,7 +57,12 @@ class Layout(Protocol):
     @property
     def name(self) -> str: ...
 
-    def put(self, topic: bytes, position_us: int, value: bytes, puts: Puts) -> None:
+    @property
+    def sink(self) -> Sink:
+        """What takes messages, as `put` does, and as fast as it goes."""
+        ...
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         """Add a message and every structure change it causes to one commit.
 
         Requires: `position_us` is above every one before; commits are written in order, or not at all at a crash.

@@ -22,8 +22,10 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
+from holdfast.durable.changes import FamilyChanges
+from holdfast.durable.tails import POSITION, Tail, TailSink
 from holdfast.records.messages import stored_topic
-from holdfast.storage.rocks.layouts.layout import MESSAGES, POSITION, STRUCTURE, Cells, Puts
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Cells, Puts
 from holdfast.storage.rocks.layouts.postings import (
     candidates,
     encode_mark,
@@ -34,7 +36,7 @@ from holdfast.storage.rocks.layouts.postings import (
 )
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.layouts.streams import fetch, in_time_order, load_structure, scan_stream, stored_structure
-from holdfast.storage.rocks.layouts.tail import POSITION_BYTES, TOPIC_BYTES, Tail, TailIndex
+from holdfast.storage.rocks.layouts.tail import POSITION_BYTES, TOPIC_BYTES, TailIndex
 from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
 from holdfast.topics.learned import LearnedTopics
 from holdfast.topics.learned_ids import FINGERPRINT_BITS
@@ -71,10 +73,8 @@ class LearnedLayout:
         self._cycle_bytes: Final = cycle_bytes
         self._hash_bits: Final = hash_bits
         self._live = TailIndex(hash_bits)
-        #: `_live.tails`: one step less for each message.
-        self._tails = self._live.tails
-        self._live_messages = 0
-        self._last_us = -1
+        self.sink: Final = TailSink(self._begin)
+        self.sink.tails = self._live.tails
         self._frozen: TailIndex | None = None
         self._writing_behind: Iterator[tuple[bytes, bytes]] = iter(())
         #: Settled: on its way out of memory.
@@ -82,17 +82,10 @@ class LearnedLayout:
         self._finishing = False
         self._is_writer = False
 
-    def put(self, topic: bytes, position_us: int, value: bytes, puts: Puts) -> None:
-        tail = self._tails.get(topic)
-        if tail is None:
-            tail = self._begin(topic, puts)
-        tail.append(position_us)
-        tail.counter[0] += 1
-        self._live_messages += 1
-        self._last_us = position_us
-        puts.put(tail.prefix + _pack(position_us), value)
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
+        self.sink.put(topic, position_us, value, puts)
 
-    def _begin(self, topic: bytes, puts: Puts) -> Tail:
+    def _begin(self, topic: bytes, puts: FamilyChanges) -> Tail:
         self._is_writer = True
         before = None if self._frozen is None else self._frozen.tails.get(topic)
         if before is not None:
@@ -158,22 +151,21 @@ class LearnedLayout:
         return count
 
     def _is_due(self) -> bool:
-        return self._live_messages > 0 and (
-            self._finishing
-            or self._live_messages >= self._cycle_messages
-            or len(self._tails) * TOPIC_BYTES + self._live_messages * POSITION_BYTES >= self._cycle_bytes
-        )
+        topics = len(self._live.tails)
+        if not topics or self._finishing or topics * TOPIC_BYTES >= self._cycle_bytes:
+            return topics > 0
+        messages = self._live.messages()
+        return messages >= self._cycle_messages or topics * TOPIC_BYTES + messages * POSITION_BYTES >= self._cycle_bytes
 
     def _freeze(self) -> None:
         self._count()
         counts = [(stream, self._topics.messages(stream)) for stream in self._topics.stream_ids()]
         frozen = self._live
-        frozen.up_to_us = self._last_us
+        frozen.up_to_us = frozen.last_us()
         self._frozen = frozen
         self._writing_behind = chain(frozen.blocks(), [encode_mark(frozen.up_to_us, counts)])
         self._live = TailIndex(self._hash_bits)
-        self._tails = self._live.tails
-        self._live_messages = 0
+        self.sink.tails = self._live.tails
 
     def settle(self, cells: Cells) -> None:
         if self._frozen is not None and read_mark(cells) >= self._frozen.up_to_us:
@@ -187,23 +179,21 @@ class LearnedLayout:
         self._topics = stored_structure(self._topics, cells)
         self._is_writer = True
         mark_us = read_mark(cells)
-        self._last_us = mark_us
+        known = self._topics.stream_ids()
         for stream, messages in read_counts(cells):
-            self._topics.add_messages(stream, messages)
-        for stream in self._topics.stream_ids():
+            if stream in known:
+                self._topics.add_messages(stream, messages)
+        for stream in known:
             self._load_tail(cells, MESSAGES + stream, mark_us + 1)
 
     def _load_tail(self, cells: Cells, prefix: bytes, lo_us: int) -> None:
         for key, value in scan_items(cells, prefix + _pack(lo_us), prefix + _pack(_LAST)):
             topic = stored_topic(value)
-            tail = self._tails.get(topic)
+            tail = self._live.tails.get(topic)
             if tail is None:
                 tail = self._live.begin(topic, self._topics.place(topic))
             (position_us,) = POSITION.unpack(key[-8:])
-            tail.append(position_us)
-            tail.counter[0] += 1
-            self._live_messages += 1
-            self._last_us = max(self._last_us, position_us)
+            tail.positions.append(position_us)
 
     def _count(self) -> None:
         for stream, messages in self._live.take_counts():

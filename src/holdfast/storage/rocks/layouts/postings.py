@@ -16,8 +16,9 @@ from itertools import chain, islice
 from struct import Struct, pack, unpack
 from typing import Final
 
+from holdfast.durable.tails import POSITION
 from holdfast.model.errors import PermanentError
-from holdfast.storage.rocks.layouts.layout import MARKS, POSITION, POSTINGS, Cells
+from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, Cells
 from holdfast.storage.rocks.layouts.scan import check_end, get_one, open_cursor
 from holdfast.topics.learned_ids import FINGERPRINT_BITS, fingerprint
 

@@ -5,8 +5,9 @@ from heapq import heapify, heappop, heapreplace
 from itertools import islice
 from typing import Final
 
+from holdfast.durable.tails import POSITION
 from holdfast.records.messages import stored_position, stored_topic
-from holdfast.storage.rocks.layouts.layout import MESSAGES, POSITION, STRUCTURE, Cells
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Cells
 from holdfast.storage.rocks.layouts.scan import get_many, scan_items, scan_values
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck
 from holdfast.topics.learned import LearnedTopics

@@ -9,7 +9,9 @@ drops what does not match.
 from collections.abc import Iterator
 from typing import Final
 
-from holdfast.storage.rocks.layouts.layout import MESSAGES, POSITION, Cells, Puts
+from holdfast.durable.changes import FamilyChanges
+from holdfast.durable.tails import POSITION, Sink
+from holdfast.storage.rocks.layouts.layout import MESSAGES, Cells, Puts
 from holdfast.storage.rocks.layouts.scan import scan_values
 from holdfast.storage.rocks.layouts.topic_check import filter_check, only
 
@@ -21,7 +23,11 @@ class TimelineLayout:
 
     name: Final = "timeline"
 
-    def put(self, topic: bytes, position_us: int, value: bytes, puts: Puts) -> None:  # noqa: ARG002 (the contract's)
+    @property
+    def sink(self) -> Sink:
+        return Sink(self.put)
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:  # noqa: ARG002 (the contract's)
         puts.put(MESSAGES + _pack(position_us), value)
 
     def read(self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:

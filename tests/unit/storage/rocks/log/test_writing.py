@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
 from holdfast.durable.zones import MEMORY, OS
 from holdfast.records.messages import stored_serial
-from holdfast.storage.rocks.changes import Changes
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.failures import StalledError
 from tests.unit.storage.rocks.log.store import Store, drain, places, zone

@@ -1,0 +1,57 @@
+"""Where messages go that were not indexed yet: the positions of each topic, in memory.
+
+A sink takes messages of one shard, once per published message; hence it is here, among what is compiled.
+"""
+
+from array import array
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from holdfast.durable.changes import FamilyChanges
+
+#: A position in a key: µs, big-endian, so that keys sort by time. Never change.
+POSITION: Final = Struct(">Q")
+
+
+class Tail:
+    """The positions of one topic's messages; in an array, where a message costs 8 bytes, and not 40 as in a list."""
+
+    def __init__(self, prefix: bytes, postings: tuple[bytes, ...]) -> None:
+        #: What the keys of its messages begin with.
+        self.prefix: Final = prefix
+        #: What the keys of its postings begin with.
+        self.postings: Final = postings
+        self.positions: Final[array[int]] = array("q")
+
+
+class Sink:
+    """Takes messages. This one hands them on, to a layout that has no faster way."""
+
+    def __init__(self, hand_on: Callable[[bytes, int, bytes, FamilyChanges], None]) -> None:
+        self._hand_on: Final = hand_on
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
+        """Add a message and every structure change it causes to one commit."""
+        self._hand_on(topic, position_us, value, puts)
+
+
+class TailSink(Sink):
+    """Notes the position of a message under its topic, and puts it into its stream."""
+
+    def __init__(self, begin: Callable[[bytes, FamilyChanges], Tail]) -> None:
+        """`begin` makes and keeps the tail of a topic that has none."""
+        super().__init__(_nowhere)
+        self._begin: Final = begin
+        self.tails: dict[bytes, Tail] = {}
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
+        tail = self.tails.get(topic)
+        if tail is None:
+            tail = self._begin(topic, puts)
+        tail.positions.append(position_us)
+        puts.operations.append((tail.prefix + POSITION.pack(position_us), value))
+
+
+def _nowhere(_topic: bytes, _position_us: int, _value: bytes, _puts: FamilyChanges) -> None:
+    """A tail sink hands nothing on."""
