@@ -47,6 +47,9 @@ class DelayedLog:
         self.sessions.apply(batch.steps)
         return None if self.delayed else Receipt(batch.number)
 
+    def busy(self) -> bool:
+        return False
+
 
 class SlowWorld(World):
     def make_stores(self, policy: Policy) -> Stores:

@@ -338,7 +338,7 @@ class Sessions:
             if client_id in self.clients or client_id in self._dropped or self.wills.waiting(client_id) is not None:
                 continue
             stored = self._load(client_id)
-            if stored is not None:
+            if stored is not None and self._is_over(stored.record):
                 self.expired += 1
                 self._end_stored(client_id, stored.record)
         self._exchange.wake()

@@ -50,3 +50,7 @@ class CommitLog(Protocol):
         Survives: what the implementation says; of a batch all or nothing.
         """
         ...
+
+    def busy(self) -> bool:
+        """Whether a batch that is written now has to wait for a sync that cannot begin yet: it may as well grow."""
+        ...

@@ -16,3 +16,6 @@ class MemoryLog(CommitLog):
         if batch.steps:
             self._sessions.apply(batch.steps)
         return Receipt(batch.number)
+
+    def busy(self) -> bool:
+        return False

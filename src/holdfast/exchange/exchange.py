@@ -190,7 +190,7 @@ class Exchange:
         for client in walkers:
             client.pump_due = False
             self.delivery.pump(client)
-        if not self.under_way.empty():
+        if not self.under_way.empty() and (not self._log.busy() or self.under_way.is_large()):
             sealed = self.under_way.seal(self.counters.bytes_in - self._sealed_bytes_in)
             self._sealed_bytes_in = self.counters.bytes_in
             self._written.append(sealed)
@@ -268,7 +268,7 @@ class Exchange:
         if self.delivery.searching:
             self._walkers.extend(self.delivery.searching)
             self.delivery.searching = []
-        if self._walkers or self.delivery.dirty or not self.under_way.empty():
+        if self._walkers or self.delivery.dirty or (not self.under_way.empty() and not self._log.busy()):
             self.wake()
 
     def pump_soon(self, client: Client) -> None:

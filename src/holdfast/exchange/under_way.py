@@ -6,6 +6,9 @@ from holdfast.durable.commit import Batch
 from holdfast.durable.sessions import Step
 from holdfast.exchange.passage import Effect
 
+#: From this many on, writing while a sync runs saves more than waiting for a larger batch does.
+_LARGE: Final = 100
+
 
 class Sealed:
     """A batch that is complete, with what is to be done when it is committed."""
@@ -33,6 +36,10 @@ class UnderWay:
 
     def empty(self) -> bool:
         return not self.effects and len(self.batch) == 0
+
+    def is_large(self) -> bool:
+        """Whether it is worth a write of its own, though a sync is under way."""
+        return len(self.effects) >= _LARGE or len(self.batch) >= _LARGE
 
     def seal(self, size_bytes: int) -> Sealed:
         """Close the batch and begin the next one."""

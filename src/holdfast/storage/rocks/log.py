@@ -105,6 +105,10 @@ class RocksLog:
         self._unwritten.append(self._build(batch))
         return self._advance()
 
+    def busy(self) -> bool:
+        """A sync is under way, or about to begin: what is written now is covered by the next one only."""
+        return bool(self._awaiting) and self._awaiting[-1].strict and not self._unwritten
+
     def write_own(self, changes: Changes) -> None:
         """Take changes of the log's own, in their order between the batches."""
         if len(changes):
