@@ -6,7 +6,7 @@ from types import TracebackType
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.model.clock import ManualClock
-from holdfast.node.settings import Settings, Storage
+from holdfast.node.settings import Settings, Storage, ZoneSettings
 from holdfast.node.storage import DiskStorage
 from tests.world import World
 
@@ -21,15 +21,17 @@ class DiskWorld(World):
         *,
         start_us: int = 1_700_000_000_000_000,
         min_free_bytes: int = 0,
+        unstored: str = "",
     ) -> None:
         self._folder = folder
         self._start_us = start_us
         self._min_free_bytes = min_free_bytes
+        self._zones = {"unstored": ZoneSettings(filter=unstored, store=False)} if unstored else {}
         super().__init__(policy)
 
     def make_stores(self, policy: Policy) -> Stores:
         self.clock = ManualClock(self._start_us)
-        settings = Settings(storage=Storage(data=self._folder, min_free_bytes=self._min_free_bytes))
+        settings = Settings(zones=self._zones, storage=Storage(data=self._folder, min_free_bytes=self._min_free_bytes))
         self.disk = DiskStorage(settings, policy, self.clock)
         return self.disk.stores()
 

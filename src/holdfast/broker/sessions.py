@@ -52,6 +52,7 @@ class Sessions:
         self._deadlines: Final = deadlines
         self._stored: Final = stores.sessions
         self._new_queue: Final = stores.new_queue
+        self._stores_all: Final = stores.stores_all
         self.clients: Final[dict[str, Client]] = {}
         self.subscriptions: Final = Subscriptions(exchange, policy, stores)
         self._expiries: Final[dict[str, Deadline]] = {}
@@ -203,7 +204,7 @@ class Sessions:
             return
         self._keep(client, self.wills.waiting(session.client_id))
         self._exchange.delivery.save_progress(client)
-        if isinstance(client.queue, LogQueue) and not client.groups:
+        if isinstance(client.queue, LogQueue) and not client.groups and self._stores_all:
             # When that is committed: a client that is back before finds its session as it left it.
             self._exchange.after_commit(None, b"", lambda: self._forget_absent(client))
         elif session.expiry_s != NEVER:
@@ -333,6 +334,7 @@ class Sessions:
     def sweep(self) -> None:
         """End the stored sessions whose time has passed; store how far the others have come."""
         self._exchange.delivery.save_all_progress()
+        self.subscriptions.save_groups()
         now_us = self._clock.wall_us()
         for client_id in self._stored.expiring(now_us, _PAGE):
             if client_id in self.clients or client_id in self._dropped or self.wills.waiting(client_id) is not None:

@@ -34,6 +34,8 @@ class Stores:
     attach: Attach | None = None
     #: None if there is no history to replay.
     new_replay: NewReplay | None = None
+    #: Whether every message that a session may be owed is in the log.
+    stores_all: bool = False
     #: Whether the log wants QoS 0 messages too.
     keeps_qos0: bool = False
     #: Where each shard of the log stood at the start; from then on, what was delivered to whoever is live.

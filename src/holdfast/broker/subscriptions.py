@@ -6,15 +6,27 @@ from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.sessions import DropSubscription, KeepReplay, KeepSubscription
+from holdfast.durable.sessions import (
+    DropSubscription,
+    KeepProgress,
+    KeepReplay,
+    KeepSession,
+    KeepSubscription,
+)
 from holdfast.exchange.client import Client, ReplayWalk, Subscribed
 from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.groups import Group
 from holdfast.model.owed import Owed
-from holdfast.records.sessions import ReplayProgress
+from holdfast.records.sessions import Progress, ReplayProgress, SessionRecord
+from holdfast.session.state import NEVER
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
+
+#: In front of the name under which a group is stored. U+0000 cannot begin a client id.
+_GROUP_PREFIX: Final = "\0group\0"
+#: A group ends with its last member, and no sooner.
+_GROUP_RECORD: Final = SessionRecord(expiry_s=NEVER, disconnected_us=1)
 
 
 class Subscriptions:
@@ -25,6 +37,7 @@ class Subscriptions:
         self._policy: Final = policy
         self._new_queue: Final = stores.new_queue
         self._new_replay: Final = stores.new_replay
+        self._stored: Final = stores.sessions
         self.groups: Final[dict[str, Group]] = {}
 
     def add(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
@@ -44,7 +57,7 @@ class Subscriptions:
         raw = record.filter.raw
         is_new = raw not in client.session.subscriptions
         client.session.subscriptions[raw] = record
-        group = self._group(record) if record.filter.group else None
+        group = self._group(client, record) if record.filter.group else None
         subscribed = Subscribed(client, record, group)
         self._exchange.subscribe(subscribed)
         self._changed(client)
@@ -65,18 +78,20 @@ class Subscriptions:
         self.remove(client, raw)
         if client.stored():
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
-            begun = ReplayProgress({}, joined=False)
+            begun = ReplayProgress({}, until_us, joined=False)
             self._exchange.under_way.step(KeepReplay(client.session.client_id, raw, begun))
         return self._replay(client, record, until_us)
 
     def restore_replay(self, client: Client, record: SubscriptionRecord, progress: ReplayProgress) -> None:
         """Go on with a replay that is stored."""
-        if progress.joined:
+        if progress.joined and progress.until_us == FOR_EVER:
             self.restore(client, record)
             if isinstance(client.queue, LogQueue):
                 client.queue.replaying(record.filter.raw, progress.sent)
             return
-        replay = self._replay(client, record, FOR_EVER)
+        replay = self._replay(client, record, progress.until_us)
+        if progress.joined:
+            return
         replay.queue.resume(progress.sent, set(), {})
         client.replays.append(replay)
 
@@ -87,7 +102,7 @@ class Subscriptions:
             client.queue.replaying(record.filter.raw, None)
         subscribed = Subscribed(client, record, None)
         queue = self._new_replay(client.session.client_id, record, until_us)
-        return ReplayWalk(queue, subscribed, lambda: self._join(subscribed, until_us))
+        return ReplayWalk(queue, subscribed, until_us, lambda: self._join(subscribed, until_us))
 
     def _join(self, subscribed: Subscribed, until_us: int) -> None:
         """The present is reached: live messages follow, unless the replay was to end before."""
@@ -142,15 +157,45 @@ class Subscriptions:
             group.members.pop(client.session.client_id, None)
             self._give_back(client, group)
 
-    def _group(self, record: SubscriptionRecord) -> Group:
+    def _group(self, client: Client, record: SubscriptionRecord) -> Group:
         key = f"$share/{record.filter.group}/{record.filter.inner().decode()}"
         group = self.groups.get(key)
         if group is None:
-            backlog = self._new_queue(key, {record.filter.raw: _as_group(record)})
+            own = _as_group(record)
+            backlog = self._new_queue(key, {own.filter.raw: own})
             group = self.groups[key] = Group(key, self._policy.sessions.share_strategy, backlog)
             if record.filter.since and self._new_replay is not None:  # the first to join says where it begins
-                group.backlog = self._new_replay(key, _as_group(record), FOR_EVER)
+                group.backlog = self._new_replay(key, own, FOR_EVER)
+            self._resume_group(group)
+        if client.stored() and not group.stored_as and isinstance(group.backlog, LogQueue):
+            group.stored_as = _GROUP_PREFIX + key
+            group.unsaved = True
+            self._exchange.under_way.step(KeepSession(group.stored_as, _GROUP_RECORD, None))
         return group
+
+    def _resume_group(self, group: Group) -> None:
+        """A group goes on where it was when the broker ended."""
+        stored = self._stored.load(_GROUP_PREFIX + group.key)
+        if stored is not None and isinstance(group.backlog, LogQueue):
+            group.stored_as = _GROUP_PREFIX + group.key
+            if stored.progress is not None:
+                group.backlog.resume(stored.progress.sent, stored.done, {})
+
+    def save_groups(self) -> None:
+        """Store how far groups have come: up to the first message that somebody has not acknowledged."""
+        for group in self.groups.values():
+            queue = group.backlog
+            if group.stored_as and group.unsaved and isinstance(queue, LogQueue):
+                sent = queue.sent()
+                waiting = list(group.held)
+                for member in group.members.values():
+                    waiting += member.client.session.window.owed_by(group.key)
+                for owed in waiting:
+                    message = owed.message
+                    if owed.qos == 1 or owed in group.held:
+                        sent[message.shard] = min(sent.get(message.shard, 0), message.position_us - 1)
+                group.unsaved = len(waiting) > 0
+                self._exchange.under_way.step(KeepProgress(group.stored_as, Progress(sent, [], 0)))
 
     def _leave(self, client: Client, group: Group) -> None:
         """The client is a member no more. What it has in flight it keeps: it may be about to acknowledge it."""

@@ -10,10 +10,13 @@ from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
 from holdfast.cli.settings_options import SettingsOptions
 from holdfast.cli.sub import sub
-from holdfast.model.errors import SettingsError
+from holdfast.model.errors import PermanentError, PoisonedError, SettingsError
 from holdfast.node.build_info import describe
 from holdfast.node.lifecycle import run as run_node
 from holdfast.node.logs import configure_logs
+
+#: What the data folder holds cannot be read, or nothing can be written to it any more.
+CANNOT_GO_ON = 1
 
 app = typer.Typer(name="holdfast", help="A durable MQTT broker.", no_args_is_help=True, add_completion=False)
 
@@ -43,6 +46,8 @@ def serve(options: SettingsOptions) -> None:
         run_node(settings, options.read)
     except SettingsError as error:
         fail(str(error), WRONG_USAGE)
+    except (PermanentError, PoisonedError) as error:
+        fail(f"the broker cannot go on: {error}", CANNOT_GO_ON)
 
 
 app.command()(pub)

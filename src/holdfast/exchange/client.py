@@ -40,9 +40,10 @@ class Walk:
 class ReplayWalk:
     """History on its way to a subscription, which becomes a live one when it has reached the present."""
 
-    def __init__(self, queue: LogQueue, subscribed: Subscribed, joined: Callable[[], None]) -> None:
+    def __init__(self, queue: LogQueue, subscribed: Subscribed, until_us: int, joined: Callable[[], None]) -> None:
         self.queue: Final = queue
         self.subscribed: Final = subscribed
+        self.until_us: Final = until_us
         #: What to do when it has reached the present.
         self.joined: Final = joined
 

@@ -12,6 +12,7 @@ DROP_NO_MEMBER: Final = "no_group_member"
 DROP_SESSION_ENDED: Final = "session_ended"
 DROP_REFUSED: Final = "refused_by_client"
 DROP_RETAINED: Final = "retained_full"
+DROP_RETENTION: Final = "retention"  # at most so many: removed before their session came to them
 DROP_NO_ROOM: Final = "no_room_to_store"
 
 

@@ -6,6 +6,7 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 
 from typing import Final
 
+from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepReplay
 from holdfast.exchange.channel import Channel
@@ -153,8 +154,14 @@ class Delivery:
         qos = record.qos if record.qos < message.qos or self._upgrade_qos else message.qos
         identifiers = (record.identifier,) if record.identifier else ()
         channel = member.client.channel
-        if channel is not None:
-            self._send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
+        if channel is None:
+            return
+        self._send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
+        if group.stored_as:
+            group.unsaved = True
+            if qos == 2 and message.position_us and member.client.stored():
+                # With the member's own entry, in one commit: it goes to nobody else, whatever happens.
+                self._under_way.step(DropInflight(group.stored_as, 0, message.shard, message.position_us))
 
     def _keep_for(self, group: Group, message: Message) -> None:
         self._counters.drop(DROP_QUEUE, group.backlog.append([Owed(message, message.qos, group=group.key)]))
@@ -288,10 +295,12 @@ class Delivery:
         raw = replay.subscribed.record.filter.raw
         sent = replay.queue.sent()
         queue = client.queue
-        if joined and isinstance(queue, LogQueue):
+        if joined and replay.until_us == FOR_EVER and isinstance(queue, LogQueue):
             queue.replaying(raw, sent)
         if client.stored():
-            self._under_way.step(KeepReplay(client.session.client_id, raw, ReplayProgress(sent, joined=joined)))
+            self._under_way.step(
+                KeepReplay(client.session.client_id, raw, ReplayProgress(sent, replay.until_us, joined=joined))
+            )
 
     def start_replay(self, replay: ReplayWalk) -> None:
         client = replay.subscribed.client

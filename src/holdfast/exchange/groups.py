@@ -33,6 +33,10 @@ class Group:
         #: Read from the backlog and not given out yet, the next one last.
         self.held: list[Owed] = []
         self.members: Final[dict[str, Subscribed]] = {}
+        #: The name under which its progress is stored; empty if it is not.
+        self.stored_as = ""
+        #: Whether it has come further than its stored progress says.
+        self.unsaved = False
         self._turn = 0
         self._favourite = ""
 

@@ -11,10 +11,8 @@ from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
 from holdfast.durable.memory_retained import MemoryRetained
 from holdfast.durable.memory_sessions import MemorySessions
-from holdfast.durable.zones import MEMORY
 from holdfast.node.settings import Settings
 from holdfast.node.system_clock import SystemClock
-from holdfast.node.zone_settings import zones_of
 from holdfast.server.listeners import ListenerSpec
 
 if TYPE_CHECKING:
@@ -34,19 +32,13 @@ def assemble(settings: Settings) -> Assembled:
     policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions)
     authenticator = Authenticator(settings.security.password_file, settings.security.acl_file)
     clock = SystemClock()
-    if not _on_disk(settings):
+    if not settings.on_disk():
         return Assembled(Broker(policy, clock, authenticator, memory_stores(policy)), None)
     # Not above: a node that keeps everything in memory does not need the library.
     from holdfast.node.storage import DiskStorage
 
     disk = DiskStorage(settings, policy, clock)
     return Assembled(Broker(policy, clock, authenticator, disk.stores()), disk)
-
-
-def _on_disk(settings: Settings) -> bool:
-    """Whether any zone wants more than memory."""
-    zones, default, _mounts = zones_of(settings)
-    return any(zone.store and zone.durability != MEMORY for zone in [default, *zones])
 
 
 def memory_stores(policy: Policy) -> Stores:

@@ -18,14 +18,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+import structlog
+
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.sys_topics import SysTopics
+from holdfast.model.errors import HoldfastError, PoisonedError
 from holdfast.node.assembly import assemble, listener_specs
 from holdfast.node.build_info import describe
 from holdfast.node.reload import Reloaded, merge
 from holdfast.node.settings import DEFAULT_LISTENER, Settings
 from holdfast.server.listeners import Listeners, open_listeners
+
+_log = structlog.get_logger()
 
 #: Seconds that connections have to take their last bytes when the node stops.
 GRACE_S: Final = 2.0
@@ -47,7 +52,8 @@ class Node:
 
     def fail(self, why: Exception) -> None:
         """Nothing can be stored any more: whoever runs the node has to end it."""
-        self.failure = why
+        _log.critical("nothing can be stored any more", why=str(why))
+        self.failure = why if isinstance(why, HoldfastError) else PoisonedError(str(why))
         self.failed.set()
 
     def url(self, listener: str = DEFAULT_LISTENER) -> str:

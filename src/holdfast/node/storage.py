@@ -15,6 +15,7 @@ from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
+from holdfast.exchange.counters import DROP_RETENTION
 from holdfast.model.clock import Clock
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.settings import Settings
@@ -73,8 +74,9 @@ class DiskStorage:
             for zone_log in self.log.zone_logs.values()
             for number, shard in zone_log.shards.items()
         }
-        #: Messages that retention removed before their session came, at most.
-        self.lost_messages = 0
+        #: Messages that retention removed before their session came, at most, and that are not counted yet.
+        self._lost_messages = 0
+        self._leap_us = 0
 
     def stores(self) -> Stores:
         """As the broker knows them."""
@@ -86,6 +88,7 @@ class DiskStorage:
             self._new_queue,
             self.log.attach,
             self._new_replay,
+            all(zone.store for zone in self.log.zones.all),
             any(zone.store and zone.store_qos0 for zone in self.log.zones.all),
             self._delivered,
         )
@@ -116,7 +119,7 @@ class DiskStorage:
 
     def _lost(self, session_id: str, lost: Lost) -> None:
         """Retention removed messages before a session came to them."""
-        self.lost_messages += lost.at_most
+        self._lost_messages += lost.at_most
         _log.warning("messages were removed before their session came", session=session_id, lost=str(lost))
 
     async def tend(self, broker: Broker, failed: Callable[[Exception], None]) -> None:
@@ -138,6 +141,9 @@ class DiskStorage:
     def look_after(self, broker: Broker) -> None:
         """What is to be done once a second."""
         self._look_at_the_disk(broker)
+        self._look_at_the_clock()
+        broker.exchange.counters.drop(DROP_RETENTION, self._lost_messages)
+        self._lost_messages = 0
         broker.sessions.sweep()
         self.maintenance.tick()
         self._sweep()
@@ -150,6 +156,13 @@ class DiskStorage:
         if state is not before:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
         broker.exchange.refusing = QUOTA_EXCEEDED if state is DiskState.FULL else SUCCESS
+
+    def _look_at_the_clock(self) -> None:
+        """A clock that leapt ahead is not followed: say so, once, and when it is right again."""
+        leap_us = self.log.time.leap_us
+        if bool(leap_us) != bool(self._leap_us):
+            _log.warning("the clock leapt ahead and is not followed" if leap_us else "the clock is followed again")
+        self._leap_us = leap_us
 
     def _sync(self) -> None:
         """Sync now and then what nobody waits for."""

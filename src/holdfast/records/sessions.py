@@ -24,7 +24,7 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
                     | group text | topic blob | the message itself, if it is not in the log
     progress        01 | last packet id u16 | shards u16, each u16 and i64 | entries u32, each
                     packet u16, QoS u8, shard u16, position i64
-    replay          01 | joined u8: 1 it has reached the present | shards u16, each u16 and i64
+    replay          01 | joined u8: 1 it has reached its end | until i64 (µs) | shards u16, each u16 and i64
 """
 
 from typing import Final
@@ -134,17 +134,24 @@ class Progress:
 
 
 class ReplayProgress:
-    """How far the replay of a subscription was sent, in each shard; `joined` when it has reached the present."""
+    """How far the replay of a subscription was sent, in each shard.
 
-    def __init__(self, sent: dict[int, int], *, joined: bool) -> None:
+    `joined` when it has reached the present, or its own end, from which on it delivers nothing.
+    """
+
+    def __init__(self, sent: dict[int, int], until_us: int, *, joined: bool) -> None:
         self.sent: Final = sent
+        self.until_us: Final = until_us
         self.joined: Final = joined
 
+    def _fields(self) -> tuple[dict[int, int], int, bool]:
+        return (self.sent, self.until_us, self.joined)
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ReplayProgress) and (self.sent, self.joined) == (other.sent, other.joined)
+        return isinstance(other, ReplayProgress) and self._fields() == other._fields()
 
     def __hash__(self) -> int:
-        return hash(self.joined)
+        return hash((self.until_us, self.joined))
 
 
 # ---- keys
@@ -325,16 +332,17 @@ class StoredInflight:
 
 
 def encode_replay(replay: ReplayProgress) -> bytes:
-    return b"".join((u8(VERSION), u8(replay.joined), _places(replay.sent)))
+    return b"".join((u8(VERSION), u8(replay.joined), i64(replay.until_us), _places(replay.sent)))
 
 
 def decode_replay(value: bytes) -> ReplayProgress:
     fields = Fields(value, "the progress of a replay")
     fields.version(VERSION)
     joined = fields.u8("whether it joined") != 0
+    until_us = fields.i64("the end")
     sent = _read_places(fields)
     fields.end()
-    return ReplayProgress(sent, joined=joined)
+    return ReplayProgress(sent, until_us, joined=joined)
 
 
 def _places(sent: dict[int, int]) -> bytes:

@@ -154,6 +154,10 @@ class Window:
         """What is in flight under a packet id."""
         return self._entries.get(packet_id)
 
+    def owed_by(self, group: str) -> list[Owed]:
+        """What is in flight and came through a group."""
+        return [owed for owed in self._entries.values() if owed.group == group]
+
     def is_released(self, packet_id: int) -> bool:
         return packet_id in self._released
 

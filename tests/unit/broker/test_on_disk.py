@@ -345,3 +345,57 @@ def test_no_message_is_seen_twice_by_a_subscription_and_a_replay_of_one_filter(t
         assert payloads(reader) == [b"1"]
         publish(world, ("a", b"2"))
         assert payloads(reader) == [b"2"]
+
+
+def test_the_end_of_a_replay_survives_a_reconnect(tmp_path: Path) -> None:
+    with DiskWorld(tmp_path) as world:
+        publish(world, ("a", b"1"))
+        world.advance(100)
+        reader = kept(world, "c")
+        replay(reader, "a", replay_from="earliest", replay_until="-50s")
+        assert payloads(reader) == [b"1"]
+        reader.drop()
+    with DiskWorld(tmp_path, start_us=1_700_000_150_000_000) as world:
+        reader = back(world, "c")
+        publish(world, ("a", b"2"))
+        assert payloads(reader) == []
+
+
+def test_a_group_keeps_its_backlog_over_a_restart_without_a_member_online(tmp_path: Path) -> None:
+    """L15: and what is published before somebody returns."""
+    with DiskWorld(tmp_path) as world:
+        member = kept(world, "m")
+        member.subscribe("$share/g/a", qos=1)
+        publish(world, ("a", b"1"))
+        assert payloads(member) == [b"1"]
+        world.tick()
+        member.drop()
+        publish(world, ("a", b"2"))
+    with DiskWorld(tmp_path, start_us=1_700_000_010_000_000) as world:
+        publish(world, ("a", b"3"))
+        assert payloads(back(world, "m")) == [b"2", b"3"]
+
+
+def test_a_qos_2_message_that_was_assigned_goes_to_no_other_member_after_a_crash(tmp_path: Path) -> None:
+    """Q10."""
+    world = DiskWorld(tmp_path)
+    one, two = kept(world, "one"), kept(world, "two")
+    one.subscribe("$share/g/a")
+    two.subscribe("$share/g/a")
+    publish(world, ("a", b"1"), ("a", b"2"), qos=2)
+    first = [packet.payload for packet in one.take_all(Publish)]
+    second = [packet.payload for packet in two.take_all(Publish)]
+    assert sorted(first + second) == [b"1", b"2"]
+    world.crash()
+    with DiskWorld(tmp_path, start_us=1_700_000_010_000_000) as world:
+        assert payloads(back(world, "one")) == first
+        assert payloads(back(world, "two")) == second
+
+
+def test_a_zone_that_is_not_stored_keeps_what_it_owes_in_memory(tmp_path: Path) -> None:
+    with DiskWorld(tmp_path, unstored="u/#") as world:
+        reader = kept(world, "c")
+        reader.subscribe("u/#", qos=1)
+        reader.drop()
+        publish(world, ("u/1", b"1"))
+        assert payloads(back(world, "c")) == [b"1"]

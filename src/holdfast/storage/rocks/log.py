@@ -139,6 +139,10 @@ class RocksLog:
         """Whether everything that was taken is written."""
         return not self._unwritten
 
+    def waits_for(self, family: str) -> bool:
+        """Whether changes of a family are still to be written."""
+        return any(name == family for pending in self._unwritten for name, _changes in pending.changes.families())
+
     def now_us(self) -> int:
         """The time by which positions are given out."""
         return self.time.now_us(self._clock.wall_us(), self._clock.monotonic_us())

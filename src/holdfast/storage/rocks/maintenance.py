@@ -50,8 +50,7 @@ class Maintenance:
         for zone_log in log.zone_logs.values():
             if zone_log.zone.store:
                 self._go_on(zone_log, now_us)
-            if log.idle():
-                self._forget(zone_log, now_us)
+            self._forget(zone_log, now_us)  # also while the disk is full: that may be the way out
         if now_us - self._optimized_us >= _OPTIMIZE_EVERY_US:
             self._optimized_us = now_us
             self._optimize(now_us)
@@ -181,17 +180,22 @@ class Maintenance:
         if len(zone_log.live) <= current:
             return
         oldest = zone_log.live[0]
+        if self._is_awaited(oldest):
+            return
         too_old = zone.retention_s and oldest.record.end_us <= now_us - zone.retention_s * _SECOND_US
         too_much = zone.retention_bytes and sum(map(self.size_bytes, zone_log.live)) > zone.retention_bytes
         if too_old or too_much:
             self.drop_oldest(zone_log)
 
+    def _is_awaited(self, generation: LiveGeneration) -> bool:
+        return any(self._log.waits_for(piece.family) for piece in generation.slices.values())
+
     def drop_oldest(self, zone_log: ZoneLog) -> None:
-        """Requires: there is a sealed one, and nothing waits to be written."""
+        """Requires: there is a sealed one, and nothing of it waits to be written."""
         log = self._log
         changes = Changes()
         oldest = zone_log.live[0]
-        if not oldest.record.end_us or not log.idle():
+        if not oldest.record.end_us or self._is_awaited(oldest):
             raise MisuseError(f"generation {oldest.record.number} of zone {zone_log.zone.name!r} is still written to")
         log.reading.revoke()
         zone_log.drop(oldest, changes)

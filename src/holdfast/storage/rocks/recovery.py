@@ -101,7 +101,7 @@ def _open(path: Path, quarantine: Quarantine, mark: Synced | None, *, mark_is_ex
                 raise UnreadableError(
                     f"{path} cannot be opened ({first}), and after a repair it still cannot ({last}). The files as "
                     f"they were found are in {quarantine.folder}. Restore a backup into an empty folder: "
-                    "holdfast restore BACKUP FOLDER"
+                    "holdfast restore BACKUP --data FOLDER"
                 ) from last
     sequence = database.latest_sequence_number()
     batch = read_batch(database)
@@ -183,7 +183,7 @@ def _repair(path: Path, quarantine: Quarantine, reason: str) -> Damage:
         _pass_on(error, path)
         raise UnreadableError(
             f"{path} is damaged ({reason}) and cannot be repaired ({error}). The files as they were found are in "
-            f"{quarantine.folder}. Restore a backup into an empty folder: holdfast restore BACKUP FOLDER"
+            f"{quarantine.folder}. Restore a backup into an empty folder: holdfast restore BACKUP --data FOLDER"
         ) from error
     given_up = quarantine.take_lost(path)
     detail = f"{reason}; RocksDB repaired it"
