@@ -15,6 +15,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PINNED := $(PIP) install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
+# Quick tests share nothing; slow ones mount disks, kill brokers and measure memory, so they run one by one.
+SIDE_BY_SIDE := -n 2
 
 # Stamps of the environment lie inside it, so that they go when it goes.
 VENV := .venv/.made
@@ -45,9 +47,9 @@ compiled: $(TREE) ## build the compiled modules into .compiled
 test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow tests
 	@scripts/services
 	@rm -rf .reports
-	$(PYTEST) -m "not slow" --junitxml=.reports/quick.xml
+	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow" --junitxml=.reports/quick.xml
 	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
-		$(PYTEST) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
+		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
 	$(PYTEST) -m slow --junitxml=.reports/slow.xml
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports

@@ -62,8 +62,6 @@ class Sessions:
         self.expired = 0
         #: Where the log stood when the broker started: what is not above it may have been sent by an earlier run.
         self._heads: Final = dict(stores.delivered)
-        #: Sessions whose connection ended with an earlier run: how far they were sent is not known exactly.
-        self._cut_off: Final[set[str]] = set()
 
     # ---- begin
 
@@ -118,7 +116,7 @@ class Sessions:
         progress = stored.progress
         if isinstance(queue, LogQueue):
             places = {(owed.message.shard, owed.message.position_us) for owed in stored.inflight.values()}
-            crashed = stored.record.disconnected_us == 0 or session.client_id in self._cut_off
+            crashed = stored.record.disconnected_us == 0 or stored.record.cut_off
             queue.resume(
                 {} if progress is None else progress.sent, stored.done | places, self._heads if crashed else {}
             )
@@ -252,7 +250,6 @@ class Sessions:
     def _drop_stored(self, client_id: str, record: SessionRecord) -> None:
         """Have everything of a session removed; until that is committed, what is stored of it does not count."""
         self._exchange.under_way.step(DropSession(client_id, record))
-        self._cut_off.discard(client_id)
         self._dropped.add(client_id)
         self._exchange.after_commit(None, b"", lambda: self._dropped.discard(client_id))
 
@@ -284,7 +281,7 @@ class Sessions:
             if record.expiry_s == 0:
                 self._drop_stored(client_id, record)
                 return
-            without = SessionRecord(expiry_s=record.expiry_s, disconnected_us=record.disconnected_us)
+            without = record.without_will()
             self._exchange.under_way.step(KeepSession(client_id, without, record))
 
     # ---- what the store alone knows
@@ -311,7 +308,7 @@ class Sessions:
             self.wills.leave(client_id, will, left_s, lambda: self._will_due(client_id))
             if left_s == 0:
                 record = stored.record
-                without = SessionRecord(expiry_s=record.expiry_s, disconnected_us=record.disconnected_us)
+                without = record.without_will()
                 self._exchange.under_way.step(KeepSession(client_id, without, record))
 
     def _was_connected(self, client_id: str, now_us: int) -> None:
@@ -327,8 +324,7 @@ class Sessions:
         if will is not None:
             wait_s = max(will_delay_s(will, record.expiry_s), GRACE_S)
             self.wills.leave(client_id, will, wait_s, lambda: self._will_due(client_id))
-        self._cut_off.add(client_id)
-        offline = SessionRecord(expiry_s=record.expiry_s, disconnected_us=now_us, will=will)
+        offline = SessionRecord(expiry_s=record.expiry_s, disconnected_us=now_us, will=will, cut_off=True)
         self._exchange.under_way.step(KeepSession(client_id, offline, record))
 
     def sweep(self) -> None:

@@ -178,8 +178,8 @@ class Subscriptions:
         stored = self._stored.load(_GROUP_PREFIX + group.key)
         if stored is not None and isinstance(group.backlog, LogQueue):
             group.stored_as = _GROUP_PREFIX + group.key
-            if stored.progress is not None:
-                group.backlog.resume(stored.progress.sent, stored.done, {})
+            # Without progress the broker ended before the first was stored: from the subscription on.
+            group.backlog.resume({} if stored.progress is None else stored.progress.sent, stored.done, {})
 
     def save_groups(self) -> None:
         """Store how far groups have come: up to the first message that somebody has not acknowledged."""

@@ -64,6 +64,8 @@ class Client:
         self.channel: Channel | None = None
         self.cursor = 0
         self.behind = False
+        #: Whether more packet ids are being reserved for it.
+        self.reserving = False
         #: Whether it is pumped at the end of the turn.
         self.pump_due = False
         #: Whether it has come further than its stored progress says.

@@ -354,6 +354,7 @@ class Delivery:
     def _reserve(self, client: Client, reserved: int) -> None:
         window = client.session.window
         waits = window.given >= window.reserved
+        client.reserving = False
         if window.reserved < reserved:
             window.reserved = reserved
         if waits:
@@ -389,8 +390,9 @@ class Delivery:
         if not client.unsaved:
             client.unsaved = True
             self.unsaved.append(client)
-            if client.session.window.runs_low():
-                self.save_progress(client)
+        if not client.reserving and client.session.window.runs_low():
+            client.reserving = True
+            self.save_progress(client)
         if owed.qos == 2:
             message = owed.message
             self._under_way.step(DropInflight(client.session.client_id, packet_id, message.shard, message.position_us))

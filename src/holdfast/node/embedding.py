@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -30,10 +30,15 @@ from holdfast.node.reload import Reloaded, merge
 from holdfast.node.settings import DEFAULT_LISTENER, Settings
 from holdfast.server.listeners import Listeners, open_listeners
 
+if TYPE_CHECKING:
+    from holdfast.node.storage import DiskStorage
+
 _log = structlog.get_logger()
 
 #: Seconds that connections have to take their last bytes when the node stops.
 GRACE_S: Final = 2.0
+#: Commits that may follow one another when the node stops: a message, its entries, how they were left.
+_LAST_ROUNDS: Final = 4
 _SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
 
 
@@ -98,9 +103,19 @@ async def running(settings: Settings, grace_s: float = GRACE_S) -> AsyncIterator
             finally:
                 broker.say_goodbye()
                 await listeners.close(grace_s)
+                if disk is not None:
+                    await _commit_the_rest(broker, disk)
                 if tending is not None:
                     tending.cancel()
                     await asyncio.gather(tending, return_exceptions=True)
     finally:
         if disk is not None:
             disk.close()
+
+
+async def _commit_the_rest(broker: Broker, disk: "DiskStorage") -> None:
+    """What clients did last, and how their sessions were left: a commit may lead to another, but not for long."""
+    for _round in range(_LAST_ROUNDS):
+        broker.exchange.turn()
+        disk.flush()
+        await asyncio.sleep(0)

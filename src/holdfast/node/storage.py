@@ -177,6 +177,11 @@ class DiskStorage:
             self.retained.sweep(self._clock.wall_us(), _SWEEP, changes)
             self.log.write_own(changes)
 
+    def flush(self) -> None:
+        """Sync what was written, if anything can be."""
+        if self.engine.poison is None and self.log.idle():
+            self.engine.sync_now()
+
     def close(self) -> None:
         """Ensures: what was written is synced."""
         if self.engine.poison is None:

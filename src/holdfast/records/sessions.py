@@ -16,7 +16,7 @@
 
 Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each value begins with its version:
 
-    session         01 | expiry u32 (s) | offline i64 (µs, 0: connected) | will u8: 0 none, 1 it follows:
+    session         01 | expiry u32 (s) | offline i64 (µs, 0: connected) | flags u8: 1 a will follows, 2 cut off
                     QoS u8 | retain u8 | delay u32 | expiry i64 | topic blob | properties blob | payload blob
     subscription    01 | QoS u8 | flags u8: 1 no local, 2 retain as published | retain handling u8 | identifier u32
                     | since i64 | mount u16 | the filter's levels with the mount point blob
@@ -52,6 +52,8 @@ INCOMING: Final = 0x04
 PROGRESS: Final = 0x05
 DONE: Final = 0x06
 REPLAY: Final = 0x07
+_WILL: Final = 0x01
+_CUT_OFF: Final = 0x02
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
 
@@ -59,8 +61,12 @@ _AS_PUBLISHED: Final = 0x02
 class SessionRecord:
     """What is kept of a session besides its lists. Never changes; a step replaces it."""
 
-    def __init__(self, *, expiry_s: int, disconnected_us: int, will: StoredWill | None = None) -> None:
+    def __init__(
+        self, *, expiry_s: int, disconnected_us: int, will: StoredWill | None = None, cut_off: bool = False
+    ) -> None:
         self.expiry_s: Final = expiry_s
+        #: Its last connection ended with the broker: how far it was sent is not known exactly.
+        self.cut_off: Final = cut_off
         #: Wall time at which its last connection ended; 0 while it has one.
         self.disconnected_us: Final = disconnected_us
         #: To be published unless the client says goodbye or is back in time.
@@ -72,14 +78,17 @@ class SessionRecord:
             return -1
         return self.disconnected_us + self.expiry_s * 1_000_000
 
+    def without_will(self) -> "SessionRecord":
+        return SessionRecord(expiry_s=self.expiry_s, disconnected_us=self.disconnected_us, cut_off=self.cut_off)
+
     def will_due_us(self) -> int:
         """Wall time at which its will is due; -1 if none waits."""
         if self.will is None or self.disconnected_us == 0:
             return -1
         return self.disconnected_us + min(self.will.delay_s, self.expiry_s) * 1_000_000
 
-    def _fields(self) -> tuple[int, int, StoredWill | None]:
-        return (self.expiry_s, self.disconnected_us, self.will)
+    def _fields(self) -> tuple[int, int, StoredWill | None, bool]:
+        return (self.expiry_s, self.disconnected_us, self.will, self.cut_off)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionRecord) and self._fields() == other._fields()
@@ -235,7 +244,8 @@ def listed_client(key: bytes) -> str:
 
 def encode_session(record: SessionRecord) -> bytes:
     will = record.will
-    parts = [u8(VERSION), u32(record.expiry_s), i64(record.disconnected_us), u8(0 if will is None else 1)]
+    flags = (0 if will is None else _WILL) | (_CUT_OFF if record.cut_off else 0)
+    parts = [u8(VERSION), u32(record.expiry_s), i64(record.disconnected_us), u8(flags)]
     if will is not None:
         parts.extend([u8(will.qos), u8(will.retain), u32(will.delay_s), i64(will.expiry_s), _blob(will.topic)])
         parts.extend([_blob(will.properties), _blob(will.payload)])
@@ -248,7 +258,8 @@ def decode_session(value: bytes) -> SessionRecord:
     expiry_s = fields.u32("the expiry")
     disconnected_us = fields.i64("the time")
     will: StoredWill | None = None
-    if fields.u8("whether there is a will"):
+    flags = fields.u8("the flags")
+    if flags & _WILL:
         qos = fields.u8("the will's QoS")
         retain = fields.u8("the will's retain flag") != 0
         delay_s = fields.u32("the will's delay")
@@ -258,7 +269,8 @@ def decode_session(value: bytes) -> SessionRecord:
         payload = fields.blob("the will's payload")
         will = StoredWill(topic, payload, qos, retain=retain, properties=properties, delay_s=delay_s, expiry_s=expiry)
     fields.end()
-    return SessionRecord(expiry_s=expiry_s, disconnected_us=disconnected_us, will=will)
+    cut_off = flags & _CUT_OFF != 0
+    return SessionRecord(expiry_s=expiry_s, disconnected_us=disconnected_us, will=will, cut_off=cut_off)
 
 
 def encode_subscription(record: SubscriptionRecord) -> bytes:

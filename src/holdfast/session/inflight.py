@@ -56,7 +56,7 @@ class Window:
 
     def free(self) -> int:
         """How many more entries there is room for, as far as their number goes."""
-        return max(0, self.limit - len(self._entries))
+        return max(0, min(self.limit - len(self._entries), self.reserved - self.given))
 
     def resuming(self) -> bool:
         """Whether something of an earlier connection is still to be sent again."""

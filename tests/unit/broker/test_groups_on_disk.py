@@ -50,6 +50,20 @@ def test_what_a_leaver_gives_back_does_not_bring_back_what_others_have(tmp_path:
         assert finish(stayer) == [b"2", b"1"]
 
 
+def test_a_group_survives_a_crash_before_its_progress_was_first_stored(tmp_path: Path) -> None:
+    """M6, L15."""
+    with DiskWorld(tmp_path) as world:
+        member = kept(world, "member", receive_maximum=1)
+        member.subscribe("$share/g/a", qos=1)
+        writer = world.connect("writer")
+        writer.send(*(Publish("a", b"%d" % number, 1, number) for number in (1, 2, 3)))
+    with DiskWorld(tmp_path, start_us=1_700_000_100_000_000) as world:
+        member = world.peer()
+        member.send(connect("member"))
+        member.inbox.pop(0)
+        assert finish(member) == [b"1", b"2", b"3"]
+
+
 def test_a_long_stretch_of_other_messages_does_not_stall_a_group(tmp_path: Path) -> None:
     """L15: nothing happens to the group while it looks for its next message."""
     with DiskWorld(tmp_path) as world:

@@ -1,0 +1,186 @@
+"""`holdfast demo --kill-it`: a broker under load is killed every few seconds, and what it acknowledged is counted.
+
+    publisher ──▶ broker ──▶ subscriber
+                  ↑ kill -9, start, kill -9, start …
+
+1. A message counts as acknowledged with its PUBACK or PUBCOMP, as delivered when the subscriber takes it.
+2. At the end nothing acknowledged may be missing, and nothing of QoS 2 may have come twice. QoS 1 may.
+"""
+
+import asyncio
+import random
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.broker_options import fail
+from holdfast.cli.client_errors import LostError
+from holdfast.cli.demo_clients import Flow, Publisher, Subscriber
+
+#: Seconds between two looks at what is missing, and between two pictures.
+_LOOK_S: Final = 0.1
+_PICTURE_S: Final = 0.2
+#: Characters of the broker's log that are shown if it fails.
+_LOG_TAIL: Final = 2000
+#: Seconds that the rest may take to arrive when publishing is over, and that a start or a stop may take.
+_REST_S: Final = 30.0
+#: What the command ends with.
+_FAILED: Final = 1
+_PROGRAM: Final = "from holdfast.cli.main import main; main()"
+
+
+class Demo:
+    """One run: a broker, two clients, and what they saw."""
+
+    def __init__(self, folder: Path) -> None:
+        self.flows: Final = [Flow(1), Flow(2)]
+        self.kills = 0
+        self.state = "starting"
+        self.stop: Final = asyncio.Event()
+        self._folder: Final = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port: int = probe.getsockname()[1]
+        self._broker: asyncio.subprocess.Process | None = None
+
+    def faults(self) -> list[str]:
+        """What the broker promised and did not keep."""
+        found = [f"{flow.missing()} of QoS {flow.qos} are missing" for flow in self.flows if flow.missing()]
+        return found + [f"{flow.duplicates} of QoS 2 came twice" for flow in self.flows[1:] if flow.duplicates]
+
+    async def run(self, seconds: float, every_s: float, rate: float) -> None:
+        """`every_s`: how long a broker lives on average; 0 if it is left in peace. LostError if it does not run."""
+        publisher, subscriber = Publisher(self._port, self.flows), Subscriber(self._port, self.flows)
+        await self._start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(peer.run()) for peer in (publisher, subscriber)]
+                await self._wait(subscriber.subscribed, _REST_S)
+                publishing = tasks.create_task(publisher.publish(rate))
+                await self._live(seconds, every_s)
+                publishing.cancel()
+                self.state = "waiting for the rest"
+                for _ in range(int(_REST_S / _LOOK_S)):
+                    await asyncio.sleep(_LOOK_S)
+                    if not publisher.in_flight and not any(flow.missing() for flow in self.flows):
+                        break
+                await asyncio.sleep(_LOOK_S)  # what comes twice may come late
+                for task in running:
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            await self._end(signal.SIGTERM)
+        self.state = "done"
+
+    async def _live(self, seconds: float, every_s: float) -> None:
+        ends = time.monotonic() + seconds
+        while (left_s := ends - time.monotonic()) > 0 and not self.stop.is_set():
+            life_s = every_s * random.uniform(0.5, 1.5) if every_s else left_s
+            await self._wait(self.stop, min(left_s, life_s))
+            if every_s and life_s <= left_s and not self.stop.is_set():
+                await self._end(signal.SIGKILL)
+                self.kills += 1
+                await self._start()
+
+    async def _wait(self, event: asyncio.Event, timeout_s: float) -> None:
+        """Wait for an event, at most so long; LostError if the broker ends by itself meanwhile."""
+        broker = self._broker
+        assert broker is not None
+        waits = [asyncio.create_task(event.wait()), asyncio.create_task(broker.wait())]
+        try:
+            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if broker.returncode is not None:
+            log = (self._folder / "broker.log").read_text(encoding="utf-8", errors="replace")
+            raise LostError(f"the broker ended by itself, with status {broker.returncode}:\n{log[-_LOG_TAIL:]}")
+
+    async def _start(self) -> None:
+        with (self._folder / "broker.log").open("ab") as log:
+            # A session of its own: Ctrl-C ends the demo, and the demo ends the broker.
+            self._broker = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", _PROGRAM, "serve"),
+                *("--port", str(self._port), "--data", str(self._folder / "data")),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.state = f"running, process {self._broker.pid}"
+
+    async def _end(self, number: int) -> None:
+        broker, self._broker = self._broker, None
+        if broker is None:
+            return
+        if broker.returncode is None:
+            broker.send_signal(number)
+        self.state = f"ended, {signal.Signals(number).name}"
+        async with asyncio.timeout(_REST_S):
+            await broker.wait()
+
+
+def picture(demo: Demo) -> Group:
+    """How it stands."""
+    over = demo.state == "done"
+    table = Table(title=f"killed {demo.kills} times · {demo.state}", title_justify="left")
+    table.add_column()
+    rows: dict[str, Callable[[Flow], int]] = {
+        "sent": lambda flow: flow.sent,
+        "acknowledged": lambda flow: len(flow.acknowledged),
+        "delivered": lambda flow: len(flow.delivered),
+        "missing" if over else "on the way": Flow.missing,
+        "duplicates": lambda flow: flow.duplicates,
+    }
+    for flow in demo.flows:
+        table.add_column(f"QoS {flow.qos}", justify="right")
+    for label, value in rows.items():
+        table.add_row(label, *(f"{value(flow):,}" for flow in demo.flows))
+    faults = demo.faults()
+    verdict = (
+        Text("; ".join(faults), "bold red")
+        if faults
+        else Text("nothing is missing, and nothing of QoS 2 came twice", "green")
+    )
+    return Group(table, verdict) if over else Group(table)
+
+
+async def _show(demo: Demo, seconds: float, every_s: float, rate: float) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, demo.stop.set)
+    with Live(picture(demo), console=Console(), refresh_per_second=1 / _PICTURE_S, auto_refresh=False) as live:
+        work = asyncio.create_task(demo.run(seconds, every_s, rate))
+        while not work.done():
+            await asyncio.wait([work], timeout=_PICTURE_S)
+            live.update(picture(demo), refresh=True)
+        await work
+
+
+def demo(
+    kill_it: Annotated[bool, typer.Option("--kill-it", help="Kill the broker with -9, again and again.")] = False,
+    seconds: Annotated[float, typer.Option(help="How long.", min=1)] = 60.0,
+    every: Annotated[float, typer.Option(help="Seconds between two kills, on average.", min=0.5)] = 4.0,
+    rate: Annotated[float, typer.Option(help="Messages a second.", min=1)] = 1000.0,
+) -> None:
+    """Run a broker with a publisher and a subscriber, and count what is acknowledged, delivered, missing and doubled.
+
+    The broker is a process of its own, on a folder that is removed at the end. Ctrl-C ends it early.
+    """
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+        made = Demo(Path(folder))
+        try:
+            asyncio.run(_show(made, seconds, every if kill_it else 0.0, rate))
+        except LostError as error:
+            fail(str(error), _FAILED)
+    if made.faults():
+        fail(f"the broker did not keep its promise: {'; '.join(made.faults())}", _FAILED)
