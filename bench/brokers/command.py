@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peers",
         default=DEFAULTS["peers"],
-        help=f"of {', '.join(peers.DEFAULT)}, nats:fsync, holdfast:<durability>; the first is compared with the others",
+        help=f"of {', '.join(peers.DEFAULT)}; the first is compared with the others",
     )
     parser.add_argument(
         "--scenarios",

@@ -1,6 +1,7 @@
 """The brokers that are compared, each set up to do its best and to drop nothing.
 
-holdfast      compiled, with the access rules below; its durability can be chosen: holdfast:fsync
+holdfast      compiled, with the access rules below, every acknowledged message synced; holdfast:os and holdfast:memory
+              say what less costs
 mosquitto     with the same access rules, nothing kept on disk
 nats          MQTT of the NATS server; messages of QoS 1 in files, synced every two minutes
 nats:fsync    the same, every message synced
@@ -35,7 +36,7 @@ pattern readwrite devices/%c/#
 _IN_FLIGHT = 1000
 
 HOLDFAST, MOSQUITTO, NATS, AMQTT, RELAY = "holdfast", "mosquitto", "nats", "amqtt", "relay"
-DEFAULT = (HOLDFAST, MOSQUITTO, NATS, AMQTT)
+DEFAULT = (HOLDFAST, "holdfast:os", "holdfast:memory", MOSQUITTO, NATS, "nats:fsync", AMQTT)
 
 
 @dataclass(frozen=True)
