@@ -6,9 +6,14 @@ from types import TracebackType
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.model.clock import ManualClock
+from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
 from holdfast.node.settings import Settings, Storage, ZoneSettings
 from holdfast.node.storage import DiskStorage
-from tests.world import World
+from holdfast.topics.filters import parse_filter
+from holdfast.wire.packets import Ack, Connack, Publish, Suback, Subscribe, Subscription
+from holdfast.wire.properties import Properties
+from tests.slow_world import connect
+from tests.world import Peer, World
 
 
 class DiskWorld(World):
@@ -56,3 +61,43 @@ class DiskWorld(World):
     ) -> None:
         super().__exit__(kind, error, trace)
         self.disk.close()
+
+
+def payloads(peer: Peer) -> list[bytes]:
+    """What came, acknowledged as it comes, until nothing more does."""
+    got: list[bytes] = []
+    while peer.inbox:
+        packet = peer.inbox.pop(0)
+        if isinstance(packet, Publish):
+            got.append(packet.payload)
+            if packet.qos == 1:
+                peer.send(Ack(PUBACK, packet.packet_id))
+            elif packet.qos == 2:
+                peer.send(Ack(PUBREC, packet.packet_id))
+        elif isinstance(packet, Ack) and packet.kind == PUBREL:
+            peer.send(Ack(PUBCOMP, packet.packet_id))
+    return got
+
+
+def back(world: DiskWorld, client_id: str, **options: int) -> Peer:
+    """A client with a persistent session, which had to be there."""
+    peer = world.peer()
+    peer.send(connect(client_id, **options))
+    assert peer.take(Connack).session_present
+    return peer
+
+
+def publish(world: DiskWorld, *messages: tuple[str, bytes], qos: int = 1) -> None:
+    writer = world.connect("writer")
+    writer.send(*(Publish(topic, payload, qos, i + 1) for i, (topic, payload) in enumerate(messages)))
+    if qos == 2:
+        writer.send(*(Ack(PUBREL, i + 1) for i in range(len(messages))))
+    writer.drop()
+
+
+def replay(peer: Peer, text: str, qos: int = 2, **user: str) -> list[int]:
+    asked = tuple((name.replace("_", "-"), value) for name, value in user.items())
+    lines = (Subscription(parse_filter(text.encode()), qos),)
+    peer.send(Subscribe(9, lines, Properties(user_properties=asked)))
+    suback = peer.take(Suback)
+    return list(suback.reasons)

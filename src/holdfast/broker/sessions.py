@@ -74,20 +74,22 @@ class Sessions:
         if existing is not None:
             self._cancel_expiry(client_id)
             return existing, True
-        stored = self._load(client_id)
+        record = self._record(client_id)
         most = self._policy.limits.max_sessions
-        if stored is None and most and max(len(self.clients), self._stored.count()) >= most:
+        if record is None and most and max(len(self.clients), self._stored.count()) >= most:
             raise PeerError(QUOTA_EXCEEDED, f"there are {most} sessions, which is the limit")
-        if stored is not None and (clean_start or self._is_over(stored.record)):
-            self._end_stored(client_id, stored.record)
-            stored = None
+        if record is not None and (clean_start or self._is_over(record)):
+            self._end_stored(client_id, record)
+            record = None
         client = self._new_client(client_id)
+        stored = None if record is None else self._stored.load(client_id)
         if stored is not None:
             self._restore(client, stored)
         return client, stored is not None
 
-    def _load(self, client_id: str) -> StoredSession | None:
-        return None if client_id in self._dropped else self._stored.load(client_id)
+    def _record(self, client_id: str) -> SessionRecord | None:
+        """What is stored of a session itself, unless it has ended."""
+        return None if client_id in self._dropped else self._stored.record(client_id)
 
     def _is_over(self, record: SessionRecord) -> bool:
         """Whether it ended already, and was only not removed yet; after a crash, one without expiry has."""
@@ -275,14 +277,11 @@ class Sessions:
             if client.session.record is not None:
                 self._keep(client, None)
             return
-        stored = self._load(client_id)
-        if stored is not None:
-            record = stored.record
-            if record.expiry_s == 0:
-                self._drop_stored(client_id, record)
-                return
-            without = record.without_will()
-            self._exchange.under_way.step(KeepSession(client_id, without, record))
+        record = self._record(client_id)
+        if record is not None and record.expiry_s == 0:
+            self._drop_stored(client_id, record)
+        elif record is not None:
+            self._exchange.under_way.step(KeepSession(client_id, record.without_will(), record))
 
     # ---- what the store alone knows
 
@@ -302,21 +301,17 @@ class Sessions:
         self._exchange.wake()
 
     def _wait_again(self, client_id: str, left_s: int) -> None:
-        stored = self._load(client_id)
-        if stored is not None and stored.record.will is not None:
-            will = stored.record.will
-            self.wills.leave(client_id, will, left_s, lambda: self._will_due(client_id))
+        record = self._record(client_id)
+        if record is not None and record.will is not None:
+            self.wills.leave(client_id, record.will, left_s, lambda: self._will_due(client_id))
             if left_s == 0:
-                record = stored.record
-                without = record.without_will()
-                self._exchange.under_way.step(KeepSession(client_id, without, record))
+                self._exchange.under_way.step(KeepSession(client_id, record.without_will(), record))
 
     def _was_connected(self, client_id: str, now_us: int) -> None:
         """The broker ended before its connection did: it has a while to return before its will is published."""
-        stored = self._load(client_id)
-        if stored is None:
+        record = self._record(client_id)
+        if record is None:
             return
-        record = stored.record
         will = record.will
         if will is None and record.expiry_s == 0:
             self._drop_stored(client_id, record)
@@ -335,8 +330,8 @@ class Sessions:
         for client_id in self._stored.expiring(now_us, _PAGE):
             if client_id in self.clients or client_id in self._dropped or self.wills.waiting(client_id) is not None:
                 continue
-            stored = self._load(client_id)
-            if stored is not None and self._is_over(stored.record):
+            record = self._record(client_id)
+            if record is not None and self._is_over(record):
                 self.expired += 1
-                self._end_stored(client_id, stored.record)
+                self._end_stored(client_id, record)
         self._exchange.wake()

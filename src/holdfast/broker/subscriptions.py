@@ -42,6 +42,9 @@ class Subscriptions:
 
     def add(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
         """Add or replace a subscription; the entry, and whether it is new."""
+        under_way = client.replay_of(record.filter.raw)
+        if under_way is not None:
+            return self._go_on(client, record, under_way), False
         stored = client.stored()
         if stored:
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
@@ -81,6 +84,16 @@ class Subscriptions:
             begun = ReplayProgress({}, until_us, joined=False)
             self._exchange.under_way.step(KeepReplay(client.session.client_id, raw, begun))
         return self._replay(client, record, until_us)
+
+    def _go_on(self, client: Client, record: SubscriptionRecord, before: ReplayWalk) -> Subscribed:
+        """A subscription is replaced while it is replayed: the rest follows with the new options."""
+        if client.stored():
+            self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
+        sent = before.queue.sent()
+        replay = self._replay(client, record, before.until_us)
+        replay.queue.resume(sent, set(), {})
+        client.replays[client.replays.index(before)] = replay
+        return replay.subscribed
 
     def restore_replay(self, client: Client, record: SubscriptionRecord, progress: ReplayProgress) -> None:
         """Go on with a replay that is stored."""
@@ -124,6 +137,8 @@ class Subscriptions:
             return False
         client.drop_walks(raw)
         subscribed = self._exchange.unsubscribe(client, record.filter)
+        if isinstance(client.queue, LogQueue):
+            client.queue.not_replaying(raw)
         self._changed(client)
         if subscribed is not None and subscribed.group is not None:
             self._leave(client, subscribed.group)

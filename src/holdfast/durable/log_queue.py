@@ -160,6 +160,11 @@ class LogQueue(ClientQueue):
         self._replayed[raw] = up_to
         self.subscriptions_changed()
 
+    def not_replaying(self, raw: bytes) -> None:
+        """A subscription is gone, and with it what was replayed of it."""
+        if raw in self._replayed:
+            del self._replayed[raw]
+
     def subscriptions_changed(self) -> None:
         """Look at the session's subscriptions anew."""
         self._matching.clear()
@@ -197,6 +202,9 @@ class LogQueue(ClientQueue):
             shard = shards[(self._turn + step) % len(shards)]
             barrier_us = min(self._delivered[shard] + 1, self._until_us)
             reader = self._reader(shard)
+            if reader is None:
+                self._sent[shard] = self._delivered[shard]
+                continue
             if reader.done_us() + 1 >= barrier_us:
                 continue
             for message in reader.next(limit - len(found), barrier_us):
@@ -216,15 +224,19 @@ class LogQueue(ClientQueue):
             self._done.clear()
             self._repeated = {}
 
-    def _reader(self, shard: int) -> _ShardReader:
+    def _reader(self, shard: int) -> _ShardReader | None:
+        """What reads a shard; None if no subscription asks for anything of it."""
         reader = self._readers.get(shard)
         if reader is None:
             from_us = self._sent.get(shard, self._earliest_us() - 1) + 1
             filters: list[tuple[bytes, ...]] = []
             for record in self._subscriptions.values():
-                if record.filter.levels not in filters and shard in self._log.shards_for(record.filter.levels):
-                    filters.append(record.filter.levels)
-            if not filters or len(filters) > _MAX_WALKS:
+                levels = record.filter.levels
+                if not record.filter.group and levels not in filters and shard in self._log.shards_for(levels):
+                    filters.append(levels)
+            if not filters:
+                return None
+            if len(filters) > _MAX_WALKS:
                 filters = [()]
             walks = [self._log.walk(shard, levels, from_us) for levels in filters]
             reader = self._readers[shard] = _ShardReader(walks)

@@ -20,6 +20,7 @@ from holdfast.durable.sessions import (
     StoredSession,
 )
 from holdfast.model.errors import MisuseError
+from holdfast.records.sessions import SessionRecord
 
 
 class MemorySessions(SessionStore):
@@ -70,6 +71,10 @@ class MemorySessions(SessionStore):
             session.done.difference_update([place for place in session.done if place[1] <= sent.get(place[0], 0)])
         else:
             raise MisuseError(f"{type(step).__name__} is no step that can be stored")
+
+    def record(self, client_id: str) -> SessionRecord | None:
+        stored = self._sessions.get(client_id)
+        return None if stored is None else stored.record
 
     def load(self, client_id: str) -> StoredSession | None:
         stored = self._sessions.get(client_id)

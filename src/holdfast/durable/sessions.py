@@ -142,6 +142,10 @@ class SessionStore(Protocol):
     1. A subscription, an entry in flight or an incoming id belongs to a session that is stored.
     """
 
+    def record(self, client_id: str) -> SessionRecord | None:
+        """The session alone, without what it has: what deciding about it needs."""
+        ...
+
     def load(self, client_id: str) -> StoredSession | None:
         """The session of a client id; None if none is stored. The caller may keep and change what it gets."""
         ...

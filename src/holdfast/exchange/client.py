@@ -85,6 +85,13 @@ class Client:
         """Whether its queue is being looked through, and it has room for what is found."""
         return self.behind and self.channel is not None and self.session.window.room() and not self.queue.at_end()
 
+    def replay_of(self, raw: bytes) -> ReplayWalk | None:
+        """The replay of a filter that is under way."""
+        for replay in self.replays:
+            if replay.subscribed.record.filter.raw == raw:
+                return replay
+        return None
+
     def drop_walks(self, raw: bytes) -> None:
         """Forget the walks of a filter: it was replaced or unsubscribed [MQTT-3.10.4-2]."""
         if self.replays:

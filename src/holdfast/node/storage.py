@@ -20,7 +20,6 @@ from holdfast.model.clock import Clock
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.settings import Settings
 from holdfast.node.zone_settings import zones_of
-from holdfast.storage.rocks.contents import META, RETAINED, SESSIONS
 from holdfast.storage.rocks.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.log import Companion
@@ -50,9 +49,6 @@ class DiskStorage:
         self.engine: Final = Engine.open(settings.storage.data)
         for damage in self.engine.damage:
             _log.error("the data was damaged", what=str(damage))
-        for name in (META, SESSIONS, RETAINED):
-            if name not in self.engine.families():
-                self.engine.create_family(name)
         self.retained: Final = RocksRetained(self.engine, clock)
         self.sessions: Final = RocksSessions(self.engine, lambda *place: self.log.reading.at(*place))
         companions: list[Companion] = [self.sessions, self.retained]
@@ -80,17 +76,18 @@ class DiskStorage:
 
     def stores(self) -> Stores:
         """As the broker knows them."""
+        zones = self.log.zones.all
         return Stores(
-            self.log,
-            self.retained,
-            self.sessions,
-            MemoryRegistry(),
-            self._new_queue,
-            self.log.attach,
-            self._new_replay,
-            all(zone.store for zone in self.log.zones.all),
-            any(zone.store and zone.store_qos0 for zone in self.log.zones.all),
-            self._delivered,
+            log=self.log,
+            retained=self.retained,
+            sessions=self.sessions,
+            registry=MemoryRegistry(),
+            new_queue=self._new_queue,
+            attach=self.log.attach,
+            new_replay=self._new_replay,
+            stores_all=all(zone.store for zone in zones),
+            keeps_qos0=any(zone.store and zone.store_qos0 for zone in zones),
+            delivered=self._delivered,
         )
 
     def _new_queue(self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord]) -> LogQueue:
@@ -133,21 +130,35 @@ class DiskStorage:
         while True:
             self.look_after(broker)
             for _slice in range(int(_TICK_S / _BEHIND_S)):
-                more = self.maintenance.work_behind()
+                more = False
+                try:
+                    more = self.maintenance.work_behind()
+                except Exception:
+                    _log.exception("index entries could not be written")
                 await asyncio.sleep(_BEHIND_S if more else _TICK_S)
                 if not more:
                     break
 
     def look_after(self, broker: Broker) -> None:
-        """What is to be done once a second."""
-        self._look_at_the_disk(broker)
-        self._look_at_the_clock()
+        """What is to be done once a second. What fails is said and tried again: the rest must not end with it."""
         broker.exchange.counters.drop(DROP_RETENTION, self._lost_messages)
         self._lost_messages = 0
-        broker.sessions.sweep()
-        self.maintenance.tick()
-        self._sweep()
-        self._sync()
+        for step in (
+            lambda: self._look_at_the_disk(broker),
+            self._look_at_the_clock,
+            broker.sessions.sweep,
+            self.maintenance.tick,
+            self._sweep,
+            self._sync,
+        ):
+            self._try(step)
+
+    @staticmethod
+    def _try(step: Callable[[], object]) -> None:
+        try:
+            step()
+        except Exception:
+            _log.exception("the disk's own work failed")
 
     def _look_at_the_disk(self, broker: Broker) -> None:
         """Refuse what cannot be stored, before the disk is full; go on by itself when there is room."""

@@ -5,47 +5,19 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V5
-from holdfast.model.reasons import TOPIC_FILTER_INVALID
-from holdfast.topics.filters import parse_filter
-from holdfast.wire.packets import Ack, Connack, Connect, Publish, Suback, Subscribe, Subscription, Will
+from holdfast.storage.rocks.reading import Reading
+from holdfast.wire.packets import (
+    Ack,
+    Connack,
+    Connect,
+    Publish,
+    Will,
+)
 from holdfast.wire.properties import Properties
-from tests.disk_world import DiskWorld
+from tests.disk_world import DiskWorld, back, payloads, publish
 from tests.slow_world import connect, kept
-from tests.world import Peer
 
 SECOND_US = 1_000_000
-
-
-def payloads(peer: Peer) -> list[bytes]:
-    """What came, acknowledged as it comes, until nothing more does."""
-    got: list[bytes] = []
-    while peer.inbox:
-        packet = peer.inbox.pop(0)
-        if isinstance(packet, Publish):
-            got.append(packet.payload)
-            if packet.qos == 1:
-                peer.send(Ack(PUBACK, packet.packet_id))
-            elif packet.qos == 2:
-                peer.send(Ack(PUBREC, packet.packet_id))
-        elif isinstance(packet, Ack) and packet.kind == PUBREL:
-            peer.send(Ack(PUBCOMP, packet.packet_id))
-    return got
-
-
-def back(world: DiskWorld, client_id: str, **options: int) -> Peer:
-    """A client with a persistent session, which had to be there."""
-    peer = world.peer()
-    peer.send(connect(client_id, **options))
-    assert peer.take(Connack).session_present
-    return peer
-
-
-def publish(world: DiskWorld, *messages: tuple[str, bytes], qos: int = 1) -> None:
-    writer = world.connect("writer")
-    writer.send(*(Publish(topic, payload, qos, i + 1) for i, (topic, payload) in enumerate(messages)))
-    if qos == 2:
-        writer.send(*(Ack(PUBREL, i + 1) for i in range(len(messages))))
-    writer.drop()
 
 
 def test_what_was_acknowledged_is_delivered_after_a_restart(tmp_path: Path) -> None:
@@ -228,139 +200,6 @@ def test_a_will_whose_delay_ran_out_while_the_broker_was_down_is_published_at_th
         assert payloads(back(world, "reader")) == [], "once"
 
 
-# ---- replays
-
-
-def replay(peer: Peer, text: str, qos: int = 2, **user: str) -> list[int]:
-    asked = tuple((name.replace("_", "-"), value) for name, value in user.items())
-    lines = (Subscription(parse_filter(text.encode()), qos),)
-    peer.send(Subscribe(9, lines, Properties(user_properties=asked)))
-    suback = peer.take(Suback)
-    return list(suback.reasons)
-
-
-@pytest.mark.parametrize("by_filter", [True, False])
-def test_a_replay_gives_history_and_then_what_is_live(tmp_path: Path, by_filter: bool) -> None:
-    """L13, L16: by the filter in any version, by a user property in MQTT 5."""
-    with DiskWorld(tmp_path) as world:
-        publish(world, ("a/1", b"1"), ("b", b"no"), ("a/2", b"2"))
-        world.connect("zero").send(Publish("a/0", b"0"))
-        reader = world.connect("c", properties=Properties(receive_maximum=2))
-        if by_filter:
-            assert replay(reader, "$replay/earliest/a/#", qos=1) == [1]
-        else:
-            assert replay(reader, "a/#", qos=1, replay_from="earliest") == [1]
-        assert payloads(reader) == [b"1", b"2", b"0"]
-        publish(world, ("a/3", b"3"))
-        assert payloads(reader) == [b"3"]
-        assert reader.inbox == []
-
-
-def test_a_replay_starts_at_a_time(tmp_path: Path) -> None:
-    with DiskWorld(tmp_path) as world:
-        publish(world, ("a", b"old"))
-        world.advance(3600)
-        publish(world, ("a", b"new"))
-        reader = world.connect("c")
-        assert replay(reader, "$replay/-10m/a", qos=1) == [1]
-        assert payloads(reader) == [b"new"]
-
-
-def test_a_replayed_message_says_when_and_where_it_was_stored(tmp_path: Path) -> None:
-    with DiskWorld(tmp_path) as world:
-        publish(world, ("a", b"1"))
-        reader = world.connect("c")
-        replay(reader, "$replay/earliest/a", qos=0)
-        message = reader.take(Publish)
-        told = dict(message.properties.user_properties)
-        assert told["ts"] == str(world.clock.wall_us())
-        assert told["offset"].startswith("0:")
-
-
-def test_a_replay_may_end(tmp_path: Path) -> None:
-    with DiskWorld(tmp_path) as world:
-        publish(world, ("a", b"1"))
-        world.advance(100)
-        publish(world, ("a", b"2"))
-        reader = world.connect("c")
-        assert replay(reader, "a", replay_from="earliest", replay_until="-50s") == [2]
-        assert payloads(reader) == [b"1"]
-        publish(world, ("a", b"3"))
-        assert payloads(reader) == []
-
-
-def test_a_bad_start_is_refused_with_a_reason_and_the_connection_stays(tmp_path: Path) -> None:
-    """L16."""
-    with DiskWorld(tmp_path) as world:
-        reader = world.connect("c")
-        assert replay(reader, "$replay/yesterday/a") == [TOPIC_FILTER_INVALID]
-        assert replay(reader, "a", replay_until="latest") == [TOPIC_FILTER_INVALID]
-        assert not reader.closed
-
-
-def test_a_persistent_session_goes_on_with_its_replay_after_a_crash(tmp_path: Path) -> None:
-    """L3, Q1: exactly once for QoS 2."""
-    world = DiskWorld(tmp_path)
-    publish(world, *(("a", b"%d" % number) for number in range(10)), qos=2)
-    reader = kept(world, "c", receive_maximum=3)
-    replay(reader, "$replay/earliest/a")
-    first = reader.take_all(Publish)
-    assert [packet.payload for packet in first] == [b"0", b"1", b"2"]
-    reader.send(Ack(PUBREC, first[0].packet_id))
-    assert reader.take(Ack).kind == PUBREL
-    reader.send(Ack(PUBCOMP, first[0].packet_id))
-    assert [packet.payload for packet in reader.take_all(Publish)] == [b"3"]
-    world.crash()
-    with DiskWorld(tmp_path, start_us=1_700_000_010_000_000) as world:
-        reader = back(world, "c")
-        assert payloads(reader) == [b"%d" % number for number in range(1, 10)]
-        publish(world, ("a", b"live"))
-        assert payloads(reader) == [b"live"]
-
-
-def test_a_group_shares_a_replay_and_the_first_to_join_says_where_it_begins(tmp_path: Path) -> None:
-    """L15."""
-    with DiskWorld(tmp_path) as world:
-        publish(world, *(("a", b"%d" % number) for number in range(6)))
-        one = world.connect("one", properties=Properties(receive_maximum=2))
-        two = world.connect("two", properties=Properties(receive_maximum=2))
-        replay(one, "$share/g/$replay/earliest/a", qos=1)
-        replay(two, "$share/g/$replay/latest/a", qos=1)
-        got = payloads(one)
-        got += payloads(two)
-        got += payloads(one)
-        assert sorted(got) == [b"%d" % number for number in range(6)]
-        publish(world, ("a", b"live"))
-        assert payloads(one) + payloads(two) == [b"live"]
-
-
-def test_no_message_is_seen_twice_by_a_subscription_and_a_replay_of_one_filter(tmp_path: Path) -> None:
-    """A replay in place of a subscription: one stream from then on."""
-    with DiskWorld(tmp_path) as world:
-        reader = world.connect("c")
-        reader.subscribe("a", qos=1)
-        publish(world, ("a", b"1"))
-        assert payloads(reader) == [b"1"]
-        assert replay(reader, "a", qos=1, replay_from="earliest") == [1]
-        assert payloads(reader) == [b"1"]
-        publish(world, ("a", b"2"))
-        assert payloads(reader) == [b"2"]
-
-
-def test_the_end_of_a_replay_survives_a_reconnect(tmp_path: Path) -> None:
-    with DiskWorld(tmp_path) as world:
-        publish(world, ("a", b"1"))
-        world.advance(100)
-        reader = kept(world, "c")
-        replay(reader, "a", replay_from="earliest", replay_until="-50s")
-        assert payloads(reader) == [b"1"]
-        reader.drop()
-    with DiskWorld(tmp_path, start_us=1_700_000_150_000_000) as world:
-        reader = back(world, "c")
-        publish(world, ("a", b"2"))
-        assert payloads(reader) == []
-
-
 def test_a_group_keeps_its_backlog_over_a_restart_without_a_member_online(tmp_path: Path) -> None:
     """L15: and what is published before somebody returns."""
     with DiskWorld(tmp_path) as world:
@@ -399,3 +238,49 @@ def test_a_zone_that_is_not_stored_keeps_what_it_owes_in_memory(tmp_path: Path) 
         reader.drop()
         publish(world, ("u/1", b"1"))
         assert payloads(back(world, "c")) == [b"1"]
+
+
+def no_reading(*_place: object) -> None:
+    raise AssertionError("the log is read")
+
+
+def test_a_session_without_subscriptions_reads_nothing_when_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resume costs nothing that grows with the log."""
+    with DiskWorld(tmp_path) as world:
+        kept(world, "c").drop()
+        publish(world, *(("a", b"x") for _number in range(50)))
+        monkeypatch.setattr(Reading, "walk", no_reading)
+        back(world, "c")
+        assert not world.broker.sessions.clients["c"].behind
+
+
+def test_a_start_looks_at_no_message_of_who_was_connected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand sessions at a crash must not mean a hundred thousand reads of the log."""
+    world = DiskWorld(tmp_path)
+    reader = kept(world, "c")
+    reader.subscribe("a")
+    publish(world, ("a", b"1"), ("a", b"2"), qos=2)
+    world.crash()
+    with monkeypatch.context() as watched:
+        watched.setattr(Reading, "at", no_reading)
+        world = DiskWorld(tmp_path, start_us=1_700_000_010_000_000)
+    with world:
+        assert len(back(world, "c").take_all(Publish)) == 2, "they are read when they are needed"
+
+
+def test_the_disk_is_tended_on_after_something_went_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One failure must not end retention, indexing and expiry for good."""
+    with DiskWorld(tmp_path) as world:
+        ticks: list[int] = []
+
+        def tick() -> None:
+            ticks.append(1)
+            if len(ticks) == 1:
+                raise OSError("for once")
+
+        monkeypatch.setattr(world.disk.maintenance, "tick", tick)
+        world.tick()
+        world.tick()
+        assert len(ticks) == 2

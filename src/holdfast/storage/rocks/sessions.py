@@ -70,7 +70,7 @@ from holdfast.records.sessions import (
     waiting_key,
 )
 from holdfast.storage.rocks.contents import SESSIONS, Contents
-from holdfast.storage.rocks.layouts.scan import scan_items
+from holdfast.storage.rocks.layouts.scan import get_one, scan_items
 from holdfast.topics.names import SEPARATOR
 
 _log = structlog.get_logger()
@@ -156,6 +156,10 @@ class RocksSessions:
                 puts.delete(key)
 
     # ---- reading
+
+    def record(self, client_id: str) -> SessionRecord | None:
+        value = get_one(self._contents.family(SESSIONS), session_key(client_id))
+        return None if value is None else decode_session(value)
 
     def load(self, client_id: str) -> StoredSession | None:
         prefix = client_prefix(client_id)
