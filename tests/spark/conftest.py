@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """Java is started once: that takes longer than most tests."""
-    from holdfast.pipeline.session import session
+    from holdfast.pipeline.spark_session import session
 
     running = session("holdfast-tests", master="local[2]", settings={"spark.driver.memory": "1g"})
     yield running

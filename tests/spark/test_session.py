@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.pipeline.java import java_home
-from holdfast.pipeline.session import session
+from holdfast.pipeline.spark_session import session
 from tests.services import need
 from tests.spark.publishing import Broker, Sent
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 #: What a fresh process says about its session.
 PROGRAM = """
 import json
-from holdfast.pipeline.session import session
+from holdfast.pipeline.spark_session import session
 spark = session(master="local[1]")
 same = spark.range(20).mapInArrow(lambda batches: batches, "id bigint")
 stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load().writeStream
