@@ -8,6 +8,7 @@ from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.sessions import (
     DropSubscription,
+    DropWalk,
     KeepProgress,
     KeepReplay,
     KeepSession,
@@ -78,8 +79,11 @@ class Subscriptions:
     def replay(self, client: Client, record: SubscriptionRecord, until_us: int) -> ReplayWalk:
         """Add or replace a subscription that begins in the past; it becomes a live one when it reaches the present."""
         raw = record.filter.raw
+        walked = client.forget_walk(raw)
         self.remove(client, raw)
         if client.stored():
+            if walked:
+                self._exchange.under_way.step(DropWalk(client.session.client_id, raw))
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
             begun = ReplayProgress({}, until_us, joined=False)
             self._exchange.under_way.step(KeepReplay(client.session.client_id, raw, begun))

@@ -51,7 +51,7 @@ class DiskStorage:
         for damage in self.engine.damage:
             _log.error("the data was damaged", what=str(damage))
         self.retained: Final = RocksRetained(self.engine, clock)
-        self.sessions: Final = RocksSessions(self.engine, lambda *place: self.log.reading.at(*place))
+        self.sessions: Final = RocksSessions(self.engine, lambda *place: self.log.reading.at(*place), self.retained.at)
         self.numbers: Final = RocksNumbers(self.engine, clock)
         companions: list[Companion] = [self.sessions, self.retained, self.numbers]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
