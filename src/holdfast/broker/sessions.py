@@ -132,7 +132,11 @@ class Sessions:
         window = client.session.window
         order: dict[int, ProgressEntry | None] = {}
         if stored.progress is not None:
-            order.update({entry.packet_id: entry for entry in stored.progress.unacknowledged})
+            for entry in stored.progress.unacknowledged:
+                owed = stored.inflight.get(entry.packet_id)
+                # The id may have been used again since: then it has the place of its new message, not of the old one.
+                if owed is None or (owed.message.shard, owed.message.position_us) == (entry.shard, entry.position_us):
+                    order[entry.packet_id] = entry
             window.go_on_behind(stored.progress.last_packet_id)
         for packet_id in stored.inflight:
             order.setdefault(packet_id)
