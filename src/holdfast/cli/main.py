@@ -9,6 +9,7 @@ from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
+from holdfast.cli.replay import replay
 from holdfast.cli.settings_options import SettingsOptions
 from holdfast.cli.sub import sub
 from holdfast.model.errors import PermanentError, PoisonedError, SettingsError
@@ -53,6 +54,7 @@ def serve(options: SettingsOptions) -> None:
 
 app.command()(pub)
 app.command()(sub)
+app.command()(replay)
 app.command()(demo)
 app.command()(storage.verify)
 app.command()(storage.backup)
