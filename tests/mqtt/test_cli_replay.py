@@ -1,4 +1,4 @@
-"""`holdfast replay` against a broker process that keeps history, and against brokers that do not."""
+"""`holdfast replay` and `export` beside a broker process that keeps history; `replay` and brokers that do not."""
 
 import json
 import signal
@@ -199,6 +199,15 @@ def test_a_target_that_is_not_there_is_named(port: int, topic: str) -> None:
     assert "127.0.0.1:1" in done.stderr
 
 
+def test_an_export_has_what_was_acknowledged_while_the_broker_runs(disk_broker: RunningBroker, topic: str) -> None:
+    publish(topic, "1", "2", port=disk_broker.ports["tcp"])
+    data = str(disk_broker.folder / "data")
+    arguments = ["export", topic, "--data", data, "--format", "jsonl", "--columns", "payload"]
+    assert [row["payload"] for row in rows(CliRunner().invoke(app, arguments))] == ["1", "2"]
+    publish(topic, "3", port=disk_broker.ports["tcp"])
+    assert [row["payload"] for row in rows(CliRunner().invoke(app, arguments))] == ["1", "2", "3"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -208,7 +217,7 @@ def test_a_target_that_is_not_there_is_named(port: int, topic: str) -> None:
         (("a", "--from", "soon"), "--from: 'soon' is none of: earliest, latest"),
         (("a", "--from", "-1h", "--until", "soon"), "--until: 'soon' is none of"),
         (("a", "--from", "-1h", "--until", "-2h"), "--from -1h is not before --until -2h"),
-        (("a", "--from", "latest"), "--from latest is not before now"),
+        (("a", "--from", "latest"), "--from latest is not before --until latest"),
         (("a", "--from", "-1h", "--until", "-1m", "--follow"), "leave --until out"),
         (("a", "--from", "-1h", "--speed", "0"), "write max, or a number above 0"),
         (("a", "--from", "-1h", "--speed", "fast"), "write max, or a number above 0"),

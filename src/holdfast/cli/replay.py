@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,12 @@ from holdfast.cli.option_groups import grouped
 from holdfast.cli.replaying import Copier, Printer, Request, Sink, Source, Tally, replay_into
 from holdfast.cli.standard_output import ends_with_its_reader
 from holdfast.cli.sub import Format
+from holdfast.cli.times import span_of
 from holdfast.model.errors import PeerError
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.names import check_topic_name
-from holdfast.topics.since import LATEST, parse_since
+from holdfast.topics.since import LATEST
 
-_SECOND_US: Final = 1_000_000
 #: As a shell has it for a program that SIGINT ended.
 _INTERRUPTED: Final = 130
 
@@ -149,10 +148,7 @@ def _request(text: str, since: str, until: str | None, speed: str, *, follow: bo
     if speed != "max" and not _is_positive(speed):
         fail(f"--speed {speed}: write max, or a number above 0 such as 1, 10 or 0.5", WRONG_USAGE)
     end = None if follow else until or LATEST
-    now_us = int(time.time() * _SECOND_US)
-    from_us = _time_of("--from", since, now_us)
-    if end is not None and from_us >= _time_of("--until", end, now_us):
-        fail(f"--from {since} is not before {'now' if until is None else f'--until {until}'}", WRONG_USAGE)
+    span_of("--from", since, "--until", end)
     return Request(_filter_of(text), since, end, speed)
 
 
@@ -166,13 +162,6 @@ def _filter_of(text: str) -> TopicFilter:
     if parsed.group:
         fail(f"{text} is shared, and a replay is not; write the filter alone", WRONG_USAGE)
     return parsed
-
-
-def _time_of(option: str, text: str, now_us: int) -> int:
-    try:
-        return parse_since(text).resolve(now_us)
-    except PeerError as error:
-        fail(f"{option}: {error.detail}", WRONG_USAGE)
 
 
 def _is_positive(text: str) -> bool:
