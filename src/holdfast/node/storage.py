@@ -17,6 +17,7 @@ from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
 from holdfast.exchange.counters import DROP_RETENTION
 from holdfast.model.clock import Clock
+from holdfast.model.errors import PoisonedError, TransientError
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.settings import Settings
 from holdfast.node.zone_settings import zones_of
@@ -191,10 +192,17 @@ class DiskStorage:
     def flush(self) -> None:
         """Sync what was written, if anything can be."""
         if self.engine.poison is None and self.log.idle():
-            self.engine.sync_now()
+            try:
+                self.engine.sync_now()
+            except (TransientError, PoisonedError) as error:
+                _log.error("not everything can be stored", why=str(error))
 
     def close(self) -> None:
         """Ensures: what was written is synced."""
-        if self.engine.poison is None:
-            self.maintenance.index_everything()
-        self.log.close()
+        try:
+            if self.engine.poison is None:
+                self.maintenance.index_everything()
+        except TransientError as error:
+            _log.warning("index entries were not written; the next start makes them", why=str(error))
+        finally:
+            self.log.close()
