@@ -28,6 +28,7 @@ from holdfast.storage.rocks.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.log import Companion
 from holdfast.storage.rocks.maintenance import Maintenance
+from holdfast.storage.rocks.numbers import RocksNumbers
 from holdfast.storage.rocks.opening import open_log
 from holdfast.storage.rocks.retained import RocksRetained
 from holdfast.storage.rocks.sessions import RocksSessions
@@ -58,7 +59,8 @@ class DiskStorage:
             self.drops.note(DAMAGED, "", b"", clock.wall_us(), detail=str(damage))
         self.retained: Final = RocksRetained(self.engine, clock)
         self.sessions: Final = RocksSessions(self.engine, lambda *place: self.log.reading.at(*place), self._gone)
-        companions: list[Companion] = [self.sessions, self.retained]
+        self.numbers: Final = RocksNumbers(self.engine, clock)
+        companions: list[Companion] = [self.sessions, self.retained, self.numbers]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
         self.maintenance: Final = Maintenance(self.log)
         storage = settings.storage
@@ -90,6 +92,7 @@ class DiskStorage:
             sessions=self.sessions,
             registry=MemoryRegistry(),
             new_queue=self._new_queue,
+            numbers=self.numbers,
             attach=self.log.attach,
             new_replay=self._new_replay,
             stores_all=all(zone.store for zone in zones),
@@ -215,6 +218,7 @@ class DiskStorage:
         if self.log.idle():
             changes = Changes()
             self.retained.sweep(self._clock.wall_us(), _SWEEP, changes)
+            self.numbers.sweep(self._clock.wall_us(), _SWEEP, changes)
             self.log.write_own(changes)
 
     def flush(self) -> None:

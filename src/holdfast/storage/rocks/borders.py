@@ -11,7 +11,8 @@ from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.layouts.layout import STRUCTURE
 from holdfast.storage.rocks.snapshot import keep_structure
-from holdfast.storage.rocks.zone_log import Finishing, LiveGeneration, Slice, ZoneLog
+from holdfast.storage.rocks.zone_generations import LiveGeneration, Slice
+from holdfast.storage.rocks.zone_log import Finishing, ZoneLog
 
 
 class Borders:

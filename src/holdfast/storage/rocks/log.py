@@ -11,7 +11,7 @@
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 import structlog
@@ -28,6 +28,7 @@ from holdfast.records.meta import ceiling_key, head_key
 from holdfast.records.positions import ShardHead, encode_ceiling, encode_head
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.published_heads import Head, PublishedHeads
 from holdfast.storage.rocks.reading import Reading
 from holdfast.storage.rocks.zone_log import ZoneLog
 
@@ -76,6 +77,10 @@ class RocksLog:
         self._clock: Final = clock
         self.time: Final = TrustedTime(clock.wall_us(), clock.monotonic_us())
         self._companions: Final = companions
+        self._heads: Final = PublishedHeads(
+            engine.folder,
+            {shard.id: Head(shard.head_us, shard.head_serial) for shard in self._shards()},
+        )
         #: What is not about messages follows the strictest durability there is.
         self._strict_steps: Final = any(zone.durability == FSYNC for zone in zones.all)
         self._unwritten: Final[deque[_Pending]] = deque()
@@ -255,6 +260,7 @@ class RocksLog:
                 self._receipt_number = pending.number
             for shard in pending.shards:
                 shard.receipt(pending.mark)
+                self._heads.publish(shard.id, shard.head_us, shard.head_serial)
             for shard, ceiling_us in pending.ceilings:
                 shard.clock.raise_ceiling(ceiling_us)
         return Receipt(self._receipt_number) if self._receipt_number > before else None
@@ -263,3 +269,12 @@ class RocksLog:
         """Sync what was written, and let go of the data."""
         self.reading.revoke()
         self.engine.close()
+        if self.engine.poison is None and self.idle():
+            # The last sync covered what no receipt has told yet.
+            for shard in self._shards():
+                self._heads.publish(shard.id, shard.position_us, shard.serial)
+        self._heads.close()
+
+    def _shards(self) -> Iterator[Shard]:
+        for zone_log in self.zone_logs.values():
+            yield from zone_log.shards.values()

@@ -12,7 +12,8 @@ import structlog
 from holdfast.durable.changes import Changes
 from holdfast.model.errors import MisuseError
 from holdfast.storage.rocks.log import RocksLog
-from holdfast.storage.rocks.zone_log import Finishing, LiveGeneration, Slice, ZoneLog
+from holdfast.storage.rocks.zone_generations import LiveGeneration, Slice
+from holdfast.storage.rocks.zone_log import Finishing, ZoneLog
 
 _log = structlog.get_logger()
 

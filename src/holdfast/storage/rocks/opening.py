@@ -34,7 +34,8 @@ from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.log import Companion, RocksLog
-from holdfast.storage.rocks.zone_log import Finishing, LiveGeneration, ZoneLog
+from holdfast.storage.rocks.zone_generations import LiveGeneration
+from holdfast.storage.rocks.zone_log import Finishing, ZoneLog
 
 #: Memory for the newest messages of all shards.
 RING_BYTES: Final = 64 * 1024 * 1024

@@ -9,7 +9,7 @@ from holdfast.storage.rocks.checking.meta import StoredMeta, live_generations, r
 from holdfast.storage.rocks.checking.report import Reader, Report
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.zone_log import LiveGeneration
+from holdfast.storage.rocks.zone_generations import LiveGeneration
 
 
 @dataclass(frozen=True, slots=True)

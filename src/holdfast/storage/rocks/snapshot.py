@@ -17,7 +17,8 @@ from holdfast.storage.rocks.failures import StalledError
 from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.log import RocksLog
-from holdfast.storage.rocks.zone_log import LiveGeneration, Slice, ZoneLog
+from holdfast.storage.rocks.zone_generations import LiveGeneration, Slice
+from holdfast.storage.rocks.zone_log import ZoneLog
 
 #: A chunk ends with the message that goes beyond this.
 CHUNK_BYTES: Final = 1 << 20

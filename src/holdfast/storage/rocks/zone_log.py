@@ -14,49 +14,19 @@
 from typing import Final
 
 from holdfast.durable.changes import Changes
-from holdfast.durable.log import Lost
 from holdfast.durable.positions import generation_start
 from holdfast.durable.shard import Shard
 from holdfast.durable.zones import Zone
 from holdfast.records.generations import Generation, Parameter, encode_generation, family_name
 from holdfast.records.meta import generation_key
 from holdfast.storage.rocks.contents import META, Contents
-from holdfast.storage.rocks.layouts.layout import Layout
-from holdfast.storage.rocks.layouts.making import make_layout
+from holdfast.storage.rocks.zone_generations import LiveGeneration, Slice, ZoneGenerations
 from holdfast.topics.learned import LearnedTopics
 
 #: Records of dropped generations that are kept, to tell readers what they lost.
 _KEPT_RECORDS: Final = 200
 #: The parameter of a generation that tells by which filters its topics were chosen. Never change.
 _FILTERS: Final = "filters"
-
-
-class Slice:
-    """One shard of one generation: a column family, and the layout that reads and writes it."""
-
-    def __init__(self, family: str, layout: Layout) -> None:
-        self.family: Final = family
-        self.layout = layout
-
-
-class LiveGeneration:
-    """A generation that can be read."""
-
-    def __init__(self, record: Generation, inherited: dict[int, LearnedTopics] | None = None) -> None:
-        self.record = record
-        learnt = inherited or {}
-        self.slices: Final = {
-            shard: Slice(family_name(shard, record.number), self._layout(learnt.get(shard))) for shard in record.shards
-        }
-
-    def forget_writing(self, piece: Slice) -> None:
-        """Nothing is written to it any more: what its writer held in memory can go."""
-        piece.layout = self._layout(None)
-
-    def _layout(self, inherited: LearnedTopics | None) -> Layout:
-        record = self.record
-        parameters = {name: value for name, value in record.parameters.items() if not isinstance(value, str)}
-        return make_layout(record.layout, parameters, inherited)
 
 
 class Finishing:
@@ -71,20 +41,18 @@ class Finishing:
         self.idle_rounds = 0
 
 
-class ZoneLog:
+class ZoneLog(ZoneGenerations):
     """A zone as the log writes and reads it."""
 
     def __init__(self, zone: Zone, shards: dict[int, Shard], families: Contents, filters: str = "") -> None:
         """`filters` stands for the zone's filters behind all mount points; it differs when they do."""
+        super().__init__()
         self.zone: Final = zone
         self._filters: Final = filters
         #: Those that are written to, and those of earlier settings, which may have something to read, or to tell a
         #: reader who comes too late for it. Fixed as long as the log is open.
         self.shards: Final = shards
         self._families: Final = families
-        #: Oldest first; the last one is written to.
-        self.live: Final[list[LiveGeneration]] = []
-        self.dropped: Final[list[Generation]] = []
         #: Sealed, with index entries still to be written.
         self.finishing: Final[list[Finishing]] = []
 
@@ -193,48 +161,9 @@ class ZoneLog:
 
     # ---- reading
 
-    def pieces(self, shard: int, lo_us: int, hi_us: int) -> list[tuple[Slice, int, int]]:
-        """The slices of a shard that hold a part of [lo, hi), oldest first, each with its own part."""
-        found: list[tuple[Slice, int, int]] = []
-        for generation in self.live:
-            piece = generation.slices.get(shard)
-            record = generation.record
-            if piece is None or record.start_us >= hi_us or (record.end_us and record.end_us <= lo_us):
-                continue
-            end_us = min(hi_us, record.end_us) if record.end_us else hi_us
-            found.append((piece, max(lo_us, record.start_us), end_us))
-        return found
-
-    def lost(self, shard: int, from_us: int, before_us: int) -> Lost | None:
-        """What was dropped of [from, before) in a shard, up to the first generation that can still be read."""
-        for generation in self.live:
-            if not generation.record.end_us or generation.record.end_us > from_us:
-                before_us = min(before_us, generation.record.start_us)
-                break
-        sealed = [generation.record for generation in self.live if generation.record.end_us]
-        passed = [record for record in [*self.dropped, *sealed] if shard in record.shards and record.end_us <= from_us]
-        gone = [
-            record
-            for record in self.dropped
-            if shard in record.shards and record.end_us > from_us and record.start_us < before_us
-        ]
-        if from_us >= before_us or not gone:
-            return None
-        count = _last_serial(gone[-1], shard) - max([0, *[_last_serial(record, shard) for record in passed]])
-        if count <= 0:
-            return None
-        # Of what was there before the first record that is kept, nothing is known but the count.
-        is_first = not passed and gone[0].number > 1
-        first_us = from_us if is_first else max(from_us, gone[0].start_us)
-        return Lost(shard, first_us, min(before_us, gone[-1].end_us), count)
-
     def is_true_to_filters(self) -> bool:
         """Whether all that it holds was chosen by the filters that it has now."""
         return all(generation.record.parameters.get(_FILTERS, "") == self._filters for generation in self.live)
-
-
-def _last_serial(record: Generation, shard: int) -> int:
-    return record.last_serials[record.shards.index(shard)]
 
 
 def _learnt(generation: LiveGeneration) -> dict[int, LearnedTopics]:

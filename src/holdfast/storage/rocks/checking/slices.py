@@ -11,7 +11,7 @@ from holdfast.storage.rocks.checking.report import REPORT, RESTORE, Reader
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.layouts.layout import MESSAGES
 from holdfast.storage.rocks.layouts.postings import read_mark
-from holdfast.storage.rocks.zone_log import LiveGeneration
+from holdfast.storage.rocks.zone_generations import LiveGeneration
 
 _END_US: Final = 2**63 - 1
 _INDEX: Final = f"no message is lost, a replay of # has them all; {REPORT}"

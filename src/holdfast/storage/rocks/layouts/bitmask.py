@@ -69,7 +69,15 @@ class BitmaskLayout:
         bits = self._topic_bits[topic] = self._curve.topic_bits(topic)
         return bits
 
-    def read(self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+    def read(
+        self,
+        cells: Cells,
+        levels: tuple[bytes, ...],
+        lo_us: int,
+        hi_us: int,
+        *,
+        in_order: bool = True,  # noqa: ARG002 (the contract's)
+    ) -> Iterator[bytes]:
         query, mask = self._curve.query(levels) if levels else (0, 0)
         check = filter_check(levels)
         epoch_us = self._first_epoch(cells, max(lo_us, 0))

@@ -69,9 +69,11 @@ class Layout(Protocol):
         """
         ...
 
-    def read(self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+    def read(
+        self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
+    ) -> Iterator[bytes]:
         """The encoded messages that match the filter `levels`, lazily; all, `$`-topics too, if there are no levels.
-        In between come `NOTHING_YET`s.
+        In between come `NOTHING_YET`s. Whoever does not need them `in_order` may get them sooner.
 
         Requires: `hi_us` does not pass what `cells` hold now (a reader stops at the durable head). A stream that is
         made meanwhile has later messages only, so the next read, from the last position on, finds it.

@@ -35,7 +35,7 @@ from holdfast.storage.rocks.layouts.postings import (
     read_posting,
 )
 from holdfast.storage.rocks.layouts.scan import scan_items
-from holdfast.storage.rocks.layouts.streams import fetch, in_time_order, load_structure, scan_stream, stored_structure
+from holdfast.storage.rocks.layouts.streams import fetch, load_structure, read_streams, scan_stream, stored_structure
 from holdfast.storage.rocks.layouts.tail import POSITION_BYTES, TOPIC_BYTES, TailIndex
 from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
 from holdfast.topics.learned import LearnedTopics
@@ -95,16 +95,22 @@ class LearnedLayout:
             puts.put(STRUCTURE + key, value)
         return self._live.begin(topic, place)
 
-    def read(self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+    def read(
+        self,
+        cells: Cells,
+        levels: tuple[bytes, ...],
+        lo_us: int,
+        hi_us: int,
+        *,
+        in_order: bool = True,
+    ) -> Iterator[bytes]:
         if not self._is_writer:
             load_structure(self._topics, cells)
-        lo_us = max(lo_us, 0)
-        if not levels:
-            return in_time_order([scan_stream(cells, stream, lo_us, hi_us) for stream in self._topics.stream_ids()])
-        matches = self._topics.streams_for(levels)
-        if not matches or lo_us >= hi_us:
-            return iter(())
-        return in_time_order([self._read_stream(cells, match, levels, lo_us, hi_us) for match in matches])
+
+        def read_stream(match: StreamMatch, lo_us: int, hi_us: int) -> Iterator[bytes]:
+            return self._read_stream(cells, match, levels, lo_us, hi_us)
+
+        return read_streams(self._topics, cells, levels, lo_us, hi_us, read_stream, in_order=in_order)
 
     def _read_stream(
         self, cells: Cells, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int

@@ -1,8 +1,8 @@
 """Reading messages of learned streams: by scanning a stream, or by positions that a posting gave."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heapreplace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from holdfast.durable.tails import POSITION
@@ -11,15 +11,38 @@ from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Cells
 from holdfast.storage.rocks.layouts.scan import get_many, scan_items, scan_values
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck
 from holdfast.topics.learned import LearnedTopics
+from holdfast.topics.learned_trie import StreamMatch
 
 #: Messages fetched at once. The first fetch is small, because many readers want only a few.
 _FIRST_FETCH: Final = 16
 _LARGEST_FETCH: Final = 512
 
 
-def in_time_order(parts: list[Iterator[bytes]]) -> Iterator[bytes]:
-    """Several sequences of messages, each in time order, as one."""
-    return parts[0] if len(parts) == 1 else _merged(parts)
+#: Reads what matches of one stream: its match, from, before.
+ReadStream = Callable[[StreamMatch, int, int], Iterator[bytes]]
+
+
+def read_streams(
+    topics: LearnedTopics,
+    cells: Cells,
+    levels: tuple[bytes, ...],
+    lo_us: int,
+    hi_us: int,
+    read_stream: ReadStream,
+    *,
+    in_order: bool,
+) -> Iterator[bytes]:
+    """What `Layout.read` gives, from streams that are each in time order."""
+    lo_us = max(lo_us, 0)
+    if lo_us >= hi_us:
+        return iter(())
+    if levels:
+        parts = [read_stream(match, lo_us, hi_us) for match in topics.streams_for(levels)]
+    else:
+        parts = [scan_stream(cells, stream, lo_us, hi_us) for stream in topics.stream_ids()]
+    if len(parts) == 1:
+        return parts[0]
+    return _merged(parts) if in_order else chain.from_iterable(parts)
 
 
 def _merged(parts: list[Iterator[bytes]]) -> Iterator[bytes]:

@@ -30,7 +30,15 @@ class TimelineLayout:
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:  # noqa: ARG002 (the contract's)
         puts.put(MESSAGES + _pack(position_us), value)
 
-    def read(self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+    def read(
+        self,
+        cells: Cells,
+        levels: tuple[bytes, ...],
+        lo_us: int,
+        hi_us: int,
+        *,
+        in_order: bool = True,  # noqa: ARG002 (the contract's)
+    ) -> Iterator[bytes]:
         values = scan_values(cells, MESSAGES + _pack(max(lo_us, 0)), MESSAGES + _pack(max(hi_us, 0)))
         return only(values, filter_check(levels))
 

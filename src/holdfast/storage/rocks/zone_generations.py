@@ -1,0 +1,86 @@
+"""The generations of a zone for whoever reads them, in the broker or beside it."""
+
+from typing import Final
+
+from holdfast.durable.log import Lost
+from holdfast.records.generations import Generation, family_name
+from holdfast.storage.rocks.layouts.layout import Layout
+from holdfast.storage.rocks.layouts.making import make_layout
+from holdfast.topics.learned import LearnedTopics
+
+
+class Slice:
+    """One shard of one generation: a column family, and the layout that reads and writes it."""
+
+    def __init__(self, family: str, layout: Layout) -> None:
+        self.family: Final = family
+        self.layout = layout
+
+
+class LiveGeneration:
+    """A generation that can be read."""
+
+    def __init__(self, record: Generation, inherited: dict[int, LearnedTopics] | None = None) -> None:
+        self.record = record
+        learnt = inherited or {}
+        self.slices: Final = {
+            shard: Slice(family_name(shard, record.number), self._layout(learnt.get(shard))) for shard in record.shards
+        }
+
+    def forget_writing(self, piece: Slice) -> None:
+        """Nothing is written to it any more: what its writer held in memory can go."""
+        piece.layout = self._layout(None)
+
+    def _layout(self, inherited: LearnedTopics | None) -> Layout:
+        record = self.record
+        parameters = {name: value for name, value in record.parameters.items() if not isinstance(value, str)}
+        return make_layout(record.layout, parameters, inherited)
+
+
+class ZoneGenerations:
+    """Which generations there are, and which there were."""
+
+    def __init__(self) -> None:
+        #: Oldest first; the last one may be open.
+        self.live: Final[list[LiveGeneration]] = []
+        #: Oldest first. The records of those that were dropped last: they tell how much a reader lost.
+        self.dropped: Final[list[Generation]] = []
+
+    def pieces(self, shard: int, lo_us: int, hi_us: int) -> list[tuple[Slice, int, int]]:
+        """The slices of a shard that hold a part of [lo, hi), oldest first, each with its own part."""
+        found: list[tuple[Slice, int, int]] = []
+        for generation in self.live:
+            piece = generation.slices.get(shard)
+            record = generation.record
+            if piece is None or record.start_us >= hi_us or (record.end_us and record.end_us <= lo_us):
+                continue
+            end_us = min(hi_us, record.end_us) if record.end_us else hi_us
+            found.append((piece, max(lo_us, record.start_us), end_us))
+        return found
+
+    def lost(self, shard: int, from_us: int, before_us: int) -> Lost | None:
+        """What was dropped of [from, before) in a shard, up to the first generation that can still be read."""
+        for generation in self.live:
+            if not generation.record.end_us or generation.record.end_us > from_us:
+                before_us = min(before_us, generation.record.start_us)
+                break
+        sealed = [generation.record for generation in self.live if generation.record.end_us]
+        passed = [record for record in [*self.dropped, *sealed] if shard in record.shards and record.end_us <= from_us]
+        gone = [
+            record
+            for record in self.dropped
+            if shard in record.shards and record.end_us > from_us and record.start_us < before_us
+        ]
+        if from_us >= before_us or not gone:
+            return None
+        count = _last_serial(gone[-1], shard) - max([0, *[_last_serial(record, shard) for record in passed]])
+        if count <= 0:
+            return None
+        # Of what was there before the first record that is kept, nothing is known but the count.
+        is_first = not passed and gone[0].number > 1
+        first_us = from_us if is_first else max(from_us, gone[0].start_us)
+        return Lost(shard, first_us, min(before_us, gone[-1].end_us), count)
+
+
+def _last_serial(record: Generation, shard: int) -> int:
+    return record.last_serials[record.shards.index(shard)]
