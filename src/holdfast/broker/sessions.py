@@ -27,6 +27,10 @@ from holdfast.session.state import NEVER, SessionState, will_delay_s
 _SECOND_US: Final = 1_000_000
 #: How long a client that was connected when the broker crashed has to return before its will is published.
 GRACE_S: Final = 30
+#: Why a session ends.
+_CLEAN: Final = "the client began anew (clean start)"
+_EXPIRED: Final = "its expiry interval had passed"
+_LEFT: Final = "the connection ended, and the session with it"
 #: Sessions looked at in one go, at the start and when they end.
 _PAGE: Final = 200
 
@@ -71,7 +75,7 @@ class Sessions:
         """The client's session, and whether it was there before."""
         existing = self.clients.get(client_id)
         if existing is not None and clean_start:
-            self.end(existing)
+            self.end(existing, _CLEAN)
             existing = None
         if existing is not None:
             self._cancel_expiry(client_id)
@@ -81,7 +85,7 @@ class Sessions:
         if record is None and most and max(len(self.clients), self._stored.count()) >= most:
             raise PeerError(QUOTA_EXCEEDED, f"there are {most} sessions, which is the limit")
         if record is not None and (clean_start or self._is_over(record)):
-            self._end_stored(client_id, record)
+            self._end_stored(client_id, record, _CLEAN if clean_start else _EXPIRED)
             record = None
         client = self._new_client(client_id)
         stored = None if record is None else self._stored.load(client_id)
@@ -140,13 +144,13 @@ class Sessions:
             window.go_on_behind(stored.progress.last_packet_id)
         for packet_id in stored.inflight:
             order.setdefault(packet_id)
-        for packet_id, entry in order.items():
+        for packet_id, sent in order.items():
             message = stored.unacknowledged.get(packet_id)
             if packet_id in stored.inflight:
                 client.session.next_order()
                 window.restore(packet_id, stored.inflight[packet_id], released=packet_id in stored.released)
             elif message is not None:
-                window.restore(packet_id, self._owed(client, message, entry), released=False)
+                window.restore(packet_id, self._owed(client, message, sent), released=False)
             if stored.progress is None:
                 window.go_on_behind(packet_id)
 
@@ -242,9 +246,9 @@ class Sessions:
     def _expire(self, client: Client) -> None:
         if client.owner is None:
             self.expired += 1
-            self.end(client)
+            self.end(client, _EXPIRED)
 
-    def end(self, client: Client) -> None:
+    def end(self, client: Client, why: str = _LEFT) -> None:
         """The session is over: everything of it goes, and a will that waited is due [MQTT-3.1.3-9]."""
         client_id = client.session.client_id
         self._cancel_expiry(client_id)
@@ -254,11 +258,20 @@ class Sessions:
         self.subscriptions.leave_groups(client)
         window = client.session.window
         unqueued = [owed for owed in map(window.owed, window.packet_ids()) if owed is not None and owed.serial == 0]
-        self._exchange.counters.drop(DROP_SESSION_ENDED, client.queue.count() + len(unqueued))
+        count = client.queue.count() + len(unqueued)
+        if count or client.session.persistent():
+            self._lose(client_id, count, why)
         self._forget(client)
 
-    def _end_stored(self, client_id: str, record: SessionRecord) -> None:
+    def _lose(self, client_id: str, count: int, why: str) -> None:
+        """What a session was owed ends with it, also what cannot be counted without reading the log."""
+        self._exchange.counters.drop(DROP_SESSION_ENDED, count)
+        self._exchange.drops.note(DROP_SESSION_ENDED, client_id, b"", self._clock.wall_us(), count, detail=why)
+
+    def _end_stored(self, client_id: str, record: SessionRecord, why: str) -> None:
         """The end of a session that has no object."""
+        if record.expiry_s:
+            self._lose(client_id, 0, why)
         if not self.wills.publish_waiting(client_id) and record.disconnected_us and record.will is not None:
             self.wills.publish(client_id, record.will)
         self._drop_stored(client_id, record)
@@ -347,5 +360,5 @@ class Sessions:
             record = self._record(client_id)
             if record is not None and self._is_over(record):
                 self.expired += 1
-                self._end_stored(client_id, record)
+                self._end_stored(client_id, record, _EXPIRED)
         self._exchange.wake()

@@ -8,6 +8,7 @@ from holdfast.broker.replay_request import replay_asked
 from holdfast.broker.sessions import Sessions
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Walk
+from holdfast.exchange.drops import SUBSCRIBE_REFUSED
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
@@ -77,6 +78,10 @@ class Subscribing:
                     wanted.append(walk)
             else:
                 self._exchange.counters.refuse(reason)
+                now_us = self._clock.wall_us()
+                self._exchange.drops.note(
+                    SUBSCRIBE_REFUSED, connection.session_id, line.filter.raw, now_us, detail=complaint
+                )
                 complaints.append(f"{line.filter.raw.decode()}: {complaint}")
             reasons.append(reason)
         properties = NO_PROPERTIES

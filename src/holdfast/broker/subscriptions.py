@@ -233,7 +233,9 @@ class Subscriptions:
             client.groups.remove(group)
         if not group.members:
             given_back = [owed for owed in group.held if owed.serial == 0]
-            self._exchange.counters.drop(DROP_SESSION_ENDED, group.backlog.count() + len(given_back))
+            count = group.backlog.count() + len(given_back)
+            now_us = self._exchange.delivery.now_us
+            self._exchange.drops.lose(DROP_SESSION_ENDED, group.key, count, now_us, "the last member is gone")
             self.groups.pop(group.key, None)
 
     def _give_back(self, client: Client, group: Group) -> None:

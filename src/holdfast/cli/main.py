@@ -7,6 +7,7 @@ import typer
 from holdfast.cli import bench, config, storage, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
+from holdfast.cli.events import events
 from holdfast.cli.export import export
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
@@ -58,6 +59,7 @@ app.command()(sub)
 app.command()(replay)
 app.command()(export)
 app.command()(demo)
+app.command()(events)
 app.command()(storage.verify)
 app.command()(storage.backup)
 app.command()(storage.restore)

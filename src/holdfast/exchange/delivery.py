@@ -18,8 +18,8 @@ from holdfast.exchange.counters import (
     DROP_QUEUE,
     DROP_SLOW,
     DROP_TOO_LARGE,
-    Counters,
 )
+from holdfast.exchange.drops import Drops
 from holdfast.exchange.frames import frame_for, with_place
 from holdfast.exchange.groups import Group
 from holdfast.exchange.passage import Effect, Passage, Sending
@@ -38,6 +38,8 @@ from holdfast.wire.primitives import U16
 _READ: Final = 100
 #: Pages of history for one client in one turn.
 _PAGES: Final = 10
+#: Why a message is denied.
+_NO_RIGHT: Final = "the client may not read this topic"
 #: PUBREL.
 _PUBREL: Final = b"\x62\x02"
 
@@ -45,8 +47,9 @@ _PUBREL: Final = b"\x62\x02"
 class Delivery:
     """Sends messages to clients, by their plans and from their queues."""
 
-    def __init__(self, counters: Counters, under_way: UnderWay, *, upgrade_qos: bool) -> None:
-        self._counters: Final = counters
+    def __init__(self, drops: Drops, under_way: UnderWay, *, upgrade_qos: bool) -> None:
+        self._drops: Final = drops
+        self._counters: Final = drops.counters
         self._under_way: Final = under_way
         #: The QoS of the subscription alone decides, also above the message's own.
         self._upgrade_qos: Final = upgrade_qos
@@ -76,7 +79,7 @@ class Delivery:
         if message.expires_us:
             # The commit may have taken its time.
             if message.expired(self.now_us):
-                self._counters.drop(DROP_EXPIRED)
+                self._drops.drop(DROP_EXPIRED, "", message, self.now_us, "before it was sent to anybody")
                 return
             passage.fresh = self.now_us - message.received_us < 1_000_000
         publisher = passage.publisher
@@ -89,6 +92,8 @@ class Delivery:
                 self._deliver_to(target, passage)
         for group in plan.groups:
             self._deliver_to_group(group, passage)
+        for client in plan.denied:
+            self._drops.drop(DROP_DENIED, client.session.client_id, message, self.now_us, _NO_RIGHT)
 
     def _deliver_to(self, target: Target, passage: Passage) -> None:
         client = target.client
@@ -102,7 +107,7 @@ class Delivery:
             if channel is None:
                 return
             if channel.congested:
-                self._counters.drop(DROP_SLOW)
+                self._drops.drop(DROP_SLOW, client.session.client_id, message, self.now_us)
             elif channel.plain and target.plain and not retain and passage.fresh and not channel.changing:
                 channel.out.append(passage.whole(channel.version))
                 if not channel.dirty:
@@ -147,7 +152,7 @@ class Delivery:
         elif message.qos > 0 and group.keeps_backlog():
             self._keep_for(group, message)
         else:
-            self._counters.drop(DROP_NO_MEMBER)
+            self._drops.drop(DROP_NO_MEMBER, group.key, message, self.now_us)
 
     def _assign(self, group: Group, member: Subscribed, message: Message) -> None:
         """Give a message to the member that was picked for it, by the options of its own subscription."""
@@ -165,12 +170,13 @@ class Delivery:
                 self._under_way.step(DropInflight(group.stored_as, 0, message.shard, message.position_us))
 
     def _keep_for(self, group: Group, message: Message) -> None:
-        self._counters.drop(DROP_QUEUE, group.backlog.append([Owed(message, message.qos, group=group.key)]))
+        full = group.backlog.append([Owed(message, message.qos, group=group.key)])
+        self._drops.lose(DROP_QUEUE, group.key, full, self.now_us)
 
     def owe(self, client: Client, owed: Owed) -> None:
         """Put a message into a client's queue."""
         client.behind = True
-        self._counters.drop(DROP_QUEUE, client.queue.append([owed]))
+        self._drops.lose(DROP_QUEUE, client.session.client_id, client.queue.append([owed]), self.now_us)
 
     def give_back(self, group: Group, pack: list[Owed]) -> None:
         """A member left with these unacknowledged, oldest first: others get them, or they wait for somebody.
@@ -185,7 +191,7 @@ class Delivery:
                 group.held.extend(reversed(pack[index:]))
                 return
             else:
-                self._counters.drop(DROP_NO_MEMBER)
+                self._drops.drop(DROP_NO_MEMBER, group.key, owed.message, self.now_us)
 
     def drain_backlog(self, group: Group) -> None:
         """Give out what was kept for a group, in order, as far as members have room."""
@@ -351,7 +357,8 @@ class Delivery:
         """Send a message that is owed, or note why it is not."""
         why = self._obstacle(channel, owed)
         if why:
-            self._counters.drop(why)
+            detail = _NO_RIGHT if why == DROP_DENIED else ""
+            self._drops.drop(why, client.session.client_id, owed.message, self.now_us, detail)
             if owed.serial:
                 client.queue.acknowledge(owed.serial)
         else:
@@ -452,7 +459,11 @@ class Delivery:
             return True
         frame = frame_for(channel, owed, owed.qos, packet_id, self.now_us, dup=dup)
         if not frame:
-            self._counters.drop(DROP_TOO_LARGE)
+            client = channel.client
+            detail = f"the client takes packets up to {channel.max_packet_bytes} bytes"
+            self._drops.drop(
+                DROP_TOO_LARGE, "" if client is None else client.session.client_id, owed.message, self.now_us, detail
+            )
             return False
         channel.out.append(frame)
         self.mark(channel)
