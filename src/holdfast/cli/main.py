@@ -7,6 +7,7 @@ import typer
 from holdfast.cli import bench, config, storage, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
+from holdfast.cli.leases import leases
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
 from holdfast.cli.settings_options import SettingsOptions
@@ -54,6 +55,7 @@ def serve(options: SettingsOptions) -> None:
 app.command()(pub)
 app.command()(sub)
 app.command()(demo)
+app.command()(leases)
 app.command()(storage.verify)
 app.command()(storage.backup)
 app.command()(storage.restore)

@@ -22,6 +22,7 @@ from holdfast.node.settings import Settings
 from holdfast.node.zone_settings import zones_of
 from holdfast.storage.rocks.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.leases import Leases
 from holdfast.storage.rocks.log import Companion
 from holdfast.storage.rocks.maintenance import Maintenance
 from holdfast.storage.rocks.opening import open_log
@@ -53,8 +54,9 @@ class DiskStorage:
         self.sessions: Final = RocksSessions(self.engine, lambda *place: self.log.reading.at(*place))
         companions: list[Companion] = [self.sessions, self.retained]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
-        self.maintenance: Final = Maintenance(self.log)
         storage = settings.storage
+        self.leases: Final = Leases(storage.data, settings.history.lease_max_age_s)
+        self.maintenance: Final = Maintenance(self.log, leases=self.leases)
         marks = Watermarks(
             full_bytes=storage.min_free_bytes,
             low_bytes=2 * storage.min_free_bytes,
@@ -166,6 +168,7 @@ class DiskStorage:
         state = self._disk.check()
         if state is not before:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
+        self.leases.short_of_space = state is not DiskState.OK
         broker.exchange.refusing = QUOTA_EXCEEDED if state is DiskState.FULL else SUCCESS
 
     def _look_at_the_clock(self) -> None:
