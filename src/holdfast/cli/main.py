@@ -9,6 +9,7 @@ from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
 from holdfast.cli.events import events
 from holdfast.cli.export import export
+from holdfast.cli.leases import leases
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
 from holdfast.cli.replay import replay
@@ -60,6 +61,7 @@ app.command()(replay)
 app.command()(export)
 app.command()(demo)
 app.command()(events)
+app.command()(leases)
 app.command()(storage.verify)
 app.command()(storage.backup)
 app.command()(storage.restore)
