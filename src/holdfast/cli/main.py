@@ -8,6 +8,7 @@ from holdfast.cli import bench, config, storage, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
 from holdfast.cli.events import events
+from holdfast.cli.explain import explain
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
 from holdfast.cli.settings_options import SettingsOptions
@@ -56,6 +57,7 @@ app.command()(pub)
 app.command()(sub)
 app.command()(demo)
 app.command()(events)
+app.command()(explain)
 app.command()(storage.verify)
 app.command()(storage.backup)
 app.command()(storage.restore)
