@@ -86,7 +86,7 @@ class Broker:
         self._connecting: Final = Connecting(
             self.exchange, self.sessions, self.connections, registry, authenticator, policy
         )
-        self._subscribing: Final = Subscribing(self.exchange, self.sessions, self.retained, policy, clock)
+        self._subscribing: Final = Subscribing(self.exchange, self.sessions, policy, clock)
         self._connect_rates: Final = ConnectRates(policy.limits.connect_rate, clock)
         self._publish_rates: Final = PublishRates(policy.limits.publish_rate, self.exchange, self.deadlines)
         self._tasks: Final[set[asyncio.Task[object]]] = set()

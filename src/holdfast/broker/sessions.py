@@ -6,6 +6,7 @@ from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.broker.subscriptions import Subscriptions
+from holdfast.broker.walks import Walks
 from holdfast.broker.wills import Wills
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.sessions import DropSession, KeepSession, StoredSession
@@ -16,10 +17,10 @@ from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed
+from holdfast.model.owed import Owed, OwedRetained
 from holdfast.model.reasons import QUOTA_EXCEEDED
 from holdfast.model.will import StoredWill
-from holdfast.records.sessions import SessionRecord
+from holdfast.records.sessions import ProgressEntry, SessionRecord
 from holdfast.session.inflight import UNLIMITED
 from holdfast.session.state import NEVER, SessionState, will_delay_s
 
@@ -59,6 +60,7 @@ class Sessions:
         self._stores_all: Final = stores.stores_all
         self.clients: Final[dict[str, Client]] = {}
         self.subscriptions: Final = Subscriptions(exchange, policy, stores)
+        self.walks: Final = Walks(exchange, stores.retained, clock)
         self._expiries: Final[dict[str, Deadline]] = {}
         #: Sessions that ended, and whose end is not committed yet.
         self._dropped: Final[set[str]] = set()
@@ -120,9 +122,11 @@ class Sessions:
         self._restore_window(client, stored)
         queue = client.queue
         progress = stored.progress
+        crashed = stored.record.disconnected_us == 0 or stored.record.cut_off
+        for raw, walk in stored.walks.items():
+            self.walks.restore(client, raw, walk, repeated=crashed)
         if isinstance(queue, LogQueue):
             places = {(owed.message.shard, owed.message.position_us) for owed in stored.inflight.values()}
-            crashed = stored.record.disconnected_us == 0 or stored.record.cut_off
             queue.resume(
                 {} if progress is None else progress.sent, stored.done | places, self._heads if crashed else {}
             )
@@ -130,23 +134,31 @@ class Sessions:
     def _restore_window(self, client: Client, stored: StoredSession) -> None:
         """What was in flight, in the order of sending, under its packet ids."""
         window = client.session.window
-        order: dict[int, None] = {}
+        order: dict[int, ProgressEntry | None] = {}
         if stored.progress is not None:
-            order.update(dict.fromkeys(entry.packet_id for entry in stored.progress.unacknowledged))
+            for entry in stored.progress.unacknowledged:
+                owed = stored.inflight.get(entry.packet_id)
+                # The id may have been used again since: then it has the place of its new message, not of the old one.
+                if owed is None or (owed.message.shard, owed.message.position_us) == (entry.shard, entry.position_us):
+                    order[entry.packet_id] = entry
             window.go_on_behind(stored.progress.last_packet_id)
-        order.update(dict.fromkeys(stored.inflight))
-        for packet_id in order:
+        for packet_id in stored.inflight:
+            order.setdefault(packet_id)
+        for packet_id, entry in order.items():
             message = stored.unacknowledged.get(packet_id)
             if packet_id in stored.inflight:
                 client.session.next_order()
                 window.restore(packet_id, stored.inflight[packet_id], released=packet_id in stored.released)
             elif message is not None:
-                window.restore(packet_id, self._owed(client, message), released=False)
+                window.restore(packet_id, self._owed(client, message, entry), released=False)
             if stored.progress is None:
                 window.go_on_behind(packet_id)
 
     @staticmethod
-    def _owed(client: Client, message: Message) -> Owed:
+    def _owed(client: Client, message: Message, entry: ProgressEntry | None) -> Owed:
+        place = None if entry is None else entry.retained
+        if place is not None:
+            return OwedRetained(message, 1, identifiers=place.identifiers, newest=place.newest)
         queue = client.queue
         owed = queue.owed(message) if isinstance(queue, LogQueue) else None
         # The subscription may be gone since: what is in flight completes all the same.
@@ -202,6 +214,8 @@ class Sessions:
             self._rights_changed(client, client.channel)
         client.channel = client.owner = None
         session.disconnected_us = self._clock.wall_us()
+        for walk in client.walks:
+            walk.resumed = True
         self.subscriptions.share_out(client)
         if not session.persistent():
             self.end(client)

@@ -9,8 +9,10 @@ from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
 from holdfast.cli.events import events
 from holdfast.cli.explain import explain
+from holdfast.cli.export import export
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
+from holdfast.cli.replay import replay
 from holdfast.cli.settings_options import SettingsOptions
 from holdfast.cli.sub import sub
 from holdfast.model.errors import PermanentError, PoisonedError, SettingsError
@@ -55,6 +57,8 @@ def serve(options: SettingsOptions) -> None:
 
 app.command()(pub)
 app.command()(sub)
+app.command()(replay)
+app.command()(export)
 app.command()(demo)
 app.command()(events)
 app.command()(explain)

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepReplay
+from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepReplay, KeepWalk
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
 from holdfast.exchange.counters import (
@@ -24,10 +24,11 @@ from holdfast.exchange.frames import frame_for, with_place
 from holdfast.exchange.groups import Group
 from holdfast.exchange.passage import Effect, Passage, Sending
 from holdfast.exchange.plans import Plan, Target
-from holdfast.exchange.progress import progress_of
+from holdfast.exchange.progress import progress_of, walk_steps
 from holdfast.exchange.under_way import UnderWay
+from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed
+from holdfast.model.owed import Owed, OwedRetained
 from holdfast.model.protocol import V5
 from holdfast.records.sessions import ReplayProgress
 from holdfast.session.inflight import RESERVE
@@ -260,19 +261,39 @@ class Delivery:
             if steps == _READ:
                 # Enough for one turn: neither a million that are sent nor a million that are skipped hold up others.
                 self.mark(channel)
-                return
+                break
             steps += 1
             walk = client.walks[0]
             message = next(walk.messages, None)
             if message is None:
-                client.walks.pop(0)
+                self._end_walk(client, client.walks.pop(0))
                 continue
+            walk.at = message.topic
             record = walk.subscribed.record
-            if record.hides(message.topic):
+            qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
+            if record.hides(message.topic) or walk.skips(message.topic, qos):
                 continue
             identifiers = (record.identifier,) if record.identifier else ()
-            qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
-            self._send_owed(client, channel, Owed(message, qos, retain=True, identifiers=identifiers))
+            owed = OwedRetained(message, qos, identifiers=identifiers, newest=walk.newest)
+            owed.repeated = walk.repeated and qos == 1
+            self._send_owed(client, channel, owed)
+            walk.ahead = walk.ahead or qos == 2
+        if client.walks:
+            self._keep_walk(client, client.walks[0])
+
+    def _keep_walk(self, client: Client, walk: Walk) -> None:
+        """How far a walk is goes with the QoS 2 messages that it has put into flight, so that they come once."""
+        if walk.ahead and walk.stored and client.stored():
+            self._under_way.step(KeepWalk(client.session.client_id, walk.subscribed.record.filter.raw, walk.record()))
+
+    def _end_walk(self, client: Client, walk: Walk) -> None:
+        """It is forgotten with the next progress, which knows what of it is unacknowledged."""
+        self._keep_walk(client, walk)
+        if walk.stored and client.stored():
+            if client.ended_walks is None:
+                client.ended_walks = []
+            client.ended_walks.append(walk.subscribed.record.filter.raw)
+            self._has_come_further(client)
 
     def _replay(self, client: Client, channel: Channel) -> None:
         """History for subscriptions that asked for it, a page of each in turn."""
@@ -314,6 +335,18 @@ class Delivery:
         client.replays.append(replay)
         self.pump(client)
 
+    def tell(self, client: Client, topic: bytes, payload: bytes) -> None:
+        """A word of the broker's own to a client, with QoS 0, behind everything that it was sent so far."""
+        channel = client.channel
+        if channel is None or channel.closed:
+            return
+        owed = Owed(Message(channel.mount + topic, payload, 0, ClientId(""), self.now_us), 0)
+        if channel.changing:
+            channel.changing += 1
+            self._under_way.effects.append(Sending(client, channel, owed, 0))
+        else:
+            self._send_custom(channel, owed, 0)
+
     def start_walk(self, walk: Walk) -> None:
         client = walk.subscribed.client
         client.drop_walks(walk.subscribed.record.filter.raw)
@@ -347,7 +380,15 @@ class Delivery:
             window = client.session.window
             reserved = window.given + RESERVE
             self._under_way.step(KeepProgress(client.session.client_id, progress))
+            for step in walk_steps(client):
+                self._under_way.step(step)
             self._under_way.effects.append(Effect(None, b"", lambda: self._reserve(client, reserved)))
+
+    def _has_come_further(self, client: Client) -> None:
+        """Have its progress stored some time soon."""
+        if not client.unsaved:
+            client.unsaved = True
+            self.unsaved.append(client)
 
     def save_all_progress(self) -> None:
         """Store the progress of every session that has come further."""
@@ -394,9 +435,7 @@ class Delivery:
             client.queue.acknowledge(owed.serial)
         if not client.stored():
             return
-        if not client.unsaved:
-            client.unsaved = True
-            self.unsaved.append(client)
+        self._has_come_further(client)
         if not client.reserving and client.session.window.runs_low():
             client.reserving = True
             self.save_progress(client)

@@ -58,7 +58,9 @@ class DiskStorage:
             _log.error("the data was damaged", what=str(damage))
             self.drops.note(DAMAGED, "", b"", clock.wall_us(), detail=str(damage))
         self.retained: Final = RocksRetained(self.engine, clock)
-        self.sessions: Final = RocksSessions(self.engine, lambda *place: self.log.reading.at(*place), self._gone)
+        self.sessions: Final = RocksSessions(
+            self.engine, lambda *place: self.log.reading.at(*place), self.retained.at, self._gone
+        )
         self.numbers: Final = RocksNumbers(self.engine, clock)
         companions: list[Companion] = [self.sessions, self.retained, self.numbers]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)

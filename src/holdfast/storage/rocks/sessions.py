@@ -15,12 +15,14 @@ from holdfast.durable.sessions import (
     DropInflight,
     DropSession,
     DropSubscription,
+    DropWalk,
     KeepIncoming,
     KeepInflight,
     KeepProgress,
     KeepReplay,
     KeepSession,
     KeepSubscription,
+    KeepWalk,
     ReleaseInflight,
     Step,
     StoredSession,
@@ -41,6 +43,7 @@ from holdfast.records.sessions import (
     SESSION,
     SUBSCRIPTION,
     WAITING,
+    WALK,
     InflightRecord,
     SessionRecord,
     StoredInflight,
@@ -68,7 +71,9 @@ from holdfast.records.sessions import (
     session_range,
     subscription_key,
     waiting_key,
+    walk_key,
 )
+from holdfast.records.walks import decode_walk, encode_walk
 from holdfast.storage.rocks.contents import SESSIONS, Contents
 from holdfast.storage.rocks.layouts.scan import get_one, scan_items
 from holdfast.topics.names import SEPARATOR
@@ -77,6 +82,9 @@ _log = structlog.get_logger()
 
 #: The message at a place in the log that a filter matches; None if it is gone.
 Find = Callable[[int, tuple[bytes, ...], int], Message | None]
+
+#: The message that is retained under a topic, if it is the one that a change, or one before it, has left there.
+FindRetained = Callable[[bytes, int], Message | None]
 
 #: Told of a message in flight that is gone: the client, and its place in the log.
 Gone = Callable[[str, int, int], None]
@@ -95,9 +103,10 @@ class RocksSessions:
     1. Every stored session is in one of the two lists: of those with a connection, or of those that end some time.
     """
 
-    def __init__(self, contents: Contents, find: Find, gone: Gone | None = None) -> None:
+    def __init__(self, contents: Contents, find: Find, find_retained: FindRetained, gone: Gone | None = None) -> None:
         self._contents: Final = contents
         self._find: Final = find
+        self._find_retained: Final = find_retained
         self._gone: Final = gone
         self._count = sum(1 for tag in (EXPIRY, CONNECTED) for _item in self._list(bytes((tag,)), bytes((tag + 1,))))
         #: Messages in flight that retention had removed when they were needed again.
@@ -127,8 +136,13 @@ class RocksSessions:
         elif isinstance(step, DropSubscription):
             puts.delete(subscription_key(client_id, step.raw))
             puts.delete(replay_key(client_id, step.raw))
+            puts.delete(walk_key(client_id, step.raw))
         elif isinstance(step, KeepReplay):
             puts.put(replay_key(client_id, step.raw), encode_replay(step.progress))
+        elif isinstance(step, KeepWalk):
+            puts.put(walk_key(client_id, step.raw), encode_walk(step.progress))
+        elif isinstance(step, DropWalk):
+            puts.delete(walk_key(client_id, step.raw))
         elif isinstance(step, KeepInflight):
             record = InflightRecord(step.owed, step.order)
             puts.put(packet_key(client_id, INFLIGHT, step.packet_id), encode_inflight(record))
@@ -190,6 +204,8 @@ class RocksSessions:
                 session.progress = decode_progress(value)
             elif kind == REPLAY:
                 session.replays[key[at + 1 :]] = decode_replay(value)
+            elif kind == WALK:
+                session.walks[key[at + 1 :]] = decode_walk(value)
             elif kind == DONE:
                 session.done.add(done_place(key))
             else:
@@ -207,6 +223,12 @@ class RocksSessions:
         filters = list({record.filter.levels: None for record in session.subscriptions.values()})
         for entry in session.progress.unacknowledged:
             if entry.qos == 2:
+                continue
+            if entry.retained is not None:
+                # Gone is as it should be: what has taken its place comes as a live message.
+                retained = self._find_retained(entry.retained.topic, entry.retained.newest)
+                if retained is not None:
+                    session.unacknowledged[entry.packet_id] = retained
                 continue
             for levels in [*filters[:_MAX_FILTERS], ()]:
                 message = self._find(entry.shard, levels, entry.position_us)
