@@ -144,13 +144,13 @@ class Sessions:
             window.go_on_behind(stored.progress.last_packet_id)
         for packet_id in stored.inflight:
             order.setdefault(packet_id)
-        for packet_id, entry in order.items():
+        for packet_id, sent in order.items():
             message = stored.unacknowledged.get(packet_id)
             if packet_id in stored.inflight:
                 client.session.next_order()
                 window.restore(packet_id, stored.inflight[packet_id], released=packet_id in stored.released)
             elif message is not None:
-                window.restore(packet_id, self._owed(client, message, entry), released=False)
+                window.restore(packet_id, self._owed(client, message, sent), released=False)
             if stored.progress is None:
                 window.go_on_behind(packet_id)
 

@@ -26,6 +26,7 @@ from holdfast.records.events import Event
 from holdfast.storage.event_files import EventFiles
 from holdfast.storage.rocks.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.leases import Leases
 from holdfast.storage.rocks.log import Companion
 from holdfast.storage.rocks.maintenance import Maintenance
 from holdfast.storage.rocks.numbers import RocksNumbers
@@ -64,8 +65,9 @@ class DiskStorage:
         self.numbers: Final = RocksNumbers(self.engine, clock)
         companions: list[Companion] = [self.sessions, self.retained, self.numbers]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
-        self.maintenance: Final = Maintenance(self.log)
         storage = settings.storage
+        self.leases: Final = Leases(storage.data, settings.history.lease_max_age_s)
+        self.maintenance: Final = Maintenance(self.log, leases=self.leases)
         marks = Watermarks(
             full_bytes=storage.min_free_bytes,
             low_bytes=2 * storage.min_free_bytes,
@@ -190,6 +192,7 @@ class DiskStorage:
         state = self._disk.check()
         if state is not before:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
+        self.leases.short_of_space = state is not DiskState.OK
         broker.exchange.refusing = QUOTA_EXCEEDED if state is DiskState.FULL else SUCCESS
 
     def _look_at_the_clock(self) -> None:

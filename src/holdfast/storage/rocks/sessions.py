@@ -85,7 +85,6 @@ Find = Callable[[int, tuple[bytes, ...], int], Message | None]
 
 #: The message that is retained under a topic, if it is the one that a change, or one before it, has left there.
 FindRetained = Callable[[bytes, int], Message | None]
-
 #: Told of a message in flight that is gone: the client, and its place in the log.
 Gone = Callable[[str, int, int], None]
 
