@@ -8,6 +8,7 @@ from holdfast.cli import bench, config, storage, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
 from holdfast.cli.events import events
+from holdfast.cli.explain import explain
 from holdfast.cli.export import export
 from holdfast.cli.leases import leases
 from holdfast.cli.option_groups import grouped
@@ -61,6 +62,7 @@ app.command()(replay)
 app.command()(export)
 app.command()(demo)
 app.command()(events)
+app.command()(explain)
 app.command()(leases)
 app.command()(storage.verify)
 app.command()(storage.backup)
