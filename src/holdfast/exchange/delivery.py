@@ -307,10 +307,15 @@ class Delivery:
                 self._keep_replay(client, replay, joined=True)
                 replay.joined()
                 continue
+            unacknowledged = False
             for owed in pack:
+                unacknowledged = unacknowledged or owed.qos == 1
                 self._send_owed(client, channel, with_place(owed) if channel.version == V5 else owed)
             if pack and client.stored():
                 self._keep_replay(client, replay, joined=False)
+                if unacknowledged:
+                    # The replay does not come back to it: after a crash the window has to know it.
+                    self.save_progress(client)
             pages += 1
             client.replays.append(client.replays.pop(0))
             if pages >= _PAGES or not pack:
