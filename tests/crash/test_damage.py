@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.durable.changes import Changes
+from holdfast.storage.rocks.checking.report import Reader, Report
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.failures import UnreadableError
-from holdfast.storage.rocks.verify import verify
 from holdfast.storage.rocks.wal_scan import wal_files
 from tests.crash.batches import FAMILY, KEYS_IN_BATCH, batch, open_with_family, stored
 
@@ -314,15 +314,18 @@ def test_a_missing_table_is_reported_and_the_rest_opens(killed: Path) -> None:
 
 
 def test_a_flipped_bit_inside_a_table_is_found_by_reading_everything(killed: Path) -> None:
-    """L21: no read returns the bad bytes, and `verify` names the file."""
+    """L21: no read returns the bad bytes, and the reader of `verify` names the file."""
     path = tables(killed)[-1]
     flip(path, path.stat().st_size // 3)
     engine = Engine.open(killed)
     assert engine.damage == []
-    found = {family: damage for family, _, damage in verify(engine) if damage is not None}
-    assert list(found) == [FAMILY]
-    assert found[FAMILY].kind == "bad table"
-    assert found[FAMILY].file == path.name
+    report = Report()
+    for family in engine.families():
+        for _item in Reader(report, None).items(family, engine.family(family)):
+            pass
+    [problem] = report.problems
+    assert problem.where == FAMILY
+    assert path.name in problem.what
     engine.close()
 
 

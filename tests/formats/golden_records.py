@@ -9,6 +9,7 @@ from holdfast.model.message import Message
 from holdfast.records.folder import DataFolder
 from holdfast.records.generations import Generation, ZoneRecord
 from holdfast.records.messages import StoredMessage
+from holdfast.records.numbers import LastNumber
 from holdfast.records.positions import AppliedMark, ShardHead
 from holdfast.records.retained import RetainedRecord
 
@@ -71,6 +72,9 @@ CEILING_BYTES = spaced("01  80 d6 b6 18 24 0a 06 00")
 
 HEAD = ShardHead(T, 1000, 12)
 HEAD_BYTES = spaced("01  00 40 1e 18 24 0a 06 00  e8 03 00 00 00 00 00 00  0c 00 00 00 00 00 00 00")
+
+NUMBER = LastNumber(258, T)
+NUMBER_BYTES = spaced("01  02 01 00 00 00 00 00 00") + T.to_bytes(8, "little")
 
 APPLIED = AppliedMark(258, "L3")
 APPLIED_BYTES = spaced("01  02 01 00 00 00 00 00 00  02 00 4c 33")

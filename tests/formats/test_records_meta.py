@@ -17,6 +17,7 @@ from holdfast.records.generations import (
     encode_zone,
     family_name,
 )
+from holdfast.records.numbers import decode_number, encode_number
 from holdfast.records.positions import (
     decode_applied,
     decode_ceiling,
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.compiled
         pytest.param(encode_ceiling(golden.CEILING_US), golden.CEILING_BYTES, id="ceiling"),
         pytest.param(encode_head(golden.HEAD), golden.HEAD_BYTES, id="head"),
         pytest.param(encode_applied(golden.APPLIED), golden.APPLIED_BYTES, id="applied"),
+        pytest.param(encode_number(golden.NUMBER), golden.NUMBER_BYTES, id="number"),
         pytest.param(encode_zone(golden.ZONE), golden.ZONE_BYTES, id="zone"),
         pytest.param(encode_generation(golden.GENERATION), golden.GENERATION_BYTES, id="generation"),
         pytest.param(encode_retained(golden.RETAINED), golden.RETAINED_BYTES, id="retained"),
@@ -56,6 +58,7 @@ def test_records_are_written_as_their_golden_bytes(written: bytes, expected: byt
         pytest.param(meta.ceiling_key(258), "040102", id="ceiling"),
         pytest.param(meta.head_key(258), "050102", id="head"),
         pytest.param(meta.applied_key(258), "060102", id="applied"),
+        pytest.param(meta.number_key("ä1"), "07c3a431", id="number"),
         pytest.param(retained_key(b"a/b"), golden.RETAINED_KEY.hex(), id="retained"),
         pytest.param(expiry_key(golden.T, b"a/b"), golden.EXPIRY_KEY.hex(), id="expiry of a retained message"),
     ],
@@ -80,6 +83,7 @@ def fields_of(record: object, names: str) -> list[object]:
         ),
         pytest.param(decode_head(golden.HEAD_BYTES), golden.HEAD, "position_us serial commits", id="head"),
         pytest.param(decode_applied(golden.APPLIED_BYTES), golden.APPLIED, "sequence source", id="applied"),
+        pytest.param(decode_number(golden.NUMBER_BYTES), golden.NUMBER, "number taken_us", id="number"),
         pytest.param(
             decode_zone(golden.ZONE_KEY, golden.ZONE_BYTES), golden.ZONE, "name shards filters created_us", id="zone"
         ),
@@ -122,6 +126,7 @@ def test_the_golden_cursor_holds_the_bytes_that_the_format_describes() -> None:
         pytest.param(decode_ceiling, golden.CEILING_BYTES, id="ceiling"),
         pytest.param(decode_head, golden.HEAD_BYTES, id="head"),
         pytest.param(decode_applied, golden.APPLIED_BYTES, id="applied"),
+        pytest.param(decode_number, golden.NUMBER_BYTES, id="number"),
         pytest.param(lambda value: decode_zone(golden.ZONE_KEY, value), golden.ZONE_BYTES, id="zone"),
         pytest.param(
             lambda value: decode_generation(golden.GENERATION_KEY, value), golden.GENERATION_BYTES, id="generation"

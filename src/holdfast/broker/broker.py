@@ -72,7 +72,7 @@ class Broker:
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
         self._attach: Final = stores.attach
-        self.exchange: Final = Exchange(self, stores.log, stores.retained, limits, stores.delivered)
+        self.exchange: Final = Exchange(self, stores.log, stores.retained, limits, stores.delivered, stores.numbers)
         self.exchange.keeps_qos0 = stores.keeps_qos0
         self.exchange.max_retained = policy.limits.max_retained
         self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from holdfast.durable.commit import CommitLog, Receipt
 from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.numbering import MemoryNumbers, NumberStore
 from holdfast.durable.queue import ClientQueue
 from holdfast.durable.registry import Registry
 from holdfast.durable.retained import RetainedStore
@@ -30,6 +31,7 @@ class Stores:
     sessions: SessionStore
     registry: Registry
     new_queue: NewQueue
+    numbers: NumberStore = field(default_factory=MemoryNumbers)
     #: None if every receipt comes at once.
     attach: Attach | None = None
     #: None if there is no history to replay.

@@ -50,6 +50,7 @@ class Subscribing:
         complaints: list[str] = []
         wanted: list[Subscribed] = []
         replays: list[ReplayWalk] = []
+        told: list[tuple[str, str]] = []
         asked = packet.properties.user_properties
         identifiers = packet.properties.subscription_identifiers
         for line in packet.subscriptions:
@@ -57,7 +58,9 @@ class Subscribing:
             span = None
             if reason == SUCCESS:
                 try:
-                    span = replay_asked(line.filter, asked, self._clock.wall_us())
+                    now_us = self._clock.wall_us()
+                    present_us = self._sessions.subscriptions.present_us(now_us)
+                    span = replay_asked(line.filter, asked, now_us, present_us)
                 except PeerError as error:
                     reason, complaint = error.reason, error.detail
             if span is not None and not self._sessions.subscriptions.has_history():
@@ -67,7 +70,8 @@ class Subscribing:
                 identifier = identifiers[0] if identifiers else 0
                 if span is not None and not line.filter.group:
                     record = self._record(connection, line, identifier, span.from_us)
-                    replays.append(self._sessions.subscriptions.replay(client, record, span.until_us))
+                    replays.append(self._sessions.subscriptions.replay(client, record, span.until_us, span.end_topic))
+                    told += span.told(now_us)
                     reasons.append(reason)
                     continue
                 since_us = None if span is None else span.from_us
@@ -79,8 +83,8 @@ class Subscribing:
                 complaints.append(f"{line.filter.raw.decode()}: {complaint}")
             reasons.append(reason)
         properties = NO_PROPERTIES
-        if complaints and connection.explain:
-            properties = Properties(reason_string="; ".join(complaints)[:1000])
+        if (complaints or told) and connection.explain:
+            properties = Properties(reason_string="; ".join(complaints)[:1000] or None, user_properties=tuple(told))
         channel = connection.channel
         frame = encode(Suback(packet.packet_id, tuple(reasons), properties), channel.version)
         if len(frame) > channel.max_packet_bytes:  # [MQTT-3.9.2-1]

@@ -38,6 +38,7 @@ class Subscriptions:
         self._new_queue: Final = stores.new_queue
         self._new_replay: Final = stores.new_replay
         self._stored: Final = stores.sessions
+        self._delivered: Final = stores.delivered
         self.groups: Final[dict[str, Group]] = {}
 
     def add(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
@@ -75,22 +76,29 @@ class Subscriptions:
     def has_history(self) -> bool:
         return self._new_replay is not None
 
-    def replay(self, client: Client, record: SubscriptionRecord, until_us: int) -> ReplayWalk:
-        """Add or replace a subscription that begins in the past; it becomes a live one when it reaches the present."""
+    def present_us(self, now_us: int) -> int:
+        """A time behind everything that was delivered: after a crash, positions are ahead of the clock for a while."""
+        return max([now_us, *(position_us + 1 for position_us in self._delivered.values())])
+
+    def replay(self, client: Client, record: SubscriptionRecord, until_us: int, end_topic: bytes = b"") -> ReplayWalk:
+        """Add or replace a subscription that begins in the past; it becomes a live one when it reaches the present.
+
+        A message on `end_topic`, if there is one, tells the client when that is.
+        """
         raw = record.filter.raw
         self.remove(client, raw)
         if client.stored():
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
             begun = ReplayProgress({}, until_us, joined=False)
             self._exchange.under_way.step(KeepReplay(client.session.client_id, raw, begun))
-        return self._replay(client, record, until_us)
+        return self._replay(client, record, until_us, end_topic)
 
     def _go_on(self, client: Client, record: SubscriptionRecord, before: ReplayWalk) -> Subscribed:
         """A subscription is replaced while it is replayed: the rest follows with the new options."""
         if client.stored():
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
         sent = before.queue.sent()
-        replay = self._replay(client, record, before.until_us)
+        replay = self._replay(client, record, before.until_us, before.end_topic)
         replay.queue.resume(sent, set(), {})
         client.replays[client.replays.index(before)] = replay
         return replay.subscribed
@@ -108,19 +116,21 @@ class Subscriptions:
         replay.queue.resume(progress.sent, set(), {})
         client.replays.append(replay)
 
-    def _replay(self, client: Client, record: SubscriptionRecord, until_us: int) -> ReplayWalk:
+    def _replay(self, client: Client, record: SubscriptionRecord, until_us: int, end_topic: bytes = b"") -> ReplayWalk:
         assert self._new_replay is not None
         client.session.subscriptions[record.filter.raw] = record
         if isinstance(client.queue, LogQueue):
             client.queue.replaying(record.filter.raw, None)
         subscribed = Subscribed(client, record, None)
         queue = self._new_replay(client.session.client_id, record, until_us)
-        return ReplayWalk(queue, subscribed, until_us, lambda: self._join(subscribed, until_us))
+        return ReplayWalk(queue, subscribed, until_us, lambda: self._join(subscribed, until_us, end_topic), end_topic)
 
-    def _join(self, subscribed: Subscribed, until_us: int) -> None:
+    def _join(self, subscribed: Subscribed, until_us: int, end_topic: bytes) -> None:
         """The present is reached: live messages follow, unless the replay was to end before."""
         if until_us == FOR_EVER:
             self._exchange.subscribe(subscribed)
+        if end_topic:
+            self._exchange.delivery.tell(subscribed.client, end_topic, subscribed.record.filter.raw)
 
     # ---- ends
 

@@ -132,6 +132,10 @@ class Client:
         self, subscriptions: Sequence[Subscription], properties: Properties = NO_PROPERTIES
     ) -> tuple[int, ...]:
         """Subscribe; the QoS granted for each. RefusedError names every filter that was refused."""
+        return (await self.ask_for(subscriptions, properties)).reasons
+
+    async def ask_for(self, subscriptions: Sequence[Subscription], properties: Properties = NO_PROPERTIES) -> Suback:
+        """The same, with all that the broker says to it."""
         packet_id = self._next_packet_id()
         answer: asyncio.Future[Suback] = asyncio.get_running_loop().create_future()
         self._subscribing[packet_id] = answer
@@ -144,7 +148,12 @@ class Client:
         ]
         if refused:
             raise RefusedError(f"the broker refused to subscribe to {'; '.join(refused)}")
-        return suback.reasons
+        return suback
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a message has come that was not received yet."""
+        return not self._received.empty()
 
     async def receive(self) -> Publish:
         """The next message."""
@@ -155,10 +164,10 @@ class Client:
     def acknowledge(self, message: Publish) -> None:
         """The caller is done with a message: the broker need not send it again."""
         if message.qos == QOS_1:
-            self._stream.send(Ack(PUBACK, message.packet_id))
+            self._stream.send_soon(Ack(PUBACK, message.packet_id))
         elif message.qos == QOS_2:
             self._releasing.add(message.packet_id)
-            self._stream.send(Ack(PUBREC, message.packet_id))
+            self._stream.send_soon(Ack(PUBREC, message.packet_id))
 
     async def finish(self) -> None:
         """Wait a little for the end of the hand-shakes of what was acknowledged."""

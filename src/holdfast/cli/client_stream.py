@@ -65,12 +65,27 @@ class PacketStream:
         self._framer.speak(target.version)
         #: Packets that came in one piece with CONNACK.
         self._early: list[Packet] = []
+        #: Acknowledgements that leave together.
+        self._gathered: list[bytes] = []
 
     def send(self, packet: Packet) -> None:
+        self._flush()
         self._transport.write(encode(packet, self.target.version))
+
+    def send_soon(self, packet: Packet) -> None:
+        """Send a packet at the end of this turn of the loop, with all others that come until then."""
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._gathered.append(encode(packet, self.target.version))
+
+    def _flush(self) -> None:
+        if self._gathered and not self._transport.is_closing():
+            self._transport.write(b"".join(self._gathered))
+        self._gathered.clear()
 
     async def write(self, frame: bytes) -> None:
         """Send an encoded packet, and wait while the broker is slow; ConnectionError if it is gone."""
+        self._flush()
         self._transport.write(frame)
         await self._transport.drain()
 

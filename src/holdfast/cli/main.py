@@ -7,9 +7,11 @@ import typer
 from holdfast.cli import bench, config, storage, token, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
+from holdfast.cli.export import export
 from holdfast.cli.leases import leases
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
+from holdfast.cli.replay import replay
 from holdfast.cli.settings_options import SettingsOptions
 from holdfast.cli.sub import sub
 from holdfast.model.errors import PermanentError, PoisonedError, SettingsError
@@ -54,6 +56,8 @@ def serve(options: SettingsOptions) -> None:
 
 app.command()(pub)
 app.command()(sub)
+app.command()(replay)
+app.command()(export)
 app.command()(demo)
 app.command()(leases)
 app.command()(storage.verify)

@@ -21,6 +21,7 @@ from holdfast import __version__
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.settings_options import SettingsOptions
+from holdfast.cli.words import size_in_words
 from holdfast.model.errors import HoldfastError
 from holdfast.node.settings_load import load
 from holdfast.node.settings_sources import Flags
@@ -131,8 +132,8 @@ def backup(
     with _errors(), options.opened() as engine, _bar() as bar:
         bar.add_task("backup", total=None)
         made = create_backup(engine, destination, previous=previous)
-    copied = f"{_size(made.copied_bytes)} of them copied"
-    typer.echo(f"{destination}: {len(made.files)} files, {_size(made.size_bytes)}, {copied}")
+    copied = f"{size_in_words(made.copied_bytes)} of them copied"
+    typer.echo(f"{destination}: {len(made.files)} files, {size_in_words(made.size_bytes)}, {copied}")
 
 
 def restore(
@@ -144,7 +145,7 @@ def restore(
         bar.add_task("restore", total=None)
         found = restore_backup(source, data)
     start = f"start with: holdfast serve --data {data}"
-    typer.echo(f"{data}: {_size(found.size_bytes)} restored, as of {found.made}; {start}")
+    typer.echo(f"{data}: {size_in_words(found.size_bytes)} restored, as of {found.made}; {start}")
 
 
 @zones.command("list")
@@ -167,7 +168,7 @@ def list_(options: FolderOptions, as_json: Json = False) -> None:
             _time(row.start_us),
             _time(row.end_us) if row.end_us else "open",
             "?" if row.messages is None else str(row.messages),
-            _size(row.size_bytes),
+            size_in_words(row.size_bytes),
         )
     Console().print(table)
 
@@ -241,12 +242,3 @@ def _table(*names: str) -> Table:
 
 def _time(us: int) -> str:
     return datetime.fromtimestamp(us / _SECOND_US, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"

@@ -2,8 +2,6 @@
 
 import base64
 import json
-import os
-import sys
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,6 +10,7 @@ import typer
 from holdfast.cli.broker_options import WRONG_USAGE, BrokerOptions, QosOption, Version, fail, run
 from holdfast.cli.client import connect
 from holdfast.cli.option_groups import grouped
+from holdfast.cli.standard_output import ends_with_its_reader, put
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U32
 from holdfast.topics.filters import TopicFilter, parse_filter
@@ -66,18 +65,16 @@ def sub(
             printed = 0
             while count is None or printed < count:
                 message = await client.receive()
-                _print(render(message, output))
+                put(render(message, output))
                 client.acknowledge(message)
                 printed += 1
             await client.finish()
 
     try:
-        run(print_messages())
+        with ends_with_its_reader():
+            run(print_messages())
     except KeyboardInterrupt:
         return
-    except BrokenPipeError:
-        # Whoever read our output has left: a usual end, for which Python would complain once more while closing.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parse(text: str, replay_from: str | None, version: Version) -> TopicFilter:
@@ -98,6 +95,11 @@ def render(message: Publish, output: Format) -> bytes:
     """A message as a line; binary payloads are Base64 in JSON."""
     if output is Format.TEXT:
         return message.topic.encode() + b" " + message.payload + b"\n"
+    return json.dumps(as_row(message), ensure_ascii=False).encode() + b"\n"
+
+
+def as_row(message: Publish) -> dict[str, object]:
+    """A message as JSON has it."""
     row: dict[str, object] = {"topic": message.topic}
     try:
         row["payload"] = message.payload.decode()
@@ -110,9 +112,4 @@ def render(message: Publish, output: Format) -> bytes:
         properties["correlation_data"] = base64.b64encode(data).decode()
     if properties:
         row["properties"] = properties
-    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
-
-
-def _print(line: bytes) -> None:
-    sys.stdout.buffer.write(line)
-    sys.stdout.buffer.flush()
+    return row

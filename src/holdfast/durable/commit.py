@@ -32,6 +32,8 @@ class Batch:
         self.retained: Final[list[Message]] = []
         #: Changes of sessions.
         self.steps: Final[list[Step]] = []
+        #: The last number of each client that numbers its messages.
+        self.numbers: Final[dict[str, int]] = {}
         #: The last position that its messages got in each shard; the log fills it in.
         self.ends: Final[dict[int, int]] = {}
 

@@ -40,12 +40,21 @@ class Walk:
 class ReplayWalk:
     """History on its way to a subscription, which becomes a live one when it has reached the present."""
 
-    def __init__(self, queue: LogQueue, subscribed: Subscribed, until_us: int, joined: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        queue: LogQueue,
+        subscribed: Subscribed,
+        until_us: int,
+        joined: Callable[[], None],
+        end_topic: bytes = b"",
+    ) -> None:
         self.queue: Final = queue
         self.subscribed: Final = subscribed
         self.until_us: Final = until_us
         #: What to do when it has reached the present.
         self.joined: Final = joined
+        #: Where the client is told so; empty if it did not ask. It is told on the connection that asked, or never.
+        self.end_topic: Final = end_topic
 
 
 class Client:

@@ -26,6 +26,7 @@ from holdfast.exchange.passage import Effect, Passage, Sending
 from holdfast.exchange.plans import Plan, Target
 from holdfast.exchange.progress import progress_of
 from holdfast.exchange.under_way import UnderWay
+from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import V5
@@ -307,6 +308,18 @@ class Delivery:
         client.drop_walks(replay.subscribed.record.filter.raw)
         client.replays.append(replay)
         self.pump(client)
+
+    def tell(self, client: Client, topic: bytes, payload: bytes) -> None:
+        """A word of the broker's own to a client, with QoS 0, behind everything that it was sent so far."""
+        channel = client.channel
+        if channel is None or channel.closed:
+            return
+        owed = Owed(Message(channel.mount + topic, payload, 0, ClientId(""), self.now_us), 0)
+        if channel.changing:
+            channel.changing += 1
+            self._under_way.effects.append(Sending(client, channel, owed, 0))
+        else:
+            self._send_custom(channel, owed, 0)
 
     def start_walk(self, walk: Walk) -> None:
         client = walk.subscribed.client

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.durable.commit import CommitLog, Receipt
+from holdfast.durable.numbering import Numbering, NumberStore
 from holdfast.durable.retained import RetainedStore
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, Subscribed
@@ -47,7 +48,13 @@ class Exchange:
     """
 
     def __init__(
-        self, control: Control, log: CommitLog, retained: RetainedStore, limits: Limits, delivered: dict[int, int]
+        self,
+        control: Control,
+        log: CommitLog,
+        retained: RetainedStore,
+        limits: Limits,
+        delivered: dict[int, int],
+        numbers: NumberStore,
     ) -> None:
         self._control: Final = control
         self._log: Final = log
@@ -58,7 +65,7 @@ class Exchange:
         self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
         self.under_way: Final = UnderWay()
         self.delivery: Final = Delivery(self.counters, self.under_way, upgrade_qos=limits.upgrade_outgoing_qos)
-        self._inbound: Final = Inbound(self, limits)
+        self._inbound: Final = Inbound(self, limits, Numbering(numbers))
         #: Batches that were written and wait for their receipt.
         self._written: Final[deque[Sealed]] = deque()
         self._written_bytes = 0

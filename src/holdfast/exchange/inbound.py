@@ -7,6 +7,7 @@ QoS 2     commit with the packet id ─▶ PUBREC, deliver;  PUBREL: forget the 
 
 from typing import TYPE_CHECKING, Final
 
+from holdfast.durable.numbering import MAX_NUMBER, PUBLISH_NUMBER, Numbering
 from holdfast.durable.sessions import DropIncoming, KeepIncoming, ReleaseInflight
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
@@ -18,13 +19,14 @@ from holdfast.model.errors import PeerError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.model.protocol import CLIENT, PUBACK, PUBCOMP, PUBREC, PUBREL, V5
+from holdfast.model.protocol import CLIENT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, V5
 from holdfast.model.reasons import (
     MALFORMED_PACKET,
     NO_MATCHING_SUBSCRIBERS,
     NOT_AUTHORIZED,
     PACKET_IDENTIFIER_NOT_FOUND,
     PAYLOAD_FORMAT_INVALID,
+    PROTOCOL_ERROR,
     QOS_NOT_SUPPORTED,
     QUOTA_EXCEEDED,
     RECEIVE_MAXIMUM_EXCEEDED,
@@ -38,13 +40,16 @@ from holdfast.topics.names import check_topic_name
 from holdfast.topics.route_cache import MAX_CACHED_TOPIC_BYTES
 from holdfast.wire.acks import decode_ack, encode_ack
 from holdfast.wire.packets import Ack
-from holdfast.wire.primitives import U16, Reader
+from holdfast.wire.primitives import U16, Reader, encode_varint
+from holdfast.wire.properties import decode_properties
 from holdfast.wire.publish import RETAIN
 from holdfast.wire.publish_properties import ALIAS_BYTES
 
 if TYPE_CHECKING:
     from holdfast.exchange.exchange import Exchange
 
+#: A user property of this name, as it stands in the list of properties.
+_NUMBERED: Final = b"\x26" + len(PUBLISH_NUMBER).to_bytes(2, "big") + PUBLISH_NUMBER.encode()
 _PUBACK: Final = b"\x40\x02"
 _PUBREC: Final = b"\x50\x02"
 _PUBREL: Final = b"\x62\x02"
@@ -56,9 +61,10 @@ _REMEMBERED_TOPICS: Final = 1000
 class Inbound:
     """Messages and acknowledgements from clients."""
 
-    def __init__(self, exchange: "Exchange", limits: Limits) -> None:
+    def __init__(self, exchange: "Exchange", limits: Limits, numbering: Numbering) -> None:
         self._exchange: Final = exchange
         self._limits: Final = limits
+        self._numbering: Final = numbering
 
     def publish(self, channel: Channel, client: Client) -> None:
         """The PUBLISH that the channel's framer stands on."""
@@ -149,6 +155,9 @@ class Inbound:
         if refusal != SUCCESS:
             self._refuse(channel, qos, packet_id, refusal)
             return
+        number = -1
+        if message.properties and _NUMBERED in message.properties:
+            number = publish_number(message.properties)
         if plan.empty and channel.version == V5:
             frame = encode_ack(Ack(PUBACK if qos == 1 else PUBREC, packet_id, NO_MATCHING_SUBSCRIBERS), V5)
         else:
@@ -159,7 +168,17 @@ class Inbound:
             incoming.add(packet_id)
             if client.stored():
                 self._exchange.under_way.step(KeepIncoming(client.session.client_id, packet_id))
+        if number >= 0 and not self._numbering.take(client.session.client_id, number, self._exchange.under_way.batch):
+            self._repeated(channel, qos, frame)
+            return
         self._exchange.accept(Passage(message, plan, client, channel, frame))
+
+    def _repeated(self, channel: Channel, qos: int, frame: bytes) -> None:
+        """It is stored already, or will be with this batch: say so, when it is."""
+        self._exchange.counters.repeated += 1
+        if qos == 1:
+            channel.receiving -= 1
+        self._exchange.after_commit(channel, frame)
 
     def _resolve_alias(self, channel: Channel, alias: int, topic: bytes) -> bytes:
         if alias > channel.alias_limit_in:  # [MQTT-3.3.2-9]
@@ -261,6 +280,20 @@ class Inbound:
         elif channel.version == V5:
             frame = encode_ack(Ack(PUBCOMP, packet_id, PACKET_IDENTIFIER_NOT_FOUND), V5)
         self._exchange.after_commit(channel, frame)
+
+
+def publish_number(properties: bytes) -> int:
+    """The number that a message carries; -1 if it carries none. PeerError if it is no number."""
+    data = encode_varint(len(properties)) + properties
+    for name, value in decode_properties(Reader(data, 0, len(data)), PUBLISH, CLIENT).user_properties:
+        if name == PUBLISH_NUMBER:
+            if not value.isascii() or not value.isdigit() or int(value) > MAX_NUMBER:
+                raise PeerError(
+                    PROTOCOL_ERROR,
+                    f"{PUBLISH_NUMBER} is {value[:40]!r}; a number from 0 to {MAX_NUMBER} would be right",
+                )
+            return int(value)
+    return -1
 
 
 def _is_utf8(payload: bytes) -> bool:

@@ -25,6 +25,7 @@ from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.leases import Leases
 from holdfast.storage.rocks.log import Companion
 from holdfast.storage.rocks.maintenance import Maintenance
+from holdfast.storage.rocks.numbers import RocksNumbers
 from holdfast.storage.rocks.opening import open_log
 from holdfast.storage.rocks.retained import RocksRetained
 from holdfast.storage.rocks.sessions import RocksSessions
@@ -52,7 +53,8 @@ class DiskStorage:
             _log.error("the data was damaged", what=str(damage))
         self.retained: Final = RocksRetained(self.engine, clock)
         self.sessions: Final = RocksSessions(self.engine, lambda *place: self.log.reading.at(*place))
-        companions: list[Companion] = [self.sessions, self.retained]
+        self.numbers: Final = RocksNumbers(self.engine, clock)
+        companions: list[Companion] = [self.sessions, self.retained, self.numbers]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
         storage = settings.storage
         self.leases: Final = Leases(storage.data, settings.history.lease_max_age_s)
@@ -85,6 +87,7 @@ class DiskStorage:
             sessions=self.sessions,
             registry=MemoryRegistry(),
             new_queue=self._new_queue,
+            numbers=self.numbers,
             attach=self.log.attach,
             new_replay=self._new_replay,
             stores_all=all(zone.store for zone in zones),
@@ -189,6 +192,7 @@ class DiskStorage:
         if self.log.idle():
             changes = Changes()
             self.retained.sweep(self._clock.wall_us(), _SWEEP, changes)
+            self.numbers.sweep(self._clock.wall_us(), _SWEEP, changes)
             self.log.write_own(changes)
 
     def flush(self) -> None:

@@ -6,6 +6,7 @@
     04 | shard u16                         a shard's ceiling           records/positions.py
     05 | shard u16                         a shard's head              records/positions.py
     06 | shard u16                         what a shard has applied    records/positions.py
+    07 | client id (UTF-8)                 a client's last number      records/numbers.py
 
 Numbers in keys are big-endian, so that the generations of a zone lie in their order, and zones beside each other.
 A zone's name has no byte 0: it cannot run into the number behind it.
@@ -23,6 +24,7 @@ GENERATION: Final = 0x03
 CEILING: Final = 0x04
 HEAD: Final = 0x05
 APPLIED: Final = 0x06
+NUMBER: Final = 0x07
 
 #: The one key that every data folder has.
 FOLDER_KEY: Final = b"\x01"
@@ -59,6 +61,10 @@ def head_key(shard: int) -> bytes:
 
 def applied_key(shard: int) -> bytes:
     return b"\x06" + key_u16(shard)
+
+
+def number_key(client_id: str) -> bytes:
+    return b"\x07" + client_id.encode()
 
 
 def shard_of_key(key: bytes) -> int:

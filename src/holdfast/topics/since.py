@@ -64,7 +64,7 @@ def parse_since(text: str) -> Since:
             return Since(at_us, -1)
     raise PeerError(
         TOPIC_FILTER_INVALID,
-        f"replay start {text[:40]!r} is none of: earliest, latest, Unix microseconds, ISO 8601, -2h (s, m, h, d, w)",
+        f"{text[:40]!r} is none of: earliest, latest, Unix microseconds, ISO 8601, -2h (s, m, h, d, w)",
     )
 
 

@@ -23,12 +23,11 @@ from rocksdict import (
     WriteOptions,
 )
 
-#: Families that live as long as the node.
-META: Final = "meta"
-SESSIONS: Final = "sessions"
-RETAINED: Final = "retained"
+from holdfast.storage.rocks.contents import META, RETAINED, SESSIONS
+
 #: RocksDB's own first family cannot be dropped or renamed. It holds the number of the last batch, nothing else.
 DEFAULT: Final = "default"
+#: Families that live as long as the node.
 LASTING_FAMILIES: Final = (META, SESSIONS, RETAINED)
 
 #: The WAL is replayed at every start. Without a bound, one quiet family keeps all of it: 894 MB took 6 s.

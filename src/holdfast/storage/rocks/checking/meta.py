@@ -15,7 +15,8 @@ from holdfast.records.generations import (
     family_name,
     family_parts,
 )
-from holdfast.records.meta import APPLIED, CEILING, FOLDER, FOLDER_KEY, GENERATION, HEAD, ZONE, shard_of_key
+from holdfast.records.meta import APPLIED, CEILING, FOLDER, FOLDER_KEY, GENERATION, HEAD, NUMBER, ZONE, shard_of_key
+from holdfast.records.numbers import decode_number
 from holdfast.records.positions import AppliedMark, ShardHead, decode_applied, decode_ceiling, decode_head
 from holdfast.storage.rocks.checking.report import REPORT, RESTORE, Reader, Report
 from holdfast.storage.rocks.contents import META
@@ -51,6 +52,8 @@ class StoredMeta:
             self.heads[shard_of_key(key)] = decode_head(value)
         elif tag == APPLIED:
             self.applied[shard_of_key(key)] = decode_applied(value)
+        elif tag == NUMBER:
+            decode_number(value)
         else:
             raise HoldfastError(f"key {key.hex()} is of no known kind")
 

@@ -1,0 +1,64 @@
+"""How far something long has come, on standard error: a bar on a terminal, a line now and then elsewhere."""
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+#: Between two pictures on a terminal, and between two lines elsewhere.
+_PICTURE_S: Final = 0.1
+_LINE_S: Final = 10.0
+
+
+class Meter:
+    """Shows a share of the whole and some words. `update` may be called for every message."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        shown: bool = True,
+        console: Console | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Without `shown` it stays silent: the terminal is used for something else."""
+        self._what: Final = what
+        self._now_s: Final = now_s
+        self._console: Final = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._shown: Final = shown
+        self._bar: Progress | None = None
+        if shown and self._console.is_terminal:
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+            told = TextColumn("{task.fields[told]}")
+            self._bar = Progress(*columns, told, TimeElapsedColumn(), console=self._console, transient=True)
+        self._every_s: Final = _LINE_S if self._bar is None else _PICTURE_S
+        self._next_s = now_s() + self._every_s
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+            self._bar.add_task(self._what, total=None, told="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def is_due(self) -> bool:
+        """Whether it is time to say something again: making the words costs more than asking."""
+        return self._shown and self._now_s() >= self._next_s
+
+    def update(self, share: float | None, told: str) -> None:
+        """`share` is from 0 to 1; None if nobody knows."""
+        self._next_s = self._now_s() + self._every_s
+        if self._bar is not None:
+            total = None if share is None else 1.0
+            self._bar.update(self._bar.task_ids[0], completed=share or 0.0, total=total, told=told)
+        elif self._shown:
+            percent = "" if share is None else f"{share:.0%}, "
+            self._console.print(f"{self._what}: {percent}{told}", markup=False)

@@ -1,0 +1,182 @@
+"""`holdfast replay`: stored messages of a running broker, printed or published again."""
+
+import json
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from holdfast.cli.broker_options import WRONG_USAGE, BrokerOptions, Version, fail, run
+from holdfast.cli.client import connect
+from holdfast.cli.client_stream import Target
+from holdfast.cli.meter import Meter
+from holdfast.cli.option_groups import grouped
+from holdfast.cli.replaying import Copier, Printer, Request, Sink, Source, Tally, replay_into
+from holdfast.cli.standard_output import ends_with_its_reader
+from holdfast.cli.sub import Format
+from holdfast.cli.times import span_of
+from holdfast.model.errors import PeerError
+from holdfast.topics.filters import TopicFilter, parse_filter
+from holdfast.topics.names import check_topic_name
+from holdfast.topics.since import LATEST
+
+#: As a shell has it for a program that SIGINT ended.
+_INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntoOptions:
+    """Where messages are published again."""
+
+    to_prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--to-prefix", metavar="PREFIX", help="Publish them again, below this topic, instead of printing."
+        ),
+    ] = None
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Publish them to another broker: HOST:PORT, or an address as --url has."
+        ),
+    ] = None
+    qos: Annotated[int, typer.Option("-q", "--qos", help="Quality of service of publishing.", min=0, max=2)] = 1
+    into_user: Annotated[str | None, typer.Option(help="User name at the broker of --into.")] = None
+    into_password_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Its password's variable.")] = None
+    into_password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Its password's file.")] = None
+    into_ca: Annotated[Path | None, typer.Option(metavar="FILE", help="Authorities to trust there; PEM.")] = None
+
+    def prefix(self) -> str:
+        """What goes in front of topics: with a slash, if there is anything."""
+        if self.to_prefix is None:
+            return ""
+        try:
+            check_topic_name(self.to_prefix.encode())
+        except PeerError as error:
+            fail(f"--to-prefix: {error.detail}", WRONG_USAGE)
+        return self.to_prefix if self.to_prefix.endswith("/") else f"{self.to_prefix}/"
+
+    def target(self, source: Target, broker: BrokerOptions) -> Target | None:
+        """The broker to publish to; None to print."""
+        if self.into is None:
+            if self.into_user or self.into_password_env or self.into_password_file or self.into_ca:
+                fail("--into-user and the like are for another broker; add --into HOST:PORT", WRONG_USAGE)
+            if self.to_prefix is None:
+                return None
+            # A client id of its own: with that of the source one of the two would be thrown out.
+            return BrokerOptions(**{**vars(broker), "client_id": ""}).target()
+        url = self.into if "://" in self.into else f"mqtt://{self.into}"
+        target = BrokerOptions(
+            url=url,
+            user=self.into_user,
+            password_env=self.into_password_env,
+            password_file=self.into_password_file,
+            ca=self.into_ca,
+        ).target()
+        if (target.host, target.port) == (source.host, source.port) and self.to_prefix is None:
+            fail(f"--into {self.into} is the broker that is replayed; add --to-prefix PREFIX", WRONG_USAGE)
+        return target
+
+
+@grouped
+def replay(
+    topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="Topic filter; + and # are wildcards.")],
+    since: Annotated[
+        str,
+        typer.Option("--from", metavar="T", help="earliest, a time (ISO 8601, Unix microseconds), how long ago (-2h)."),
+    ],
+    until: Annotated[
+        str | None, typer.Option(metavar="T", help="The end, in the same words.", show_default="now")
+    ] = None,
+    speed: Annotated[
+        str, typer.Option(metavar="SPEED", help="1 as it was, 10 ten times as fast, max as fast as can be.")
+    ] = "max",
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with live messages, until Ctrl-C.")] = False,
+    output: Annotated[
+        Format, typer.Option("--format", help="A line each: time, topic and payload, or JSON.")
+    ] = Format.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, of messages and of the summary.")] = False,
+    *,
+    into: IntoOptions,
+    broker: BrokerOptions,
+) -> None:
+    """Replay stored messages of a running broker: print them, or publish them again."""
+    if broker.version is not Version.V5:
+        fail("replay needs MQTT 5; with -V 3 use: holdfast sub '$replay/-2h/FILTER'", WRONG_USAGE)
+    request = _request(topic_filter, since, until, speed, follow=follow)
+    source_target = broker.target()
+    prefix = into.prefix()
+    sink_target = into.target(source_target, broker)
+    tally = Tally()
+
+    async def work() -> None:
+        async with AsyncExitStack() as connections:
+            client = await connections.enter_async_context(connect(source_target))
+            source = Source(client, request)
+            sink: Sink = Printer(Format.JSON if as_json else output)
+            if sink_target is not None:
+                writer = await connections.enter_async_context(connect(sink_target))
+            await source.subscribe()
+            tally.began = True
+            if sink_target is not None:
+                same = (sink_target.host, sink_target.port) == (source_target.host, source_target.port)
+                own_since_us = source.asked_us if same else None
+                sink = Copier(writer, prefix, into.qos, own_since_us=own_since_us)
+            meter = connections.enter_context(Meter("replay", shown=sink_target is not None or not _on_terminal()))
+            await replay_into(source, sink, tally, meter)
+
+    interrupted = False
+    with ends_with_its_reader():
+        try:
+            run(work())
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            if tally.began:
+                tally.complete = tally.complete or (follow and interrupted)
+                _print_summary(tally, as_json=as_json, printed=sink_target is None)
+    if interrupted and not follow:
+        raise typer.Exit(_INTERRUPTED)
+
+
+def _request(text: str, since: str, until: str | None, speed: str, *, follow: bool) -> Request:
+    if follow and until is not None:
+        fail("--follow has no end; leave --until out", WRONG_USAGE)
+    if speed != "max" and not _is_positive(speed):
+        fail(f"--speed {speed}: write max, or a number above 0 such as 1, 10 or 0.5", WRONG_USAGE)
+    end = None if follow else until or LATEST
+    span_of("--from", since, "--until", end)
+    return Request(_filter_of(text), since, end, speed)
+
+
+def _filter_of(text: str) -> TopicFilter:
+    try:
+        parsed = parse_filter(text.encode())
+    except PeerError as error:
+        fail(error.detail, WRONG_USAGE)
+    if parsed.since:
+        fail(f"{text} has a start of its own; write the filter alone, and --from {parsed.since}", WRONG_USAGE)
+    if parsed.group:
+        fail(f"{text} is shared, and a replay is not; write the filter alone", WRONG_USAGE)
+    return parsed
+
+
+def _is_positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < float("inf")
+    except ValueError:
+        return False
+
+
+def _on_terminal() -> bool:
+    """Whether messages are printed where a bar would stand in between."""
+    return sys.stdout.isatty()
+
+
+def _print_summary(tally: Tally, *, as_json: bool, printed: bool) -> None:
+    """Standard output belongs to the messages, if they are printed."""
+    state = "" if tally.complete else " (not all)"
+    typer.echo(json.dumps(tally.as_row()) if as_json else f"replayed {tally.in_words()}{state}", err=printed)

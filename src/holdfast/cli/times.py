@@ -1,0 +1,29 @@
+"""Times on the command line, in the words of replays: earliest, latest, ISO 8601, Unix µs, -2h."""
+
+import time
+from typing import Final
+
+from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.model.errors import PeerError
+from holdfast.topics.since import parse_since
+
+_SECOND_US: Final = 1_000_000
+
+
+def span_of(from_option: str, since: str, until_option: str, until: str | None) -> tuple[int, int | None]:
+    """From when until when, in µs; wrong words, and an end that is not behind the start, end the program."""
+    now_us = int(time.time() * _SECOND_US)
+    from_us = _time_of(from_option, since, now_us)
+    if until is None:
+        return from_us, None
+    until_us = _time_of(until_option, until, now_us)
+    if from_us >= until_us:
+        fail(f"{from_option} {since} is not before {until_option} {until}", WRONG_USAGE)
+    return from_us, until_us
+
+
+def _time_of(option: str, text: str, now_us: int) -> int:
+    try:
+        return parse_since(text).resolve(now_us)
+    except PeerError as error:
+        fail(f"{option}: {error.detail}", WRONG_USAGE)

@@ -1,0 +1,81 @@
+"""What `holdfast replay` publishes again, and how far it says it is."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from holdfast.cli.client import Client
+from holdfast.cli.replaying import Copier, Replayed, Request, Source, Tally
+from holdfast.topics.filters import parse_filter
+from holdfast.wire.packets import Publish
+from holdfast.wire.properties import NO_PROPERTIES, Properties
+
+
+class Published:
+    """A client that notes what it is to publish."""
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self.properties = NO_PROPERTIES
+
+    async def publish(self, topic: str, _payload: bytes, _qos: int, *, properties: Properties) -> None:
+        self.topics.append(topic)
+        self.properties = properties
+
+
+def found(topic: str, time_us: int, offset: str | None = "0:1", properties: Properties = NO_PROPERTIES) -> Replayed:
+    return Replayed(Publish(topic, b"x", properties=properties), time_us, offset)
+
+
+@pytest.mark.parametrize(
+    ("message", "own_since_us", "copied"),
+    [
+        (found("a", 150), 100, True),
+        (found("copy/a", 99), 100, True),
+        (found("copy/a", 100), 100, False),
+        (found("copy/a", 0, None), 100, False),
+        (found("copy/a", 150), None, True),
+    ],
+)
+def test_copies_of_this_run_are_not_copied_again(message: Replayed, own_since_us: int | None, copied: bool) -> None:
+    client = Published()
+    copier = Copier(cast("Client", client), "copy/", 1, own_since_us=own_since_us)
+    assert asyncio.run(copier.take(message, more=False)) is copied
+    assert client.topics == ([f"copy/{message.message.topic}"] if copied else [])
+
+
+def test_a_copy_has_the_properties_of_the_original_and_its_time() -> None:
+    client = Published()
+    kept = Properties(
+        payload_format_indicator=1,
+        message_expiry_interval=7,
+        content_type="c",
+        response_topic="r",
+        correlation_data=b"d",
+        subscription_identifiers=(3,),
+        user_properties=(("a", "1"), ("a", "2")),
+    )
+    copier = Copier(cast("Client", client), "copy/", 1, own_since_us=None)
+    asyncio.run(copier.take(found("a", 42, properties=kept), more=False))
+    assert client.properties == Properties(
+        payload_format_indicator=1,
+        message_expiry_interval=7,
+        content_type="c",
+        response_topic="r",
+        correlation_data=b"d",
+        user_properties=(("a", "1"), ("a", "2"), ("ts", "42")),
+    )
+
+
+def test_the_share_is_that_of_time_from_the_first_message_on() -> None:
+    source = Source(cast("Client", None), Request(parse_filter(b"a"), "earliest", "latest", "max"))
+    source.from_us, source.until_us = 1, 2_000
+    tally = Tally()
+    assert source.share(tally) is None
+    tally.add(found("a", 1_000))
+    assert source.share(tally) == 0.0
+    tally.add(found("a", 1_250))
+    assert source.share(tally) == 0.25
+    source.until_us = 0
+    assert source.share(tally) is None
