@@ -18,7 +18,7 @@ _ORDER: Final = [("offset", "ascending"), ("shard", "ascending")]
 
 
 def merged_by_time(streams: Sequence[Iterator[Any]]) -> Iterator[Any]:
-    """Record batches with the columns `position` and `shard`, merged. Requires: no batch is empty."""
+    """Record batches with the columns `offset` and `shard`, merged. Requires: no batch is empty."""
     waiting = list(streams)
     hands: list[Any] = [next(stream, None) for stream in waiting]
     while True:
