@@ -27,16 +27,19 @@ class DiskWorld(World):
         start_us: int = 1_700_000_000_000_000,
         min_free_bytes: int = 0,
         unstored: str = "",
+        shards: int = 1,
     ) -> None:
         self._folder = folder
         self._start_us = start_us
         self._min_free_bytes = min_free_bytes
         self._zones = {"unstored": ZoneSettings(filter=unstored, store=False)} if unstored else {}
+        self._shards = shards
         super().__init__(policy)
 
     def make_stores(self, policy: Policy) -> Stores:
         self.clock = ManualClock(self._start_us)
-        settings = Settings(zones=self._zones, storage=Storage(data=self._folder, min_free_bytes=self._min_free_bytes))
+        storage = Storage(data=self._folder, min_free_bytes=self._min_free_bytes, shards=self._shards)
+        settings = Settings(zones=self._zones, storage=storage)
         self.disk = DiskStorage(settings, policy, self.clock)
         return self.disk.stores()
 

@@ -136,7 +136,18 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
         st.sampled_from(FILTERS),
         progresses,
         st.builds(
-            ReplayProgress, st.dictionaries(st.integers(0, 3), times_us, max_size=3), times_us, joined=st.booleans()
+            ReplayProgress,
+            st.dictionaries(st.integers(0, 3), times_us, max_size=3),
+            times_us,
+            joined=st.booleans(),
+        ),
+        st.builds(
+            ReplayProgress,
+            st.dictionaries(st.integers(0, 3), times_us, max_size=3),
+            times_us,
+            joined=st.booleans(),
+            speed=st.integers(1, 999_999_999_999_999),
+            at_us=times_us,
         ),
         st.tuples(st.just(KeepInflight), packet_ids, owed_messages()),
         st.tuples(st.just(DropInflight), packet_ids, st.integers(0, 3), st.just(0) | times_us),

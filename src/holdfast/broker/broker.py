@@ -16,6 +16,7 @@ from holdfast.broker.connections import Connections
 from holdfast.broker.deadlines import Deadlines
 from holdfast.broker.eager import begin
 from holdfast.broker.gate import Origin
+from holdfast.broker.pacing import Pacing
 from holdfast.broker.policy import Policy
 from holdfast.broker.rates import ConnectRates, PublishRates
 from holdfast.broker.sessions import Sessions
@@ -75,6 +76,7 @@ class Broker:
         self.exchange: Final = Exchange(self, stores.log, stores.retained, limits, stores.delivered)
         self.exchange.keeps_qos0 = stores.keeps_qos0
         self.exchange.max_retained = policy.limits.max_retained
+        self.exchange.delivery.timer = Pacing(self.exchange, clock, self.deadlines)
         self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores)
         registry = stores.registry
         self.connections: Final = Connections(

@@ -54,7 +54,7 @@ class Sessions:
         self._new_queue: Final = stores.new_queue
         self._stores_all: Final = stores.stores_all
         self.clients: Final[dict[str, Client]] = {}
-        self.subscriptions: Final = Subscriptions(exchange, policy, stores)
+        self.subscriptions: Final = Subscriptions(exchange, policy, stores, clock, deadlines)
         self._expiries: Final[dict[str, Deadline]] = {}
         #: Sessions that ended, and whose end is not committed yet.
         self._dropped: Final[set[str]] = set()

@@ -9,6 +9,7 @@ from holdfast.broker.sessions import Sessions
 from holdfast.durable.retained import RetainedStore
 from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
 from holdfast.exchange.exchange import Exchange
+from holdfast.exchange.pace import Pace
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import V5
@@ -67,7 +68,8 @@ class Subscribing:
                 identifier = identifiers[0] if identifiers else 0
                 if span is not None and not line.filter.group:
                     record = self._record(connection, line, identifier, span.from_us)
-                    replays.append(self._sessions.subscriptions.replay(client, record, span.until_us))
+                    pace = Pace(span.speed, span.first_us()) if span.speed else None
+                    replays.append(self._sessions.subscriptions.replay(client, record, span.until_us, pace))
                     reasons.append(reason)
                     continue
                 since_us = None if span is None else span.from_us
@@ -125,6 +127,7 @@ class Subscribing:
         self, connection: Connection, client: Client, line: Subscription, identifier: int, since_us: int | None
     ) -> Subscribed | None:
         """Make the subscription; it is returned if it asks for retained messages."""
+        self._sessions.subscriptions.drop_if_over(client, line.filter.raw)
         before = client.session.subscriptions.get(line.filter.raw)
         if since_us is None:
             since_us = self._clock.wall_us() if before is None else before.since_us

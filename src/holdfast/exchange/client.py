@@ -8,8 +8,10 @@ offline   messages go to the queue
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.queue import ClientQueue
+from holdfast.exchange.pace import Pace
 from holdfast.model.message import Message
 from holdfast.session.state import SessionState
 from holdfast.topics.subscription import SubscriptionRecord
@@ -22,11 +24,15 @@ if TYPE_CHECKING:
 class Subscribed:
     """One subscription of one client: what the matcher finds."""
 
-    def __init__(self, client: "Client", record: SubscriptionRecord, group: "Group | None") -> None:
+    def __init__(
+        self, client: "Client", record: SubscriptionRecord, group: "Group | None", until_us: int = FOR_EVER
+    ) -> None:
         self.client: Final = client
         self.record: Final = record
         #: The group it is shared with; None for a subscription of one's own.
         self.group: Final = group
+        #: The position from which on it delivers nothing.
+        self.until_us: Final = until_us
 
 
 class Walk:
@@ -46,6 +52,8 @@ class ReplayWalk:
         self.until_us: Final = until_us
         #: What to do when it has reached the present.
         self.joined: Final = joined
+        #: The speed that it is to keep; None for as fast as the client takes it.
+        self.pace: Pace | None = None
 
 
 class Client:

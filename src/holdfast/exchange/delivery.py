@@ -7,8 +7,7 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 from typing import Final
 
 from holdfast.durable.log import FOR_EVER
-from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepReplay
+from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
 from holdfast.exchange.counters import (
@@ -20,23 +19,21 @@ from holdfast.exchange.counters import (
     DROP_TOO_LARGE,
     Counters,
 )
-from holdfast.exchange.frames import frame_for, with_place
+from holdfast.exchange.frames import frame_for
 from holdfast.exchange.groups import Group
 from holdfast.exchange.passage import Effect, Passage, Sending
-from holdfast.exchange.plans import Plan, Target
+from holdfast.exchange.plans import Plan, Target, plan_at
 from holdfast.exchange.progress import progress_of
+from holdfast.exchange.replaying import Replaying
+from holdfast.exchange.timer import Timer
 from holdfast.exchange.under_way import UnderWay
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.model.protocol import V5
-from holdfast.records.sessions import ReplayProgress
 from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 
 #: Messages read from a queue at once.
 _READ: Final = 100
-#: Pages of history for one client in one turn.
-_PAGES: Final = 10
 #: PUBREL.
 _PUBREL: Final = b"\x62\x02"
 
@@ -56,6 +53,9 @@ class Delivery:
         #: Clients whose progress is to be stored some time soon.
         self.unsaved: list[Client] = []
         self.now_us = 0
+        #: What paces wait with; without one, nothing is paced.
+        self.timer: Timer | None = None
+        self.replaying: Final = Replaying(self, under_way)
 
     def mark(self, channel: Channel) -> None:
         """The channel has something to send."""
@@ -78,6 +78,10 @@ class Delivery:
                 self._counters.drop(DROP_EXPIRED)
                 return
             passage.fresh = self.now_us - message.received_us < 1_000_000
+        if plan.ends_us != FOR_EVER:
+            position_us = message.position_us if message.qos and message.position_us else self.now_us
+            if position_us >= plan.ends_us:
+                plan = plan_at(plan, message.topic, position_us)
         publisher = passage.publisher
         for target in plan.targets:
             if target.client is publisher:  # [MQTT-3.8.3-3] no local
@@ -108,7 +112,7 @@ class Delivery:
                     self.mark(channel)
                 self._counters.messages_out += 1
             else:
-                self._send_owed(client, channel, Owed(message, 0, retain=retain, identifiers=target.identifiers))
+                self.send_owed(client, channel, Owed(message, 0, retain=retain, identifiers=target.identifiers))
             return
         window = client.session.window
         if channel is None or client.behind or channel.congested or not window.room():
@@ -130,7 +134,7 @@ class Delivery:
                 self.mark(channel)
             self._counters.messages_out += 1
         else:
-            self._send_owed(client, channel, Owed(message, qos, retain=retain, identifiers=target.identifiers))
+            self.send_owed(client, channel, Owed(message, qos, retain=retain, identifiers=target.identifiers))
 
     def _deliver_to_group(self, group: Group, passage: Passage) -> None:
         message = passage.message
@@ -156,7 +160,7 @@ class Delivery:
         channel = member.client.channel
         if channel is None:
             return
-        self._send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
+        self.send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
         if group.stored_as:
             group.unsaved = True
             if qos == 2 and message.position_us and member.client.stored():
@@ -225,7 +229,7 @@ class Delivery:
             self._send_again(client, channel, packet_id)
         self._walk(client, channel)
         if client.replays:
-            self._replay(client, channel)
+            self.replaying.send(client, channel)
         self._drain_queue(client, channel)
         for group in client.groups:
             if group.owes():
@@ -244,7 +248,7 @@ class Delivery:
             for owed in pack:
                 if owed.serial:  # 0 for what lies in the log
                     client.cursor = owed.serial
-                self._send_owed(client, channel, owed)
+                self.send_owed(client, channel, owed)
 
     def _walk(self, client: Client, channel: Channel) -> None:
         """Retained messages for new subscriptions [MQTT-3.3.1-9]."""
@@ -266,41 +270,7 @@ class Delivery:
                 continue
             identifiers = (record.identifier,) if record.identifier else ()
             qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
-            self._send_owed(client, channel, Owed(message, qos, retain=True, identifiers=identifiers))
-
-    def _replay(self, client: Client, channel: Channel) -> None:
-        """History for subscriptions that asked for it, a page of each in turn."""
-        window = client.session.window
-        pages = 0
-        while client.replays and not channel.congested and window.room():
-            replay = client.replays[0]
-            pack = replay.queue.read(0, min(_READ, window.free()))
-            if not pack and replay.queue.at_end():
-                client.replays.pop(0)
-                self._keep_replay(client, replay, joined=True)
-                replay.joined()
-                continue
-            for owed in pack:
-                self._send_owed(client, channel, with_place(owed) if channel.version == V5 else owed)
-            if pack and client.stored():
-                self._keep_replay(client, replay, joined=False)
-            pages += 1
-            client.replays.append(client.replays.pop(0))
-            if pages >= _PAGES or not pack:
-                self.mark(channel)
-                return
-
-    def _keep_replay(self, client: Client, replay: ReplayWalk, *, joined: bool) -> None:
-        """The position of a replay goes with what it sent, so that QoS 2 comes once."""
-        raw = replay.subscribed.record.filter.raw
-        sent = replay.queue.sent()
-        queue = client.queue
-        if joined and replay.until_us == FOR_EVER and isinstance(queue, LogQueue):
-            queue.replaying(raw, sent)
-        if client.stored():
-            self._under_way.step(
-                KeepReplay(client.session.client_id, raw, ReplayProgress(sent, replay.until_us, joined=joined))
-            )
+            self.send_owed(client, channel, Owed(message, qos, retain=True, identifiers=identifiers))
 
     def start_replay(self, replay: ReplayWalk) -> None:
         client = replay.subscribed.client
@@ -314,7 +284,7 @@ class Delivery:
         client.walks.append(walk)
         self.pump(client)
 
-    def _send_owed(self, client: Client, channel: Channel, owed: Owed) -> None:
+    def send_owed(self, client: Client, channel: Channel, owed: Owed) -> None:
         """Send a message that is owed, or note why it is not."""
         why = self._obstacle(channel, owed)
         if why:

@@ -6,6 +6,7 @@ Overlapping subscriptions of one client become one target with the highest QoS a
 
 from typing import Final
 
+from holdfast.durable.log import FOR_EVER
 from holdfast.exchange.client import Client, Subscribed
 from holdfast.exchange.groups import Group
 from holdfast.topics.names import SEPARATOR
@@ -55,6 +56,9 @@ class Plan:
         self.levels: Final = levels
         #: A topic of the broker's own: clients may read it and not publish to it.
         self.reserved: Final = reserved
+        #: The first position at which one of the subscriptions ends, and then all of them.
+        self.ends_us = FOR_EVER
+        self.found: list[Subscribed] = []
         self.empty: Final = not targets and not groups
 
     def cost_bytes(self) -> int:
@@ -78,7 +82,17 @@ def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
         elif _may_receive(subscribed.client, topic):
             single.setdefault(subscribed.client.session.client_id, []).append(subscribed)
     targets = [_target(overlapping) for overlapping in single.values()]
-    return Plan(targets, groups, topic.count(SEPARATOR) + 1, reserved=topic.startswith(SYS_PREFIX))
+    plan = Plan(targets, groups, topic.count(SEPARATOR) + 1, reserved=topic.startswith(SYS_PREFIX))
+    for subscribed in found:
+        if subscribed.until_us < plan.ends_us:
+            plan.ends_us = subscribed.until_us
+            plan.found = found
+    return plan
+
+
+def plan_at(plan: Plan, topic: bytes, position_us: int) -> Plan:
+    """The plan without what has ended at a position."""
+    return make_plan([subscribed for subscribed in plan.found if position_us < subscribed.until_us], topic)
 
 
 def _target(overlapping: list[Subscribed]) -> Target:
