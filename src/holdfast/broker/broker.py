@@ -77,6 +77,7 @@ class Broker:
         self.exchange.keeps_qos0 = stores.keeps_qos0
         self.exchange.max_retained = policy.limits.max_retained
         self.exchange.delivery.timer = Pacing(self.exchange, clock, self.deadlines)
+        self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate
         self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores)
         registry = stores.registry
         self.connections: Final = Connections(
@@ -116,6 +117,7 @@ class Broker:
         own = self._policy
         own.mqtt, own.limits, own.sessions = policy.mqtt, policy.limits, policy.sessions
         self.exchange.max_retained = policy.limits.max_retained
+        self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate
         self._connect_rates.per_second = policy.limits.connect_rate
         self._publish_rates.per_second = policy.limits.publish_rate
         for connection in self.connections:

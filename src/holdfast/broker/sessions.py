@@ -178,6 +178,7 @@ class Sessions:
         """CONNACK is on its way: messages may follow it now [MQTT-3.2.0-1]."""
         client.channel = channel
         client.behind = True  # until the queue turns out to be empty
+        self._exchange.delivery.begin_drain(client)
         self._rights_changed(client, channel)
         self._exchange.delivery.pump(client)
         self.subscriptions.take_from_absent(client)

@@ -320,6 +320,18 @@ class LogQueue(ClientQueue):
     def at_end(self) -> bool:
         return not self._behind
 
+    def places(self) -> dict[int, int]:
+        """Where the log ends for whoever is live."""
+        return dict(self._delivered)
+
+    def has_sent(self, places: dict[int, int]) -> bool:
+        """Whether it has come as far as these places, in every shard."""
+        return not self._behind or all(self._sent_up_to(shard) >= places[shard] for shard in places)
+
+    def last_serial(self) -> int:
+        """The serial of the newest message that is in no log."""
+        return self._unlogged.last_serial()
+
     def acknowledge(self, serial: int) -> None:
         self._unlogged.acknowledge(serial)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.queue import ClientQueue
-from holdfast.exchange.pace import Pace
+from holdfast.exchange.pace import Drain, Pace
 from holdfast.model.message import Message
 from holdfast.session.state import SessionState
 from holdfast.topics.subscription import SubscriptionRecord
@@ -72,6 +72,8 @@ class Client:
         self.channel: Channel | None = None
         self.cursor = 0
         self.behind = False
+        #: The pace at which its backlog is sent; None for as fast as it takes it.
+        self.drain: Drain | None = None
         #: Whether more packet ids are being reserved for it.
         self.reserving = False
         #: Whether it is pumped at the end of the turn.

@@ -7,6 +7,8 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 from typing import Final
 
 from holdfast.durable.log import FOR_EVER
+from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
@@ -21,6 +23,7 @@ from holdfast.exchange.counters import (
 )
 from holdfast.exchange.frames import frame_for
 from holdfast.exchange.groups import Group
+from holdfast.exchange.pace import Drain
 from holdfast.exchange.passage import Effect, Passage, Sending
 from holdfast.exchange.plans import Plan, Target, plan_at
 from holdfast.exchange.progress import progress_of
@@ -55,6 +58,8 @@ class Delivery:
         self.now_us = 0
         #: What paces wait with; without one, nothing is paced.
         self.timer: Timer | None = None
+        #: Messages a second out of the backlog of a client that is back; 0 for as fast as it takes them.
+        self.backlog_rate = 0
         self.replaying: Final = Replaying(self, under_way)
 
     def mark(self, channel: Channel) -> None:
@@ -238,17 +243,48 @@ class Delivery:
     def _drain_queue(self, client: Client, channel: Channel) -> None:
         window = client.session.window
         while client.behind and window.room() and not channel.congested:
+            limit = _READ if client.drain is None else self._allowed(client, client.drain)
+            if limit == 0:
+                return
             # Only what fits: what was read is in flight, and no longer counts toward the queue's limits.
-            pack = client.queue.read(client.cursor, min(_READ, window.free()))
+            pack = client.queue.read(client.cursor, min(limit, window.free()))
             if not pack:
                 client.behind = not client.queue.at_end()
                 if client.behind:
                     self.mark(channel)  # a long stretch without anything for it: go on in the next turn
+                else:
+                    client.drain = None
                 return
             for owed in pack:
                 if owed.serial:  # 0 for what lies in the log
                     client.cursor = owed.serial
                 self.send_owed(client, channel, owed)
+            if client.drain is not None:
+                client.drain.take(len(pack))
+
+    def begin_drain(self, client: Client) -> None:
+        """A client is back: what is owed to it now goes out at the pace that is set."""
+        queue = client.queue
+        client.drain = None
+        if self.backlog_rate and self.timer is not None:
+            now_us = self.timer.now_us()
+            if isinstance(queue, LogQueue):
+                client.drain = Drain(now_us, queue.places(), queue.last_serial())
+            elif isinstance(queue, MemoryQueue):
+                client.drain = Drain(now_us, {}, queue.last_serial())
+
+    def _allowed(self, client: Client, drain: Drain) -> int:
+        """How many messages of a backlog may be sent now; if none, the client is pumped when some may."""
+        queue = client.queue
+        rate = self.backlog_rate
+        sent = not isinstance(queue, LogQueue) or queue.has_sent(drain.places)
+        if not rate or self.timer is None or (sent and client.cursor >= drain.serial):
+            client.drain = None  # live messages that came meanwhile follow as fast as they are taken
+            return _READ
+        allowed = min(_READ, drain.allowed(rate, self.timer.now_us()))
+        if not allowed:
+            self.timer.pump_after(drain.wait_us(rate), client)
+        return allowed
 
     def _walk(self, client: Client, channel: Channel) -> None:
         """Retained messages for new subscriptions [MQTT-3.3.1-9]."""

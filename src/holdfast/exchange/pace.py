@@ -48,3 +48,34 @@ class Pace:
 
     def at_present(self, now_us: int, wall_us: int) -> bool:
         return self.at_us(now_us) + _PRESENT_US >= wall_us
+
+
+class Drain:
+    """So many messages a second out of a backlog, until that is sent which was owed at the reconnect.
+
+    1. No more goes at once than is due in a tenth of a second, or one message if that is less.
+    """
+
+    def __init__(self, now_us: int, places: dict[int, int], serial: int) -> None:
+        #: The end of the backlog: positions in the log, and a serial for what is in no log.
+        self.places: Final = places
+        self.serial: Final = serial
+        self._counted_us = now_us
+        #: Millionths of messages; the first one may go at once.
+        self._credit = MILLION
+
+    def allowed(self, rate: int, now_us: int) -> int:
+        """How many messages may go now."""
+        most = max(1, rate // 10) * MILLION
+        self._credit = min(self._credit + (now_us - self._counted_us) * rate, most)
+        self._counted_us = now_us
+        return self._credit // MILLION
+
+    def take(self, count: int) -> None:
+        """So many were sent."""
+        self._credit -= count * MILLION
+
+    def wait_us(self, rate: int) -> int:
+        """How long until it is worth to go on: one message, or as many as are due in a twentieth of a second."""
+        missing = max(1, rate // 20) * MILLION - self._credit
+        return max(0, missing + rate - 1) // rate
