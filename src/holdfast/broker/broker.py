@@ -75,6 +75,7 @@ class Broker:
         self._attach: Final = stores.attach
         self.exchange: Final = Exchange(self, stores.log, stores.retained, limits, stores.delivered)
         self.exchange.keeps_qos0 = stores.keeps_qos0
+        self.exchange.goes_early = stores.goes_early
         self.exchange.max_retained = policy.limits.max_retained
         self.exchange.delivery.timer = Pacing(self.exchange, clock, self.deadlines)
         self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate

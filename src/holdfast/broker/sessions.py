@@ -117,7 +117,9 @@ class Sessions:
         queue = client.queue
         progress = stored.progress
         if isinstance(queue, LogQueue):
-            places = {(owed.message.shard, owed.message.position_us) for owed in stored.inflight.values()}
+            messages = [owed.message for owed in stored.inflight.values()]
+            messages += stored.unacknowledged.values()  # above the progress, if it was sent before its commit
+            places = {(message.shard, message.position_us) for message in messages}
             crashed = stored.record.disconnected_us == 0 or stored.record.cut_off
             queue.resume(
                 {} if progress is None else progress.sent, stored.done | places, self._heads if crashed else {}
@@ -204,6 +206,17 @@ class Sessions:
             self.end(client)
             return
         self._keep(client, self.wills.waiting(session.client_id))
+        if self._exchange.delivery.early.waits(client):
+            # How far it is can be told when what it was sent early is committed.
+            self._exchange.after_commit(None, b"", lambda: self._put_away(client))
+        else:
+            self._put_away(client)
+
+    def _put_away(self, client: Client) -> None:
+        """Store how far an absent session has come, and forget it or note when it ends."""
+        session = client.session
+        if client.owner is not None or self.clients.get(session.client_id) is not client:
+            return
         self._exchange.delivery.save_progress(client)
         if isinstance(client.queue, LogQueue) and not client.groups and self._stores_all:
             # When that is committed: a client that is back before finds its session as it left it.

@@ -293,6 +293,13 @@ class LogQueue(ClientQueue):
         owed.repeated = message.position_us <= self._repeated.get(message.shard, 0)
         return owed
 
+    def skip(self, message: Message) -> bool:
+        """A message was sent already: it is left out when the log is read; whether it would have been read."""
+        if self._behind and message.position_us:
+            self._done.add((message.shard, message.position_us))
+            return True
+        return False
+
     def _was_replayed(self, record: SubscriptionRecord, message: Message) -> bool:
         raw = record.filter.raw
         if raw not in self._replayed:

@@ -74,6 +74,9 @@ class Client:
         self.behind = False
         #: The pace at which its backlog is sent; None for as fast as it takes it.
         self.drain: Drain | None = None
+        #: The last batch with a message that it was sent before the commit, and the last with one that has to wait.
+        self.early_batch = 0
+        self.held_batch = 0
         #: Whether more packet ids are being reserved for it.
         self.reserving = False
         #: Whether it is pumped at the end of the turn.

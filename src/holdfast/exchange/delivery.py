@@ -6,7 +6,6 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 
 from typing import Final
 
-from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress
@@ -21,6 +20,7 @@ from holdfast.exchange.counters import (
     DROP_TOO_LARGE,
     Counters,
 )
+from holdfast.exchange.early import Early
 from holdfast.exchange.frames import frame_for
 from holdfast.exchange.groups import Group
 from holdfast.exchange.pace import Drain
@@ -61,6 +61,7 @@ class Delivery:
         #: Messages a second out of the backlog of a client that is back; 0 for as fast as it takes them.
         self.backlog_rate = 0
         self.replaying: Final = Replaying(self, under_way)
+        self.early: Final = Early(self, under_way, upgrade_qos=upgrade_qos)
 
     def mark(self, channel: Channel) -> None:
         """The channel has something to send."""
@@ -83,22 +84,26 @@ class Delivery:
                 self._counters.drop(DROP_EXPIRED)
                 return
             passage.fresh = self.now_us - message.received_us < 1_000_000
-        if plan.ends_us != FOR_EVER:
+        if plan.ending:
             position_us = message.position_us if message.qos and message.position_us else self.now_us
             if position_us >= plan.ends_us:
                 plan = plan_at(plan, message.topic, position_us)
         publisher = passage.publisher
+        early = passage.early
         for target in plan.targets:
-            if target.client is publisher:  # [MQTT-3.8.3-3] no local
+            if early is not None and target.client in early:
+                self.early.settle(target.client, message)
+            elif target.client is publisher:  # [MQTT-3.8.3-3] no local
                 own = target.own
                 if own is not None:
-                    self._deliver_to(own, passage)
+                    self.deliver_to(own, passage)
             else:
-                self._deliver_to(target, passage)
+                self.deliver_to(target, passage)
         for group in plan.groups:
             self._deliver_to_group(group, passage)
 
-    def _deliver_to(self, target: Target, passage: Passage) -> None:
+    def deliver_to(self, target: Target, passage: Passage) -> None:
+        """Give a message to one client, now or later."""
         client = target.client
         channel = client.channel
         message = passage.message

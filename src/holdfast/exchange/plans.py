@@ -56,9 +56,12 @@ class Plan:
         self.levels: Final = levels
         #: A topic of the broker's own: clients may read it and not publish to it.
         self.reserved: Final = reserved
-        #: The first position at which one of the subscriptions ends, and then all of them.
+        #: Whether one of the subscriptions has an end; then, the first of these positions, and all the subscriptions.
+        self.ending = False
         self.ends_us = FOR_EVER
         self.found: list[Subscribed] = []
+        #: Whether QoS 1 messages go to who is live before their commit.
+        self.early = False
         self.empty: Final = not targets and not groups
 
     def cost_bytes(self) -> int:
@@ -85,6 +88,7 @@ def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
     plan = Plan(targets, groups, topic.count(SEPARATOR) + 1, reserved=topic.startswith(SYS_PREFIX))
     for subscribed in found:
         if subscribed.until_us < plan.ends_us:
+            plan.ending = True
             plan.ends_us = subscribed.until_us
             plan.found = found
     return plan
