@@ -149,7 +149,18 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
         st.sampled_from(FILTERS),
         progresses,
         st.builds(
-            ReplayProgress, st.dictionaries(st.integers(0, 3), times_us, max_size=3), times_us, joined=st.booleans()
+            ReplayProgress,
+            st.dictionaries(st.integers(0, 3), times_us, max_size=3),
+            times_us,
+            joined=st.booleans(),
+        ),
+        st.builds(
+            ReplayProgress,
+            st.dictionaries(st.integers(0, 3), times_us, max_size=3),
+            times_us,
+            joined=st.booleans(),
+            speed=st.integers(1, 999_999_999_999_999),
+            at_us=times_us,
         ),
         st.builds(WalkProgress, times_us, topics, topics),
         st.just(DropWalk),

@@ -16,6 +16,7 @@ from holdfast.broker.connections import Connections
 from holdfast.broker.deadlines import Deadlines
 from holdfast.broker.eager import begin
 from holdfast.broker.gate import Origin
+from holdfast.broker.pacing import Pacing
 from holdfast.broker.policy import Policy
 from holdfast.broker.rates import ConnectRates, PublishRates
 from holdfast.broker.sessions import Sessions
@@ -77,7 +78,10 @@ class Broker:
             self, stores.log, stores.retained, limits, stores.delivered, stores.numbers, stores.drops
         )
         self.exchange.keeps_qos0 = stores.keeps_qos0
+        self.exchange.goes_early = stores.goes_early
         self.exchange.max_retained = policy.limits.max_retained
+        self.exchange.delivery.timer = Pacing(self.exchange, clock, self.deadlines)
+        self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate
         self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores)
         registry = stores.registry
         self.connections: Final = Connections(
@@ -117,6 +121,7 @@ class Broker:
         own = self._policy
         own.mqtt, own.limits, own.sessions = policy.mqtt, policy.limits, policy.sessions
         self.exchange.max_retained = policy.limits.max_retained
+        self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate
         self._connect_rates.per_second = policy.limits.connect_rate
         self._publish_rates.per_second = policy.limits.publish_rate
         for connection in self.connections:

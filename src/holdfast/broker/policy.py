@@ -163,6 +163,15 @@ class Sessions:
         int,
         Key("Bytes sent to one client without its acknowledgement; one message is always allowed.", 1024, live=True),
     ] = 16_777_216
+    backlog_rate: Annotated[
+        int,
+        Key(
+            "Messages per second that a client which is back gets of what it missed; live messages follow behind, in "
+            "order. 0 for as fast as it takes them.",
+            0,
+            live=True,
+        ),
+    ] = 0
     share_strategy: Annotated[
         ShareStrategy,
         Key(

@@ -59,7 +59,7 @@ class Sessions:
         self._new_queue: Final = stores.new_queue
         self._stores_all: Final = stores.stores_all
         self.clients: Final[dict[str, Client]] = {}
-        self.subscriptions: Final = Subscriptions(exchange, policy, stores)
+        self.subscriptions: Final = Subscriptions(exchange, policy, stores, clock, deadlines)
         self.walks: Final = Walks(exchange, stores.retained, clock)
         self._expiries: Final[dict[str, Deadline]] = {}
         #: Sessions that ended, and whose end is not committed yet.
@@ -126,7 +126,9 @@ class Sessions:
         for raw, walk in stored.walks.items():
             self.walks.restore(client, raw, walk, repeated=crashed)
         if isinstance(queue, LogQueue):
-            places = {(owed.message.shard, owed.message.position_us) for owed in stored.inflight.values()}
+            messages = [owed.message for owed in stored.inflight.values()]
+            messages += stored.unacknowledged.values()  # above the progress, if it was sent before its commit
+            places = {(message.shard, message.position_us) for message in messages}
             queue.resume(
                 {} if progress is None else progress.sent, stored.done | places, self._heads if crashed else {}
             )
@@ -194,6 +196,7 @@ class Sessions:
         """CONNACK is on its way: messages may follow it now [MQTT-3.2.0-1]."""
         client.channel = channel
         client.behind = True  # until the queue turns out to be empty
+        self._exchange.delivery.begin_drain(client)
         self._rights_changed(client, channel)
         self._exchange.delivery.pump(client)
         self.subscriptions.take_from_absent(client)
@@ -221,6 +224,17 @@ class Sessions:
             self.end(client)
             return
         self._keep(client, self.wills.waiting(session.client_id))
+        if self._exchange.delivery.early.waits(client):
+            # How far it is can be told when what it was sent early is committed.
+            self._exchange.after_commit(None, b"", lambda: self._put_away(client))
+        else:
+            self._put_away(client)
+
+    def _put_away(self, client: Client) -> None:
+        """Store how far an absent session has come, and forget it or note when it ends."""
+        session = client.session
+        if client.owner is not None or self.clients.get(session.client_id) is not client:
+            return
         self._exchange.delivery.save_progress(client)
         if isinstance(client.queue, LogQueue) and not client.groups and self._stores_all:
             # When that is committed: a client that is back before finds its session as it left it.

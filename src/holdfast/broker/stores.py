@@ -42,6 +42,8 @@ class Stores:
     stores_all: bool = False
     #: Whether the log wants QoS 0 messages too.
     keeps_qos0: bool = False
+    #: Whether QoS 1 messages of a topic are delivered before their commit; None if none are.
+    goes_early: Callable[[bytes], bool] | None = None
     #: Where each shard of the log stood at the start; from then on, what was delivered to whoever is live.
     delivered: dict[int, int] = field(default_factory=dict)
     #: What the stores have lost is noted there as well.

@@ -10,6 +10,7 @@ from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Walk
 from holdfast.exchange.drops import SUBSCRIBE_REFUSED
 from holdfast.exchange.exchange import Exchange
+from holdfast.exchange.pace import Pace
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import V5
@@ -68,7 +69,10 @@ class Subscribing:
                 identifier = identifiers[0] if identifiers else 0
                 if span is not None and not line.filter.group:
                     record = self._record(connection, line, identifier, span.from_us)
-                    replays.append(self._sessions.subscriptions.replay(client, record, span.until_us, span.end_topic))
+                    pace = Pace(span.speed, span.first_us()) if span.speed else None
+                    replays.append(
+                        self._sessions.subscriptions.replay(client, record, span.until_us, pace, span.end_topic)
+                    )
                     told += span.told(now_us)
                     reasons.append(reason)
                     continue
@@ -127,6 +131,7 @@ class Subscribing:
         self, connection: Connection, client: Client, line: Subscription, identifier: int, since_us: int | None
     ) -> Walk | None:
         """Make the subscription; with a walk if it asks for retained messages."""
+        self._sessions.subscriptions.drop_if_over(client, line.filter.raw)
         before = client.session.subscriptions.get(line.filter.raw)
         if since_us is None:
             since_us = self._clock.wall_us() if before is None else before.since_us

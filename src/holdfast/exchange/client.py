@@ -8,8 +8,10 @@ offline   messages go to the queue
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.queue import ClientQueue
+from holdfast.exchange.pace import Drain, Pace
 from holdfast.model.message import Message
 from holdfast.records.walks import WalkProgress
 from holdfast.session.state import SessionState
@@ -24,11 +26,15 @@ if TYPE_CHECKING:
 class Subscribed:
     """One subscription of one client: what the matcher finds."""
 
-    def __init__(self, client: "Client", record: SubscriptionRecord, group: "Group | None") -> None:
+    def __init__(
+        self, client: "Client", record: SubscriptionRecord, group: "Group | None", until_us: int = FOR_EVER
+    ) -> None:
         self.client: Final = client
         self.record: Final = record
         #: The group it is shared with; None for a subscription of one's own.
         self.group: Final = group
+        #: The position from which on it delivers nothing.
+        self.until_us: Final = until_us
 
 
 class Walk:
@@ -95,6 +101,8 @@ class ReplayWalk:
         self.joined: Final = joined
         #: Where the client is told so; empty if it did not ask. It is told on the connection that asked, or never.
         self.end_topic: Final = end_topic
+        #: The speed that it is to keep; None for as fast as the client takes it.
+        self.pace: Pace | None = None
 
 
 class Client:
@@ -113,6 +121,11 @@ class Client:
         self.channel: Channel | None = None
         self.cursor = 0
         self.behind = False
+        #: The pace at which its backlog is sent; None for as fast as it takes it.
+        self.drain: Drain | None = None
+        #: The last batch with a message that it was sent before the commit, and the last with one that has to wait.
+        self.early_batch = 0
+        self.held_batch = 0
         #: Whether more packet ids are being reserved for it.
         self.reserving = False
         #: Whether it is pumped at the end of the turn.

@@ -6,9 +6,9 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 
 from typing import Final
 
-from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepReplay, KeepWalk
+from holdfast.durable.memory_queue import MemoryQueue
+from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepWalk
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
 from holdfast.exchange.counters import (
@@ -20,24 +20,24 @@ from holdfast.exchange.counters import (
     DROP_TOO_LARGE,
 )
 from holdfast.exchange.drops import Drops
-from holdfast.exchange.frames import frame_for, with_place
+from holdfast.exchange.early import Early
+from holdfast.exchange.frames import frame_for
 from holdfast.exchange.groups import Group
+from holdfast.exchange.pace import Drain
 from holdfast.exchange.passage import Effect, Passage, Sending
-from holdfast.exchange.plans import Plan, Target
+from holdfast.exchange.plans import Plan, Target, plan_at
 from holdfast.exchange.progress import progress_of, walk_steps
+from holdfast.exchange.replaying import Replaying
+from holdfast.exchange.timer import Timer
 from holdfast.exchange.under_way import UnderWay
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedRetained
-from holdfast.model.protocol import V5
-from holdfast.records.sessions import ReplayProgress
 from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 
 #: Messages read from a queue at once.
 _READ: Final = 100
-#: Pages of history for one client in one turn.
-_PAGES: Final = 10
 #: Why a message is denied.
 _NO_RIGHT: Final = "the client may not read this topic"
 #: PUBREL.
@@ -60,6 +60,12 @@ class Delivery:
         #: Clients whose progress is to be stored some time soon.
         self.unsaved: list[Client] = []
         self.now_us = 0
+        #: What paces wait with; without one, nothing is paced.
+        self.timer: Timer | None = None
+        #: Messages a second out of the backlog of a client that is back; 0 for as fast as it takes them.
+        self.backlog_rate = 0
+        self.replaying: Final = Replaying(self, under_way)
+        self.early: Final = Early(self, under_way, upgrade_qos=upgrade_qos)
 
     def mark(self, channel: Channel) -> None:
         """The channel has something to send."""
@@ -82,20 +88,28 @@ class Delivery:
                 self._drops.drop(DROP_EXPIRED, "", message, self.now_us, "before it was sent to anybody")
                 return
             passage.fresh = self.now_us - message.received_us < 1_000_000
+        if plan.ending:
+            position_us = message.position_us if message.qos and message.position_us else self.now_us
+            if position_us >= plan.ends_us:
+                plan = plan_at(plan, message.topic, position_us)
         publisher = passage.publisher
+        early = passage.early
         for target in plan.targets:
-            if target.client is publisher:  # [MQTT-3.8.3-3] no local
+            if early is not None and target.client in early:
+                self.early.settle(target.client, message)
+            elif target.client is publisher:  # [MQTT-3.8.3-3] no local
                 own = target.own
                 if own is not None:
-                    self._deliver_to(own, passage)
+                    self.deliver_to(own, passage)
             else:
-                self._deliver_to(target, passage)
+                self.deliver_to(target, passage)
         for group in plan.groups:
             self._deliver_to_group(group, passage)
         for client in plan.denied:
             self._drops.drop(DROP_DENIED, client.session.client_id, message, self.now_us, _NO_RIGHT)
 
-    def _deliver_to(self, target: Target, passage: Passage) -> None:
+    def deliver_to(self, target: Target, passage: Passage) -> None:
+        """Give a message to one client, now or later."""
         client = target.client
         channel = client.channel
         message = passage.message
@@ -114,7 +128,7 @@ class Delivery:
                     self.mark(channel)
                 self._counters.messages_out += 1
             else:
-                self._send_owed(client, channel, Owed(message, 0, retain=retain, identifiers=target.identifiers))
+                self.send_owed(client, channel, Owed(message, 0, retain=retain, identifiers=target.identifiers))
             return
         window = client.session.window
         if channel is None or client.behind or channel.congested or not window.room():
@@ -136,7 +150,7 @@ class Delivery:
                 self.mark(channel)
             self._counters.messages_out += 1
         else:
-            self._send_owed(client, channel, Owed(message, qos, retain=retain, identifiers=target.identifiers))
+            self.send_owed(client, channel, Owed(message, qos, retain=retain, identifiers=target.identifiers))
 
     def _deliver_to_group(self, group: Group, passage: Passage) -> None:
         message = passage.message
@@ -162,7 +176,7 @@ class Delivery:
         channel = member.client.channel
         if channel is None:
             return
-        self._send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
+        self.send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
         if group.stored_as:
             group.unsaved = True
             if qos == 2 and message.position_us and member.client.stored():
@@ -232,7 +246,7 @@ class Delivery:
             self._send_again(client, channel, packet_id)
         self._walk(client, channel)
         if client.replays:
-            self._replay(client, channel)
+            self.replaying.send(client, channel)
         self._drain_queue(client, channel)
         for group in client.groups:
             if group.owes():
@@ -241,17 +255,48 @@ class Delivery:
     def _drain_queue(self, client: Client, channel: Channel) -> None:
         window = client.session.window
         while client.behind and window.room() and not channel.congested:
+            limit = _READ if client.drain is None else self._allowed(client, client.drain)
+            if limit == 0:
+                return
             # Only what fits: what was read is in flight, and no longer counts toward the queue's limits.
-            pack = client.queue.read(client.cursor, min(_READ, window.free()))
+            pack = client.queue.read(client.cursor, min(limit, window.free()))
             if not pack:
                 client.behind = not client.queue.at_end()
                 if client.behind:
                     self.mark(channel)  # a long stretch without anything for it: go on in the next turn
+                else:
+                    client.drain = None
                 return
             for owed in pack:
                 if owed.serial:  # 0 for what lies in the log
                     client.cursor = owed.serial
-                self._send_owed(client, channel, owed)
+                self.send_owed(client, channel, owed)
+            if client.drain is not None:
+                client.drain.take(len(pack))
+
+    def begin_drain(self, client: Client) -> None:
+        """A client is back: what is owed to it now goes out at the pace that is set."""
+        queue = client.queue
+        client.drain = None
+        if self.backlog_rate and self.timer is not None:
+            now_us = self.timer.now_us()
+            if isinstance(queue, LogQueue):
+                client.drain = Drain(now_us, queue.places(), queue.last_serial())
+            elif isinstance(queue, MemoryQueue):
+                client.drain = Drain(now_us, {}, queue.last_serial())
+
+    def _allowed(self, client: Client, drain: Drain) -> int:
+        """How many messages of a backlog may be sent now; if none, the client is pumped when some may."""
+        queue = client.queue
+        rate = self.backlog_rate
+        sent = not isinstance(queue, LogQueue) or queue.has_sent(drain.places)
+        if not rate or self.timer is None or (sent and client.cursor >= drain.serial):
+            client.drain = None  # live messages that came meanwhile follow as fast as they are taken
+            return _READ
+        allowed = min(_READ, drain.allowed(rate, self.timer.now_us()))
+        if not allowed:
+            self.timer.pump_after(drain.wait_us(rate), client)
+        return allowed
 
     def _walk(self, client: Client, channel: Channel) -> None:
         """Retained messages for new subscriptions [MQTT-3.3.1-9]."""
@@ -276,7 +321,7 @@ class Delivery:
             identifiers = (record.identifier,) if record.identifier else ()
             owed = OwedRetained(message, qos, identifiers=identifiers, newest=walk.newest)
             owed.repeated = walk.repeated and qos == 1
-            self._send_owed(client, channel, owed)
+            self.send_owed(client, channel, owed)
             walk.ahead = walk.ahead or qos == 2
         if client.walks:
             self._keep_walk(client, client.walks[0])
@@ -294,45 +339,6 @@ class Delivery:
                 client.ended_walks = []
             client.ended_walks.append(walk.subscribed.record.filter.raw)
             self._has_come_further(client)
-
-    def _replay(self, client: Client, channel: Channel) -> None:
-        """History for subscriptions that asked for it, a page of each in turn."""
-        window = client.session.window
-        pages = 0
-        while client.replays and not channel.congested and window.room():
-            replay = client.replays[0]
-            pack = replay.queue.read(0, min(_READ, window.free()))
-            if not pack and replay.queue.at_end():
-                client.replays.pop(0)
-                self._keep_replay(client, replay, joined=True)
-                replay.joined()
-                continue
-            unacknowledged = False
-            for owed in pack:
-                unacknowledged = unacknowledged or owed.qos == 1
-                self._send_owed(client, channel, with_place(owed) if channel.version == V5 else owed)
-            if pack and client.stored():
-                self._keep_replay(client, replay, joined=False)
-                if unacknowledged:
-                    # The replay does not come back to it: after a crash the window has to know it.
-                    self.save_progress(client)
-            pages += 1
-            client.replays.append(client.replays.pop(0))
-            if pages >= _PAGES or not pack:
-                self.mark(channel)
-                return
-
-    def _keep_replay(self, client: Client, replay: ReplayWalk, *, joined: bool) -> None:
-        """The position of a replay goes with what it sent, so that QoS 2 comes once."""
-        raw = replay.subscribed.record.filter.raw
-        sent = replay.queue.sent()
-        queue = client.queue
-        if joined and replay.until_us == FOR_EVER and isinstance(queue, LogQueue):
-            queue.replaying(raw, sent)
-        if client.stored():
-            self._under_way.step(
-                KeepReplay(client.session.client_id, raw, ReplayProgress(sent, replay.until_us, joined=joined))
-            )
 
     def start_replay(self, replay: ReplayWalk) -> None:
         client = replay.subscribed.client
@@ -358,7 +364,7 @@ class Delivery:
         client.walks.append(walk)
         self.pump(client)
 
-    def _send_owed(self, client: Client, channel: Channel, owed: Owed) -> None:
+    def send_owed(self, client: Client, channel: Channel, owed: Owed) -> None:
         """Send a message that is owed, or note why it is not."""
         why = self._obstacle(channel, owed)
         if why:

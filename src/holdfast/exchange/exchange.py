@@ -87,6 +87,8 @@ class Exchange:
         self.keeps_qos0 = False
         #: Why messages that have to be stored are not taken at the moment; SUCCESS if they are.
         self.refusing = SUCCESS
+        #: Whether QoS 1 messages of a topic are delivered before their commit; None if none are.
+        self.goes_early: Callable[[bytes], bool] | None = None
 
     # ---- bytes in
 
@@ -226,6 +228,7 @@ class Exchange:
                     self._control.failed(error)
             if sealed.batch.ends:
                 self.delivered.update(sealed.batch.ends)
+            self.delivery.early.committed = sealed.batch.number
 
     def _weigh(self, sealed: Sealed, sign: int) -> None:
         """Count a batch that waits for its receipt, or does no longer."""
@@ -305,17 +308,20 @@ class Exchange:
         if isinstance(plan, Plan):
             return plan
         made = make_plan(route.targets, topic)
+        made.early = self.goes_early is not None and self.goes_early(topic)
         self.routes.attach(topic, route, made, made.cost_bytes())
         return made
 
     def accept(self, passage: Passage) -> None:
-        """Take a message into the batch under way; it is delivered when that is committed."""
+        """Take a message into the batch under way; it is delivered when that is committed, or a part of it early."""
         message = passage.message
         batch = self.under_way.batch
         batch.messages.append(message)
         if message.retain:
             batch.retained.append(message)
         self.under_way.effects.append(passage)
+        if passage.plan.early and message.qos == 1:
+            self.delivery.early.send(passage)
 
     def pass_on(self, passage: Passage) -> None:
         """QoS 0: deliver now, without waiting for the commit. What is retained is found from the commit on."""
@@ -357,6 +363,7 @@ class Exchange:
         record = subscribed.record
         client = subscribed.client
         client.subscribed[record.filter.raw] = subscribed
+        client.held_batch = self.under_way.batch.number  # what is under way reaches it with its commit
         self.routes.subscribe(record.filter, matcher_key(client, record.filter), subscribed)
 
     def unsubscribe(self, client: Client, topic_filter: TopicFilter) -> Subscribed | None:

@@ -1,7 +1,7 @@
 """What clients send once per message: PUBLISH and the four acknowledgements.
 
 QoS 0     deliver
-QoS 1     commit ─▶ PUBACK, deliver
+QoS 1     commit ─▶ PUBACK, deliver (where a zone wants it, who is live before the commit: `early`)
 QoS 2     commit with the packet id ─▶ PUBREC, deliver;  PUBREL: forget the id ─▶ commit ─▶ PUBCOMP
 """
 

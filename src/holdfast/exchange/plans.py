@@ -6,6 +6,7 @@ Overlapping subscriptions of one client become one target with the highest QoS a
 
 from typing import Final
 
+from holdfast.durable.log import FOR_EVER
 from holdfast.exchange.client import Client, Subscribed
 from holdfast.exchange.groups import Group
 from holdfast.topics.names import SEPARATOR
@@ -59,6 +60,12 @@ class Plan:
         self.levels: Final = levels
         #: A topic of the broker's own: clients may read it and not publish to it.
         self.reserved: Final = reserved
+        #: Whether one of the subscriptions has an end; then, the first of these positions, and all the subscriptions.
+        self.ending = False
+        self.ends_us = FOR_EVER
+        self.found: list[Subscribed] = []
+        #: Whether QoS 1 messages go to who is live before their commit.
+        self.early = False
         self.empty: Final = not targets and not groups
 
     def cost_bytes(self) -> int:
@@ -85,7 +92,18 @@ def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
         elif subscribed.client not in denied:
             denied.append(subscribed.client)
     targets = [_target(overlapping) for overlapping in single.values()]
-    return Plan(targets, groups, topic.count(SEPARATOR) + 1, denied, reserved=topic.startswith(SYS_PREFIX))
+    plan = Plan(targets, groups, topic.count(SEPARATOR) + 1, denied, reserved=topic.startswith(SYS_PREFIX))
+    for subscribed in found:
+        if subscribed.until_us < plan.ends_us:
+            plan.ending = True
+            plan.ends_us = subscribed.until_us
+            plan.found = found
+    return plan
+
+
+def plan_at(plan: Plan, topic: bytes, position_us: int) -> Plan:
+    """The plan without what has ended at a position."""
+    return make_plan([subscribed for subscribed in plan.found if position_us < subscribed.until_us], topic)
 
 
 def _target(overlapping: list[Subscribed]) -> Target:

@@ -101,9 +101,13 @@ class DiskStorage:
             new_replay=self._new_replay,
             stores_all=all(zone.store for zone in zones),
             keeps_qos0=any(zone.store and zone.store_qos0 for zone in zones),
+            goes_early=self._goes_early if any(zone.deliver_early for zone in zones) else None,
             delivered=self._delivered,
             drops=self.drops,
         )
+
+    def _goes_early(self, topic: bytes) -> bool:
+        return self.log.zones.of(topic).deliver_early
 
     def _new_queue(self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord]) -> LogQueue:
         return self._queue(session_id, subscriptions, FOR_EVER, history=False)

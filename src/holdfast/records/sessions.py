@@ -28,6 +28,7 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
                     02 | the same, but each entry
                     packet u16, QoS u8, retained u8: 0 shard u16, position i64; 1 a place (see `walks.py`)
     replay          01 | joined u8: 1 it has reached its end | until i64 (µs) | shards u16, each u16 and i64
+                    02 | the same | speed u64 (millionths) | at i64 (µs): for one that keeps a pace
 """
 
 from typing import Final
@@ -46,6 +47,8 @@ from holdfast.topics.subscription import SubscriptionRecord
 VERSION: Final = 1
 #: Of a progress with retained messages in it.
 PROGRESS_VERSION: Final = 2
+#: Of a replay that keeps a pace.
+PACED_VERSION: Final = 2
 RECORD: Final = 0x01
 EXPIRY: Final = 0x02
 CONNECTED: Final = 0x03
@@ -159,13 +162,16 @@ class ReplayProgress:
     `joined` when it has reached the present, or its own end, from which on it delivers nothing.
     """
 
-    def __init__(self, sent: dict[int, int], until_us: int, *, joined: bool) -> None:
+    def __init__(self, sent: dict[int, int], until_us: int, *, joined: bool, speed: int = 0, at_us: int = 0) -> None:
         self.sent: Final = sent
         self.until_us: Final = until_us
         self.joined: Final = joined
+        #: Millionths; 0 for as fast as the client takes it. And the moment that its pace has come to, 0 for none yet.
+        self.speed: Final = speed
+        self.at_us: Final = at_us
 
-    def _fields(self) -> tuple[dict[int, int], int, bool]:
-        return (self.sent, self.until_us, self.joined)
+    def _fields(self) -> tuple[dict[int, int], int, bool, int, int]:
+        return (self.sent, self.until_us, self.joined, self.speed, self.at_us)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReplayProgress) and self._fields() == other._fields()
@@ -359,17 +365,24 @@ class StoredInflight:
 
 
 def encode_replay(replay: ReplayProgress) -> bytes:
-    return b"".join((u8(VERSION), u8(replay.joined), i64(replay.until_us), _places(replay.sent)))
+    version = PACED_VERSION if replay.speed else VERSION
+    parts = [u8(version), u8(replay.joined), i64(replay.until_us), _places(replay.sent)]
+    if replay.speed:
+        parts.extend([u64(replay.speed), i64(replay.at_us)])
+    return b"".join(parts)
 
 
 def decode_replay(value: bytes) -> ReplayProgress:
     fields = Fields(value, "the progress of a replay")
-    fields.version(VERSION)
+    paced = value[:1] == bytes((PACED_VERSION,))
+    fields.version(PACED_VERSION if paced else VERSION)
     joined = fields.u8("whether it joined") != 0
     until_us = fields.i64("the end")
     sent = _read_places(fields)
+    speed = fields.u64("the speed") if paced else 0
+    at_us = fields.i64("the moment") if paced else 0
     fields.end()
-    return ReplayProgress(sent, until_us, joined=joined)
+    return ReplayProgress(sent, until_us, joined=joined, speed=speed, at_us=at_us)
 
 
 def _places(sent: dict[int, int]) -> bytes:
