@@ -133,6 +133,7 @@ class Subscriptions:
     def _join(self, subscribed: Subscribed) -> None:
         """The present, or its own end, is reached: live messages follow, up to the end."""
         self._exchange.subscribe(subscribed)
+        self._exchange.delivery.replaying.send_passed_on(subscribed, self._exchange.passed_on())
         self._await_end(subscribed)
 
     def _await_end(self, subscribed: Subscribed) -> None:
