@@ -159,6 +159,7 @@ class Subscriptions:
     def _join(self, subscribed: Subscribed, end_topic: bytes) -> None:
         """The present, or its own end, is reached: live messages follow, up to the end."""
         self._exchange.subscribe(subscribed)
+        self._exchange.delivery.replaying.send_passed_on(subscribed, self._exchange.passed_on())
         if subscribed.until_us == FOR_EVER:
             self._tell(subscribed, end_topic)
         self._await_end(subscribed, end_topic)

@@ -70,6 +70,8 @@ class Exchange:
         self._inbound: Final = Inbound(self, limits, Numbering(numbers))
         #: Batches that were written and wait for their receipt.
         self._written: Final[deque[Sealed]] = deque()
+        #: The batch whose effects are being carried out.
+        self._carried: Sealed | None = None
         self._written_bytes = 0
         self._written_effects = 0
         self._sealed_bytes_in = 0
@@ -221,6 +223,7 @@ class Exchange:
         while written and written[0].batch.number <= receipt.number:
             sealed = written.popleft()
             self._weigh(sealed, -1)
+            self._carried = sealed
             for effect in sealed.effects:
                 try:
                     self._carry_out(effect)
@@ -229,6 +232,7 @@ class Exchange:
             if sealed.batch.ends:
                 self.delivered.update(sealed.batch.ends)
             self.delivery.early.committed = sealed.batch.number
+            self._carried = None
 
     def _weigh(self, sealed: Sealed, sign: int) -> None:
         """Count a batch that waits for its receipt, or does no longer."""
@@ -341,6 +345,20 @@ class Exchange:
             self.pass_on(passage)
         else:
             self.accept(passage)
+
+    def passed_on(self) -> list[Message]:
+        """QoS 0 messages that were delivered to whoever was live, and that cannot be read from the log yet."""
+        batches = [self.under_way.batch]
+        batches[:0] = [sealed.batch for sealed in self._written]
+        if self._carried is not None:
+            batches.insert(0, self._carried.batch)
+        found: list[Message] = []
+        for batch in batches:
+            for message in batch.messages:
+                unread = not message.position_us or message.position_us > self.delivered.get(message.shard, 0)
+                if message.qos == 0 and unread:
+                    found.append(message)
+        return found
 
     def may_retain(self, topic: bytes, payload: bytes, now_us: int) -> bool:
         """Whether there is room for a retained message, or it needs none: it removes one, or replaces one.

@@ -13,14 +13,17 @@ from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.sessions import KeepReplay
 from holdfast.exchange.channel import Channel
-from holdfast.exchange.client import Client, ReplayWalk
+from holdfast.exchange.client import Client, ReplayWalk, Subscribed
 from holdfast.exchange.frames import with_place
 from holdfast.exchange.pace import Pace
 from holdfast.exchange.timer import Timer
 from holdfast.exchange.under_way import UnderWay
+from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import V5
 from holdfast.records.sessions import ReplayProgress
+from holdfast.topics.filters import levels_match
+from holdfast.topics.names import SEPARATOR, is_dollar
 
 if TYPE_CHECKING:
     from holdfast.exchange.delivery import Delivery
@@ -72,6 +75,23 @@ class Replaying:
             if pages >= _PAGES or not pack:
                 self._delivery.mark(channel)
                 return
+
+    def send_passed_on(self, subscribed: Subscribed, messages: list[Message]) -> None:
+        """QoS 0 that came too late for the log and too early for the subscription, which is live from now on."""
+        client = subscribed.client
+        channel = client.channel
+        record = subscribed.record
+        if channel is None or subscribed.until_us <= self._delivery.now_us:
+            return
+        for message in messages:
+            own = record.no_local and message.publisher == client.session.client_id
+            levels = message.topic.split(SEPARATOR)
+            if own or record.hides(message.topic) or channel.congested:
+                continue
+            if levels_match(record.filter.levels, levels, dollar=is_dollar(message.topic)):
+                identifiers = (record.identifier,) if record.identifier else ()
+                owed = Owed(message, 0, retain=message.retain and record.retain_as_published, identifiers=identifiers)
+                self._delivery.send_owed(client, channel, owed)
 
     def _read(self, replay: ReplayWalk, limit: int) -> list[Owed] | None:
         """The next messages; None if the next one is not due yet."""

@@ -58,8 +58,6 @@ def test_the_pace_begins_at_the_start_that_was_asked_for(tmp_path: Path) -> None
         world.advance(100)
         reader = world.connect("c")
         replay(reader, "a", qos=1, replay_from="-120s", replay_speed="1")  # ten seconds before the first message
-        # What was acknowledged in the last second before the crash comes again, at once.
-        assert numbers(reader) == ([0, 1] if crash else [])
         world.advance(9.9)
         assert numbers(reader) == []
         world.advance(0.2)
@@ -146,6 +144,8 @@ def test_a_persistent_session_goes_on_at_its_pace(tmp_path: Path, crash: bool) -
         reader.drop()
     with world:
         reader = back(world, "c")
+        # What was acknowledged in the last second before the crash comes again, at once.
+        assert numbers(reader) == ([0, 1] if crash else [])
         world.advance(9.9)
         assert numbers(reader) == []
         world.advance(0.2)
