@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
@@ -27,16 +28,20 @@ class DiskWorld(World):
         start_us: int = 1_700_000_000_000_000,
         min_free_bytes: int = 0,
         unstored: str = "",
+        storage: dict[str, Any] | None = None,
+        zones: dict[str, ZoneSettings] | None = None,
     ) -> None:
         self._folder = folder
         self._start_us = start_us
         self._min_free_bytes = min_free_bytes
-        self._zones = {"unstored": ZoneSettings(filter=unstored, store=False)} if unstored else {}
+        self._zones = {"unstored": ZoneSettings(filter=unstored, store=False)} if unstored else zones or {}
+        self._storage = storage or {}
         super().__init__(policy)
 
     def make_stores(self, policy: Policy) -> Stores:
         self.clock = ManualClock(self._start_us)
-        settings = Settings(zones=self._zones, storage=Storage(data=self._folder, min_free_bytes=self._min_free_bytes))
+        storage = Storage(data=self._folder, min_free_bytes=self._min_free_bytes, **self._storage)
+        settings = Settings(zones=self._zones, storage=storage)
         self.disk = DiskStorage(settings, policy, self.clock)
         return self.disk.stores()
 

@@ -78,6 +78,8 @@ class Exchange:
         self.keeps_qos0 = False
         #: Why messages that have to be stored are not taken at the moment; SUCCESS if they are.
         self.refusing = SUCCESS
+        #: Whether messages are stored; else they go to whoever is there, as those of a zone that stores nothing.
+        self.storing = True
 
     # ---- bytes in
 
@@ -303,7 +305,10 @@ class Exchange:
         """Take a message into the batch under way; it is delivered when that is committed."""
         message = passage.message
         batch = self.under_way.batch
-        batch.messages.append(message)
+        if self.storing:
+            batch.messages.append(message)
+        else:
+            self.counters.not_stored += 1
         if message.retain:
             batch.retained.append(message)
         self.under_way.effects.append(passage)
