@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
@@ -30,13 +31,16 @@ class DiskWorld(World):
         unstored: str = "",
         shards: int = 1,
         early: bool = False,
+        storage: dict[str, Any] | None = None,
+        zones: dict[str, ZoneSettings] | None = None,
     ) -> None:
         self._folder = folder
         self._start_us = start_us
         self._min_free_bytes = min_free_bytes
-        self._zones = {"unstored": ZoneSettings(filter=unstored, store=False)} if unstored else {}
+        self._zones = {"unstored": ZoneSettings(filter=unstored, store=False)} if unstored else zones or {}
         self._shards = shards
         self._early = early
+        self._storage = storage or {}
         super().__init__(policy)
 
     def make_stores(self, policy: Policy) -> Stores:
@@ -46,6 +50,7 @@ class DiskWorld(World):
             min_free_bytes=self._min_free_bytes,
             shards=self._shards,
             deliver_qos1="before_commit" if self._early else "after_commit",
+            **self._storage,
         )
         settings = Settings(zones=self._zones, storage=storage)
         self.disk = DiskStorage(settings, policy, self.clock)

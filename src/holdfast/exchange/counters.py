@@ -32,6 +32,8 @@ class Counters:
         self.batches = 0
         #: Numbered messages that came again, and were acknowledged and not taken.
         self.repeated = 0
+        #: Messages that were taken and delivered, though there was no room to store them.
+        self.not_stored = 0
         #: Messages that did not reach somebody, by reason.
         self.drops: Final[dict[str, int]] = {}
         #: Connections and requests that were refused, by reason code.

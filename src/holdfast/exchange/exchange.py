@@ -91,6 +91,8 @@ class Exchange:
         self.refusing = SUCCESS
         #: Whether QoS 1 messages of a topic are delivered before their commit; None if none are.
         self.goes_early: Callable[[bytes], bool] | None = None
+        #: Whether messages are stored; else they go to whoever is there, as those of a zone that stores nothing.
+        self.storing = True
 
     # ---- bytes in
 
@@ -320,7 +322,10 @@ class Exchange:
         """Take a message into the batch under way; it is delivered when that is committed, or a part of it early."""
         message = passage.message
         batch = self.under_way.batch
-        batch.messages.append(message)
+        if self.storing:
+            batch.messages.append(message)
+        else:
+            self.counters.not_stored += 1
         if message.retain:
             batch.retained.append(message)
         self.under_way.effects.append(passage)

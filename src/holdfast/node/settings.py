@@ -31,6 +31,7 @@ from holdfast.history.settings import History
 ListenerKind = Literal["tcp", "tls", "ws", "wss"]
 Durability = Literal["fsync", "os", "memory"]
 DeliverQos1 = Literal["after_commit", "before_commit"]
+WriteError = Literal["refuse", "warn"]
 Layout = Literal["learned", "timeline", "bitmask"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
@@ -195,6 +196,13 @@ class Storage:
     min_free_percent: Annotated[
         float, Key("The same as a share of the disk; the larger of the two counts. 0 leaves it to the bytes.", 0, 50)
     ] = 0.0
+    on_write_error: Annotated[
+        WriteError,
+        Key(
+            "What becomes of QoS 1 and 2 messages that there is no room to store. `refuse`: they are refused. `warn`: "
+            "they are acknowledged and go to whoever is connected, and are not stored; the log says so and how many."
+        ),
+    ] = "refuse"
 
 
 @dataclass(frozen=True, kw_only=True)

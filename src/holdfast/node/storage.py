@@ -75,6 +75,7 @@ class DiskStorage:
             low_percent=min(100.0, 2 * storage.min_free_percent),
         )
         self._disk: Final = DiskWatch(storage.data, marks)
+        self._warns: Final = storage.on_write_error == "warn"
         self._sync_interval_us: Final = int(storage.sync_interval_s * 1_000_000)
         self._asked_us = clock.monotonic_us()
         self._policy: Final = policy
@@ -197,7 +198,13 @@ class DiskStorage:
         if state is not before:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
         self.leases.short_of_space = state is not DiskState.OK
-        broker.exchange.refusing = QUOTA_EXCEEDED if state is DiskState.FULL else SUCCESS
+        full = state is DiskState.FULL
+        exchange = broker.exchange
+        exchange.refusing = QUOTA_EXCEEDED if full and not self._warns else SUCCESS
+        if exchange.storing == (full and self._warns):
+            exchange.storing = not exchange.storing
+            what = "messages are stored again" if exchange.storing else "messages are delivered and not stored"
+            _log.warning(what, not_stored=exchange.counters.not_stored)
 
     def _look_at_the_clock(self) -> None:
         """A clock that leapt ahead is not followed: say so, once, and when it is right again."""
