@@ -32,7 +32,7 @@ def test_the_tour_of_the_readme_works_as_it_is_told(tmp_path: Path) -> None:
     assert replayed == [*published, *ordered], told
     assert re.search(r"^replayed 3 messages, .*, in [\d.]+ s$", lines[10]), told
     assert lines[11:14] == [f"again/{line}" for line in ordered], told
-    assert lines[14] == '"time","topic","payload","payload_encoding"'
+    assert lines[14] == '"ts","topic","payload","payload_encoding"'
     assert re.fullmatch(f'"{_TIME}","orders/3","a lamp","utf-8"', lines[17]), told
     assert lines[18].startswith("everything.parquet: 8 messages, "), told
     assert '"payload": "running"' in lines[19], told

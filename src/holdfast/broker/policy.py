@@ -138,6 +138,17 @@ class Limits:
         int,
         Key("Messages per second from one connection; a faster client is slowed down. 0 for no bound.", 0, live=True),
     ] = 0
+    # Less than the 90 s after which systemd sends SIGKILL, and the 10 s and more of container runtimes.
+    stop_timeout_s: Annotated[
+        float,
+        Key(
+            "Seconds from SIGTERM or SIGINT to the end of the process at the latest, also if clients do not take their "
+            "last bytes or the disk hangs. A second signal ends it at once. What was acknowledged stays stored.",
+            0.1,
+            3600,
+            live=True,
+        ),
+    ] = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.sessions import (
     DropSubscription,
+    DropWalk,
     KeepProgress,
     KeepReplay,
     KeepSession,
@@ -86,8 +87,11 @@ class Subscriptions:
         A message on `end_topic`, if there is one, tells the client when that is.
         """
         raw = record.filter.raw
+        walked = client.forget_walk(raw)
         self.remove(client, raw)
         if client.stored():
+            if walked:
+                self._exchange.under_way.step(DropWalk(client.session.client_id, raw))
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
             begun = ReplayProgress({}, until_us, joined=False)
             self._exchange.under_way.step(KeepReplay(client.session.client_id, raw, begun))
@@ -229,7 +233,9 @@ class Subscriptions:
             client.groups.remove(group)
         if not group.members:
             given_back = [owed for owed in group.held if owed.serial == 0]
-            self._exchange.counters.drop(DROP_SESSION_ENDED, group.backlog.count() + len(given_back))
+            count = group.backlog.count() + len(given_back)
+            now_us = self._exchange.delivery.now_us
+            self._exchange.drops.lose(DROP_SESSION_ENDED, group.key, count, now_us, "the last member is gone")
             self.groups.pop(group.key, None)
 
     def _give_back(self, client: Client, group: Group) -> None:

@@ -4,10 +4,13 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import bench, config, storage, user
+from holdfast.cli import bench, config, storage, token, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
+from holdfast.cli.events import events
+from holdfast.cli.explain import explain
 from holdfast.cli.export import export
+from holdfast.cli.leases import leases
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
 from holdfast.cli.replay import replay
@@ -58,12 +61,16 @@ app.command()(sub)
 app.command()(replay)
 app.command()(export)
 app.command()(demo)
+app.command()(events)
+app.command()(explain)
+app.command()(leases)
 app.command()(storage.verify)
 app.command()(storage.backup)
 app.command()(storage.restore)
 app.add_typer(bench.app, name="bench")
 app.add_typer(config.app, name="config")
 app.add_typer(storage.zones, name="zones")
+app.add_typer(token.app, name="token")
 app.add_typer(user.app, name="user")
 
 

@@ -14,6 +14,7 @@ DROP_REFUSED: Final = "refused_by_client"
 DROP_RETAINED: Final = "retained_full"
 DROP_RETENTION: Final = "retention"  # at most so many: removed before their session came to them
 DROP_NO_ROOM: Final = "no_room_to_store"
+DROP_PAYLOAD: Final = "payload_not_utf8"
 
 
 class Counters:

@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepReplay
+from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepReplay, KeepWalk
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
 from holdfast.exchange.counters import (
@@ -18,17 +18,17 @@ from holdfast.exchange.counters import (
     DROP_QUEUE,
     DROP_SLOW,
     DROP_TOO_LARGE,
-    Counters,
 )
+from holdfast.exchange.drops import Drops
 from holdfast.exchange.frames import frame_for, with_place
 from holdfast.exchange.groups import Group
 from holdfast.exchange.passage import Effect, Passage, Sending
 from holdfast.exchange.plans import Plan, Target
-from holdfast.exchange.progress import progress_of
+from holdfast.exchange.progress import progress_of, walk_steps
 from holdfast.exchange.under_way import UnderWay
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed
+from holdfast.model.owed import Owed, OwedRetained
 from holdfast.model.protocol import V5
 from holdfast.records.sessions import ReplayProgress
 from holdfast.session.inflight import RESERVE
@@ -38,6 +38,8 @@ from holdfast.wire.primitives import U16
 _READ: Final = 100
 #: Pages of history for one client in one turn.
 _PAGES: Final = 10
+#: Why a message is denied.
+_NO_RIGHT: Final = "the client may not read this topic"
 #: PUBREL.
 _PUBREL: Final = b"\x62\x02"
 
@@ -45,8 +47,9 @@ _PUBREL: Final = b"\x62\x02"
 class Delivery:
     """Sends messages to clients, by their plans and from their queues."""
 
-    def __init__(self, counters: Counters, under_way: UnderWay, *, upgrade_qos: bool) -> None:
-        self._counters: Final = counters
+    def __init__(self, drops: Drops, under_way: UnderWay, *, upgrade_qos: bool) -> None:
+        self._drops: Final = drops
+        self._counters: Final = drops.counters
         self._under_way: Final = under_way
         #: The QoS of the subscription alone decides, also above the message's own.
         self._upgrade_qos: Final = upgrade_qos
@@ -76,7 +79,7 @@ class Delivery:
         if message.expires_us:
             # The commit may have taken its time.
             if message.expired(self.now_us):
-                self._counters.drop(DROP_EXPIRED)
+                self._drops.drop(DROP_EXPIRED, "", message, self.now_us, "before it was sent to anybody")
                 return
             passage.fresh = self.now_us - message.received_us < 1_000_000
         publisher = passage.publisher
@@ -89,6 +92,8 @@ class Delivery:
                 self._deliver_to(target, passage)
         for group in plan.groups:
             self._deliver_to_group(group, passage)
+        for client in plan.denied:
+            self._drops.drop(DROP_DENIED, client.session.client_id, message, self.now_us, _NO_RIGHT)
 
     def _deliver_to(self, target: Target, passage: Passage) -> None:
         client = target.client
@@ -102,7 +107,7 @@ class Delivery:
             if channel is None:
                 return
             if channel.congested:
-                self._counters.drop(DROP_SLOW)
+                self._drops.drop(DROP_SLOW, client.session.client_id, message, self.now_us)
             elif channel.plain and target.plain and not retain and passage.fresh and not channel.changing:
                 channel.out.append(passage.whole(channel.version))
                 if not channel.dirty:
@@ -147,7 +152,7 @@ class Delivery:
         elif message.qos > 0 and group.keeps_backlog():
             self._keep_for(group, message)
         else:
-            self._counters.drop(DROP_NO_MEMBER)
+            self._drops.drop(DROP_NO_MEMBER, group.key, message, self.now_us)
 
     def _assign(self, group: Group, member: Subscribed, message: Message) -> None:
         """Give a message to the member that was picked for it, by the options of its own subscription."""
@@ -165,12 +170,13 @@ class Delivery:
                 self._under_way.step(DropInflight(group.stored_as, 0, message.shard, message.position_us))
 
     def _keep_for(self, group: Group, message: Message) -> None:
-        self._counters.drop(DROP_QUEUE, group.backlog.append([Owed(message, message.qos, group=group.key)]))
+        full = group.backlog.append([Owed(message, message.qos, group=group.key)])
+        self._drops.lose(DROP_QUEUE, group.key, full, self.now_us)
 
     def owe(self, client: Client, owed: Owed) -> None:
         """Put a message into a client's queue."""
         client.behind = True
-        self._counters.drop(DROP_QUEUE, client.queue.append([owed]))
+        self._drops.lose(DROP_QUEUE, client.session.client_id, client.queue.append([owed]), self.now_us)
 
     def give_back(self, group: Group, pack: list[Owed]) -> None:
         """A member left with these unacknowledged, oldest first: others get them, or they wait for somebody.
@@ -185,7 +191,7 @@ class Delivery:
                 group.held.extend(reversed(pack[index:]))
                 return
             else:
-                self._counters.drop(DROP_NO_MEMBER)
+                self._drops.drop(DROP_NO_MEMBER, group.key, owed.message, self.now_us)
 
     def drain_backlog(self, group: Group) -> None:
         """Give out what was kept for a group, in order, as far as members have room."""
@@ -255,19 +261,39 @@ class Delivery:
             if steps == _READ:
                 # Enough for one turn: neither a million that are sent nor a million that are skipped hold up others.
                 self.mark(channel)
-                return
+                break
             steps += 1
             walk = client.walks[0]
             message = next(walk.messages, None)
             if message is None:
-                client.walks.pop(0)
+                self._end_walk(client, client.walks.pop(0))
                 continue
+            walk.at = message.topic
             record = walk.subscribed.record
-            if record.hides(message.topic):
+            qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
+            if record.hides(message.topic) or walk.skips(message.topic, qos):
                 continue
             identifiers = (record.identifier,) if record.identifier else ()
-            qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
-            self._send_owed(client, channel, Owed(message, qos, retain=True, identifiers=identifiers))
+            owed = OwedRetained(message, qos, identifiers=identifiers, newest=walk.newest)
+            owed.repeated = walk.repeated and qos == 1
+            self._send_owed(client, channel, owed)
+            walk.ahead = walk.ahead or qos == 2
+        if client.walks:
+            self._keep_walk(client, client.walks[0])
+
+    def _keep_walk(self, client: Client, walk: Walk) -> None:
+        """How far a walk is goes with the QoS 2 messages that it has put into flight, so that they come once."""
+        if walk.ahead and walk.stored and client.stored():
+            self._under_way.step(KeepWalk(client.session.client_id, walk.subscribed.record.filter.raw, walk.record()))
+
+    def _end_walk(self, client: Client, walk: Walk) -> None:
+        """It is forgotten with the next progress, which knows what of it is unacknowledged."""
+        self._keep_walk(client, walk)
+        if walk.stored and client.stored():
+            if client.ended_walks is None:
+                client.ended_walks = []
+            client.ended_walks.append(walk.subscribed.record.filter.raw)
+            self._has_come_further(client)
 
     def _replay(self, client: Client, channel: Channel) -> None:
         """History for subscriptions that asked for it, a page of each in turn."""
@@ -281,10 +307,15 @@ class Delivery:
                 self._keep_replay(client, replay, joined=True)
                 replay.joined()
                 continue
+            unacknowledged = False
             for owed in pack:
+                unacknowledged = unacknowledged or owed.qos == 1
                 self._send_owed(client, channel, with_place(owed) if channel.version == V5 else owed)
             if pack and client.stored():
                 self._keep_replay(client, replay, joined=False)
+                if unacknowledged:
+                    # The replay does not come back to it: after a crash the window has to know it.
+                    self.save_progress(client)
             pages += 1
             client.replays.append(client.replays.pop(0))
             if pages >= _PAGES or not pack:
@@ -331,7 +362,8 @@ class Delivery:
         """Send a message that is owed, or note why it is not."""
         why = self._obstacle(channel, owed)
         if why:
-            self._counters.drop(why)
+            detail = _NO_RIGHT if why == DROP_DENIED else ""
+            self._drops.drop(why, client.session.client_id, owed.message, self.now_us, detail)
             if owed.serial:
                 client.queue.acknowledge(owed.serial)
         else:
@@ -353,7 +385,15 @@ class Delivery:
             window = client.session.window
             reserved = window.given + RESERVE
             self._under_way.step(KeepProgress(client.session.client_id, progress))
+            for step in walk_steps(client):
+                self._under_way.step(step)
             self._under_way.effects.append(Effect(None, b"", lambda: self._reserve(client, reserved)))
+
+    def _has_come_further(self, client: Client) -> None:
+        """Have its progress stored some time soon."""
+        if not client.unsaved:
+            client.unsaved = True
+            self.unsaved.append(client)
 
     def save_all_progress(self) -> None:
         """Store the progress of every session that has come further."""
@@ -400,9 +440,7 @@ class Delivery:
             client.queue.acknowledge(owed.serial)
         if not client.stored():
             return
-        if not client.unsaved:
-            client.unsaved = True
-            self.unsaved.append(client)
+        self._has_come_further(client)
         if not client.reserving and client.session.window.runs_low():
             client.reserving = True
             self.save_progress(client)
@@ -426,7 +464,11 @@ class Delivery:
             return True
         frame = frame_for(channel, owed, owed.qos, packet_id, self.now_us, dup=dup)
         if not frame:
-            self._counters.drop(DROP_TOO_LARGE)
+            client = channel.client
+            detail = f"the client takes packets up to {channel.max_packet_bytes} bytes"
+            self._drops.drop(
+                DROP_TOO_LARGE, "" if client is None else client.session.client_id, owed.message, self.now_us, detail
+            )
             return False
         channel.out.append(frame)
         self.mark(channel)

@@ -17,8 +17,8 @@ from holdfast.durable.retained import RetainedStore
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, Subscribed
 from holdfast.exchange.control import Control
-from holdfast.exchange.counters import Counters
 from holdfast.exchange.delivery import Delivery
+from holdfast.exchange.drops import Drops
 from holdfast.exchange.inbound import Inbound
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.passage import Effect, Passage, Sending
@@ -55,16 +55,18 @@ class Exchange:
         limits: Limits,
         delivered: dict[int, int],
         numbers: NumberStore,
+        drops: Drops,
     ) -> None:
         self._control: Final = control
         self._log: Final = log
         self._retained: Final = retained
         #: Topics that may have a retained message; 0 for no bound. May change at any time.
         self.max_retained = 0
-        self.counters: Final = Counters()
+        self.drops: Final = drops
+        self.counters: Final = drops.counters
         self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
         self.under_way: Final = UnderWay()
-        self.delivery: Final = Delivery(self.counters, self.under_way, upgrade_qos=limits.upgrade_outgoing_qos)
+        self.delivery: Final = Delivery(drops, self.under_way, upgrade_qos=limits.upgrade_outgoing_qos)
         self._inbound: Final = Inbound(self, limits, Numbering(numbers))
         #: Batches that were written and wait for their receipt.
         self._written: Final[deque[Sealed]] = deque()

@@ -1,7 +1,7 @@
 """Stored messages as Arrow record batches, without a Python loop per row.
 
     values    [42 bytes | topic publisher properties payload] …      records/messages.py
-    batch     topic │ time │ received │ publisher │ qos │ …          one column per part
+    batch     ts │ shard │ offset │ topic │ client_id │ qos │ …      one column per part
 
 Headers are read as one numpy array. Texts and payloads are cut out of the joined values by `slices.py`, properties are
 found by `properties.py`. Only the columns that are asked for are made.
@@ -26,25 +26,26 @@ from holdfast.records.messages import EXPIRES, FLAGS, HEADER_BYTES, QOS, RETAIN,
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
-#: Every column there is. Times are in µs; `time` is the position in the shard, as a time.
+#: Every column there is, by the names that readers see. `ts` is `offset`, the position in the shard, as a time. No type
+#: is unsigned, because Spark has none. A map keeps names that repeat, and their order.
 SCHEMA: Final = pa.schema(
     [
+        pa.field("ts", _TIME, nullable=False),
+        pa.field("shard", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
         pa.field("topic", pa.string(), nullable=False),
-        pa.field("time", _TIME, nullable=False),
-        pa.field("received", _TIME, nullable=False),
-        pa.field("publisher", pa.string(), nullable=False),
-        pa.field("qos", pa.uint8(), nullable=False),
+        pa.field("client_id", pa.string(), nullable=False),
+        pa.field("qos", pa.int8(), nullable=False),
         pa.field("retain", pa.bool_(), nullable=False),
         pa.field("payload", pa.binary(), nullable=False),
-        pa.field("properties", pa.binary(), nullable=False),
-        pa.field("user_properties", pa.map_(pa.string(), pa.string()), nullable=False),
         pa.field("content_type", pa.string()),
         pa.field("response_topic", pa.string()),
         pa.field("correlation_data", pa.binary()),
-        pa.field("expires", _TIME),
-        pa.field("serial", pa.uint64(), nullable=False),
-        pa.field("shard", pa.uint16(), nullable=False),
-        pa.field("position", pa.int64(), nullable=False),
+        pa.field("user_properties", pa.map_(pa.string(), pa.string()), nullable=False),
+        pa.field("expires_at", _TIME),
+        pa.field("serial", pa.int64(), nullable=False),
+        pa.field("received_at", _TIME, nullable=False),
+        pa.field("properties", pa.binary(), nullable=False),
     ]
 )
 COLUMNS: Final = tuple(SCHEMA.names)
@@ -54,7 +55,7 @@ _HEADER: Final = np.dtype(
         ("version", "u1"),
         ("flags", "u1"),
         ("topic", "<u2"),
-        ("publisher", "<u2"),
+        ("client_id", "<u2"),
         ("properties", "<u4"),
         ("payload", "<u4"),
         ("position", "<i8"),
@@ -103,7 +104,7 @@ class _Rows:
         self._length: Final[dict[str, Numbers]] = {}
         self._properties: PropertyTable | None = None
         at = starts + HEADER_BYTES
-        for part in ("topic", "publisher", "properties", "payload"):
+        for part in ("topic", "client_id", "properties", "payload"):
             self._begin[part] = at
             self._length[part] = self._head[part].astype(np.int64)
             at = at + self._length[part]
@@ -111,28 +112,37 @@ class _Rows:
         self._refuse((self._head["version"] != VERSION) | wrong_flags | (at != starts + sizes))
 
     def column(self, name: str, shard: int) -> Any:
-        if name in ("topic", "publisher"):
+        if name in ("topic", "client_id"):
             return self._text(collect(self._data, self._begin[name], self._length[name], pa.string()), name)
         if name in ("payload", "properties"):
             return collect(self._data, self._begin[name], self._length[name], pa.binary())
-        if name == "time":
+        if name == "ts":
             return _times(self._head["position"])
-        if name == "received":
+        if name == "received_at":
             return _times(self._head["received"])
-        if name == "expires":
+        if name == "expires_at":
             left_us = np.maximum(self._head["expiry"].astype(np.int64) * _SECOND_US, 1)
             return _times(self._head["received"] + left_us, self._flags & EXPIRES == 0)
         if name == "qos":
-            return pa.array(self._flags & QOS)
+            return pa.array((self._flags & QOS).astype(np.int8))
         if name == "retain":
             return pa.array(self._flags & RETAIN != 0)
-        if name in ("serial", "position"):
-            return pa.array(np.ascontiguousarray(self._head[name]))
+        if name == "offset":
+            return pa.array(np.ascontiguousarray(self._head["position"]))
+        if name == "serial":
+            return self._serials()
         if name == "shard":
-            return pa.array(np.full(len(self._values), shard, np.uint16))
+            return pa.array(np.full(len(self._values), shard, np.int32))
         if name == "user_properties":
             return self._user_properties()
         return self._one_valued(name)
+
+    def _serials(self) -> Any:
+        serials = self._head["serial"].astype(np.int64)
+        if (serials < 0).any():
+            row = int((serials < 0).argmax())
+            raise PermanentError(f"row {row}: no shard has had {self._head['serial'][row]} messages")
+        return pa.array(serials)
 
     def _table(self) -> PropertyTable:
         if self._properties is None:

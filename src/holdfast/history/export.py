@@ -26,7 +26,7 @@ _BATCH_BYTES: Final = 32 * 2**20
 _SLICE_MESSAGES: Final = 100_000
 _MAX_SLICES: Final = 64
 #: Needed besides what is asked for: the order, the summary, and `$`-topics.
-_OWN_COLUMNS: Final = ("position", "shard", "topic")
+_OWN_COLUMNS: Final = ("offset", "shard", "topic")
 
 
 class Export:
@@ -64,7 +64,7 @@ class Export:
         else:
             found = self._of(self._parts)
         for batch in found:
-            positions = pc.min_max(batch.column("position"))
+            positions = pc.min_max(batch.column("offset"))
             first_us, last_us = positions["min"].as_py(), positions["max"].as_py()
             self.first_us = min(self.first_us or first_us, first_us)
             self.last_us = max(self.last_us, last_us)

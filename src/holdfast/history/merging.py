@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 #: Messages of different shards may have one position: then the shard decides, so that every run gives the same.
-_ORDER: Final = [("position", "ascending"), ("shard", "ascending")]
+_ORDER: Final = [("offset", "ascending"), ("shard", "ascending")]
 
 
 def merged_by_time(streams: Sequence[Iterator[Any]]) -> Iterator[Any]:
-    """Record batches with the columns `position` and `shard`, merged. Requires: no batch is empty."""
+    """Record batches with the columns `offset` and `shard`, merged. Requires: no batch is empty."""
     waiting = list(streams)
     hands: list[Any] = [next(stream, None) for stream in waiting]
     while True:
@@ -29,7 +29,7 @@ def merged_by_time(streams: Sequence[Iterator[Any]]) -> Iterator[Any]:
         taken: list[Any] = []
         for index in there:
             hand = hands[index]
-            count = int(np.searchsorted(hand.column("position").to_numpy(), frontier_us, side="right"))
+            count = int(np.searchsorted(hand.column("offset").to_numpy(), frontier_us, side="right"))
             if count:
                 taken.append(hand.slice(0, count))
             hands[index] = hand.slice(count) if count < hand.num_rows else next(waiting[index], None)
@@ -37,4 +37,4 @@ def merged_by_time(streams: Sequence[Iterator[Any]]) -> Iterator[Any]:
 
 
 def _last_us(hand: Any) -> int:
-    return int(hand.column("position")[-1].as_py())
+    return int(hand.column("offset")[-1].as_py())

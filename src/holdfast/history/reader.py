@@ -13,14 +13,14 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from pyarrow.compute import min_max  # type: ignore[import-untyped]
 from rocksdict import Rdict
 
-from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.history.arrow import COLUMNS, record_batch
 from holdfast.history.secondary import Secondary
+from holdfast.history.view import UNKNOWN, Part, View, Viewed, ZoneView
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation, decode_generation, decode_zone, family_name
 from holdfast.records.messages import stored_serial
@@ -28,61 +28,30 @@ from holdfast.records.meta import GENERATION, ZONE, all_of
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.published_heads import Head, read_heads
-from holdfast.storage.rocks.zone_generations import LiveGeneration, ZoneGenerations
+from holdfast.storage.rocks.zone_generations import LiveGeneration
+
+__all__ = ["BATCH_BYTES", "BATCH_ROWS", "UNKNOWN", "HistoryReader", "Part", "SerialCount", "ZoneView"]
 
 #: Rows of a record batch: many enough for numpy, few enough that one can be passed on while the next is made.
 BATCH_ROWS: Final = 16_384
-#: A serial that is not known.
-UNKNOWN: Final = -1
+#: Messages may be large: so many bytes of them are held at a time, about.
+BATCH_BYTES: Final = 32 * 2**20
+#: Rows that are taken before their size is known.
+_FIRST_ROWS: Final = 64
 _SERIAL: Final = "serial"
 
 
-class ZoneView(NamedTuple):
-    """A zone as it is stored; no filters means the default zone, which takes what no other zone names."""
-
-    name: str
-    filters: tuple[str, ...]
-    shards: tuple[int, ...]
-
-
-class Part(NamedTuple):
-    """The messages of a shard's generation in [lo_us, hi_us)."""
-
-    zone: str
-    shard: int
-    generation: int
-    lo_us: int
-    hi_us: int
-    #: The last serial before the part, and the last one in it, where they are known.
-    after_serial: int = UNKNOWN
-    last_serial: int = UNKNOWN
-
-    def cut(self, at_us: int) -> "tuple[Part, Part]":
-        """The part below a position, and the rest."""
-        return self._replace(hi_us=at_us, last_serial=UNKNOWN), self._replace(lo_us=at_us, after_serial=UNKNOWN)
-
-    def split(self, count: int) -> "list[Part]":
-        """About `count` parts of equal time."""
-        parts: list[Part] = []
-        rest = self
-        step_us = max(1, (self.hi_us - self.lo_us) // max(1, count))
-        while len(parts) + 1 < count and rest.lo_us + step_us < rest.hi_us:
-            part, rest = rest.cut(rest.lo_us + step_us)
-            parts.append(part)
-        return [*parts, rest]
-
-
-class HistoryReader:
+class HistoryReader(Viewed):
     """Requires: one thread at a time. `refresh` shows what is new; between two of them nothing changes."""
 
     def __init__(self, folder: Path) -> None:
         """PermanentError if the folder is no data folder."""
         self.folder: Final = folder
-        self._heads: dict[int, Head] = read_heads(folder)
+        heads = read_heads(folder)
         self._secondary: Final = Secondary(folder)
-        self._zones: dict[str, ZoneView] = {}
-        self._generations: dict[str, ZoneGenerations] = {}
-        self._load()
+        #: What can be read, with the layouts that read it, by zone and number.
+        self._generations: dict[tuple[str, int], LiveGeneration] = {}
+        self._view: View = self._load(heads)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -100,51 +69,22 @@ class HistoryReader:
 
     def refresh(self) -> None:
         """See everything that was durable when this was called. Reads under way go on with what they saw."""
-        self._heads = read_heads(self.folder)
+        heads = read_heads(self.folder)
         self._secondary.catch_up()
-        self._load()
+        self._view = self._load(heads)
 
     # ---- what there is
 
-    def heads(self) -> dict[int, Head]:
-        """The durable head of every shard."""
-        return dict(self._heads)
+    def view(self) -> View:
+        """All of it: to be sent to those who cannot look for themselves."""
+        return self._view
 
-    def zones(self) -> list[ZoneView]:
-        return [self._zones[name] for name in sorted(self._zones)]
+    def _seen(self) -> View:
+        return self._view
 
     def family(self, name: str) -> Rdict:
         """A column family, for reading: `meta`, `sessions`, `retained`. Void after a `refresh`."""
         return self._secondary.family(name)
-
-    def generations(self, zone: str) -> list[Generation]:
-        """Those that can be read, oldest first."""
-        return [generation.record for generation in self._of(zone).live]
-
-    def parts(self, since_us: int = 0, until_us: int = FOR_EVER, zone: str | None = None) -> list[Part]:
-        """All that there is with since <= position < until, generation by generation, oldest first in each zone."""
-        names = sorted(self._zones) if zone is None else [zone]
-        return [
-            part
-            for name in names
-            for generation in self._of(name).live
-            for shard in generation.record.shards
-            if (part := self._part(name, generation.record, shard, since_us, until_us)) is not None
-        ]
-
-    def shard_parts(self, shard: int, from_us: int, before_us: int) -> list[Part]:
-        """The same for one shard."""
-        zone = self._zone_of(shard)
-        found = [
-            self._part(zone, generation.record, shard, from_us, before_us)
-            for generation in self._of(zone).live
-            if shard in generation.record.shards
-        ]
-        return [part for part in found if part is not None]
-
-    def lost(self, shard: int, from_us: int, before_us: int) -> Lost | None:
-        """What retention dropped of [from, before) in a shard."""
-        return self._of(self._zone_of(shard)).lost(shard, from_us, before_us)
 
     # ---- reading
 
@@ -165,11 +105,11 @@ class HistoryReader:
         rows: int = BATCH_ROWS,
         in_order: bool = True,
     ) -> Iterator[Any]:
-        """The same as pyarrow.RecordBatches."""
+        """The same as pyarrow.RecordBatches, of so many rows and about so many bytes (BATCH_BYTES) at most."""
         wanted = [*columns] if levels or _SERIAL in columns else [*columns, _SERIAL]
         count = SerialCount(part)
         values = self._found(part, levels, in_order=in_order)
-        while chunk := list(islice(values, rows)):
+        for chunk in _chunks(values, rows):
             batch = record_batch(chunk, part.shard, wanted)
             if not levels:
                 bounds = min_max(batch.column(_SERIAL))
@@ -186,72 +126,55 @@ class HistoryReader:
 
     # ---- within
 
-    def _load(self) -> None:
+    def _load(self, heads: dict[int, Head]) -> View:
         meta = self._secondary.family(META)
-        self._zones = {
+        zones = {
             record.name: ZoneView(record.name, record.filters, record.shards)
             for record in (decode_zone(key, value) for key, value in scan_items(meta, *all_of(ZONE)))
         }
-        records: dict[str, list[Generation]] = {name: [] for name in self._zones}
+        live: dict[str, list[Generation]] = {name: [] for name in zones}
+        dropped: dict[str, list[Generation]] = {name: [] for name in zones}
+        there = set(self._secondary.names())
+        known, self._generations = self._generations, {}
         for key, value in scan_items(meta, *all_of(GENERATION)):
             record = decode_generation(key, value)
-            records[record.zone].append(record)
-        known = {(name, one.record.number): one for name, of_zone in self._generations.items() for one in of_zone.live}
-        there = set(self._secondary.names())
-        self._generations = {}
-        for name in self._zones:
-            of_zone = self._generations[name] = ZoneGenerations()
-            for record in records[name]:
-                if all(family_name(shard, record.number) in there for shard in record.shards):
-                    generation = known.get((name, record.number)) or LiveGeneration(record)
-                    generation.record = record
-                    of_zone.live.append(generation)
-                else:
-                    of_zone.dropped.append(record)
-
-    def _of(self, zone: str) -> ZoneGenerations:
-        found = self._generations.get(zone)
-        if found is None:
-            raise PermanentError(f"there is no zone {zone!r}; there are {', '.join(sorted(self._generations))}")
-        return found
-
-    def _zone_of(self, shard: int) -> str:
-        for zone in self._zones.values():
-            if shard in zone.shards:
-                return zone.name
-        raise PermanentError(f"there is no shard {shard}; there are {', '.join(map(str, sorted(self._heads)))}")
-
-    def _part(self, zone: str, record: Generation, shard: int, since_us: int, until_us: int) -> Part | None:
-        head = self._heads.get(shard)
-        if head is None:
-            return None
-        end_us = head.position_us + 1
-        last_serial = head.serial
-        if record.end_us and record.end_us <= end_us:
-            end_us = record.end_us
-            last_serial = record.last_serials[record.shards.index(shard)]
-        lo_us = max(record.start_us, since_us)
-        hi_us = min(end_us, until_us)
-        if lo_us >= hi_us:
-            return None
-        after_serial = self._serial_before(zone, record, shard) if lo_us == record.start_us else UNKNOWN
-        return Part(zone, shard, record.number, lo_us, hi_us, after_serial, last_serial if hi_us == end_us else UNKNOWN)
-
-    def _serial_before(self, zone: str, record: Generation, shard: int) -> int:
-        of_zone = self._of(zone)
-        earlier = [*of_zone.dropped, *[generation.record for generation in of_zone.live]]
-        before = [other for other in earlier if other.number < record.number]
-        if record.number > 1 and not before:
-            return UNKNOWN
-        return max([0, *[other.last_serials[other.shards.index(shard)] for other in before if shard in other.shards]])
+            place = (record.zone, record.number)
+            if all(family_name(shard, record.number) in there for shard in record.shards):
+                generation = self._generations[place] = known.get(place) or LiveGeneration(record)
+                generation.record = record
+                live[record.zone].append(record)
+            else:
+                dropped[record.zone].append(record)
+        return View(heads, zones, live, dropped)
 
     def _live(self, part: Part) -> LiveGeneration:
-        for generation in self._of(part.zone).live:
-            if generation.record.number == part.generation and part.shard in generation.slices:
-                return generation
-        raise PermanentError(
-            f"generation {part.generation} of zone {part.zone!r} was dropped by retention before it was read"
-        )
+        self._view.generations(part.zone)
+        found = self._generations.get((part.zone, part.generation))
+        if found is None or part.shard not in found.slices:
+            raise PermanentError(
+                f"generation {part.generation} of zone {part.zone!r} was dropped by retention before it was read"
+            )
+        return found
+
+
+def _chunks(values: Iterator[bytes], rows: int) -> Iterator[list[bytes]]:
+    """`values` in lists of at most `rows`, and as few more than BATCH_BYTES as the sizes of the first ones tell."""
+    step = min(rows, _FIRST_ROWS)
+    chunk: list[bytes] = []
+    size_bytes = 0
+    while piece := list(islice(values, step)):
+        chunk += piece
+        size_bytes += sum(map(len, piece))
+        room = (BATCH_BYTES - size_bytes) * len(chunk) // size_bytes
+        if len(chunk) >= rows or room <= 0:
+            yield chunk
+            step = min(rows, max(1, BATCH_BYTES * len(chunk) // size_bytes))
+            chunk = []
+            size_bytes = 0
+        else:
+            step = min(rows - len(chunk), room)
+    if chunk:
+        yield chunk
 
 
 class SerialCount:

@@ -8,12 +8,14 @@
     ├── security    who may come in, and what they may do
     ├── storage     where data lies, and what an acknowledgement means
     ├── zones       by name: topics that are stored in another way
+    ├── history     the process that serves what is stored
     ├── log         log lines
     └── sys         the broker's own topics
 
 The loader, the error messages and the reference page read the notes (`Key`) of this tree; a key is described nowhere
-else. `mqtt`, `limits` and `sessions` stand in `broker.policy`, beside what keeps to them. This module reads nothing:
-files and environment are the business of `settings_load`, rules between keys that of `settings_check`.
+else. `mqtt`, `limits` and `sessions` stand in `broker.policy`, beside what keeps to them, and `history` stands in
+`history.settings`. This module reads nothing: files and environment are the business of `settings_load`, rules between
+keys that of `settings_check`.
 """
 
 import ipaddress
@@ -24,6 +26,7 @@ from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
 from holdfast.broker.policy import Key, Limits, Mqtt, Sessions
+from holdfast.history.settings import History
 
 ListenerKind = Literal["tcp", "tls", "ws", "wss"]
 Durability = Literal["fsync", "os", "memory"]
@@ -243,6 +246,7 @@ class Settings:
     security: Security = field(default_factory=Security)
     storage: Storage = field(default_factory=Storage)
     zones: Mapping[str, ZoneSettings] = field(default_factory=dict)
+    history: History = field(default_factory=History)
     log: Log = field(default_factory=Log)
     sys: Sys = field(default_factory=Sys)
     #: `section.key` → where its value comes from; a key that is missing here has its default.
@@ -269,6 +273,7 @@ SECTIONS: Final[Mapping[str, type]] = MappingProxyType(
         "sessions": Sessions,
         "security": Security,
         "storage": Storage,
+        "history": History,
         "log": Log,
         "sys": Sys,
     }

@@ -8,6 +8,7 @@
 6. A topic belongs to one zone at most, behind every mount point.
 7. A zone can keep what it promises: what survives the broker is stored, and what is dropped together is no more than
    what is kept.
+8. History is served to whoever shows a token, or to this machine alone; and there is some to be served.
 """
 
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import SettingsError
+from holdfast.node.history_check import history_problems
 from holdfast.node.settings import (
     DEFAULT_WEBSOCKET_PATH,
     TLS_KINDS,
@@ -68,6 +70,7 @@ def problems_of(settings: Settings) -> list[Problem]:
     for name, zone in settings.zones.items():
         problems += _kept_problems(settings, f"zones.{name}", zone)
     problems += _zone_problems(settings)
+    problems += [_problem(settings, key, text, *others) for key, text, *others in history_problems(settings)]
     return problems
 
 
@@ -185,11 +188,14 @@ def _file_problems(settings: Settings) -> Iterator[Problem]:
     for name, listener in settings.listeners.items():
         for field in ("certificate", "key", "client_ca"):
             named[f"listeners.{name}.{field}"] = getattr(listener, field)
+    for field in ("token_file", "certificate", "key"):
+        named[f"history.{field}"] = getattr(settings.history, field)
     for key, path in named.items():
         if path is None:
             continue
         if not path.exists():
-            hint = "; holdfast user add NAME --file " + str(path) + " makes it" if key.endswith("password_file") else ""
+            maker = {"security.password_file": "user", "history.token_file": "token"}.get(key)
+            hint = f"; holdfast {maker} add NAME --file {path} makes it" if maker else ""
             yield _problem(settings, key, f"is {path}, and there is no such file in {Path.cwd()}{hint}")
         elif not path.is_file():
             yield _problem(settings, key, f"is {path}, which is not a file")

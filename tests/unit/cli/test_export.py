@@ -95,7 +95,7 @@ def test_a_failure_leaves_no_file(folder: Path, tmp_path: Path, monkeypatch: pyt
         (("a", "-o", "x.txt"), 2, "say which format"),
         (("a", "--format", "csv", "--since", "soon"), 2, "--since: 'soon' is none of: earliest"),
         (("a", "--format", "csv", "--since", "-1h", "--until", "-2h"), 2, "--since -1h is not before --until -2h"),
-        (("a", "--format", "csv", "--columns", "colour"), 2, "--columns: there is no column 'colour'; there are topic"),
+        (("a", "--format", "csv", "--columns", "colour"), 2, "--columns: there is no column 'colour'; there are ts"),
         (("a", "--format", "csv", "--columns", "topic,topic"), 2, "--columns: topic stands twice"),
         (("a", "--format", "csv", "-o", "/nowhere/x"), 1, "/nowhere/x: No such file or directory"),
     ],

@@ -24,7 +24,7 @@ T = 1_700_000_000_000_000
 
 
 def encoded(stored: StoredMessage) -> bytes:
-    return encode_message(stored.message, stored.position_us, stored.serial)
+    return encode_message(stored.message, stored.position_us, min(stored.serial, 2**63 - 1))
 
 
 def expected_row(value: bytes, shard: int) -> dict[str, Any]:
@@ -35,22 +35,22 @@ def expected_row(value: bytes, shard: int) -> dict[str, Any]:
     listed = encode_varint(len(raw)) + raw
     found = decode_properties(Reader(listed, 0, len(listed)), PUBLISH, SERVER)
     return {
+        "ts": stored.position_us,
+        "shard": shard,
+        "offset": stored.position_us,
         "topic": message.topic.decode(),
-        "time": stored.position_us,
-        "received": message.received_us,
-        "publisher": message.publisher,
+        "client_id": message.publisher,
         "qos": message.qos,
         "retain": message.retain,
         "payload": message.payload,
-        "properties": message.properties,
-        "user_properties": list(found.user_properties),
         "content_type": found.content_type,
         "response_topic": found.response_topic,
         "correlation_data": found.correlation_data,
-        "expires": message.expires_us or None,
+        "user_properties": list(found.user_properties),
+        "expires_at": message.expires_us or None,
         "serial": stored.serial,
-        "shard": shard,
-        "position": stored.position_us,
+        "received_at": message.received_us,
+        "properties": message.properties,
     }
 
 
@@ -87,12 +87,12 @@ def test_only_the_columns_asked_for_are_made_in_their_order(columns: list[str]) 
 def test_times_are_times() -> None:
     values = [encode_message(Message(b"t", b"x", 1, ClientId("c"), T - 5, expires_us=T - 5 + 1_000_000), T, 1)]
 
-    row = record_batch(values, 0, ["time", "received", "expires"]).to_pylist()[0]
+    row = record_batch(values, 0, ["ts", "received_at", "expires_at"]).to_pylist()[0]
 
     assert row == {
-        "time": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
-        "received": datetime(2023, 11, 14, 22, 13, 19, 999_995, tzinfo=UTC),
-        "expires": datetime(2023, 11, 14, 22, 13, 20, 999_995, tzinfo=UTC),
+        "ts": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
+        "received_at": datetime(2023, 11, 14, 22, 13, 19, 999_995, tzinfo=UTC),
+        "expires_at": datetime(2023, 11, 14, 22, 13, 20, 999_995, tzinfo=UTC),
     }
 
 
@@ -103,7 +103,7 @@ def test_no_messages_are_an_empty_batch_with_every_column() -> None:
 
 
 def test_a_column_that_does_not_exist_is_named() -> None:
-    with pytest.raises(MisuseError, match="no column 'colour'; there are topic, "):
+    with pytest.raises(MisuseError, match="no column 'colour'; there are ts, "):
         record_batch([], 0, ["topic", "colour"])
 
 
@@ -139,7 +139,7 @@ def test_what_decoding_refuses_is_refused_by_its_words_with_the_row(damage: Any,
     assert str(caught.value) == f"row 3: {single.value}"
 
 
-@pytest.mark.parametrize(("column", "at"), [("topic", 43), ("publisher", 46)])
+@pytest.mark.parametrize(("column", "at"), [("topic", 43), ("client_id", 46)])
 def test_text_that_is_not_utf8_is_refused(column: str, at: int) -> None:
     values = made(5)
     values[3] = values[3][:at] + b"\xff" + values[3][at + 1 :]
@@ -168,6 +168,13 @@ def test_properties_that_are_none_are_refused_with_the_row(properties: bytes) ->
     with pytest.raises(PermanentError, match="row 2: the properties"):
         record_batch(values, 0, ["user_properties"])
     assert record_batch(values, 0, ["properties"]).num_rows == 3
+
+
+def test_a_serial_that_no_shard_can_reach_is_refused_with_the_row() -> None:
+    values = [*made(2), encode_message(Message(b"t", b"x", 1, ClientId("c"), T), T, 2**63)]
+
+    with pytest.raises(PermanentError, match="row 2: no shard has had 9223372036854775808 messages"):
+        record_batch(values, 0, ["serial"])
 
 
 def test_names_of_user_properties_may_repeat_and_keep_their_order() -> None:

@@ -38,19 +38,19 @@ def reader(node: Node) -> Iterator[HistoryReader]:
 
 
 def made(reader: HistoryReader, text: str, since_us: int = 0, until_us: int = FOR_EVER) -> Export:
-    return Export(reader, parse_filter(text.encode()), ("topic", "position", "shard"), since_us, until_us)
+    return Export(reader, parse_filter(text.encode()), ("topic", "offset", "shard"), since_us, until_us)
 
 
 def rows(work: Export, *, by_time: bool = False) -> list[tuple[str, int, int]]:
     found = [row for batch in work.batches(by_time=by_time) for row in batch.to_pylist()]
-    return [(row["topic"], row["position"], row["shard"]) for row in found]
+    return [(row["topic"], row["offset"], row["shard"]) for row in found]
 
 
 def stored(reader: HistoryReader) -> list[tuple[str, int, int]]:
     """All that there is, read without an export."""
-    columns = ("topic", "position", "shard")
+    columns = ("topic", "offset", "shard")
     return [
-        (row["topic"], row["position"], row["shard"])
+        (row["topic"], row["offset"], row["shard"])
         for part in reader.parts()
         for batch in reader.batches(part, (), columns)
         for row in batch.to_pylist()

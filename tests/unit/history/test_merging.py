@@ -25,14 +25,14 @@ def streams(draw: st.DrawFn) -> list[list[list[int]]]:
 def batches(shard: int, pieces: list[list[int]]) -> Iterator[Any]:
     for piece in pieces:
         yield pa.record_batch(
-            {"position": pa.array(piece, pa.int64()), "shard": pa.array([shard] * len(piece), pa.uint16())}
+            {"offset": pa.array(piece, pa.int64()), "shard": pa.array([shard] * len(piece), pa.uint16())}
         )
 
 
 @given(streams())
 def test_everything_comes_once_and_in_order(made: list[list[list[int]]]) -> None:
     merged = merged_by_time([batches(shard, pieces) for shard, pieces in enumerate(made)])
-    got = [(row["position"], row["shard"]) for batch in merged for row in batch.to_pylist()]
+    got = [(row["offset"], row["shard"]) for batch in merged for row in batch.to_pylist()]
     assert got == sorted(
         (position, shard) for shard, pieces in enumerate(made) for piece in pieces for position in piece
     )

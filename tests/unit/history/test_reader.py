@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.history import reader as reader_module
 from holdfast.history.reader import HistoryReader, Part
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError
@@ -113,6 +114,17 @@ def test_batches_have_the_columns_asked_for(node: Node, reader: HistoryReader) -
     assert sorted(name for batch in batches for name in batch.column("topic").to_pylist()) == sorted(
         f"t/{number}" for number in range(50)
     )
+
+
+def test_large_messages_make_small_batches(node: Node, reader: HistoryReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "BATCH_BYTES", 100_000)
+    messages = [Message(b"t", bytes(10_000), 1, ClientId("c"), node.clock.wall_us()) for _number in range(200)]
+    node.taken(node.log.write(node.batch(messages)))
+    node.settle()
+    reader.refresh()
+    sizes = [batch.num_rows for part in reader.parts() for batch in reader.batches(part)]
+    assert sum(sizes) == 200
+    assert max(sizes[1:]) <= 11
 
 
 @pytest.mark.parametrize("columns", [("topic",), ("topic", "serial")])

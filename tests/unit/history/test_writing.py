@@ -76,13 +76,13 @@ def test_the_other_columns_of_text_files_are_plain(file_format: FileFormat) -> N
     properties = text_property(0x26, b"a", b"1") + text_property(0x26, b"a", b"2") + text_property(0x09, b"\xff")
     columns = file_format.columns
     row = rows_of(file_format, written(file_format, columns, batch_of([b"x"], columns, properties)))[0]
-    assert row["time"] == "2023-11-14T22:13:20.000000Z"
-    assert row["received"] == "2023-11-14T22:13:20.000005Z"
+    assert row["ts"] == "2023-11-14T22:13:20.000000Z"
+    assert row["received_at"] == "2023-11-14T22:13:20.000005Z"
     assert row["correlation_data"] == "/w=="
     pairs = row["user_properties"]
     assert (json.loads(pairs) if file_format is FileFormat.CSV else pairs) == [["a", "1"], ["a", "2"]]
     assert (str(row["qos"]), str(row["retain"]).lower(), str(row["shard"])) == ("1", "false", "3")
-    assert not row["expires"]
+    assert not row["expires_at"]
     assert "properties" not in row
 
 

@@ -11,6 +11,7 @@ import structlog
 
 from holdfast.durable.changes import Changes
 from holdfast.model.errors import MisuseError
+from holdfast.storage.rocks.leases import Leases
 from holdfast.storage.rocks.log import RocksLog
 from holdfast.storage.rocks.zone_generations import LiveGeneration, Slice
 from holdfast.storage.rocks.zone_log import Finishing, ZoneLog
@@ -38,8 +39,14 @@ _SECOND_US: Final = 1_000_000
 class Maintenance:
     """The log's own work. `tick` once a second, `work_behind` as often as it says that there is more."""
 
-    def __init__(self, log: RocksLog, dropped: Callable[[ZoneLog, LiveGeneration], None] | None = None) -> None:
+    def __init__(
+        self,
+        log: RocksLog,
+        dropped: Callable[[ZoneLog, LiveGeneration], None] | None = None,
+        leases: Leases | None = None,
+    ) -> None:
         self._log: Final = log
+        self._leases: Final = leases
         self._dropped: Final = dropped
         self._optimized_us = log.now_us()
 
@@ -185,11 +192,17 @@ class Maintenance:
             return
         too_old = zone.retention_s and oldest.record.end_us <= now_us - zone.retention_s * _SECOND_US
         too_much = zone.retention_bytes and sum(map(self.size_bytes, zone_log.live)) > zone.retention_bytes
-        if too_old or too_much:
+        if (too_old or too_much) and not self._is_leased(zone_log, oldest, now_us):
             self.drop_oldest(zone_log)
 
     def _is_awaited(self, generation: LiveGeneration) -> bool:
         return any(self._log.waits_for(piece.family) for piece in generation.slices.values())
+
+    def _is_leased(self, zone_log: ZoneLog, generation: LiveGeneration, now_us: int) -> bool:
+        if self._leases is None:
+            return False
+        heads_us = {number: shard.position_us for number, shard in zone_log.shards.items()}
+        return self._leases.hold(generation.record, heads_us, now_us)
 
     def drop_oldest(self, zone_log: ZoneLog) -> None:
         """Requires: there is a sealed one, and nothing of it waits to be written."""
@@ -204,6 +217,8 @@ class Maintenance:
         for piece in oldest.slices.values():
             log.engine.drop_family(piece.family)
         _log.info("generation dropped", zone=zone_log.zone.name, number=oldest.record.number)
+        if self._leases is not None:
+            self._leases.forget(oldest.record)
         if self._dropped is not None:
             self._dropped(zone_log, oldest)
 

@@ -60,26 +60,33 @@ class ZoneGenerations:
 
     def lost(self, shard: int, from_us: int, before_us: int) -> Lost | None:
         """What was dropped of [from, before) in a shard, up to the first generation that can still be read."""
-        for generation in self.live:
-            if not generation.record.end_us or generation.record.end_us > from_us:
-                before_us = min(before_us, generation.record.start_us)
-                break
-        sealed = [generation.record for generation in self.live if generation.record.end_us]
-        passed = [record for record in [*self.dropped, *sealed] if shard in record.shards and record.end_us <= from_us]
-        gone = [
-            record
-            for record in self.dropped
-            if shard in record.shards and record.end_us > from_us and record.start_us < before_us
-        ]
-        if from_us >= before_us or not gone:
-            return None
-        count = _last_serial(gone[-1], shard) - max([0, *[_last_serial(record, shard) for record in passed]])
-        if count <= 0:
-            return None
-        # Of what was there before the first record that is kept, nothing is known but the count.
-        is_first = not passed and gone[0].number > 1
-        first_us = from_us if is_first else max(from_us, gone[0].start_us)
-        return Lost(shard, first_us, min(before_us, gone[-1].end_us), count)
+        return lost_range([generation.record for generation in self.live], self.dropped, shard, from_us, before_us)
+
+
+def lost_range(
+    live: list[Generation], dropped: list[Generation], shard: int, from_us: int, before_us: int
+) -> Lost | None:
+    """What was dropped of [from, before) in a shard, up to the first generation that can still be read."""
+    for record in live:
+        if not record.end_us or record.end_us > from_us:
+            before_us = min(before_us, record.start_us)
+            break
+    sealed = [record for record in live if record.end_us]
+    passed = [record for record in [*dropped, *sealed] if shard in record.shards and record.end_us <= from_us]
+    gone = [
+        record
+        for record in dropped
+        if shard in record.shards and record.end_us > from_us and record.start_us < before_us
+    ]
+    if from_us >= before_us or not gone:
+        return None
+    count = _last_serial(gone[-1], shard) - max([0, *[_last_serial(record, shard) for record in passed]])
+    if count <= 0:
+        return None
+    # Of what was there before the first record that is kept, nothing is known but the count.
+    is_first = not passed and gone[0].number > 1
+    first_us = from_us if is_first else max(from_us, gone[0].start_us)
+    return Lost(shard, first_us, min(before_us, gone[-1].end_us), count)
 
 
 def _last_serial(record: Generation, shard: int) -> int:

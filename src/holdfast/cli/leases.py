@@ -1,0 +1,80 @@
+"""`holdfast leases`: how far pipelines have come, and what of the history waits for them.
+
+The broker may run or not: leases are files, and so is how far the broker is.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail
+from holdfast.cli.option_groups import grouped
+from holdfast.cli.storage import FolderOptions, Json
+from holdfast.model.errors import HoldfastError
+from holdfast.storage.rocks.leases import Lease, read_leases, remove_lease
+from holdfast.storage.rocks.published_heads import Head, read_heads
+
+_SECOND_US: Final = 1_000_000
+
+
+@grouped
+def leases(
+    options: FolderOptions,
+    remove: Annotated[
+        str | None, typer.Option("--remove", metavar="NAME", help="Remove this lease: retention goes on without it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the leases of pipelines, which retention waits for: how far behind each is, and when it was renewed."""
+    try:
+        folder = options.folder()
+        heads = read_heads(folder)
+        if remove is not None:
+            if not remove_lease(folder, remove):
+                fail(f"{folder} has no lease {remove!r}; holdfast leases lists those there are", REFUSED)
+            typer.echo(f"lease {remove}: removed")
+            return
+        now_us = time.time_ns() // 1000
+        rows = [_row(lease, heads, now_us) for lease in read_leases(folder, _complain)]
+    except HoldfastError as error:
+        fail(str(error), WRONG_USAGE)
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("lease", "shards", "behind", "renewed"):
+        table.add_column(name)
+    for row in rows:
+        shards = ", ".join(str(shard) for shard in row["positions"])  # type: ignore[attr-defined]
+        table.add_row(Text(str(row["name"])), shards, _ago(row["behind_s"]), f"{_ago(row['age_s'])} ago")
+    Console().print(table)
+
+
+def _row(lease: Lease, heads: dict[int, Head], now_us: int) -> dict[str, object]:
+    behind_us = [heads[shard].position_us - done_us for shard, done_us in lease.positions.items() if shard in heads]
+    return {
+        "name": lease.name,
+        "positions": lease.positions,
+        "behind_s": max([0, *behind_us]) / _SECOND_US,
+        "renewed_us": lease.renewed_us,
+        "age_s": lease.age_s(now_us),
+    }
+
+
+def _complain(path: Path, why: str) -> None:
+    typer.echo(f"holdfast: {path} is no lease that can be read, and holds nothing: {why}", err=True)
+
+
+def _ago(seconds: object) -> str:
+    """For people: 5 s, 3 min, 2.5 h, 4.0 d."""
+    value = float(str(seconds))
+    for unit, size, digits in (("d", 86400, 1), ("h", 3600, 1), ("min", 60, 0)):
+        if value >= 2 * size:
+            return f"{value / size:.{digits}f} {unit}"
+    return f"{value:.0f} s"

@@ -1,0 +1,180 @@
+"""History by Arrow Flight: what there is by actions, messages by tickets (`flight_words.py`).
+
+1. Every call shows a token, if there are tokens; a call without one learns nothing but that.
+2. Nothing is kept between two calls but readers, which any call may have: a server that was started again is as good as
+   the one before.
+3. What is wrong with a request is said in the words of the error, and whether trying again may help.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from pyarrow import flight  # type: ignore[import-untyped]
+
+from holdfast.durable.log import FOR_EVER
+from holdfast.history import flight_words as words
+from holdfast.history.arrow import COLUMNS, schema_of
+from holdfast.history.reader_pool import ReaderPool
+from holdfast.history.tokens import Tokens
+from holdfast.history.view import Part
+from holdfast.model.errors import HoldfastError, PermanentError, TransientError
+from holdfast.storage.rocks.leases import read_leases, remove_lease, renew_lease
+
+_log = structlog.get_logger()
+
+ACTIONS: Final = {
+    "state": "heads, zones and generations",
+    "parts": "the parts of a range of time",
+    "lost": "what retention dropped of a range of positions",
+    "renew": "say how far a pipeline has come, so that retention waits for it",
+    "release": "end a lease",
+    "leases": "all leases",
+}
+_OFFSET: Final = "offset"
+_SERIAL: Final = "serial"
+_MICROSECOND_NS: Final = 1_000
+
+
+class _Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Looks at the token of each call."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        super().__init__()
+        self._tokens: Final = tokens
+
+    def start_call(self, _info: Any, headers: dict[str, list[str]]) -> None:
+        shown = headers.get("authorization", [""])[0]
+        if self._tokens.name_of(shown) is None:
+            why = "the token is not known" if shown else "a token is needed"
+            error = PermanentError(
+                f"{why}; `holdfast token add` makes one, to be shown as: authorization: Bearer TOKEN"
+            )
+            raise flight.FlightUnauthenticatedError(str(error), extra_info=words.error_words(error))
+
+
+class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves from the moment it is made."""
+
+    def __init__(
+        self,
+        folder: Path,
+        pool: ReaderPool,
+        tokens: Tokens,
+        host: str,
+        port: int,
+        tls: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        """`tls` is a certificate chain and its key, PEM. OSError if the port cannot be had."""
+        self._folder: Final = folder
+        self._pool: Final = pool
+        shown = f"[{host}]" if ":" in host else host
+        super().__init__(
+            f"grpc{'+tls' if tls else ''}://{'0.0.0.0' if host == '*' else shown}:{port}",
+            tls_certificates=[tls] if tls else None,
+            middleware={"token": _Doorkeeper(tokens)},
+        )
+
+    # ---- what there is
+
+    def list_actions(self, _context: Any) -> list[tuple[str, str]]:
+        return list(ACTIONS.items())
+
+    def do_action(self, _context: Any, action: Any) -> list[Any]:
+        with _translated():
+            asked = words.decode_object(action.body.to_pybytes())
+            if action.type not in ACTIONS:
+                raise PermanentError(f"there is no action {action.type!r}; there are {', '.join(ACTIONS)}")
+            return [flight.Result(words.encode(getattr(self, f"_{action.type}")(asked)))]
+
+    def _state(self, _asked: dict[str, Any]) -> Any:
+        return words.state_words(self._pool.view())
+
+    def _parts(self, asked: dict[str, Any]) -> Any:
+        zone = None if asked.get("zone") is None else words.text(asked, "zone")
+        since_us, until_us = words.number(asked, "since_us", 0), words.number(asked, "until_us", FOR_EVER)
+        return words.part_words(self._pool.view().parts(since_us, until_us, zone))
+
+    def _lost(self, asked: dict[str, Any]) -> Any:
+        shard = words.number(asked, "shard")
+        from_us, before_us = words.number(asked, "from_us", 0), words.number(asked, "before_us", FOR_EVER)
+        lost = self._pool.view().lost(shard, from_us, before_us)
+        return lost and {"from_us": lost.from_us, "to_us": lost.to_us, "at_most": lost.at_most}
+
+    def _renew(self, asked: dict[str, Any]) -> Any:
+        given = asked.get("positions")
+        if not isinstance(given, dict) or not all(shard.isdecimal() for shard in given):
+            raise PermanentError('a lease has "positions" by shard, such as {"0": 1700000000000000}')
+        positions = {int(shard): words.number(given, shard) for shard in given}
+        unknown = sorted(positions.keys() - self._pool.view().heads.keys())
+        if unknown:
+            raise PermanentError(f"there is no shard {unknown[0]}; a lease names shards that there are")
+        lease = renew_lease(self._folder, words.text(asked, "lease"), positions, time.time_ns() // _MICROSECOND_NS)
+        return {"renewed_us": lease.renewed_us}
+
+    def _release(self, asked: dict[str, Any]) -> Any:
+        return {"released": remove_lease(self._folder, words.text(asked, "lease"))}
+
+    def _leases(self, _asked: dict[str, Any]) -> Any:
+        return [lease._asdict() for lease in read_leases(self._folder)]
+
+    # ---- messages
+
+    def get_flight_info(self, _context: Any, descriptor: Any) -> Any:
+        """For clients that know Flight and nothing of Holdfast: an endpoint for each part.
+
+        The command is that of `parts`, with `filter`, `columns` and `in_order` as in a ticket.
+        """
+        with _translated():
+            if not descriptor.command:
+                raise PermanentError('describe what to read as a command in JSON, such as {"filter": "plant/#"}')
+            asked = words.decode_object(descriptor.command)
+            levels = words.parse_levels(asked.get("filter") or "")
+            columns = words.parse_columns(asked.get("columns", list(COLUMNS)))
+            in_order = bool(asked.get("in_order", True))
+            endpoints = [
+                flight.FlightEndpoint(words.encode_request(words.Request(Part(**part), levels, columns, in_order)), [])
+                for part in self._parts(asked)
+            ]
+            return flight.FlightInfo(schema_of(columns), descriptor, endpoints, -1, -1)
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        with _translated():
+            request = words.decode_request(ticket.ticket)
+            return flight.GeneratorStream(schema_of(request.columns), self._stream(context, request))
+
+    def _stream(self, context: Any, request: words.Request) -> Iterator[Any]:
+        own = [name for name in (_OFFSET, _SERIAL) if request.in_order and name not in request.columns]
+        with _translated():
+            for batch in self._pool.scan(
+                request.part,
+                request.levels,
+                [*request.columns, *own],
+                in_order=request.in_order,
+                gone=context.is_cancelled,
+            ):
+                if request.in_order:
+                    last = words.PLACE.pack(batch.column(_OFFSET)[-1].as_py(), batch.column(_SERIAL)[-1].as_py())
+                    yield batch.select(list(request.columns)), last
+                else:
+                    yield batch
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Our errors in the words of Flight."""
+    try:
+        yield
+    except TransientError as error:
+        raise flight.FlightUnavailableError(str(error), extra_info=words.error_words(error)) from error
+    except HoldfastError as error:
+        raise flight.FlightServerError(str(error), extra_info=words.error_words(error)) from error
+    except flight.FlightError:
+        raise
+    except Exception as error:
+        _log.exception("a request failed")
+        told = TransientError(f"the server failed, and its log says why: {type(error).__name__}")
+        raise flight.FlightInternalError(str(told), extra_info=words.error_words(told)) from error

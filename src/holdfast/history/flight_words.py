@@ -1,0 +1,217 @@
+"""What a Flight client and its server say to each other: JSON in tickets and actions, so that any language can.
+
+    action `state`     {}                                            → heads, zones, generations
+    action `parts`     {"since_us": 0, "until_us": …, "zone": …}     → [part, …]
+    action `lost`      {"shard": 0, "from_us": 0, "before_us": …}    → {"from_us", "to_us", "at_most"} or null
+    action `renew`     {"lease": NAME, "positions": {"0": …}}        → {"renewed_us"}
+    action `release`   {"lease": NAME}                               → {"released": true}
+    action `leases`    {}                                            → [lease, …]
+    ticket             {"part": part, "filter": "a/+/#", "columns": [...], "in_order": true}
+    error              {"family": "permanent" | "transient", "text": …} in the extra information of a Flight error
+
+Every batch of a read in order carries the place behind it (position i64, serial i64, little-endian), so that a client
+whose server was lost goes on from there.
+"""
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from holdfast.durable.log import FOR_EVER
+from holdfast.history.arrow import COLUMNS
+from holdfast.history.view import UNKNOWN, Part, View, ZoneView
+from holdfast.model.errors import HoldfastError, PeerError, PermanentError, TransientError
+from holdfast.records.generations import Generation
+from holdfast.storage.rocks.published_heads import Head
+from holdfast.topics.filters import parse_filter
+
+PLACE: Final = struct.Struct("<qq")
+PERMANENT: Final = "permanent"
+TRANSIENT: Final = "transient"
+_MAX_BYTES: Final = 1 << 20
+
+
+class Request(NamedTuple):
+    """What a ticket asks for."""
+
+    part: Part
+    levels: tuple[bytes, ...] = ()
+    columns: tuple[str, ...] = COLUMNS
+    in_order: bool = True
+
+
+def encode(words: object) -> bytes:
+    return json.dumps(words, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(content: bytes) -> Any:
+    return json.loads(content)
+
+
+def decode_object(content: bytes) -> dict[str, Any]:
+    """PermanentError if it is none. Empty is an empty one."""
+    try:
+        found = json.loads(content[:_MAX_BYTES] or b"{}")
+    except ValueError as error:
+        raise PermanentError(f"this is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise PermanentError("this is not an object of JSON, such as {}")
+    return found
+
+
+def number(words: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = words.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= FOR_EVER:
+        raise PermanentError(f"{key!r} is {value!r}; it must be a whole number from 0 to {FOR_EVER}")
+    return value
+
+
+def text(words: Mapping[str, Any], key: str) -> str:
+    value = words.get(key)
+    if not isinstance(value, str):
+        raise PermanentError(f"{key!r} is {value!r}; it must be a text")
+    return value
+
+
+# ---- tickets
+
+
+def encode_request(request: Request) -> bytes:
+    return encode(
+        {
+            "part": request.part._asdict(),
+            "filter": b"/".join(request.levels).decode(),
+            "columns": list(request.columns),
+            "in_order": request.in_order,
+        }
+    )
+
+
+def decode_request(content: bytes) -> Request:
+    """PermanentError says what is wrong with it."""
+    words = decode_object(content)
+    part = words.get("part")
+    if not isinstance(part, dict):
+        raise PermanentError("a ticket names a part, as the action `parts` gives them")
+    asked = Part(
+        text(part, "zone"),
+        number(part, "shard"),
+        number(part, "generation"),
+        number(part, "lo_us"),
+        number(part, "hi_us"),
+        number(part, "after_serial", UNKNOWN),
+        number(part, "last_serial", UNKNOWN),
+    )
+    if asked.lo_us >= asked.hi_us:
+        raise PermanentError(f"[{asked.lo_us}, {asked.hi_us}) is no range: its start must be below its end")
+    return Request(
+        asked,
+        parse_levels(words.get("filter") or ""),
+        parse_columns(words.get("columns", list(COLUMNS))),
+        bool(words.get("in_order", True)),
+    )
+
+
+def parse_levels(topic_filter: object) -> tuple[bytes, ...]:
+    """The levels of a filter; none for an empty one, which stands for everything, `$`-topics too."""
+    if not isinstance(topic_filter, str):
+        raise PermanentError(f"the filter is {topic_filter!r}; it must be a text, such as 'plant/+/temp'")
+    if not topic_filter:
+        return ()
+    try:
+        found = parse_filter(topic_filter.encode())
+    except PeerError as error:
+        raise PermanentError(error.detail) from error
+    if found.group or found.since:
+        raise PermanentError(f"filter {topic_filter!r}: write the filter alone, without $share and $replay")
+    return found.levels
+
+
+def parse_columns(columns: object) -> tuple[str, ...]:
+    if not isinstance(columns, list) or not columns:
+        raise PermanentError(f"columns are a list of names; there are {', '.join(COLUMNS)}")
+    for name in columns:
+        if name not in COLUMNS or columns.count(name) > 1:
+            why = "stands twice" if name in COLUMNS else "does not exist"
+            raise PermanentError(f"the column {name!r} {why}; there are {', '.join(COLUMNS)}")
+    return tuple(columns)
+
+
+# ---- state
+
+
+def state_words(view: View) -> dict[str, Any]:
+    return {
+        "heads": [{"shard": shard, **head._asdict()} for shard, head in sorted(view.heads.items())],
+        "zones": [zone._asdict() for _name, zone in sorted(view.zones.items())],
+        "live": [_generation_words(record) for name in sorted(view.live) for record in view.live[name]],
+        "dropped": [_generation_words(record) for name in sorted(view.dropped) for record in view.dropped[name]],
+    }
+
+
+def view_of(words: Mapping[str, Any]) -> View:
+    zones = {
+        zone["name"]: ZoneView(zone["name"], tuple(zone["filters"]), tuple(zone["shards"])) for zone in words["zones"]
+    }
+    records: dict[str, dict[str, list[Generation]]] = {}
+    for key in ("live", "dropped"):
+        records[key] = {name: [] for name in zones}
+        for one in words[key]:
+            records[key][one["zone"]].append(_generation(one))
+    heads = {head["shard"]: Head(head["position_us"], head["serial"]) for head in words["heads"]}
+    return View(heads, zones, records["live"], records["dropped"])
+
+
+def part_words(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    return [part._asdict() for part in parts]
+
+
+def _generation_words(record: Generation) -> dict[str, Any]:
+    return {
+        "zone": record.zone,
+        "number": record.number,
+        "layout": record.layout,
+        "parameters": {
+            name: list(value) if isinstance(value, tuple) else value for name, value in record.parameters.items()
+        },
+        "start_us": record.start_us,
+        "end_us": record.end_us,
+        "created_us": record.created_us,
+        "inherits": record.inherits,
+        "shards": list(record.shards),
+        "last_serials": list(record.last_serials),
+    }
+
+
+def _generation(words: Mapping[str, Any]) -> Generation:
+    return Generation(
+        words["zone"],
+        words["number"],
+        words["layout"],
+        {name: tuple(value) if isinstance(value, list) else value for name, value in words["parameters"].items()},
+        words["start_us"],
+        tuple(words["shards"]),
+        words["created_us"],
+        inherits=words["inherits"],
+        end_us=words["end_us"],
+        last_serials=tuple(words["last_serials"]),
+    )
+
+
+# ---- errors
+
+
+def error_words(error: HoldfastError) -> bytes:
+    family = TRANSIENT if isinstance(error, TransientError) else PERMANENT
+    return encode({"family": family, "text": str(error)})
+
+
+def error_of(extra_info: bytes) -> HoldfastError | None:
+    """The error that a server told; None if it told none."""
+    try:
+        words = json.loads(extra_info)
+        found = TransientError if words["family"] == TRANSIENT else PermanentError
+        return found(words["text"])
+    except (ValueError, KeyError, TypeError):
+        return None

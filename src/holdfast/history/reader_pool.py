@@ -1,0 +1,264 @@
+"""Readers for many: each scan has one of its own while it lasts, and there are not more than so many.
+
+    view     ──▶ the pool's own reader, refreshed each time
+    scan     ──▶ a free reader that sees the part already ──▶ else one that is refreshed ──▶ else a new one
+
+1. Whoever was shown a head can read up to it: a reader that does not see so far is refreshed first.
+2. A reader serves one scan at a time, and is not refreshed meanwhile: what the scan reads stays as it is, also if
+   retention drops it. So a scan whose owner does not go on keeps disk space; after `stall_s` its reader is taken away.
+3. A reader that nobody has needed for `idle_s` is closed: it, too, holds files that the broker may have removed.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.history.arrow import COLUMNS
+from holdfast.history.reader import BATCH_ROWS, HistoryReader
+from holdfast.history.view import Part, View
+from holdfast.model.errors import PermanentError, TransientError
+
+STALL_S: Final = 300.0
+IDLE_S: Final = 60.0
+#: Seconds that a scan waits for a reader before it is told to come back.
+WAIT_S: Final = 60.0
+_SLICES: Final = 32
+_END: Final = object()
+
+
+class _Lent:
+    """A reader and the scan that has it."""
+
+    def __init__(self, reader: HistoryReader, now_s: float) -> None:
+        self.reader: Final = reader
+        self.used_s = now_s
+        #: Held while a batch is made.
+        self.turn: Final = threading.Lock()
+        self.batches: Iterator[Any] = iter(())
+        self.revoked = False
+
+    def close(self) -> None:
+        self.batches = iter(())  # with its cursors
+        self.reader.close()
+
+
+class ReaderPool:
+    """Any thread. Requires: `tend` now and then, `close` at the end."""
+
+    def __init__(
+        self,
+        folder: Path,
+        most: int,
+        *,
+        stall_s: float = STALL_S,
+        idle_s: float = IDLE_S,
+        wait_s: float = WAIT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """PermanentError if the folder is no data folder."""
+        self._folder: Final = folder
+        self._most: Final = most
+        self._stall_s: Final = stall_s
+        self._idle_s: Final = idle_s
+        self._wait_s: Final = wait_s
+        self._clock: Final = clock
+        self._viewing: Final = threading.Lock()
+        self._own: HistoryReader | None = HistoryReader.open(folder)
+        self._own_used_s = clock()
+        self._changed: Final = threading.Condition()
+        #: Free readers, the one used last at the end; and those that are lent.
+        self._free: list[_Lent] = []
+        self._lent: list[_Lent] = []
+        #: Readers that are being opened or refreshed.
+        self._coming = 0
+
+    def view(self) -> View:
+        """What can be read now: everything that was durable when this was called."""
+        with self._viewing:
+            self._own_used_s = self._clock()
+            try:
+                if self._own is None:
+                    self._own = HistoryReader.open(self._folder)
+                else:
+                    self._own.refresh()
+            except BaseException:
+                own, self._own = self._own, None
+                if own is not None:
+                    own.close()
+                raise
+            return self._own.view()
+
+    def scan(
+        self,
+        part: Part,
+        levels: tuple[bytes, ...] = (),
+        columns: Sequence[str] = COLUMNS,
+        *,
+        rows: int = BATCH_ROWS,
+        in_order: bool = True,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Any]:
+        """As `HistoryReader.batches`. TransientError if no reader is free in time, or if it was taken away.
+
+        `gone` says that nobody waits any more; it is asked also while nothing is found.
+        """
+        lent = self._lend(part)
+        sound = False
+        try:
+            lent.batches = _sliced(lent.reader, part, levels, columns, rows=rows, in_order=in_order)
+            while True:
+                with lent.turn:
+                    if lent.revoked:
+                        raise TransientError(
+                            f"nothing was taken for {self._stall_s:.0f} s, and others have the reader now; read again"
+                        )
+                    try:
+                        batch = next(lent.batches, _END)
+                    finally:
+                        lent.used_s = self._clock()
+                if batch is _END or gone():
+                    sound = True
+                    return
+                if batch is not None:
+                    yield batch
+        except (GeneratorExit, PermanentError):
+            sound = True
+            raise
+        finally:
+            self._take_back(lent, sound=sound)
+
+    def busy(self) -> int:
+        """Scans under way."""
+        return len(self._lent)
+
+    def tend(self) -> None:
+        """Take away readers that nobody reads from, and close those that nobody needs."""
+        now_s = self._clock()
+        with self._changed:
+            idle = [lent for lent in self._free if now_s - lent.used_s > self._idle_s]
+            self._free = [lent for lent in self._free if lent not in idle]
+            stalled = [lent for lent in self._lent if now_s - lent.used_s > self._stall_s]
+        for lent in idle:
+            lent.close()
+        for lent in stalled:
+            if lent.turn.acquire(blocking=False):
+                try:
+                    lent.revoked = True
+                    lent.close()
+                finally:
+                    lent.turn.release()
+                with self._changed:
+                    if lent in self._lent:
+                        self._lent.remove(lent)
+                        self._changed.notify()
+        with self._viewing:
+            if self._own is not None and now_s - self._own_used_s > self._idle_s:
+                self._own.close()
+                self._own = None
+
+    def close(self) -> None:
+        with self._changed:
+            free, self._free = self._free, []
+        for lent in free:
+            lent.close()
+        with self._viewing:
+            if self._own is not None:
+                self._own.close()
+                self._own = None
+
+    # ---- lending
+
+    def _lend(self, part: Part) -> _Lent:
+        lent = self._next_free(part)
+        try:
+            if lent is None:
+                lent = _Lent(HistoryReader.open(self._folder), self._clock())
+            if not _sees(lent.reader, part):
+                lent.reader.refresh()
+                _check(lent.reader, part)
+        except BaseException as error:
+            with self._changed:
+                self._coming -= 1
+                if lent is not None and isinstance(error, PermanentError):
+                    self._free.append(lent)
+                    lent = None
+                self._changed.notify()
+            if lent is not None:
+                lent.close()
+            raise
+        lent.used_s = self._clock()
+        with self._changed:
+            self._coming -= 1
+            self._lent.append(lent)
+        return lent
+
+    def _next_free(self, part: Part) -> _Lent | None:
+        """A reader that is free, or None if a new one may be opened. Counts it as coming."""
+        deadline_s = self._clock() + self._wait_s
+        with self._changed:
+            while not self._free and len(self._lent) + self._coming >= self._most:
+                left_s = deadline_s - self._clock()
+                if left_s <= 0 or not self._changed.wait(left_s):
+                    raise TransientError(f"all {self._most} readers are busy; come back later, or raise max_readers")
+            self._coming += 1
+            if not self._free:
+                return None
+            seeing = [lent for lent in self._free if _sees(lent.reader, part)]
+            lent = (seeing or self._free)[-1]
+            self._free.remove(lent)
+            return lent
+
+    def _take_back(self, lent: _Lent, *, sound: bool) -> None:
+        lent.batches = iter(())
+        with self._changed:
+            if lent not in self._lent:
+                return  # revoked, and closed
+            self._lent.remove(lent)
+            if sound:
+                self._free.append(lent)
+            self._changed.notify()
+        if not sound:
+            lent.close()
+
+
+def _sliced(
+    reader: HistoryReader,
+    part: Part,
+    levels: tuple[bytes, ...],
+    columns: Sequence[str],
+    *,
+    rows: int,
+    in_order: bool,
+) -> Iterator[Any]:
+    """The batches of a part; None now and then, where a filter finds nothing for long."""
+    # A read of everything finds something all the time, and is checked only if its part is whole.
+    for piece in part.split(_SLICES) if levels else [part]:
+        yield from reader.batches(piece, levels, columns, rows=rows, in_order=in_order)
+        yield None
+
+
+def _sees(reader: HistoryReader, part: Part) -> bool:
+    """Whether it can read the part as it is."""
+    view = reader.view()
+    head = view.heads.get(part.shard)
+    live = view.live.get(part.zone, [])
+    return (
+        head is not None
+        and head.position_us + 1 >= part.hi_us
+        and any(record.number == part.generation for record in live)
+    )
+
+
+def _check(reader: HistoryReader, part: Part) -> None:
+    """An error if a part cannot be read, or not up to its end. That its generation is gone is said when it is read."""
+    view = reader.view()
+    if view.zone_of(part.shard) != part.zone:
+        raise PermanentError(f"shard {part.shard} is not of zone {part.zone!r}, but of {view.zone_of(part.shard)!r}")
+    head = view.heads.get(part.shard)
+    if head is None or head.position_us + 1 < part.hi_us:
+        end_us = 0 if head is None else head.position_us + 1
+        raise PermanentError(
+            f"shard {part.shard} can be read up to {end_us} now, and [{part.lo_us}, {part.hi_us}) was asked for"
+        )

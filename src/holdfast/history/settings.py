@@ -1,0 +1,50 @@
+"""The section `history`: who may read what is stored, and where.
+
+`node.settings` composes it into the whole tree, and reads files and environment for it; nothing is read here.
+"""
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from holdfast.broker.policy import Key
+
+_DAY_S: Final = 24 * 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The process that serves what is stored, beside the broker: Arrow Flight, and HTTP."""
+
+    enabled: Annotated[bool, Key("Whether `holdfast serve` runs it, and starts it again when it ends.")] = False
+    host: Annotated[str, Key("Address or name to listen on; `*` means every address.")] = "127.0.0.1"
+    flight_port: Annotated[int, Key("Port of Arrow Flight; 0 picks a free one.", 0, 65535)] = 18815
+    http_port: Annotated[int, Key("Port of HTTP; 0 picks a free one.", 0, 65535)] = 18084
+    token_file: Annotated[
+        Path | None,
+        Key("Who may read; `holdfast token add` writes it. Not set, all may, and only this machine is served."),
+    ] = None
+    certificate: Annotated[
+        Path | None, Key("Certificate chain, PEM; with it and `key`, both ports speak TLS and nothing else.")
+    ] = None
+    key: Annotated[Path | None, Key("The private key of `certificate`, PEM.")] = None
+    # A scan works on one processor. More of them at a time serve nobody sooner, and each keeps files open.
+    max_readers: Annotated[int, Key("Scans at one time; further ones wait.", 1, 64)] = 4
+    lease_max_age_s: Annotated[
+        int,
+        Key(
+            "Seconds after its last renewal for which a pipeline's lease holds up retention.",
+            60,
+        ),
+    ] = 3 * _DAY_S
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it. A name other than localhost is taken to be reachable by others."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
