@@ -43,24 +43,27 @@ def shared(wanted: Mapping[int, int], limit: int) -> dict[int, int]:
 
 
 def located(source: HistorySource, shard: int, left: Offset, right: Offset, serial: int) -> Offset:
-    """The offset behind the message with this serial. Requires: left.serial <= serial < right.serial."""
+    """The offset behind the message with this serial; if retention took it, behind all that were lost with it.
+
+    Requires: left.serial <= serial < right.serial.
+    """
+    # Where to look: every message from there on, up to `right`, has been seen to be too late.
+    last_us = right.position_us
     by_guess = True
-    while left.serial < serial:
-        at_us = _guess(left, right, serial) if by_guess else (left.position_us + right.position_us + 1) // 2
+    while left.serial < serial and left.position_us < last_us:
+        at_us = _guess(left, right, serial) if by_guess else (left.position_us + last_us + 1) // 2
         by_guess = not by_guess
-        at_us = min(max(at_us, left.position_us + 1), right.position_us)
+        at_us = min(max(at_us, left.position_us + 1), last_us)
         found = first_at(source, None, shard, at_us, right.position_us + 1)
-        if found is None:
-            right = Offset(at_us - 1, right.serial)
-        elif found.serial - 1 == serial:
-            return Offset(found.position_us - 1, serial)
-        elif found.serial <= serial:
+        if found is not None and found.serial <= serial:
             left = found
-        else:
-            right = Offset(at_us - 1, found.serial - 1)
+            continue
+        last_us = at_us - 1
+        if found is not None:
+            right = Offset(found.position_us - 1, found.serial - 1)
             if right.serial == serial:
                 return right
-    return left
+    return left if left.serial == serial else right
 
 
 def _guess(left: Offset, right: Offset, serial: int) -> int:
