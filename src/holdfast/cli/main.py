@@ -8,6 +8,7 @@ from holdfast.cli import bench, config, storage, token, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
 from holdfast.cli.export import export
+from holdfast.cli.history import history
 from holdfast.cli.leases import leases
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
@@ -59,6 +60,7 @@ app.command()(sub)
 app.command()(replay)
 app.command()(export)
 app.command()(demo)
+app.command()(history)
 app.command()(leases)
 app.command()(storage.verify)
 app.command()(storage.backup)
