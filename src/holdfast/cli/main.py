@@ -10,6 +10,7 @@ from holdfast.cli.demo import demo
 from holdfast.cli.events import events
 from holdfast.cli.explain import explain
 from holdfast.cli.export import export
+from holdfast.cli.history import history
 from holdfast.cli.leases import leases
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.pub import pub
@@ -63,6 +64,7 @@ app.command()(export)
 app.command()(demo)
 app.command()(events)
 app.command()(explain)
+app.command()(history)
 app.command()(leases)
 app.command()(storage.verify)
 app.command()(storage.backup)

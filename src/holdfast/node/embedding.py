@@ -26,6 +26,7 @@ from holdfast.broker.sys_topics import SysTopics
 from holdfast.model.errors import HoldfastError, PoisonedError
 from holdfast.node.assembly import assemble, listener_specs
 from holdfast.node.build_info import describe
+from holdfast.node.history_process import end_history, start_history
 from holdfast.node.reload import Reloaded, merge
 from holdfast.node.settings import DEFAULT_LISTENER, Settings
 from holdfast.server.listeners import Listeners, open_listeners
@@ -104,6 +105,7 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
             sys_topics.start()
             node = Node(settings, broker, listeners, sys_topics, disk)
             tending = None if disk is None else asyncio.create_task(disk.tend(broker, node.fail))
+            history = start_history(settings)
             try:
                 yield node
             finally:
@@ -114,6 +116,7 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
                 share_s = node.settings.limits.stop_timeout_s * _GRACE_SHARE
                 await listeners.close(min(GRACE_S, share_s) if grace_s is None else grace_s)
                 await _commit_the_rest(broker, disk)
+                await end_history(history)
                 if tending is not None:
                     tending.cancel()
                     await asyncio.gather(tending, return_exceptions=True)
