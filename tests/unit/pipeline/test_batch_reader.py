@@ -178,7 +178,7 @@ PUSHED: list[tuple[list[Filter], Callable[[StoredMessage], bool], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("filters", "wanted", "left"), PUSHED, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("filters", "wanted", "left"), PUSHED, ids=[str(case[0])[:60] for case in PUSHED])
 def test_conditions_of_a_query_narrow_what_is_read_and_lose_nothing(
     log: Log, filters: list[Filter], wanted: Callable[[StoredMessage], bool], left: int
 ) -> None:
