@@ -1,4 +1,4 @@
-"""SQL is cut where its statements end, a prompt survives what is typed, rows are printed for people and for programs."""
+"""SQL is cut where statements end, a prompt survives what is typed, and rows are printed for people and programs."""
 
 import io
 import json
