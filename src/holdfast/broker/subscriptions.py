@@ -170,6 +170,7 @@ class Subscriptions:
     def _tell(self, subscribed: Subscribed, end_topic: bytes) -> None:
         if end_topic:
             self._exchange.delivery.tell(subscribed.client, end_topic, subscribed.record.filter.raw)
+            self._exchange.wake()
 
     def _tell_behind_the_queue(self, subscribed: Subscribed, end_topic: bytes) -> None:
         """What is queued for a slow client may lie below the end."""
