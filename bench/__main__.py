@@ -1,4 +1,4 @@
-"""`python -m bench`: pure packages (`codec`), whole brokers, layouts of the log, `storage`, or all."""
+"""`python -m bench`: pure packages (`codec`), brokers, layouts of the log, `storage`, trouble (`stress`), or all."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from bench.checkout import ROOT
 from bench.codec import command as codec
 from bench.layouts import command as layouts
 from bench.storage import command as storage
+from bench.stress import command as stress
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "codec": codec.main,
     "brokers": brokers.main,
     "layouts": layouts.main,
     "storage": storage.main,
+    "stress": stress.main,
 }
 
 
@@ -39,7 +41,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    own = {**codec.DEFAULTS, **brokers.DEFAULTS, **layouts.DEFAULTS, **storage.DEFAULTS}
+    own = {**codec.DEFAULTS, **brokers.DEFAULTS, **layouts.DEFAULTS, **storage.DEFAULTS, **stress.DEFAULTS}
     parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
     commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
     for name, add_options, purpose in (
@@ -47,6 +49,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         ("brokers", brokers.add_options, "Holdfast and other brokers under load"),
         ("layouts", layouts.add_options, "the layouts of the log on the same messages"),
         ("storage", storage.add_options, "the log on disk: commits, replays, starts, bytes"),
+        ("stress", stress.add_options, "memory and bystanders while clients are slow, deaf, away, or all back"),
     ):
         one = commands.add_parser(name, help=purpose, description=purpose, parents=[common_options(defaults=False)])
         one.set_defaults(command=name)
