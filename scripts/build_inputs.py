@@ -18,12 +18,14 @@ import sysconfig
 from pathlib import Path
 
 FILES = ("pyproject.toml", "setup.py", "constraints.txt", "README.md", "LICENSE")
+PACKAGES = ("holdfast", "pyspark_holdfast")
 SETTINGS = ("HOLDFAST_BUILD", "CC", "CFLAGS", "LDFLAGS", "LDSHARED")
 
 
 def inputs() -> list[Path]:
     """Every file that can end up in the wheel or decide what does."""
-    sources = (path for path in Path("src/holdfast").rglob("*") if path.is_file() and path.suffix != ".pyc")
+    found = (path for package in PACKAGES for path in Path("src", package).rglob("*"))
+    sources = (path for path in found if path.is_file() and path.suffix != ".pyc")
     return sorted([*sources, *(path for name in FILES if (path := Path(name)).exists())])
 
 

@@ -86,8 +86,8 @@ def compiled_problem() -> str | None:
 
 def stale_problem() -> str | None:
     """Why the compiled tree was not built from the sources as they are now."""
-    originals = {path.relative_to(SOURCES) for path in SOURCES.glob("holdfast/**/*.py")}
-    copies = {path.relative_to(COMPILED) for path in COMPILED.glob("holdfast/**/*.py")}
+    originals = {path.relative_to(SOURCES) for path in SOURCES.glob("*holdfast/**/*.py")}
+    copies = {path.relative_to(COMPILED) for path in COMPILED.glob("*holdfast/**/*.py")}
     stale = originals ^ copies
     stale |= {path for path in originals & copies if (SOURCES / path).read_bytes() != (COMPILED / path).read_bytes()}
     if stale:

@@ -1,7 +1,9 @@
 """A world whose broker keeps its state on a disk: the real log on a real RocksDB, with a clock that tests move."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
@@ -27,16 +29,30 @@ class DiskWorld(World):
         start_us: int = 1_700_000_000_000_000,
         min_free_bytes: int = 0,
         unstored: str = "",
+        shards: int = 1,
+        early: bool = False,
+        storage: dict[str, Any] | None = None,
+        zones: dict[str, ZoneSettings] | None = None,
     ) -> None:
         self._folder = folder
         self._start_us = start_us
         self._min_free_bytes = min_free_bytes
-        self._zones = {"unstored": ZoneSettings(filter=unstored, store=False)} if unstored else {}
+        self._zones = {"unstored": ZoneSettings(filter=unstored, store=False)} if unstored else zones or {}
+        self._shards = shards
+        self._early = early
+        self._storage = storage or {}
         super().__init__(policy)
 
     def make_stores(self, policy: Policy) -> Stores:
         self.clock = ManualClock(self._start_us)
-        settings = Settings(zones=self._zones, storage=Storage(data=self._folder, min_free_bytes=self._min_free_bytes))
+        storage = Storage(
+            data=self._folder,
+            min_free_bytes=self._min_free_bytes,
+            shards=self._shards,
+            deliver_qos1="before_commit" if self._early else "after_commit",
+            **self._storage,
+        )
+        settings = Settings(zones=self._zones, storage=storage)
         self.disk = DiskStorage(settings, policy, self.clock)
         return self.disk.stores()
 
@@ -46,6 +62,18 @@ class DiskWorld(World):
             super().settle()
             self.disk.engine.sync_now()
         super().settle()
+
+    def hold(self) -> None:
+        """What is synced from now on gets no receipt."""
+        self._held: list[Callable[[], None]] = []
+        self.disk.log.attach(self._held.append, self.broker.exchange.committed)
+
+    def release(self) -> None:
+        """Hand out the receipts that were held back, and those that follow."""
+        held = self._held
+        self.disk.log.attach(self._loop.call_soon_threadsafe, self.broker.exchange.committed)
+        for call in held:
+            self.do(call)
 
     def tick(self, seconds: float = 1.0) -> None:
         """Let time pass, and do what a node does once a second."""

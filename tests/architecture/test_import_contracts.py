@@ -44,6 +44,7 @@ VIOLATIONS = [
     Violation("layers", "records.planted", "import holdfast.wire"),
     Violation("layers", "server.planted", "import holdfast.storage.rocks", target="storage.rocks"),
     Violation("layers", "storage.planted", "import holdfast.cluster.applier", target="cluster.applier"),
+    Violation("layers", "history.planted", "import holdfast.pipeline.spark_session"),
     Violation("layers", "session.planted", "import holdfast.durable.log", target="durable.log"),
     Violation("purity", "model.planted", "import asyncio"),
     Violation("purity", "topics.planted", "from time import monotonic"),

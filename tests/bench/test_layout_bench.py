@@ -41,8 +41,10 @@ def test_a_layout_that_loses_a_message_has_no_figures(tmp_path: Path, monkeypatc
     measure_writing(spec, nothing)
 
     class Forgetful(TimelineLayout):
-        def read(self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
-            found = super().read(cells, levels, lo_us, hi_us)
+        def read(
+            self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
+        ) -> Iterator[bytes]:
+            found = super().read(cells, levels, lo_us, hi_us, in_order=in_order)
             next(found, None)
             return found
 

@@ -7,12 +7,14 @@ from holdfast.durable.sessions import (
     DropInflight,
     DropSession,
     DropSubscription,
+    DropWalk,
     KeepIncoming,
     KeepInflight,
     KeepProgress,
     KeepReplay,
     KeepSession,
     KeepSubscription,
+    KeepWalk,
     PacketStep,
     ReleaseInflight,
     Step,
@@ -23,6 +25,7 @@ from holdfast.model.owed import Owed
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
 from holdfast.records.sessions import Progress, ProgressEntry, ReplayProgress, SessionRecord
+from holdfast.records.walks import RetainedPlace, WalkProgress
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -48,10 +51,16 @@ wills = st.builds(
 session_records = st.builds(
     SessionRecord, expiry_s=expiries_s, disconnected_us=st.just(0) | times_us, will=st.none() | wills
 )
+topics = st.sampled_from([b"a", "a/ü".encode()])
+places = st.builds(RetainedPlace, topics, times_us, st.lists(st.integers(1, 268_435_455), max_size=2).map(tuple))
+entries = st.one_of(
+    st.builds(ProgressEntry, packet_ids, st.integers(1, 2), st.integers(0, 3), times_us),
+    st.builds(ProgressEntry, packet_ids, st.just(1), st.just(0), st.just(0), places),
+)
 progresses = st.builds(
     Progress,
     st.dictionaries(st.integers(0, 3), times_us, max_size=3),
-    st.lists(st.builds(ProgressEntry, packet_ids, st.integers(1, 2), st.integers(0, 3), times_us), max_size=3),
+    st.lists(entries, max_size=3),
     st.integers(0, 65_535),
 )
 
@@ -59,7 +68,7 @@ progresses = st.builds(
 @st.composite
 def owed_messages(draw: st.DrawFn) -> Owed:
     message = Message(
-        draw(st.sampled_from([b"a", "a/ü".encode()])),
+        draw(topics),
         draw(st.binary(max_size=20)),
         2,
         ClientId(draw(st.sampled_from(["", "p"]))),
@@ -116,6 +125,10 @@ class Drawn:
             return KeepProgress(client_id, what)
         if isinstance(what, ReplayProgress):
             return KeepReplay(client_id, FILTERS[0], what)
+        if isinstance(what, WalkProgress):
+            return KeepWalk(client_id, FILTERS[0], what)
+        if what is DropWalk:
+            return DropWalk(client_id, FILTERS[0])
         assert isinstance(what, tuple)
         kind, packet_id, *rest = what
         if kind is KeepInflight:
@@ -136,8 +149,21 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
         st.sampled_from(FILTERS),
         progresses,
         st.builds(
-            ReplayProgress, st.dictionaries(st.integers(0, 3), times_us, max_size=3), times_us, joined=st.booleans()
+            ReplayProgress,
+            st.dictionaries(st.integers(0, 3), times_us, max_size=3),
+            times_us,
+            joined=st.booleans(),
         ),
+        st.builds(
+            ReplayProgress,
+            st.dictionaries(st.integers(0, 3), times_us, max_size=3),
+            times_us,
+            joined=st.booleans(),
+            speed=st.integers(1, 999_999_999_999_999),
+            at_us=times_us,
+        ),
+        st.builds(WalkProgress, times_us, topics, topics),
+        st.just(DropWalk),
         st.tuples(st.just(KeepInflight), packet_ids, owed_messages()),
         st.tuples(st.just(DropInflight), packet_ids, st.integers(0, 3), st.just(0) | times_us),
         st.tuples(st.sampled_from([ReleaseInflight, KeepIncoming, DropIncoming]), packet_ids),

@@ -85,6 +85,10 @@ def test_retained_messages_are_found_as_by_looking_at_all(
             expected = sorted(topic for topic in alive if parse_filter(text.encode()).matches(topic.encode()))
             found = stored.found(text)
             assert sorted(found) == expected, text
+            newest = stored.store.newest()
+            for at, topic in enumerate(found):
+                rest = stored.store.rest(parse_filter(text.encode()), NOW_US, topic.encode(), newest)
+                assert [one.topic.decode() for one in rest] == found[at + 1 :], "it goes on behind any of them"
         for topic in alive:
             assert stored.store.get(topic.encode(), NOW_US) == model[topic]
         changes = Changes()
@@ -137,6 +141,37 @@ def test_a_walk_bears_changes_meanwhile(tmp_path: Path) -> None:
     stored.keep(message("a/200", b""), message("a/201", b"new"), message("a/new", b"x"))
     seen += [one.topic.decode() for one in walk]
     assert seen == [f"a/{number:03}" for number in range(250) if number not in (200, 201)]
+    stored.engine.close()
+
+
+def test_a_walk_goes_on_after_a_restart_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    """Q7: what changed or came since it began is not of it."""
+    stored = OnRocks(tmp_path)
+    stored.keep(*(message(f"a/{number:03}", b"x") for number in range(250)))
+    newest = stored.store.newest()
+    stored.keep(message("a/200", b""), message("a/201", b"new"), message("a/new", b"x"))
+    stored.engine.close()
+    again = OnRocks(tmp_path)
+    assert again.store.newest() > newest
+    rest = again.store.rest(parse_filter(b"a/#"), 0, b"a/120", newest)
+    assert [one.topic.decode() for one in rest] == [
+        f"a/{number:03}" for number in range(121, 250) if number not in (200, 201)
+    ]
+    assert again.store.at(b"a/120", newest) == message("a/120", b"x")
+    assert again.store.at(b"a/200", newest) is None
+    assert again.store.at(b"a/201", newest) is None
+    again.engine.close()
+
+
+def test_what_is_written_counts_as_older_than_a_walk_that_begins(tmp_path: Path) -> None:
+    """Q7: it may be committed before the SUBACK is."""
+    stored = OnRocks(tmp_path)
+    stored.write(message("a", b"1"))
+    written = stored.store.written()
+    assert written > stored.store.newest()
+    stored.store.keep(message("a", b"1"))
+    assert stored.store.newest() == written
+    assert [one.topic for one in stored.store.rest(parse_filter(b"#"), 0, b"", written)] == [b"a"]
     stored.engine.close()
 
 

@@ -32,7 +32,7 @@ class OnRocks:
         self.engine = Engine.open(folder, reserve_bytes=0)
         if SESSIONS not in self.engine.families():
             self.engine.create_family(SESSIONS)
-        self.store = RocksSessions(self.engine, not_found)
+        self.store = RocksSessions(self.engine, not_found, lambda _topic, _newest: None)
 
     def apply(self, steps: list[Step]) -> None:
         batch = Batch(self.engine.written + 1)
@@ -54,6 +54,7 @@ def shown(stored: StoredSession | None) -> object:
         sorted(stored.incoming),
         sorted(stored.done),
         stored.replays,
+        stored.walks,
         progress and (progress.sent, progress.unacknowledged, progress.last_packet_id),
     )
 

@@ -51,15 +51,16 @@ class BrokerProcess:
     async def kill(self, *, dead_or_alive: bool = False) -> None:
         """kill -9. Unless told otherwise, it has to be alive."""
         assert dead_or_alive or self.alive(), f"it ended by itself:\n{self.log_text()[-3000:]}"
-        await self._end(signal.SIGKILL)
+        await self.end(signal.SIGKILL)
 
     async def stop(self) -> None:
         """As an operator would: it ends in peace."""
         assert self.alive(), f"it ended by itself:\n{self.log_text()[-3000:]}"
-        status = await self._end(signal.SIGTERM)
+        status = await self.end(signal.SIGTERM)
         assert status == 0, f"it ended with status {status}:\n{self.log_text()[-3000:]}"
 
-    async def _end(self, number: int) -> int:
+    async def end(self, number: int) -> int:
+        """By a signal; its status."""
         assert self._process is not None
         process, self._process = self._process, None
         if process.returncode is None:

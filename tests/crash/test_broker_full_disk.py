@@ -25,6 +25,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 def test_publishers_wait_while_nothing_can_be_written_and_go_on_when_there_is_room(disk: SmallDisk) -> None:
+    """M5: what cannot be written is neither acknowledged nor delivered yet, and nothing of it is dropped."""
     folder = disk.folder / "data"
     with DiskWorld(folder) as world:
         reader = kept(world, "c")
@@ -45,7 +46,7 @@ def test_publishers_wait_while_nothing_can_be_written_and_go_on_when_there_is_ro
 
 
 def test_below_the_watermark_publishers_are_told(disk: SmallDisk) -> None:
-    """MQTT 5 gets 0x97; MQTT 3, which has no word for it, is not acknowledged."""
+    """M5: MQTT 5 gets 0x97; MQTT 3, which has no word for it, is not acknowledged."""
     with DiskWorld(disk.folder / "data", min_free_bytes=300 * MB) as world:
         world.tick()
         new, old = world.connect("new"), world.connect("old", V311)

@@ -4,7 +4,7 @@
     ```toml      is loaded as a settings file, with every rule between keys
     ```acl       is read as an access file
 
-Shell blocks are not run here: they start brokers on fixed ports.
+Shell blocks are not run here: `test_shell_examples.py` runs those that can be.
 """
 
 import os

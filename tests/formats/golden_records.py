@@ -12,6 +12,8 @@ from holdfast.records.messages import StoredMessage
 from holdfast.records.numbers import LastNumber
 from holdfast.records.positions import AppliedMark, ShardHead
 from holdfast.records.retained import RetainedRecord
+from holdfast.records.sessions import Progress, ProgressEntry
+from holdfast.records.walks import RetainedPlace, WalkProgress
 
 
 def spaced(text: str) -> bytes:
@@ -123,3 +125,34 @@ CURSOR_DONE = {1: T, 258: T - 3}
 #: 08 "machines" 02 | 01 and T zigzag | 257 and -3 zigzag | CRC-32
 CURSOR_BODY = spaced("08 6d 61 63 68 69 6e 65 73  02  01  80 80 f2 81 83 89 85 06  81 02  05")
 CURSOR_TEXT = "c1-CG1hY2hpbmVzAgGAgPKBg4mFBoECBRicnXc"
+
+#: One message of the log and two retained ones, the second with identifiers.
+PROGRESS = Progress(
+    {0: T, 258: 1},
+    [
+        ProgressEntry(5, 1, 258, T + 1),
+        ProgressEntry(6, 1, 0, 0, RetainedPlace(b"a/b", T + 3, ())),
+        ProgressEntry(7, 1, 0, 0, RetainedPlace(b"c", 7, (1, 258))),
+    ],
+    513,
+)
+PROGRESS_BYTES = spaced("""
+    02  01 02
+    02 00   00 00  00 40 1e 18 24 0a 06 00   02 01  01 00 00 00 00 00 00 00
+    03 00 00 00
+      05 00  01  00   02 01  01 40 1e 18 24 0a 06 00
+      06 00  01  01   03 40 1e 18 24 0a 06 00   03 00 00 00 61 2f 62   00 00
+      07 00  01  01   07 00 00 00 00 00 00 00   01 00 00 00 63         02 00  01 00 00 00  02 01 00 00
+""")
+#: Without a retained message a progress is written as it always was.
+LOGGED = Progress({0: T}, [ProgressEntry(5, 1, 258, T + 1)], 513)
+LOGGED_BYTES = spaced("""
+    01  01 02
+    01 00   00 00  00 40 1e 18 24 0a 06 00
+    01 00 00 00
+      05 00  01   02 01  01 40 1e 18 24 0a 06 00
+""")
+
+WALK = WalkProgress(T + 3, b"a/b", "ü".encode())
+WALK_KEY = spaced("01  00 02 c3 bc  08  61 2f 23")
+WALK_BYTES = spaced("01  03 40 1e 18 24 0a 06 00  03 00 00 00 61 2f 62  02 00 00 00 c3 bc")

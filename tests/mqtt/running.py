@@ -20,11 +20,13 @@ _PROGRAM = "from holdfast.cli.main import main; main()"
 class RunningBroker:
     """A broker process. Its log is read all the time, or it would stop when the pipe is full."""
 
-    def __init__(self, folder: Path, settings_toml: str, arguments: tuple[str, ...] = ()) -> None:
-        """Start it in `folder`, and wait until it listens everywhere."""
+    def __init__(
+        self, folder: Path, settings_toml: str, arguments: tuple[str, ...] = (), *, sabotage: str = ""
+    ) -> None:
+        """Start it in `folder`, and wait until it listens everywhere; `sabotage` is Python that runs first."""
         config = folder / "holdfast.toml"
         config.write_text(settings_toml, encoding="utf-8")
-        command = [sys.executable, "-c", _PROGRAM, "serve", "--config", str(config), *arguments]
+        command = [sys.executable, "-c", f"{sabotage}\n{_PROGRAM}", "serve", "--config", str(config), *arguments]
         self.folder = folder
         # Nothing on disk, unless the test says so: most tests start a broker and stop it again.
         environment = {"HOLDFAST__STORAGE__DURABILITY": "memory"} if "[storage]" not in settings_toml else {}

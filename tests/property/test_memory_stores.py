@@ -43,6 +43,10 @@ def test_retained_messages_are_found_as_by_looking_at_all(kept: list[tuple[str, 
         answers = [found.topic.decode() for found in store.match(topic_filter, 100)]
         assert len(answers) == len(set(answers))
         assert set(answers) == expected
+        ordered = sorted(answers, key=lambda topic: topic.split("/"))
+        for at, topic in enumerate(ordered):
+            rest = store.rest(topic_filter, 100, topic.encode(), store.newest())
+            assert [found.topic.decode() for found in rest] == ordered[at + 1 :]
     for topic in list(model):
         store.keep(message(topic, b""))
     assert store.count() == 0
@@ -53,6 +57,8 @@ def test_a_walk_over_retained_messages_bears_changes_meanwhile() -> None:
     for number in range(10):
         store.keep(message(f"a/{number}", b"x"))
     walk = store.match(parse_filter(b"a/#"), 0)
+    newest = store.newest()
+    assert newest == store.written()
     seen = [next(walk).topic, next(walk).topic]
     for number in range(5, 8):
         store.keep(message(f"a/{number}", b""))
@@ -61,6 +67,7 @@ def test_a_walk_over_retained_messages_bears_changes_meanwhile() -> None:
     stayed = [b"a/%d" % number for number in (0, 1, 2, 3, 4, 8, 9)]
     assert [topic for topic in seen if topic in stayed] == stayed
     assert len(seen) == len(set(seen))
+    assert [found.topic for found in store.rest(parse_filter(b"a/#"), 0, b"a/1", newest)] == stayed[2:]
 
 
 steps = st.lists(

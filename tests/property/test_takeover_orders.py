@@ -1,14 +1,13 @@
 """Channels of one client id connect in every order, over views that lag: one stays, and it is the newest."""
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.durable.registry import NOBODY
 from holdfast.durable.takeover import EXPENSIVE_FAIL, HAPPY_ENDING, HAPPY_FAIL, MOST_EXPENSIVE
-from tests.property.takeover_world import Choose, Plan, World
+from tests.interleavings.orders import every_order, following
+from tests.property.takeover_world import Plan, World
 
 pytestmark = pytest.mark.compiled
 
@@ -17,34 +16,6 @@ stayers = st.builds(Plan, st.integers(1, 3), st.integers(1, 3), st.booleans(), s
 leavers = st.builds(Plan, st.integers(1, 3), st.integers(1, 3), st.booleans(), st.booleans())
 #: What happens next; long enough for every decision of four channels, and 0 once it is used up.
 decisions = st.lists(st.integers(0, 1 << 16), max_size=150)
-
-
-def following(numbers: list[int]) -> Choose:
-    """Decide by a list."""
-    left = iter(numbers)
-    return lambda count: next(left, 0) % count
-
-
-def every_order() -> Iterator[Choose]:
-    """Decide in every possible way, one after another: an odometer whose wheels grow as decisions come up."""
-    wheels: list[tuple[int, int]] = []
-    while True:
-        place = 0
-
-        def choose(count: int) -> int:
-            nonlocal place
-            if place == len(wheels):
-                wheels.append((0, count))
-            assert wheels[place][1] == count, "the world is not deterministic"
-            place += 1
-            return wheels[place - 1][0]
-
-        yield choose
-        while wheels and wheels[-1][0] + 1 == wheels[-1][1]:
-            wheels.pop()
-        if not wheels:
-            return
-        wheels[-1] = (wheels[-1][0] + 1, wheels[-1][1])
 
 
 def check_end(world: World) -> None:

@@ -16,6 +16,7 @@ from holdfast.broker.connections import Connections
 from holdfast.broker.deadlines import Deadlines
 from holdfast.broker.eager import begin
 from holdfast.broker.gate import Origin
+from holdfast.broker.pacing import Pacing
 from holdfast.broker.policy import Policy
 from holdfast.broker.rates import ConnectRates, PublishRates
 from holdfast.broker.sessions import Sessions
@@ -23,6 +24,7 @@ from holdfast.broker.stores import Stores
 from holdfast.broker.subscribing import Subscribing
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
+from holdfast.exchange.counters import DROP_DENIED
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.link import Link
@@ -72,9 +74,14 @@ class Broker:
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
         self._attach: Final = stores.attach
-        self.exchange: Final = Exchange(self, stores.log, stores.retained, limits, stores.delivered, stores.numbers)
+        self.exchange: Final = Exchange(
+            self, stores.log, stores.retained, limits, stores.delivered, stores.numbers, stores.drops
+        )
         self.exchange.keeps_qos0 = stores.keeps_qos0
+        self.exchange.goes_early = stores.goes_early
         self.exchange.max_retained = policy.limits.max_retained
+        self.exchange.delivery.timer = Pacing(self.exchange, clock, self.deadlines)
+        self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate
         self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores)
         registry = stores.registry
         self.connections: Final = Connections(
@@ -83,7 +90,7 @@ class Broker:
         self._connecting: Final = Connecting(
             self.exchange, self.sessions, self.connections, registry, authenticator, policy
         )
-        self._subscribing: Final = Subscribing(self.exchange, self.sessions, self.retained, policy, clock)
+        self._subscribing: Final = Subscribing(self.exchange, self.sessions, policy, clock)
         self._connect_rates: Final = ConnectRates(policy.limits.connect_rate, clock)
         self._publish_rates: Final = PublishRates(policy.limits.publish_rate, self.exchange, self.deadlines)
         self._tasks: Final[set[asyncio.Task[object]]] = set()
@@ -114,6 +121,7 @@ class Broker:
         own = self._policy
         own.mqtt, own.limits, own.sessions = policy.mqtt, policy.limits, policy.sessions
         self.exchange.max_retained = policy.limits.max_retained
+        self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate
         self._connect_rates.per_second = policy.limits.connect_rate
         self._publish_rates.per_second = policy.limits.publish_rate
         for connection in self.connections:
@@ -204,6 +212,7 @@ class Broker:
         connection = self.connections.of(channel)
         if connection is not None and connection.access is not None:
             why = connection.access.explain("publish", topic)
+            self.exchange.drops.note(DROP_DENIED, connection.session_id, topic, self._clock.wall_us(), detail=why)
             _log.info("publish denied", client=connection.client_id, topic=topic.decode(), why=why)
 
     def broke(self, channel: Channel, error: PeerError) -> None:

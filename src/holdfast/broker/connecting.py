@@ -109,6 +109,7 @@ class Connecting:
                 raise PeerError(RETAIN_NOT_SUPPORTED, "retained messages are switched off")
 
     async def _authenticate(self, connection: Connection, packet: Connect) -> None:
+        connection.client_id = packet.client_id  # for whoever asks why it was refused
         verdict = await self._authenticator.authenticate(
             connection.origin, packet.client_id, packet.user_name, packet.password
         )

@@ -13,11 +13,12 @@ from holdfast.broker.policy import Policy
 from holdfast.broker.sessions import Sessions
 from holdfast.durable.registry import Registry, VersionClock
 from holdfast.exchange.channel import Channel
+from holdfast.exchange.drops import CONNECT_REFUSED, DISCONNECTED, TAKEOVER
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.link import Link
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
-from holdfast.model.reasons import KEEP_ALIVE_TIMEOUT
+from holdfast.model.reasons import KEEP_ALIVE_TIMEOUT, SERVER_SHUTTING_DOWN, SESSION_TAKEN_OVER
 
 _log = structlog.get_logger()
 
@@ -114,6 +115,7 @@ class Connections:
         if connection.channel.closed:
             return
         self._exchange.counters.refuse(error.reason)
+        self._note(CONNECT_REFUSED, connection, str(error))
         _log.info("refused", client=connection.client_id, address=connection.origin.address, why=str(error))
         frame = refusal(connection.channel.version, error.reason, error.detail, explain=connection.explain)
         self.close(connection, frame)
@@ -127,8 +129,15 @@ class Connections:
             self.refuse(connection, PeerError(reason, detail))
             return
         self._exchange.counters.refuse(reason)
+        if reason != SERVER_SHUTTING_DOWN:  # everybody is told that, and nobody asks why
+            self._note(TAKEOVER if reason == SESSION_TAKEN_OVER else DISCONNECTED, connection, detail)
         _log.info("disconnected", client=connection.client_id, address=connection.origin.address, why=detail)
         self.close(connection, goodbye(channel, reason, detail, explain=connection.explain))
+
+    def _note(self, reason: str, connection: Connection, detail: str) -> None:
+        name = connection.session_id or connection.client_id
+        where = f"{detail} (from {connection.origin.address})"
+        self._exchange.drops.note(reason, name, b"", self._clock.wall_us(), detail=where)
 
     def close(self, connection: Connection, frame: bytes) -> None:
         """Send a last frame and close; the session is left behind at once, not when the socket is gone."""

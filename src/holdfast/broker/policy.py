@@ -138,6 +138,17 @@ class Limits:
         int,
         Key("Messages per second from one connection; a faster client is slowed down. 0 for no bound.", 0, live=True),
     ] = 0
+    # Less than the 90 s after which systemd sends SIGKILL, and the 10 s and more of container runtimes.
+    stop_timeout_s: Annotated[
+        float,
+        Key(
+            "Seconds from SIGTERM or SIGINT to the end of the process at the latest, also if clients do not take their "
+            "last bytes or the disk hangs. A second signal ends it at once. What was acknowledged stays stored.",
+            0.1,
+            3600,
+            live=True,
+        ),
+    ] = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +163,15 @@ class Sessions:
         int,
         Key("Bytes sent to one client without its acknowledgement; one message is always allowed.", 1024, live=True),
     ] = 16_777_216
+    backlog_rate: Annotated[
+        int,
+        Key(
+            "Messages per second that a client which is back gets of what it missed; live messages follow behind, in "
+            "order. 0 for as fast as it takes them.",
+            0,
+            live=True,
+        ),
+    ] = 0
     share_strategy: Annotated[
         ShareStrategy,
         Key(

@@ -6,6 +6,7 @@ from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.broker.subscriptions import Subscriptions
+from holdfast.broker.walks import Walks
 from holdfast.broker.wills import Wills
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.sessions import DropSession, KeepSession, StoredSession
@@ -16,16 +17,20 @@ from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed
+from holdfast.model.owed import Owed, OwedRetained
 from holdfast.model.reasons import QUOTA_EXCEEDED
 from holdfast.model.will import StoredWill
-from holdfast.records.sessions import SessionRecord
+from holdfast.records.sessions import ProgressEntry, SessionRecord
 from holdfast.session.inflight import UNLIMITED
 from holdfast.session.state import NEVER, SessionState, will_delay_s
 
 _SECOND_US: Final = 1_000_000
 #: How long a client that was connected when the broker crashed has to return before its will is published.
 GRACE_S: Final = 30
+#: Why a session ends.
+_CLEAN: Final = "the client began anew (clean start)"
+_EXPIRED: Final = "its expiry interval had passed"
+_LEFT: Final = "the connection ended, and the session with it"
 #: Sessions looked at in one go, at the start and when they end.
 _PAGE: Final = 200
 
@@ -54,7 +59,8 @@ class Sessions:
         self._new_queue: Final = stores.new_queue
         self._stores_all: Final = stores.stores_all
         self.clients: Final[dict[str, Client]] = {}
-        self.subscriptions: Final = Subscriptions(exchange, policy, stores)
+        self.subscriptions: Final = Subscriptions(exchange, policy, stores, clock, deadlines)
+        self.walks: Final = Walks(exchange, stores.retained, clock)
         self._expiries: Final[dict[str, Deadline]] = {}
         #: Sessions that ended, and whose end is not committed yet.
         self._dropped: Final[set[str]] = set()
@@ -69,7 +75,7 @@ class Sessions:
         """The client's session, and whether it was there before."""
         existing = self.clients.get(client_id)
         if existing is not None and clean_start:
-            self.end(existing)
+            self.end(existing, _CLEAN)
             existing = None
         if existing is not None:
             self._cancel_expiry(client_id)
@@ -79,7 +85,7 @@ class Sessions:
         if record is None and most and max(len(self.clients), self._stored.count()) >= most:
             raise PeerError(QUOTA_EXCEEDED, f"there are {most} sessions, which is the limit")
         if record is not None and (clean_start or self._is_over(record)):
-            self._end_stored(client_id, record)
+            self._end_stored(client_id, record, _CLEAN if clean_start else _EXPIRED)
             record = None
         client = self._new_client(client_id)
         stored = None if record is None else self._stored.load(client_id)
@@ -116,9 +122,13 @@ class Sessions:
         self._restore_window(client, stored)
         queue = client.queue
         progress = stored.progress
+        crashed = stored.record.disconnected_us == 0 or stored.record.cut_off
+        for raw, walk in stored.walks.items():
+            self.walks.restore(client, raw, walk, repeated=crashed)
         if isinstance(queue, LogQueue):
-            places = {(owed.message.shard, owed.message.position_us) for owed in stored.inflight.values()}
-            crashed = stored.record.disconnected_us == 0 or stored.record.cut_off
+            messages = [owed.message for owed in stored.inflight.values()]
+            messages += stored.unacknowledged.values()  # above the progress, if it was sent before its commit
+            places = {(message.shard, message.position_us) for message in messages}
             queue.resume(
                 {} if progress is None else progress.sent, stored.done | places, self._heads if crashed else {}
             )
@@ -126,23 +136,31 @@ class Sessions:
     def _restore_window(self, client: Client, stored: StoredSession) -> None:
         """What was in flight, in the order of sending, under its packet ids."""
         window = client.session.window
-        order: dict[int, None] = {}
+        order: dict[int, ProgressEntry | None] = {}
         if stored.progress is not None:
-            order.update(dict.fromkeys(entry.packet_id for entry in stored.progress.unacknowledged))
+            for entry in stored.progress.unacknowledged:
+                owed = stored.inflight.get(entry.packet_id)
+                # The id may have been used again since: then it has the place of its new message, not of the old one.
+                if owed is None or (owed.message.shard, owed.message.position_us) == (entry.shard, entry.position_us):
+                    order[entry.packet_id] = entry
             window.go_on_behind(stored.progress.last_packet_id)
-        order.update(dict.fromkeys(stored.inflight))
-        for packet_id in order:
+        for packet_id in stored.inflight:
+            order.setdefault(packet_id)
+        for packet_id, sent in order.items():
             message = stored.unacknowledged.get(packet_id)
             if packet_id in stored.inflight:
                 client.session.next_order()
                 window.restore(packet_id, stored.inflight[packet_id], released=packet_id in stored.released)
             elif message is not None:
-                window.restore(packet_id, self._owed(client, message), released=False)
+                window.restore(packet_id, self._owed(client, message, sent), released=False)
             if stored.progress is None:
                 window.go_on_behind(packet_id)
 
     @staticmethod
-    def _owed(client: Client, message: Message) -> Owed:
+    def _owed(client: Client, message: Message, entry: ProgressEntry | None) -> Owed:
+        place = None if entry is None else entry.retained
+        if place is not None:
+            return OwedRetained(message, 1, identifiers=place.identifiers, newest=place.newest)
         queue = client.queue
         owed = queue.owed(message) if isinstance(queue, LogQueue) else None
         # The subscription may be gone since: what is in flight completes all the same.
@@ -178,6 +196,7 @@ class Sessions:
         """CONNACK is on its way: messages may follow it now [MQTT-3.2.0-1]."""
         client.channel = channel
         client.behind = True  # until the queue turns out to be empty
+        self._exchange.delivery.begin_drain(client)
         self._rights_changed(client, channel)
         self._exchange.delivery.pump(client)
         self.subscriptions.take_from_absent(client)
@@ -198,11 +217,24 @@ class Sessions:
             self._rights_changed(client, client.channel)
         client.channel = client.owner = None
         session.disconnected_us = self._clock.wall_us()
+        for walk in client.walks:
+            walk.resumed = True
         self.subscriptions.share_out(client)
         if not session.persistent():
             self.end(client)
             return
         self._keep(client, self.wills.waiting(session.client_id))
+        if self._exchange.delivery.early.waits(client):
+            # How far it is can be told when what it was sent early is committed.
+            self._exchange.after_commit(None, b"", lambda: self._put_away(client))
+        else:
+            self._put_away(client)
+
+    def _put_away(self, client: Client) -> None:
+        """Store how far an absent session has come, and forget it or note when it ends."""
+        session = client.session
+        if client.owner is not None or self.clients.get(session.client_id) is not client:
+            return
         self._exchange.delivery.save_progress(client)
         if isinstance(client.queue, LogQueue) and not client.groups and self._stores_all:
             # When that is committed: a client that is back before finds its session as it left it.
@@ -228,9 +260,9 @@ class Sessions:
     def _expire(self, client: Client) -> None:
         if client.owner is None:
             self.expired += 1
-            self.end(client)
+            self.end(client, _EXPIRED)
 
-    def end(self, client: Client) -> None:
+    def end(self, client: Client, why: str = _LEFT) -> None:
         """The session is over: everything of it goes, and a will that waited is due [MQTT-3.1.3-9]."""
         client_id = client.session.client_id
         self._cancel_expiry(client_id)
@@ -240,11 +272,20 @@ class Sessions:
         self.subscriptions.leave_groups(client)
         window = client.session.window
         unqueued = [owed for owed in map(window.owed, window.packet_ids()) if owed is not None and owed.serial == 0]
-        self._exchange.counters.drop(DROP_SESSION_ENDED, client.queue.count() + len(unqueued))
+        count = client.queue.count() + len(unqueued)
+        if count or client.session.persistent():
+            self._lose(client_id, count, why)
         self._forget(client)
 
-    def _end_stored(self, client_id: str, record: SessionRecord) -> None:
+    def _lose(self, client_id: str, count: int, why: str) -> None:
+        """What a session was owed ends with it, also what cannot be counted without reading the log."""
+        self._exchange.counters.drop(DROP_SESSION_ENDED, count)
+        self._exchange.drops.note(DROP_SESSION_ENDED, client_id, b"", self._clock.wall_us(), count, detail=why)
+
+    def _end_stored(self, client_id: str, record: SessionRecord, why: str) -> None:
         """The end of a session that has no object."""
+        if record.expiry_s:
+            self._lose(client_id, 0, why)
         if not self.wills.publish_waiting(client_id) and record.disconnected_us and record.will is not None:
             self.wills.publish(client_id, record.will)
         self._drop_stored(client_id, record)
@@ -333,5 +374,5 @@ class Sessions:
             record = self._record(client_id)
             if record is not None and self._is_over(record):
                 self.expired += 1
-                self._end_stored(client_id, record)
+                self._end_stored(client_id, record, _EXPIRED)
         self._exchange.wake()

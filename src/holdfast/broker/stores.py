@@ -10,6 +10,8 @@ from holdfast.durable.queue import ClientQueue
 from holdfast.durable.registry import Registry
 from holdfast.durable.retained import RetainedStore
 from holdfast.durable.sessions import SessionStore
+from holdfast.exchange.counters import Counters
+from holdfast.exchange.drops import Drops
 from holdfast.topics.subscription import SubscriptionRecord
 
 #: Brings a call to the loop, from any thread.
@@ -40,5 +42,9 @@ class Stores:
     stores_all: bool = False
     #: Whether the log wants QoS 0 messages too.
     keeps_qos0: bool = False
+    #: Whether QoS 1 messages of a topic are delivered before their commit; None if none are.
+    goes_early: Callable[[bytes], bool] | None = None
     #: Where each shard of the log stood at the start; from then on, what was delivered to whoever is live.
     delivered: dict[int, int] = field(default_factory=dict)
+    #: What the stores have lost is noted there as well.
+    drops: Drops = field(default_factory=lambda: Drops(Counters()))

@@ -6,9 +6,11 @@ from holdfast.broker.connection import Connection
 from holdfast.broker.policy import Policy
 from holdfast.broker.replay_request import replay_asked
 from holdfast.broker.sessions import Sessions
-from holdfast.durable.retained import RetainedStore
-from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
+from holdfast.exchange.channel import Channel
+from holdfast.exchange.client import Client, ReplayWalk, Walk
+from holdfast.exchange.drops import SUBSCRIBE_REFUSED
 from holdfast.exchange.exchange import Exchange
+from holdfast.exchange.pace import Pace
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import V5
@@ -35,12 +37,9 @@ _RETAINED_IF_NEW: Final = 1
 class Subscribing:
     """Handles the two packets for connected clients."""
 
-    def __init__(
-        self, exchange: Exchange, sessions: Sessions, retained: RetainedStore, policy: Policy, clock: Clock
-    ) -> None:
+    def __init__(self, exchange: Exchange, sessions: Sessions, policy: Policy, clock: Clock) -> None:
         self._exchange: Final = exchange
         self._sessions: Final = sessions
-        self._retained: Final = retained
         self._policy: Final = policy
         self._clock: Final = clock
 
@@ -48,7 +47,7 @@ class Subscribing:
         """Subscribe to each filter that may be, answer for all of them, then send what is retained."""
         reasons: list[int] = []
         complaints: list[str] = []
-        wanted: list[Subscribed] = []
+        wanted: list[Walk] = []
         replays: list[ReplayWalk] = []
         told: list[tuple[str, str]] = []
         asked = packet.properties.user_properties
@@ -70,16 +69,23 @@ class Subscribing:
                 identifier = identifiers[0] if identifiers else 0
                 if span is not None and not line.filter.group:
                     record = self._record(connection, line, identifier, span.from_us)
-                    replays.append(self._sessions.subscriptions.replay(client, record, span.until_us, span.end_topic))
+                    pace = Pace(span.speed, span.first_us()) if span.speed else None
+                    replays.append(
+                        self._sessions.subscriptions.replay(client, record, span.until_us, pace, span.end_topic)
+                    )
                     told += span.told(now_us)
                     reasons.append(reason)
                     continue
                 since_us = None if span is None else span.from_us
-                subscribed = self._subscribe_one(connection, client, line, identifier, since_us)
-                if subscribed is not None:
-                    wanted.append(subscribed)
+                walk = self._subscribe_one(connection, client, line, identifier, since_us)
+                if walk is not None:
+                    wanted.append(walk)
             else:
                 self._exchange.counters.refuse(reason)
+                now_us = self._clock.wall_us()
+                self._exchange.drops.note(
+                    SUBSCRIBE_REFUSED, connection.session_id, line.filter.raw, now_us, detail=complaint
+                )
                 complaints.append(f"{line.filter.raw.decode()}: {complaint}")
             reasons.append(reason)
         properties = NO_PROPERTIES
@@ -89,9 +95,9 @@ class Subscribing:
         frame = encode(Suback(packet.packet_id, tuple(reasons), properties), channel.version)
         if len(frame) > channel.max_packet_bytes:  # [MQTT-3.9.2-1]
             frame = encode(Suback(packet.packet_id, tuple(reasons)), channel.version)
-        self._exchange.after_commit(channel, frame, lambda: self._start(client, wanted, replays))
+        self._exchange.after_commit(channel, frame, lambda: self._start(client, channel, wanted, replays))
 
-    def _start(self, client: Client, wanted: list[Subscribed], replays: list[ReplayWalk]) -> None:
+    def _start(self, client: Client, channel: Channel, wanted: list[Walk], replays: list[ReplayWalk]) -> None:
         """Send what is retained as of now, and history: what comes later reaches the subscription by itself."""
         for replay in replays:
             record = replay.subscribed.record
@@ -99,12 +105,8 @@ class Subscribing:
                 self._exchange.delivery.start_replay(replay)
         if client.groups:
             self._exchange.delivery.pump(client)
-        now_us = self._clock.wall_us()
-        for subscribed in wanted:
-            record = subscribed.record
-            if subscribed.client.subscribed.get(record.filter.raw) is subscribed:
-                walk = Walk(self._retained.match(record.filter, now_us), subscribed)
-                self._exchange.delivery.start_walk(walk)
+        for walk in wanted:
+            self._sessions.walks.start(walk, channel)
 
     def _judge(self, connection: Connection, client: Client, line: Subscription) -> tuple[int, str]:
         """Whether a filter may be subscribed to: a reason code, and the explanation of a refusal."""
@@ -127,15 +129,16 @@ class Subscribing:
 
     def _subscribe_one(
         self, connection: Connection, client: Client, line: Subscription, identifier: int, since_us: int | None
-    ) -> Subscribed | None:
-        """Make the subscription; it is returned if it asks for retained messages."""
+    ) -> Walk | None:
+        """Make the subscription; with a walk if it asks for retained messages."""
+        self._sessions.subscriptions.drop_if_over(client, line.filter.raw)
         before = client.session.subscriptions.get(line.filter.raw)
         if since_us is None:
             since_us = self._clock.wall_us() if before is None else before.since_us
         record = self._record(connection, line, identifier, since_us)
         subscribed, is_new = self._sessions.subscriptions.add(client, record)
         wanted = line.retain_handling == _RETAINED_ALWAYS or (line.retain_handling == _RETAINED_IF_NEW and is_new)
-        return subscribed if wanted and not record.filter.group else None
+        return self._sessions.walks.begin(subscribed) if wanted and not record.filter.group else None
 
     def _record(self, connection: Connection, line: Subscription, identifier: int, since_us: int) -> SubscriptionRecord:
         return SubscriptionRecord(

@@ -2,12 +2,14 @@
 
 from typing import Final
 
+from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.sessions import (
     DropSubscription,
+    DropWalk,
     KeepProgress,
     KeepReplay,
     KeepSession,
@@ -17,6 +19,8 @@ from holdfast.exchange.client import Client, ReplayWalk, Subscribed
 from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.groups import Group
+from holdfast.exchange.pace import Pace
+from holdfast.model.clock import Clock
 from holdfast.model.owed import Owed
 from holdfast.records.sessions import Progress, ReplayProgress, SessionRecord
 from holdfast.session.state import NEVER
@@ -32,13 +36,17 @@ _GROUP_RECORD: Final = SessionRecord(expiry_s=NEVER, disconnected_us=1)
 class Subscriptions:
     """Who gets what."""
 
-    def __init__(self, exchange: Exchange, policy: Policy, stores: Stores) -> None:
+    def __init__(self, exchange: Exchange, policy: Policy, stores: Stores, clock: Clock, deadlines: Deadlines) -> None:
         self._exchange: Final = exchange
         self._policy: Final = policy
         self._new_queue: Final = stores.new_queue
         self._new_replay: Final = stores.new_replay
         self._stored: Final = stores.sessions
         self._delivered: Final = stores.delivered
+        self._clock: Final = clock
+        self._deadlines: Final = deadlines
+        #: Subscriptions that are to end, by client id and filter.
+        self._ends: Final[dict[tuple[str, bytes], Deadline]] = {}
         self.groups: Final[dict[str, Group]] = {}
 
     def add(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
@@ -49,21 +57,22 @@ class Subscriptions:
         stored = client.stored()
         if stored:
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
-        subscribed, is_new = self.restore(client, record)
+        subscribed, is_new = self.restore(client, record, _end_of(client, record.filter.raw))
         if stored and is_new:
             # After a crash a shard's positions are ahead of the clock, so `since` alone does not tell what was there
             # before the subscription.
             self._exchange.delivery.save_progress(client)
         return subscribed, is_new
 
-    def restore(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
-        """The same for a subscription that is stored already."""
+    def restore(self, client: Client, record: SubscriptionRecord, until_us: int = FOR_EVER) -> tuple[Subscribed, bool]:
+        """The same for a subscription that is stored already, and that may have an end."""
         raw = record.filter.raw
         is_new = raw not in client.session.subscriptions
         client.session.subscriptions[raw] = record
         group = self._group(client, record) if record.filter.group else None
-        subscribed = Subscribed(client, record, group)
+        subscribed = Subscribed(client, record, group, until_us)
         self._exchange.subscribe(subscribed)
+        self._await_end(subscribed)
         self._changed(client)
         if group is not None:
             group.members[client.session.client_id] = subscribed
@@ -80,57 +89,123 @@ class Subscriptions:
         """A time behind everything that was delivered: after a crash, positions are ahead of the clock for a while."""
         return max([now_us, *(position_us + 1 for position_us in self._delivered.values())])
 
-    def replay(self, client: Client, record: SubscriptionRecord, until_us: int, end_topic: bytes = b"") -> ReplayWalk:
+    def replay(
+        self,
+        client: Client,
+        record: SubscriptionRecord,
+        until_us: int,
+        pace: Pace | None = None,
+        end_topic: bytes = b"",
+    ) -> ReplayWalk:
         """Add or replace a subscription that begins in the past; it becomes a live one when it reaches the present.
 
         A message on `end_topic`, if there is one, tells the client when that is.
         """
         raw = record.filter.raw
+        walked = client.forget_walk(raw)
         self.remove(client, raw)
         if client.stored():
+            if walked:
+                self._exchange.under_way.step(DropWalk(client.session.client_id, raw))
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
             begun = ReplayProgress({}, until_us, joined=False)
+            if pace is not None:
+                begun = ReplayProgress({}, until_us, joined=False, speed=pace.speed, at_us=pace.first_us)
             self._exchange.under_way.step(KeepReplay(client.session.client_id, raw, begun))
-        return self._replay(client, record, until_us, end_topic)
+        return self._replay(client, record, until_us, pace, end_topic)
 
     def _go_on(self, client: Client, record: SubscriptionRecord, before: ReplayWalk) -> Subscribed:
         """A subscription is replaced while it is replayed: the rest follows with the new options."""
         if client.stored():
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
         sent = before.queue.sent()
-        replay = self._replay(client, record, before.until_us, before.end_topic)
+        replay = self._replay(client, record, before.until_us, before.pace, before.end_topic)
         replay.queue.resume(sent, set(), {})
         client.replays[client.replays.index(before)] = replay
         return replay.subscribed
 
     def restore_replay(self, client: Client, record: SubscriptionRecord, progress: ReplayProgress) -> None:
         """Go on with a replay that is stored."""
-        if progress.joined and progress.until_us == FOR_EVER:
-            self.restore(client, record)
+        if progress.joined:
+            self.restore(client, record, progress.until_us)
             if isinstance(client.queue, LogQueue):
                 client.queue.replaying(record.filter.raw, progress.sent)
             return
-        replay = self._replay(client, record, progress.until_us)
-        if progress.joined:
-            return
+        pace = Pace(progress.speed, progress.at_us) if progress.speed else None
+        replay = self._replay(client, record, progress.until_us, pace)
         replay.queue.resume(progress.sent, set(), {})
         client.replays.append(replay)
 
-    def _replay(self, client: Client, record: SubscriptionRecord, until_us: int, end_topic: bytes = b"") -> ReplayWalk:
+    def _replay(
+        self,
+        client: Client,
+        record: SubscriptionRecord,
+        until_us: int,
+        pace: Pace | None,
+        end_topic: bytes = b"",
+    ) -> ReplayWalk:
         assert self._new_replay is not None
         client.session.subscriptions[record.filter.raw] = record
         if isinstance(client.queue, LogQueue):
             client.queue.replaying(record.filter.raw, None)
-        subscribed = Subscribed(client, record, None)
+        subscribed = Subscribed(client, record, None, until_us)
         queue = self._new_replay(client.session.client_id, record, until_us)
-        return ReplayWalk(queue, subscribed, until_us, lambda: self._join(subscribed, until_us, end_topic), end_topic)
+        if pace is not None:
+            queue.merge_by_time()
+        replay = ReplayWalk(queue, subscribed, until_us, lambda: self._join(subscribed, end_topic), end_topic)
+        replay.pace = pace
+        return replay
 
-    def _join(self, subscribed: Subscribed, until_us: int, end_topic: bytes) -> None:
-        """The present is reached: live messages follow, unless the replay was to end before."""
-        if until_us == FOR_EVER:
-            self._exchange.subscribe(subscribed)
+    def _join(self, subscribed: Subscribed, end_topic: bytes) -> None:
+        """The present, or its own end, is reached: live messages follow, up to the end."""
+        self._exchange.subscribe(subscribed)
+        self._exchange.delivery.replaying.send_passed_on(subscribed, self._exchange.passed_on())
+        if subscribed.until_us == FOR_EVER:
+            self._tell(subscribed, end_topic)
+        self._await_end(subscribed, end_topic)
+
+    def _tell(self, subscribed: Subscribed, end_topic: bytes) -> None:
         if end_topic:
             self._exchange.delivery.tell(subscribed.client, end_topic, subscribed.record.filter.raw)
+
+    def _await_end(self, subscribed: Subscribed, end_topic: bytes = b"") -> None:
+        """Take a subscription out of the matcher when its end has come.
+
+        That is for those that are not asked for any more; what lies behind the end is left out message by message.
+        """
+        until_us = subscribed.until_us
+        if until_us == FOR_EVER:
+            return
+        client = subscribed.client
+        raw = subscribed.record.filter.raw
+        if isinstance(client.queue, LogQueue):
+            client.queue.ending(raw, until_us)
+        self._cancel_end(client, raw)
+        left_us = until_us - self.present_us(self._clock.wall_us())
+        if left_us > 0:
+            self._ends[client.session.client_id, raw] = self._deadlines.after(
+                left_us, lambda: self._await_end(subscribed, end_topic)
+            )
+        else:
+            # What was written before has a position below the end, perhaps, and is delivered when it is committed.
+            self._exchange.after_commit(None, b"", lambda: self._end(subscribed, end_topic))
+
+    def _cancel_end(self, client: Client, raw: bytes) -> None:
+        deadline = self._ends.pop((client.session.client_id, raw), None)
+        if deadline is not None:
+            deadline.cancel()
+
+    def _end(self, subscribed: Subscribed, end_topic: bytes) -> None:
+        client = subscribed.client
+        if client.subscribed.get(subscribed.record.filter.raw) is subscribed:
+            self._exchange.unsubscribe(client, subscribed.record.filter)
+            self._tell(subscribed, end_topic)
+
+    def drop_if_over(self, client: Client, raw: bytes) -> None:
+        """Forget a subscription whose end has passed: whoever subscribes once more begins anew."""
+        queue = client.queue
+        if isinstance(queue, LogQueue) and queue.end_of(raw) <= self._clock.wall_us():
+            self.drop(client, raw)
 
     # ---- ends
 
@@ -146,6 +221,7 @@ class Subscriptions:
         if record is None:
             return False
         client.drop_walks(raw)
+        self._cancel_end(client, raw)
         subscribed = self._exchange.unsubscribe(client, record.filter)
         if isinstance(client.queue, LogQueue):
             client.queue.not_replaying(raw)
@@ -229,7 +305,9 @@ class Subscriptions:
             client.groups.remove(group)
         if not group.members:
             given_back = [owed for owed in group.held if owed.serial == 0]
-            self._exchange.counters.drop(DROP_SESSION_ENDED, group.backlog.count() + len(given_back))
+            count = group.backlog.count() + len(given_back)
+            now_us = self._exchange.delivery.now_us
+            self._exchange.drops.lose(DROP_SESSION_ENDED, group.key, count, now_us, "the last member is gone")
             self.groups.pop(group.key, None)
 
     def _give_back(self, client: Client, group: Group) -> None:
@@ -245,6 +323,11 @@ class Subscriptions:
                 window.discard(packet_id)
                 pack.append(owed)
         self._exchange.delivery.give_back(group, pack)
+
+
+def _end_of(client: Client, raw: bytes) -> int:
+    """The end of a subscription that is replaced: it keeps it."""
+    return client.queue.end_of(raw) if isinstance(client.queue, LogQueue) else FOR_EVER
 
 
 def _as_group(record: SubscriptionRecord) -> SubscriptionRecord:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.broker.deadlines import Deadline, Deadlines
+from holdfast.exchange.counters import DROP_RETAINED
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.ids import ClientId
@@ -68,18 +69,20 @@ class Wills:
     def publish(self, client_id: str, will: StoredWill) -> None:
         """Publish a will, as its client would have."""
         now_us = self._clock.wall_us()
-        self._exchange.publish(
-            Message(
-                will.topic,
-                will.payload,
-                min(will.qos, self._max_qos),
-                ClientId(client_id),
-                now_us,
-                retain=will.retain and self._exchange.may_retain(will.topic, will.payload, now_us),
-                properties=will.properties,
-                expires_us=0 if will.expiry_s < 0 else now_us + max(will.expiry_s * _SECOND_US, 1),
-            )
+        retain = will.retain and self._exchange.may_retain(will.topic, will.payload, now_us)
+        message = Message(
+            will.topic,
+            will.payload,
+            min(will.qos, self._max_qos),
+            ClientId(client_id),
+            now_us,
+            retain=retain,
+            properties=will.properties,
+            expires_us=0 if will.expiry_s < 0 else now_us + max(will.expiry_s * _SECOND_US, 1),
         )
+        if will.retain and not retain:
+            self._exchange.drops.drop(DROP_RETAINED, client_id, message, now_us, "a will: published, but not retained")
+        self._exchange.publish(message)
 
 
 def stored_will(will: Will, mount: bytes) -> StoredWill:

@@ -5,6 +5,7 @@ They connect again by themselves, send again what was not acknowledged, and know
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from typing import Final
 
 from holdfast.model.ids import FIRST_PACKET_ID, packet_id_after
@@ -42,8 +43,8 @@ class Flow:
         self.delivered.add(number)
 
 
-class _Peer:
-    """A client with a session that outlives its connections."""
+class _Peer(ABC):
+    """A client with a session that outlives its connections. What it has to say is for those who inherit."""
 
     def __init__(self, name: str, port: int, flows: list[Flow]) -> None:
         self._name: Final = name
@@ -52,11 +53,13 @@ class _Peer:
         self._writer: asyncio.StreamWriter | None = None
         self.online = False
 
+    @abstractmethod
     def begin(self) -> None:
-        raise NotImplementedError
+        """CONNACK came."""
 
+    @abstractmethod
     def handle(self, packet: Packet) -> None:
-        raise NotImplementedError
+        """Any packet behind it."""
 
     def send(self, packet: Packet) -> None:
         if self._writer is not None and self.online and not self._writer.is_closing():

@@ -7,6 +7,8 @@ import typer
 from holdfast.cli import bench, config, storage, token, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
+from holdfast.cli.events import events
+from holdfast.cli.explain import explain
 from holdfast.cli.export import export
 from holdfast.cli.history import history
 from holdfast.cli.leases import leases
@@ -60,6 +62,8 @@ app.command()(sub)
 app.command()(replay)
 app.command()(export)
 app.command()(demo)
+app.command()(events)
+app.command()(explain)
 app.command()(history)
 app.command()(leases)
 app.command()(storage.verify)

@@ -39,6 +39,13 @@ def sub(
         str | None,
         typer.Option(help="History first: earliest, a time (ISO 8601, Unix microseconds), or how long ago (-2h)."),
     ] = None,
+    replay_until: Annotated[
+        str | None, typer.Option(help="Where --replay-from ends, in the same words; nothing comes from then on.")
+    ] = None,
+    replay_speed: Annotated[
+        str | None,
+        typer.Option(help="How fast --replay-from is: max, or a number; 1 is as it was published, 10 ten times that."),
+    ] = None,
     *,
     broker: BrokerOptions,
 ) -> None:
@@ -54,8 +61,16 @@ def sub(
         fail(error.detail, WRONG_USAGE)
     target = broker.target(clean_start=not persistent, session_expiry_s=MAX_U32 if persistent else 0)
     properties = NO_PROPERTIES
-    if replay_from is not None and broker.version is Version.V5:
-        properties = Properties(user_properties=(("replay-from", replay_from),))
+    if replay_until is not None or replay_speed is not None:
+        if replay_from is None and not all(line.since for line in parsed):
+            fail("--replay-until and --replay-speed need --replay-from, which says where to begin", WRONG_USAGE)
+        if broker.version is not Version.V5:
+            fail("--replay-until and --replay-speed need MQTT 5; leave --mqtt-version out", WRONG_USAGE)
+    if broker.version is Version.V5:
+        asked = {"replay-from": replay_from, "replay-until": replay_until, "replay-speed": replay_speed}
+        properties = Properties(
+            user_properties=tuple((name, value) for name, value in asked.items() if value is not None)
+        )
 
     async def print_messages() -> None:
         async with connect(target) as client:

@@ -12,9 +12,10 @@ loop, so that nothing is missed and nothing comes twice. State is a number for e
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.durable.log import FOR_EVER, Lost, ShardLog, ShardWalk
+from holdfast.durable.log import FOR_EVER, Lost, ShardLog
 from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.queue import ClientQueue
+from holdfast.durable.shard_reader import ShardReader
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.topics.filters import levels_match
@@ -23,59 +24,10 @@ from holdfast.topics.subscription import SubscriptionRecord
 
 #: Filters that are walked each for itself. With more of them, everything is read once and looked through.
 _MAX_WALKS: Final = 16
+#: Messages looked at in one go by a read by time, whether they are owed or not.
+_LOOKED: Final = 2000
 #: Topics whose matching subscriptions are remembered.
 _REMEMBERED: Final = 1000
-
-
-class _ShardReader:
-    """The messages of one shard for all filters of a session, in order, each once."""
-
-    def __init__(self, walks: list[ShardWalk]) -> None:
-        self._walks: Final = walks
-        #: Read ahead of each walk, the next one last.
-        self._ahead: Final[list[list[Message]]] = [[] for _walk in walks]
-
-    def done_us(self) -> int:
-        """Everything up to here was returned."""
-        done_us = -1
-        for i, walk in enumerate(self._walks):
-            ahead = self._ahead[i]
-            at_us = (ahead[-1].position_us if ahead else walk.from_us) - 1
-            if done_us < 0 or at_us < done_us:
-                done_us = at_us
-        return done_us
-
-    def next(self, limit: int, barrier_us: int) -> list[Message]:
-        if len(self._walks) == 1:
-            return self._walks[0].next(limit, barrier_us)
-        found: list[Message] = []
-        while len(found) < limit:
-            best = -1
-            best_us = 0
-            for i, walk in enumerate(self._walks):
-                ahead = self._ahead[i]
-                if not ahead and walk.from_us < barrier_us:
-                    ahead.extend(reversed(walk.next(limit, barrier_us)))
-                    if not ahead and walk.from_us < barrier_us:
-                        return found  # it paused: what it has next may be the next of all
-                if ahead and (best < 0 or ahead[-1].position_us < best_us):
-                    best = i
-                    best_us = ahead[-1].position_us
-            if best < 0:
-                return found
-            found.append(self._ahead[best][-1])
-            for ahead in self._ahead:
-                if ahead and ahead[-1].position_us == best_us:
-                    ahead.pop()
-        return found
-
-    def take_lost(self) -> list[Lost]:
-        lost: list[Lost] = []
-        for walk in self._walks:
-            if walk.lost:
-                lost.extend(walk.lost)
-                walk.lost = []
-        return lost
 
 
 class LogQueue(ClientQueue):
@@ -111,11 +63,20 @@ class LogQueue(ClientQueue):
         self._with_qos0: Final = with_qos0
         #: Nothing from here on belongs to it.
         self._until_us: Final = until_us
+        #: Whether all shards are merged by time; else each is in order for itself.
+        self._by_time = until_us != FOR_EVER
+        #: By time: nothing above is given out yet, and it is not at its end before there is no such bound.
+        self.up_to_us = FOR_EVER
+        #: By time, after a read that found nothing: the position of the next message; FOR_EVER if there is none as of
+        #: now, 0 if that is not known yet.
+        self.next_us = 0
+        #: Subscriptions that deliver nothing from a position on.
+        self._ends: Final[dict[bytes, int]] = {}
         #: Subscriptions whose replay is under way (None), or has delivered what is not above these positions.
         self._replayed: Final[dict[bytes, dict[int, int] | None]] = {}
         self._behind = False
         self._sent: dict[int, int] = {}
-        self._readers: dict[int, _ShardReader] = {}
+        self._readers: dict[int, ShardReader] = {}
         self._turn = 0
         self._matching: Final[dict[bytes, list[SubscriptionRecord]]] = {}
         #: Places that were done before the rest, as (shard, position).
@@ -160,17 +121,35 @@ class LogQueue(ClientQueue):
         self._replayed[raw] = up_to
         self.subscriptions_changed()
 
+    def ending(self, raw: bytes, until_us: int) -> None:
+        """A subscription delivers nothing from a position on."""
+        self._ends[raw] = until_us
+
+    def end_of(self, raw: bytes) -> int:
+        """The position from which on a subscription delivers nothing; FOR_EVER if there is none."""
+        return self._ends.get(raw, FOR_EVER)
+
     def not_replaying(self, raw: bytes) -> None:
-        """A subscription is gone, and with it what was replayed of it."""
+        """A subscription is gone, and with it what was replayed of it, and its end."""
         if raw in self._replayed:
             del self._replayed[raw]
+        if raw in self._ends:
+            del self._ends[raw]
+
+    def merge_by_time(self) -> None:
+        """Read all shards as one sequence, in the order of positions."""
+        self._by_time = True
+
+    def rest(self) -> None:
+        """It is not read for a while: hold nothing of the store meanwhile."""
+        if self._behind:
+            self._sent = self.sent()
+            self._readers = {}
 
     def subscriptions_changed(self) -> None:
         """Look at the session's subscriptions anew."""
         self._matching.clear()
-        if self._behind:
-            self._sent = self.sent()
-            self._readers = {}
+        self.rest()
 
     # ---- the queue
 
@@ -189,7 +168,9 @@ class LogQueue(ClientQueue):
 
     def read(self, after: int, limit: int) -> list[Owed]:
         found: list[Owed] = []
-        if self._behind:
+        if self._behind and self._by_time:
+            self._read_by_time(found, limit)
+        elif self._behind:
             self._read_log(found, limit)
         if not found and not self._behind:
             found = self._unlogged.read(after, limit)
@@ -219,12 +200,56 @@ class LogQueue(ClientQueue):
                 self._turn = (self._turn + step) % len(shards)
                 return
         if at_end and not found:
-            self._behind = False
-            self._readers = {}
-            self._done.clear()
-            self._repeated = {}
+            self._caught_up()
 
-    def _reader(self, shard: int) -> _ShardReader | None:
+    def _read_by_time(self, found: list[Owed], limit: int) -> None:
+        """All shards as one sequence, in the order of positions."""
+        looked = 0
+        while len(found) < limit:
+            if looked >= _LOOKED:
+                self.next_us = 0
+                break
+            first: ShardReader | None = None
+            first_us = second_us = FOR_EVER
+            unknown_us = FOR_EVER
+            for shard in self._delivered:
+                reader = self._reader(shard)
+                if reader is None:
+                    self._sent[shard] = self._delivered[shard]
+                    continue
+                at_us = reader.peek(min(self._delivered[shard] + 1, self._until_us))
+                for lost in reader.take_lost():
+                    self._lost(lost)
+                if at_us == 0:
+                    unknown_us = min(unknown_us, reader.done_us() + 1)
+                elif at_us < first_us:
+                    first, first_us, second_us = reader, at_us, first_us
+                elif at_us < second_us:
+                    second_us = at_us
+            if first is None or first_us >= unknown_us:
+                self.next_us = FOR_EVER if unknown_us == FOR_EVER else 0
+                break
+            if first_us > self.up_to_us:
+                self.next_us = first_us
+                break
+            # As long as no other shard can have an earlier one.
+            bound_us = min(second_us, unknown_us - 1, self.up_to_us)
+            while 0 < first_us <= bound_us and len(found) < limit:
+                owed = self.owed(first.take())
+                looked += 1
+                if owed is not None:
+                    found.append(owed)
+                first_us = first.peeked_us()
+        if not found and self.next_us == FOR_EVER and self.up_to_us == FOR_EVER:
+            self._caught_up()
+
+    def _caught_up(self) -> None:
+        self._behind = False
+        self._readers = {}
+        self._done.clear()
+        self._repeated = {}
+
+    def _reader(self, shard: int) -> ShardReader | None:
         """What reads a shard; None if no subscription asks for anything of it."""
         reader = self._readers.get(shard)
         if reader is None:
@@ -239,7 +264,7 @@ class LogQueue(ClientQueue):
             if len(filters) > _MAX_WALKS:
                 filters = [()]
             walks = [self._log.walk(shard, levels, from_us) for levels in filters]
-            reader = self._readers[shard] = _ShardReader(walks)
+            reader = self._readers[shard] = ShardReader(walks)
         return reader
 
     def owed(self, message: Message) -> Owed | None:
@@ -254,6 +279,8 @@ class LogQueue(ClientQueue):
                 continue
             if self._replayed and self._was_replayed(record, message):
                 continue
+            if self._ends and message.position_us >= self._ends.get(record.filter.raw, FOR_EVER):
+                continue
             qos = max(qos, record.qos)
             keep_retain = keep_retain or record.retain_as_published
             if record.identifier:
@@ -265,6 +292,13 @@ class LogQueue(ClientQueue):
         owed = Owed(message, qos, retain=message.retain and keep_retain, identifiers=tuple(identifiers))
         owed.repeated = message.position_us <= self._repeated.get(message.shard, 0)
         return owed
+
+    def skip(self, message: Message) -> bool:
+        """A message was sent already: it is left out when the log is read; whether it would have been read."""
+        if self._behind and message.position_us:
+            self._done.add((message.shard, message.position_us))
+            return True
+        return False
 
     def _was_replayed(self, record: SubscriptionRecord, message: Message) -> bool:
         raw = record.filter.raw
@@ -292,6 +326,18 @@ class LogQueue(ClientQueue):
 
     def at_end(self) -> bool:
         return not self._behind
+
+    def places(self) -> dict[int, int]:
+        """Where the log ends for whoever is live."""
+        return dict(self._delivered)
+
+    def has_sent(self, places: dict[int, int]) -> bool:
+        """Whether it has come as far as these places, in every shard."""
+        return not self._behind or all(self._sent_up_to(shard) >= places[shard] for shard in places)
+
+    def last_serial(self) -> int:
+        """The serial of the newest message that is in no log."""
+        return self._unlogged.last_serial()
 
     def acknowledge(self, serial: int) -> None:
         self._unlogged.acknowledge(serial)

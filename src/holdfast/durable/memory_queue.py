@@ -76,6 +76,10 @@ class MemoryQueue(ClientQueue):
     def at_end(self) -> bool:
         return True
 
+    def last_serial(self) -> int:
+        """The serial of the newest message, whether it is still kept or not."""
+        return self._base + len(self._items) - 1
+
     def acknowledge(self, serial: int) -> None:
         index = serial - self._base
         if not self._head <= index < len(self._items):

@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.durable.retained import RetainedStore
 from holdfast.model.message import Message
 from holdfast.topics.filters import ONE, REST, TopicFilter
-from holdfast.topics.names import SEPARATOR, is_dollar
+from holdfast.topics.names import SEPARATOR, in_level_order, is_dollar
 
 #: Expired messages removed at most whenever one is kept: more than come in, and soon done.
 _SWEEP: Final = 100
@@ -80,6 +80,22 @@ class MemoryRetained(RetainedStore):
             kept = self._current(topic, now_us)
             if kept is not None and kept.number <= newest:
                 yield kept.message
+
+    def rest(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> Iterator[Message]:
+        """All that match are looked at and sorted: nobody resumes a walk in memory, except tests."""
+        found: list[tuple[bytes, Message]] = []
+        for message in self._walk(topic_filter, now_us, newest):
+            place = in_level_order(message.topic)
+            if place > in_level_order(after):
+                found.append((place, message))
+        found.sort(key=lambda entry: entry[0])
+        return iter([message for _place, message in found])
+
+    def newest(self) -> int:
+        return self._number
+
+    def written(self) -> int:
+        return self._number
 
     def _current(self, topic: bytes, now_us: int) -> _Kept | None:
         kept = self._messages.get(topic)

@@ -8,12 +8,14 @@ from holdfast.durable.sessions import (
     DropInflight,
     DropSession,
     DropSubscription,
+    DropWalk,
     KeepIncoming,
     KeepInflight,
     KeepProgress,
     KeepReplay,
     KeepSession,
     KeepSubscription,
+    KeepWalk,
     ReleaseInflight,
     SessionStore,
     Step,
@@ -50,8 +52,13 @@ class MemorySessions(SessionStore):
         elif isinstance(step, DropSubscription):
             session.subscriptions.pop(step.raw, None)
             session.replays.pop(step.raw, None)
+            session.walks.pop(step.raw, None)
         elif isinstance(step, KeepReplay):
             session.replays[step.raw] = step.progress
+        elif isinstance(step, KeepWalk):
+            session.walks[step.raw] = step.progress
+        elif isinstance(step, DropWalk):
+            session.walks.pop(step.raw, None)
         elif isinstance(step, KeepInflight):
             session.inflight[step.packet_id] = step.owed
         elif isinstance(step, ReleaseInflight):
@@ -88,6 +95,7 @@ class MemorySessions(SessionStore):
         copy.progress = stored.progress
         copy.done.update(stored.done)
         copy.replays.update(stored.replays)
+        copy.walks.update(stored.walks)
         return copy
 
     def expiring(self, before_us: int, limit: int) -> list[str]:

@@ -33,6 +33,21 @@ class RetainedStore(Protocol):
         """
         ...
 
+    def rest(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> Iterator[Message]:
+        """What remains of a walk that was at the topic `after`: messages of the topics behind it, by levels.
+
+        As of the change `newest`; also after a restart.
+        """
+        ...
+
+    def newest(self) -> int:
+        """The number of the last change that is found. Numbers increase from change to change, over restarts, too."""
+        ...
+
+    def written(self) -> int:
+        """The number of the last change that was written: above `newest` while that is not committed."""
+        ...
+
     def count(self) -> int:
         """Topics that have one."""
         ...

@@ -5,6 +5,7 @@
     in flight       one per outgoing QoS 2 packet id: stored before its PUBLISH is sent
     incoming        one per QoS 2 packet id that was taken and not released: stored with its message
     progress        how far it was sent its messages; lazily
+    walk            one per subscription whose retained messages are being sent: stored with the subscription
 
 A session is changed by steps. Steps go into the batch under way, together with the messages that caused them, and
 are stored when it is: there is no other way to write. Sessions that end with their connection leave no steps,
@@ -16,6 +17,7 @@ from typing import Final, Protocol
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.sessions import Progress, ReplayProgress, SessionRecord
+from holdfast.records.walks import WalkProgress
 from holdfast.topics.subscription import SubscriptionRecord
 
 
@@ -32,9 +34,12 @@ class StoredSession:
         self.progress: Progress | None = None
         #: Replays that were begun, by filter.
         self.replays: Final[dict[bytes, ReplayProgress]] = {}
+        #: Retained messages that are owed to subscriptions, by filter.
+        self.walks: Final[dict[bytes, WalkProgress]] = {}
         #: QoS 2 messages above the progress that are done, as (shard, position).
         self.done: Final[set[tuple[int, int]]] = set()
-        #: Messages of the progress's QoS 1 entries, by packet id, as far as they are still there.
+        #: Messages of the progress's QoS 1 entries, by packet id, as far as they are still there; of a retained one, as
+        #: far as it is the one that was sent.
         self.unacknowledged: Final[dict[int, Message]] = {}
 
 
@@ -96,6 +101,23 @@ class KeepReplay(Step):
         super().__init__(client_id)
         self.raw: Final = raw
         self.progress: Final = progress
+
+
+class KeepWalk(Step):
+    """Store how far the retained messages of a subscription were sent; it goes with the subscription."""
+
+    def __init__(self, client_id: str, raw: bytes, progress: WalkProgress) -> None:
+        super().__init__(client_id)
+        self.raw: Final = raw
+        self.progress: Final = progress
+
+
+class DropWalk(Step):
+    """No retained message is owed to a subscription any more."""
+
+    def __init__(self, client_id: str, raw: bytes) -> None:
+        super().__init__(client_id)
+        self.raw: Final = raw
 
 
 class PacketStep(Step):

@@ -65,6 +65,7 @@ class Zone:
         generation_bytes: int = 0,
         store: bool = True,
         store_qos0: bool = False,
+        deliver_early: bool = False,
     ) -> None:
         self.name: Final = name
         self.filters: Final = filters
@@ -80,6 +81,8 @@ class Zone:
         self.generation_bytes: Final = generation_bytes
         self.store: Final = store
         self.store_qos0: Final = store_qos0
+        #: Whether live subscribers get QoS 1 messages before the commit.
+        self.deliver_early: Final = deliver_early
 
     def check(self) -> None:
         """SettingsError if a setting is impossible, whatever the other zones are."""

@@ -8,10 +8,14 @@ offline   messages go to the queue
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.queue import ClientQueue
+from holdfast.exchange.pace import Drain, Pace
 from holdfast.model.message import Message
+from holdfast.records.walks import WalkProgress
 from holdfast.session.state import SessionState
+from holdfast.topics.names import in_level_order
 from holdfast.topics.subscription import SubscriptionRecord
 
 if TYPE_CHECKING:
@@ -22,19 +26,61 @@ if TYPE_CHECKING:
 class Subscribed:
     """One subscription of one client: what the matcher finds."""
 
-    def __init__(self, client: "Client", record: SubscriptionRecord, group: "Group | None") -> None:
+    def __init__(
+        self, client: "Client", record: SubscriptionRecord, group: "Group | None", until_us: int = FOR_EVER
+    ) -> None:
         self.client: Final = client
         self.record: Final = record
         #: The group it is shared with; None for a subscription of one's own.
         self.group: Final = group
+        #: The position from which on it delivers nothing.
+        self.until_us: Final = until_us
 
 
 class Walk:
-    """Retained messages on their way to a new subscription, fetched as the client takes them."""
+    """Retained messages on their way to a new subscription, fetched as the client takes them.
 
-    def __init__(self, messages: Iterator[Message], subscribed: Subscribed) -> None:
-        self.messages: Final = messages
+    1. A walk that is stored was so before its SUBACK, and is until nothing of it is owed.
+    2. Its messages come in the order of their levels, so a topic says how far it is.
+    """
+
+    def __init__(self, subscribed: Subscribed, begun: WalkProgress, *, stored: bool) -> None:
         self.subscribed: Final = subscribed
+        self.stored: Final = stored
+        self.messages: Iterator[Message] = iter(())
+        #: The last change of retained messages that concerns it.
+        self.newest = begun.newest
+        #: The topic that it came to last, and what the stored record says.
+        self.at = begun.sent
+        self._sent = begun.sent
+        self._sent_qos2 = begun.sent_qos2
+        #: Whether QoS 2 messages are in flight that the stored record does not know of.
+        self.ahead = False
+        #: Whether it began on an earlier connection; and whether that may have got more than the record says.
+        self.resumed = False
+        self.repeated = False
+
+    def skips(self, topic: bytes, qos: int) -> bool:
+        """Whether a message was sent before, or was for who was there."""
+        if not self.resumed:
+            return False
+        return qos == 0 or (qos == 2 and in_level_order(topic) <= in_level_order(self._sent_qos2))
+
+    def moved(self) -> bool:
+        """Whether it has come further than the stored record says."""
+        return self._sent != self.at
+
+    def record(self) -> WalkProgress:
+        """What to store with the QoS 2 entries of what it came to."""
+        if in_level_order(self.at) > in_level_order(self._sent_qos2):
+            self._sent_qos2 = self.at
+        self.ahead = False
+        return WalkProgress(self.newest, self._sent, self._sent_qos2)
+
+    def whole_record(self) -> WalkProgress:
+        """What to store with the session's progress, which has what is unacknowledged."""
+        self._sent = self.at
+        return self.record()
 
 
 class ReplayWalk:
@@ -55,6 +101,8 @@ class ReplayWalk:
         self.joined: Final = joined
         #: Where the client is told so; empty if it did not ask. It is told on the connection that asked, or never.
         self.end_topic: Final = end_topic
+        #: The speed that it is to keep; None for as fast as the client takes it.
+        self.pace: Pace | None = None
 
 
 class Client:
@@ -73,6 +121,11 @@ class Client:
         self.channel: Channel | None = None
         self.cursor = 0
         self.behind = False
+        #: The pace at which its backlog is sent; None for as fast as it takes it.
+        self.drain: Drain | None = None
+        #: The last batch with a message that it was sent before the commit, and the last with one that has to wait.
+        self.early_batch = 0
+        self.held_batch = 0
         #: Whether more packet ids are being reserved for it.
         self.reserving = False
         #: Whether it is pumped at the end of the turn.
@@ -82,6 +135,8 @@ class Client:
         self.subscribed: Final[dict[bytes, Subscribed]] = {}
         #: A list, because an empty deque costs ten times as much, and there are as many as clients.
         self.walks: Final[list[Walk]] = []
+        #: Filters of walks that have come to their end, and are still stored; None for none.
+        self.ended_walks: list[bytes] | None = None
         self.replays: Final[list[ReplayWalk]] = []
         #: The groups it is a member of.
         self.groups: Final[list[Group]] = []
@@ -100,6 +155,18 @@ class Client:
             if replay.subscribed.record.filter.raw == raw:
                 return replay
         return None
+
+    def forget_walk(self, raw: bytes) -> bool:
+        """Forget the walk of a filter; whether it is stored."""
+        stored = False
+        for walk in self.walks:
+            if walk.subscribed.record.filter.raw == raw:
+                stored = stored or walk.stored
+        self.walks[:] = [walk for walk in self.walks if walk.subscribed.record.filter.raw != raw]
+        if self.ended_walks is not None and raw in self.ended_walks:
+            self.ended_walks.remove(raw)
+            stored = True
+        return stored
 
     def drop_walks(self, raw: bytes) -> None:
         """Forget the walks of a filter: it was replaced or unsubscribed [MQTT-3.10.4-2]."""

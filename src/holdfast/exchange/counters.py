@@ -14,6 +14,7 @@ DROP_REFUSED: Final = "refused_by_client"
 DROP_RETAINED: Final = "retained_full"
 DROP_RETENTION: Final = "retention"  # at most so many: removed before their session came to them
 DROP_NO_ROOM: Final = "no_room_to_store"
+DROP_PAYLOAD: Final = "payload_not_utf8"
 
 
 class Counters:
@@ -31,6 +32,8 @@ class Counters:
         self.batches = 0
         #: Numbered messages that came again, and were acknowledged and not taken.
         self.repeated = 0
+        #: Messages that were taken and delivered, though there was no room to store them.
+        self.not_stored = 0
         #: Messages that did not reach somebody, by reason.
         self.drops: Final[dict[str, int]] = {}
         #: Connections and requests that were refused, by reason code.

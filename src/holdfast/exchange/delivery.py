@@ -6,9 +6,9 @@ channel as acknowledgements make room. QoS 0 is for who is live now; it is never
 
 from typing import Final
 
-from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepReplay
+from holdfast.durable.memory_queue import MemoryQueue
+from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepWalk
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
 from holdfast.exchange.counters import (
@@ -18,26 +18,28 @@ from holdfast.exchange.counters import (
     DROP_QUEUE,
     DROP_SLOW,
     DROP_TOO_LARGE,
-    Counters,
 )
-from holdfast.exchange.frames import frame_for, with_place
+from holdfast.exchange.drops import Drops
+from holdfast.exchange.early import Early
+from holdfast.exchange.frames import frame_for
 from holdfast.exchange.groups import Group
+from holdfast.exchange.pace import Drain
 from holdfast.exchange.passage import Effect, Passage, Sending
-from holdfast.exchange.plans import Plan, Target
-from holdfast.exchange.progress import progress_of
+from holdfast.exchange.plans import Plan, Target, plan_at
+from holdfast.exchange.progress import progress_of, walk_steps
+from holdfast.exchange.replaying import Replaying
+from holdfast.exchange.timer import Timer
 from holdfast.exchange.under_way import UnderWay
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed
-from holdfast.model.protocol import V5
-from holdfast.records.sessions import ReplayProgress
+from holdfast.model.owed import Owed, OwedRetained
 from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 
 #: Messages read from a queue at once.
 _READ: Final = 100
-#: Pages of history for one client in one turn.
-_PAGES: Final = 10
+#: Why a message is denied.
+_NO_RIGHT: Final = "the client may not read this topic"
 #: PUBREL.
 _PUBREL: Final = b"\x62\x02"
 
@@ -45,8 +47,9 @@ _PUBREL: Final = b"\x62\x02"
 class Delivery:
     """Sends messages to clients, by their plans and from their queues."""
 
-    def __init__(self, counters: Counters, under_way: UnderWay, *, upgrade_qos: bool) -> None:
-        self._counters: Final = counters
+    def __init__(self, drops: Drops, under_way: UnderWay, *, upgrade_qos: bool) -> None:
+        self._drops: Final = drops
+        self._counters: Final = drops.counters
         self._under_way: Final = under_way
         #: The QoS of the subscription alone decides, also above the message's own.
         self._upgrade_qos: Final = upgrade_qos
@@ -57,6 +60,12 @@ class Delivery:
         #: Clients whose progress is to be stored some time soon.
         self.unsaved: list[Client] = []
         self.now_us = 0
+        #: What paces wait with; without one, nothing is paced.
+        self.timer: Timer | None = None
+        #: Messages a second out of the backlog of a client that is back; 0 for as fast as it takes them.
+        self.backlog_rate = 0
+        self.replaying: Final = Replaying(self, under_way)
+        self.early: Final = Early(self, under_way, upgrade_qos=upgrade_qos)
 
     def mark(self, channel: Channel) -> None:
         """The channel has something to send."""
@@ -76,21 +85,31 @@ class Delivery:
         if message.expires_us:
             # The commit may have taken its time.
             if message.expired(self.now_us):
-                self._counters.drop(DROP_EXPIRED)
+                self._drops.drop(DROP_EXPIRED, "", message, self.now_us, "before it was sent to anybody")
                 return
             passage.fresh = self.now_us - message.received_us < 1_000_000
+        if plan.ending:
+            position_us = message.position_us if message.qos and message.position_us else self.now_us
+            if position_us >= plan.ends_us:
+                plan = plan_at(plan, message.topic, position_us)
         publisher = passage.publisher
+        early = passage.early
         for target in plan.targets:
-            if target.client is publisher:  # [MQTT-3.8.3-3] no local
+            if early is not None and target.client in early:
+                self.early.settle(target.client, message)
+            elif target.client is publisher:  # [MQTT-3.8.3-3] no local
                 own = target.own
                 if own is not None:
-                    self._deliver_to(own, passage)
+                    self.deliver_to(own, passage)
             else:
-                self._deliver_to(target, passage)
+                self.deliver_to(target, passage)
         for group in plan.groups:
             self._deliver_to_group(group, passage)
+        for client in plan.denied:
+            self._drops.drop(DROP_DENIED, client.session.client_id, message, self.now_us, _NO_RIGHT)
 
-    def _deliver_to(self, target: Target, passage: Passage) -> None:
+    def deliver_to(self, target: Target, passage: Passage) -> None:
+        """Give a message to one client, now or later."""
         client = target.client
         channel = client.channel
         message = passage.message
@@ -102,14 +121,14 @@ class Delivery:
             if channel is None:
                 return
             if channel.congested:
-                self._counters.drop(DROP_SLOW)
+                self._drops.drop(DROP_SLOW, client.session.client_id, message, self.now_us)
             elif channel.plain and target.plain and not retain and passage.fresh and not channel.changing:
                 channel.out.append(passage.whole(channel.version))
                 if not channel.dirty:
                     self.mark(channel)
                 self._counters.messages_out += 1
             else:
-                self._send_owed(client, channel, Owed(message, 0, retain=retain, identifiers=target.identifiers))
+                self.send_owed(client, channel, Owed(message, 0, retain=retain, identifiers=target.identifiers))
             return
         window = client.session.window
         if channel is None or client.behind or channel.congested or not window.room():
@@ -131,7 +150,7 @@ class Delivery:
                 self.mark(channel)
             self._counters.messages_out += 1
         else:
-            self._send_owed(client, channel, Owed(message, qos, retain=retain, identifiers=target.identifiers))
+            self.send_owed(client, channel, Owed(message, qos, retain=retain, identifiers=target.identifiers))
 
     def _deliver_to_group(self, group: Group, passage: Passage) -> None:
         message = passage.message
@@ -147,7 +166,7 @@ class Delivery:
         elif message.qos > 0 and group.keeps_backlog():
             self._keep_for(group, message)
         else:
-            self._counters.drop(DROP_NO_MEMBER)
+            self._drops.drop(DROP_NO_MEMBER, group.key, message, self.now_us)
 
     def _assign(self, group: Group, member: Subscribed, message: Message) -> None:
         """Give a message to the member that was picked for it, by the options of its own subscription."""
@@ -157,7 +176,7 @@ class Delivery:
         channel = member.client.channel
         if channel is None:
             return
-        self._send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
+        self.send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
         if group.stored_as:
             group.unsaved = True
             if qos == 2 and message.position_us and member.client.stored():
@@ -165,12 +184,13 @@ class Delivery:
                 self._under_way.step(DropInflight(group.stored_as, 0, message.shard, message.position_us))
 
     def _keep_for(self, group: Group, message: Message) -> None:
-        self._counters.drop(DROP_QUEUE, group.backlog.append([Owed(message, message.qos, group=group.key)]))
+        full = group.backlog.append([Owed(message, message.qos, group=group.key)])
+        self._drops.lose(DROP_QUEUE, group.key, full, self.now_us)
 
     def owe(self, client: Client, owed: Owed) -> None:
         """Put a message into a client's queue."""
         client.behind = True
-        self._counters.drop(DROP_QUEUE, client.queue.append([owed]))
+        self._drops.lose(DROP_QUEUE, client.session.client_id, client.queue.append([owed]), self.now_us)
 
     def give_back(self, group: Group, pack: list[Owed]) -> None:
         """A member left with these unacknowledged, oldest first: others get them, or they wait for somebody.
@@ -185,7 +205,7 @@ class Delivery:
                 group.held.extend(reversed(pack[index:]))
                 return
             else:
-                self._counters.drop(DROP_NO_MEMBER)
+                self._drops.drop(DROP_NO_MEMBER, group.key, owed.message, self.now_us)
 
     def drain_backlog(self, group: Group) -> None:
         """Give out what was kept for a group, in order, as far as members have room."""
@@ -226,7 +246,7 @@ class Delivery:
             self._send_again(client, channel, packet_id)
         self._walk(client, channel)
         if client.replays:
-            self._replay(client, channel)
+            self.replaying.send(client, channel)
         self._drain_queue(client, channel)
         for group in client.groups:
             if group.owes():
@@ -235,17 +255,48 @@ class Delivery:
     def _drain_queue(self, client: Client, channel: Channel) -> None:
         window = client.session.window
         while client.behind and window.room() and not channel.congested:
+            limit = _READ if client.drain is None else self._allowed(client, client.drain)
+            if limit == 0:
+                return
             # Only what fits: what was read is in flight, and no longer counts toward the queue's limits.
-            pack = client.queue.read(client.cursor, min(_READ, window.free()))
+            pack = client.queue.read(client.cursor, min(limit, window.free()))
             if not pack:
                 client.behind = not client.queue.at_end()
                 if client.behind:
                     self.mark(channel)  # a long stretch without anything for it: go on in the next turn
+                else:
+                    client.drain = None
                 return
             for owed in pack:
                 if owed.serial:  # 0 for what lies in the log
                     client.cursor = owed.serial
-                self._send_owed(client, channel, owed)
+                self.send_owed(client, channel, owed)
+            if client.drain is not None:
+                client.drain.take(len(pack))
+
+    def begin_drain(self, client: Client) -> None:
+        """A client is back: what is owed to it now goes out at the pace that is set."""
+        queue = client.queue
+        client.drain = None
+        if self.backlog_rate and self.timer is not None:
+            now_us = self.timer.now_us()
+            if isinstance(queue, LogQueue):
+                client.drain = Drain(now_us, queue.places(), queue.last_serial())
+            elif isinstance(queue, MemoryQueue):
+                client.drain = Drain(now_us, {}, queue.last_serial())
+
+    def _allowed(self, client: Client, drain: Drain) -> int:
+        """How many messages of a backlog may be sent now; if none, the client is pumped when some may."""
+        queue = client.queue
+        rate = self.backlog_rate
+        sent = not isinstance(queue, LogQueue) or queue.has_sent(drain.places)
+        if not rate or self.timer is None or (sent and client.cursor >= drain.serial):
+            client.drain = None  # live messages that came meanwhile follow as fast as they are taken
+            return _READ
+        allowed = min(_READ, drain.allowed(rate, self.timer.now_us()))
+        if not allowed:
+            self.timer.pump_after(drain.wait_us(rate), client)
+        return allowed
 
     def _walk(self, client: Client, channel: Channel) -> None:
         """Retained messages for new subscriptions [MQTT-3.3.1-9]."""
@@ -255,53 +306,39 @@ class Delivery:
             if steps == _READ:
                 # Enough for one turn: neither a million that are sent nor a million that are skipped hold up others.
                 self.mark(channel)
-                return
+                break
             steps += 1
             walk = client.walks[0]
             message = next(walk.messages, None)
             if message is None:
-                client.walks.pop(0)
+                self._end_walk(client, client.walks.pop(0))
                 continue
+            walk.at = message.topic
             record = walk.subscribed.record
-            if record.hides(message.topic):
+            qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
+            if record.hides(message.topic) or walk.skips(message.topic, qos):
                 continue
             identifiers = (record.identifier,) if record.identifier else ()
-            qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
-            self._send_owed(client, channel, Owed(message, qos, retain=True, identifiers=identifiers))
+            owed = OwedRetained(message, qos, identifiers=identifiers, newest=walk.newest)
+            owed.repeated = walk.repeated and qos == 1
+            self.send_owed(client, channel, owed)
+            walk.ahead = walk.ahead or qos == 2
+        if client.walks:
+            self._keep_walk(client, client.walks[0])
 
-    def _replay(self, client: Client, channel: Channel) -> None:
-        """History for subscriptions that asked for it, a page of each in turn."""
-        window = client.session.window
-        pages = 0
-        while client.replays and not channel.congested and window.room():
-            replay = client.replays[0]
-            pack = replay.queue.read(0, min(_READ, window.free()))
-            if not pack and replay.queue.at_end():
-                client.replays.pop(0)
-                self._keep_replay(client, replay, joined=True)
-                replay.joined()
-                continue
-            for owed in pack:
-                self._send_owed(client, channel, with_place(owed) if channel.version == V5 else owed)
-            if pack and client.stored():
-                self._keep_replay(client, replay, joined=False)
-            pages += 1
-            client.replays.append(client.replays.pop(0))
-            if pages >= _PAGES or not pack:
-                self.mark(channel)
-                return
+    def _keep_walk(self, client: Client, walk: Walk) -> None:
+        """How far a walk is goes with the QoS 2 messages that it has put into flight, so that they come once."""
+        if walk.ahead and walk.stored and client.stored():
+            self._under_way.step(KeepWalk(client.session.client_id, walk.subscribed.record.filter.raw, walk.record()))
 
-    def _keep_replay(self, client: Client, replay: ReplayWalk, *, joined: bool) -> None:
-        """The position of a replay goes with what it sent, so that QoS 2 comes once."""
-        raw = replay.subscribed.record.filter.raw
-        sent = replay.queue.sent()
-        queue = client.queue
-        if joined and replay.until_us == FOR_EVER and isinstance(queue, LogQueue):
-            queue.replaying(raw, sent)
-        if client.stored():
-            self._under_way.step(
-                KeepReplay(client.session.client_id, raw, ReplayProgress(sent, replay.until_us, joined=joined))
-            )
+    def _end_walk(self, client: Client, walk: Walk) -> None:
+        """It is forgotten with the next progress, which knows what of it is unacknowledged."""
+        self._keep_walk(client, walk)
+        if walk.stored and client.stored():
+            if client.ended_walks is None:
+                client.ended_walks = []
+            client.ended_walks.append(walk.subscribed.record.filter.raw)
+            self._has_come_further(client)
 
     def start_replay(self, replay: ReplayWalk) -> None:
         client = replay.subscribed.client
@@ -327,11 +364,12 @@ class Delivery:
         client.walks.append(walk)
         self.pump(client)
 
-    def _send_owed(self, client: Client, channel: Channel, owed: Owed) -> None:
+    def send_owed(self, client: Client, channel: Channel, owed: Owed) -> None:
         """Send a message that is owed, or note why it is not."""
         why = self._obstacle(channel, owed)
         if why:
-            self._counters.drop(why)
+            detail = _NO_RIGHT if why == DROP_DENIED else ""
+            self._drops.drop(why, client.session.client_id, owed.message, self.now_us, detail)
             if owed.serial:
                 client.queue.acknowledge(owed.serial)
         else:
@@ -353,7 +391,15 @@ class Delivery:
             window = client.session.window
             reserved = window.given + RESERVE
             self._under_way.step(KeepProgress(client.session.client_id, progress))
+            for step in walk_steps(client):
+                self._under_way.step(step)
             self._under_way.effects.append(Effect(None, b"", lambda: self._reserve(client, reserved)))
+
+    def _has_come_further(self, client: Client) -> None:
+        """Have its progress stored some time soon."""
+        if not client.unsaved:
+            client.unsaved = True
+            self.unsaved.append(client)
 
     def save_all_progress(self) -> None:
         """Store the progress of every session that has come further."""
@@ -400,9 +446,7 @@ class Delivery:
             client.queue.acknowledge(owed.serial)
         if not client.stored():
             return
-        if not client.unsaved:
-            client.unsaved = True
-            self.unsaved.append(client)
+        self._has_come_further(client)
         if not client.reserving and client.session.window.runs_low():
             client.reserving = True
             self.save_progress(client)
@@ -426,7 +470,11 @@ class Delivery:
             return True
         frame = frame_for(channel, owed, owed.qos, packet_id, self.now_us, dup=dup)
         if not frame:
-            self._counters.drop(DROP_TOO_LARGE)
+            client = channel.client
+            detail = f"the client takes packets up to {channel.max_packet_bytes} bytes"
+            self._drops.drop(
+                DROP_TOO_LARGE, "" if client is None else client.session.client_id, owed.message, self.now_us, detail
+            )
             return False
         channel.out.append(frame)
         self.mark(channel)

@@ -17,8 +17,8 @@ from holdfast.durable.retained import RetainedStore
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, Subscribed
 from holdfast.exchange.control import Control
-from holdfast.exchange.counters import Counters
 from holdfast.exchange.delivery import Delivery
+from holdfast.exchange.drops import Drops
 from holdfast.exchange.inbound import Inbound
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.passage import Effect, Passage, Sending
@@ -55,19 +55,23 @@ class Exchange:
         limits: Limits,
         delivered: dict[int, int],
         numbers: NumberStore,
+        drops: Drops,
     ) -> None:
         self._control: Final = control
         self._log: Final = log
         self._retained: Final = retained
         #: Topics that may have a retained message; 0 for no bound. May change at any time.
         self.max_retained = 0
-        self.counters: Final = Counters()
+        self.drops: Final = drops
+        self.counters: Final = drops.counters
         self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
         self.under_way: Final = UnderWay()
-        self.delivery: Final = Delivery(self.counters, self.under_way, upgrade_qos=limits.upgrade_outgoing_qos)
+        self.delivery: Final = Delivery(drops, self.under_way, upgrade_qos=limits.upgrade_outgoing_qos)
         self._inbound: Final = Inbound(self, limits, Numbering(numbers))
         #: Batches that were written and wait for their receipt.
         self._written: Final[deque[Sealed]] = deque()
+        #: The batch whose effects are being carried out.
+        self._carried: Sealed | None = None
         self._written_bytes = 0
         self._written_effects = 0
         self._sealed_bytes_in = 0
@@ -85,6 +89,10 @@ class Exchange:
         self.keeps_qos0 = False
         #: Why messages that have to be stored are not taken at the moment; SUCCESS if they are.
         self.refusing = SUCCESS
+        #: Whether QoS 1 messages of a topic are delivered before their commit; None if none are.
+        self.goes_early: Callable[[bytes], bool] | None = None
+        #: Whether messages are stored; else they go to whoever is there, as those of a zone that stores nothing.
+        self.storing = True
 
     # ---- bytes in
 
@@ -217,6 +225,7 @@ class Exchange:
         while written and written[0].batch.number <= receipt.number:
             sealed = written.popleft()
             self._weigh(sealed, -1)
+            self._carried = sealed
             for effect in sealed.effects:
                 try:
                     self._carry_out(effect)
@@ -224,6 +233,8 @@ class Exchange:
                     self._control.failed(error)
             if sealed.batch.ends:
                 self.delivered.update(sealed.batch.ends)
+            self.delivery.early.committed = sealed.batch.number
+            self._carried = None
 
     def _weigh(self, sealed: Sealed, sign: int) -> None:
         """Count a batch that waits for its receipt, or does no longer."""
@@ -303,17 +314,23 @@ class Exchange:
         if isinstance(plan, Plan):
             return plan
         made = make_plan(route.targets, topic)
+        made.early = self.goes_early is not None and self.goes_early(topic)
         self.routes.attach(topic, route, made, made.cost_bytes())
         return made
 
     def accept(self, passage: Passage) -> None:
-        """Take a message into the batch under way; it is delivered when that is committed."""
+        """Take a message into the batch under way; it is delivered when that is committed, or a part of it early."""
         message = passage.message
         batch = self.under_way.batch
-        batch.messages.append(message)
+        if self.storing:
+            batch.messages.append(message)
+        else:
+            self.counters.not_stored += 1
         if message.retain:
             batch.retained.append(message)
         self.under_way.effects.append(passage)
+        if passage.plan.early and message.qos == 1:
+            self.delivery.early.send(passage)
 
     def pass_on(self, passage: Passage) -> None:
         """QoS 0: deliver now, without waiting for the commit. What is retained is found from the commit on."""
@@ -333,6 +350,20 @@ class Exchange:
             self.pass_on(passage)
         else:
             self.accept(passage)
+
+    def passed_on(self) -> list[Message]:
+        """QoS 0 messages that were delivered to whoever was live, and that cannot be read from the log yet."""
+        batches = [self.under_way.batch]
+        batches[:0] = [sealed.batch for sealed in self._written]
+        if self._carried is not None:
+            batches.insert(0, self._carried.batch)
+        found: list[Message] = []
+        for batch in batches:
+            for message in batch.messages:
+                unread = not message.position_us or message.position_us > self.delivered.get(message.shard, 0)
+                if message.qos == 0 and unread:
+                    found.append(message)
+        return found
 
     def may_retain(self, topic: bytes, payload: bytes, now_us: int) -> bool:
         """Whether there is room for a retained message, or it needs none: it removes one, or replaces one.
@@ -355,6 +386,7 @@ class Exchange:
         record = subscribed.record
         client = subscribed.client
         client.subscribed[record.filter.raw] = subscribed
+        client.held_batch = self.under_way.batch.number  # what is under way reaches it with its commit
         self.routes.subscribe(record.filter, matcher_key(client, record.filter), subscribed)
 
     def unsubscribe(self, client: Client, topic_filter: TopicFilter) -> Subscribed | None:

@@ -1,7 +1,7 @@
 """What clients send once per message: PUBLISH and the four acknowledgements.
 
 QoS 0     deliver
-QoS 1     commit ─▶ PUBACK, deliver
+QoS 1     commit ─▶ PUBACK, deliver (where a zone wants it, who is live before the commit: `early`)
 QoS 2     commit with the packet id ─▶ PUBREC, deliver;  PUBREL: forget the id ─▶ commit ─▶ PUBCOMP
 """
 
@@ -11,7 +11,7 @@ from holdfast.durable.numbering import MAX_NUMBER, PUBLISH_NUMBER, Numbering
 from holdfast.durable.sessions import DropIncoming, KeepIncoming, ReleaseInflight
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
-from holdfast.exchange.counters import DROP_DENIED, DROP_NO_ROOM, DROP_REFUSED, DROP_RETAINED
+from holdfast.exchange.counters import DROP_DENIED, DROP_NO_ROOM, DROP_PAYLOAD, DROP_REFUSED, DROP_RETAINED
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.passage import Passage
 from holdfast.exchange.plans import Plan
@@ -124,21 +124,26 @@ class Inbound:
         if plan.levels > limits.max_topic_levels:
             raise PeerError(TOPIC_NAME_INVALID, f"more than {limits.max_topic_levels} topic levels")
         if plan.reserved:
-            self._exchange.counters.drop(DROP_DENIED)
+            self._drop(DROP_DENIED, message, "topics of the broker's own cannot be published to")
             return NOT_AUTHORIZED
         if message.qos and self._exchange.refusing:
-            self._exchange.counters.drop(DROP_NO_ROOM)
+            self._drop(DROP_NO_ROOM, message, "")
             if channel.version != V5:  # an acknowledgement is all that MQTT 3 could be told: so it is told nothing
                 raise PeerError(self._exchange.refusing, "there is no room to store messages at the moment")
             return self._exchange.refusing
         if channel.access is not None and not self._may_publish(channel, message.topic):
             return NOT_AUTHORIZED
         if message.retain and not self._exchange.may_retain(message.topic, message.payload, message.received_us):
-            self._exchange.counters.drop(DROP_RETAINED)
+            self._drop(DROP_RETAINED, message, "")
             return QUOTA_EXCEEDED
-        if limits.check_payload_format and message.properties and channel.scan.properties.utf8_payload:
-            return SUCCESS if _is_utf8(message.payload) else PAYLOAD_FORMAT_INVALID
+        claims_text = limits.check_payload_format and message.properties and channel.scan.properties.utf8_payload
+        if claims_text and not _is_utf8(message.payload):
+            self._drop(DROP_PAYLOAD, message, "")
+            return PAYLOAD_FORMAT_INVALID
         return SUCCESS
+
+    def _drop(self, why: str, message: Message, detail: str) -> None:
+        self._exchange.drops.drop(why, message.publisher, message, message.received_us, detail)
 
     def _take(self, channel: Channel, client: Client, plan: Plan, message: Message, refusal: int) -> None:
         """QoS 1 and 2: into the batch under way, with the acknowledgement that its receipt will release."""
@@ -246,7 +251,9 @@ class Inbound:
         if owed is None:
             return
         if reason >= UNSPECIFIED_ERROR:
-            self._exchange.counters.drop(DROP_REFUSED)
+            detail = f"reason 0x{reason:02X}"
+            now_us = self._exchange.delivery.now_us
+            self._exchange.drops.drop(DROP_REFUSED, client.session.client_id, owed.message, now_us, detail)
         self._exchange.delivery.done(client, packet_id, owed)
         if not client.pump_due and client.waits_for_room():
             self._exchange.pump_soon(client)

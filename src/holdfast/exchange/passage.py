@@ -55,6 +55,8 @@ class Passage(Effect):
         self.publisher: Final = publisher
         #: Whether the expiry interval it came with is still right; else each frame is made with what remains.
         self.fresh = True
+        #: Who was sent it before the commit.
+        self.early: set[Client] | None = None
         # One attribute for each form, not lists of them: a passage is made for every message.
         self._whole_v3: bytes | None = None
         self._whole_v5: bytes | None = None

@@ -1,11 +1,12 @@
 """Plans: who gets the messages of one topic, worked out once per topic and kept in the route cache.
 
 Overlapping subscriptions of one client become one target with the highest QoS and all identifiers
-[MQTT-3.3.4-2]. Clients that may not receive the topic are left out, so that nothing is checked per message.
+[MQTT-3.3.4-2]. Clients that may not receive the topic are no targets, so that nothing is checked per message.
 """
 
 from typing import Final
 
+from holdfast.durable.log import FOR_EVER
 from holdfast.exchange.client import Client, Subscribed
 from holdfast.exchange.groups import Group
 from holdfast.topics.names import SEPARATOR
@@ -48,18 +49,28 @@ class Target:
 class Plan:
     """The targets and groups of a topic."""
 
-    def __init__(self, targets: list[Target], groups: list[Group], levels: int, *, reserved: bool) -> None:
+    def __init__(
+        self, targets: list[Target], groups: list[Group], levels: int, denied: list[Client], *, reserved: bool
+    ) -> None:
         self.targets: Final = targets
         self.groups: Final = groups
+        #: Who subscribed, is connected, and may not receive the topic.
+        self.denied: Final = denied
         #: How many levels the topic has.
         self.levels: Final = levels
         #: A topic of the broker's own: clients may read it and not publish to it.
         self.reserved: Final = reserved
+        #: Whether one of the subscriptions has an end; then, the first of these positions, and all the subscriptions.
+        self.ending = False
+        self.ends_us = FOR_EVER
+        self.found: list[Subscribed] = []
+        #: Whether QoS 1 messages go to who is live before their commit.
+        self.early = False
         self.empty: Final = not targets and not groups
 
     def cost_bytes(self) -> int:
         """What it takes in memory, about: the route cache counts it. Groups belong to others, who share them."""
-        cost = _PLAN_BYTES + _REFERENCE_BYTES * len(self.groups)
+        cost = _PLAN_BYTES + _REFERENCE_BYTES * (len(self.groups) + len(self.denied))
         for target in self.targets:
             cost += target.cost_bytes()
         return cost
@@ -68,6 +79,7 @@ class Plan:
 def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
     """The plan for a topic whose matching subscriptions are `found`."""
     groups: list[Group] = []
+    denied: list[Client] = []
     single: dict[str, list[Subscribed]] = {}
     for subscribed in found:
         if subscribed.record.hides(topic):
@@ -77,8 +89,21 @@ def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
                 groups.append(subscribed.group)
         elif _may_receive(subscribed.client, topic):
             single.setdefault(subscribed.client.session.client_id, []).append(subscribed)
+        elif subscribed.client not in denied:
+            denied.append(subscribed.client)
     targets = [_target(overlapping) for overlapping in single.values()]
-    return Plan(targets, groups, topic.count(SEPARATOR) + 1, reserved=topic.startswith(SYS_PREFIX))
+    plan = Plan(targets, groups, topic.count(SEPARATOR) + 1, denied, reserved=topic.startswith(SYS_PREFIX))
+    for subscribed in found:
+        if subscribed.until_us < plan.ends_us:
+            plan.ending = True
+            plan.ends_us = subscribed.until_us
+            plan.found = found
+    return plan
+
+
+def plan_at(plan: Plan, topic: bytes, position_us: int) -> Plan:
+    """The plan without what has ended at a position."""
+    return make_plan([subscribed for subscribed in plan.found if position_us < subscribed.until_us], topic)
 
 
 def _target(overlapping: list[Subscribed]) -> Target:

@@ -1,8 +1,11 @@
 """How far a session has come, as it is stored: read off its window and its queue when it is needed."""
 
 from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.sessions import DropWalk, KeepWalk, Step
 from holdfast.exchange.client import Client
+from holdfast.model.owed import OwedRetained
 from holdfast.records.sessions import Progress, ProgressEntry
+from holdfast.records.walks import RetainedPlace
 
 
 def progress_of(client: Client) -> Progress | None:
@@ -16,4 +19,21 @@ def progress_of(client: Client) -> Progress | None:
         owed = window.owed(packet_id)
         if owed is not None and (owed.message.position_us or owed.qos == 2):
             entries.append(ProgressEntry(packet_id, owed.qos, owed.message.shard, owed.message.position_us))
+        elif isinstance(owed, OwedRetained):
+            place = RetainedPlace(owed.message.topic, owed.newest, owed.identifiers)
+            entries.append(ProgressEntry(packet_id, owed.qos, 0, 0, place))
     return Progress(queue.sent(), entries, window.reservation())
+
+
+def walk_steps(client: Client) -> list[Step]:
+    """What to store of its walks together with its progress."""
+    client_id = client.session.client_id
+    steps: list[Step] = [
+        KeepWalk(client_id, walk.subscribed.record.filter.raw, walk.whole_record())
+        for walk in client.walks
+        if walk.stored and walk.moved()
+    ]
+    if client.ended_walks is not None:
+        steps.extend([DropWalk(client_id, raw) for raw in client.ended_walks])
+        client.ended_walks = None
+    return steps

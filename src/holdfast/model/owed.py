@@ -37,3 +37,12 @@ class Owed:
 
     def __repr__(self) -> str:
         return f"Owed({self.message!r}, qos={self.qos}, serial={self.serial})"
+
+
+class OwedRetained(Owed):
+    """A retained message that is owed to a new subscription. It is not in the log: topic and version name it."""
+
+    def __init__(self, message: Message, qos: int, *, identifiers: tuple[int, ...], newest: int) -> None:
+        super().__init__(message, qos, retain=True, identifiers=identifiers)
+        #: It is the message of its topic that this change, or one before it, has left there.
+        self.newest: Final = newest

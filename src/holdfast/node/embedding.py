@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-#: Seconds that connections have to take their last bytes when the node stops.
+#: Seconds that connections have to take their last bytes when the node stops, and that as a share of the whole stop.
 GRACE_S: Final = 2.0
+_GRACE_SHARE: Final = 0.25
 #: Commits that may follow one another when the node stops: a message, its entries, how they were left.
 _LAST_ROUNDS: Final = 4
 _SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
@@ -52,6 +53,7 @@ class Node:
     broker: Broker
     listeners: Listeners
     sys_topics: SysTopics
+    disk: "DiskStorage | None" = None
     #: Set when the node cannot go on; `failure` says why.
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Exception | None = None
@@ -61,6 +63,10 @@ class Node:
         _log.critical("nothing can be stored any more", why=str(why))
         self.failure = why if isinstance(why, HoldfastError) else PoisonedError(str(why))
         self.failed.set()
+
+    def sync_within(self, timeout_s: float) -> bool:
+        """Any thread. Whether all that was written is on disk by then."""
+        return self.disk is None or self.disk.engine.sync_within(timeout_s)
 
     def url(self, listener: str = DEFAULT_LISTENER) -> str:
         """The address of one of its listeners."""
@@ -85,8 +91,8 @@ class Node:
 
 
 @asynccontextmanager
-async def running(settings: Settings, grace_s: float = GRACE_S) -> AsyncIterator[Node]:
-    """Run a node for the length of the block; clients are told goodbye at its end.
+async def running(settings: Settings, grace_s: float | None = None) -> AsyncIterator[Node]:
+    """Run a node for the length of the block; clients are told goodbye at its end, and have `grace_s` to hear it.
 
     SettingsError if a listener cannot be opened, a file of the settings is wrong, or another process has the data.
     """
@@ -97,16 +103,19 @@ async def running(settings: Settings, grace_s: float = GRACE_S) -> AsyncIterator
             listeners = await open_listeners(listener_specs(settings), broker)
             sys_topics = SysTopics(broker, describe(), settings.sys.interval_s)
             sys_topics.start()
-            node = Node(settings, broker, listeners, sys_topics)
+            node = Node(settings, broker, listeners, sys_topics, disk)
             tending = None if disk is None else asyncio.create_task(disk.tend(broker, node.fail))
             history = start_history(settings)
             try:
                 yield node
             finally:
+                await listeners.stop()
+                # Before the goodbye: what clients have sent is acknowledged, and does not have to come again.
+                await _commit_the_rest(broker, disk)
                 broker.say_goodbye()
-                await listeners.close(grace_s)
-                if disk is not None:
-                    await _commit_the_rest(broker, disk)
+                share_s = node.settings.limits.stop_timeout_s * _GRACE_SHARE
+                await listeners.close(min(GRACE_S, share_s) if grace_s is None else grace_s)
+                await _commit_the_rest(broker, disk)
                 await end_history(history)
                 if tending is not None:
                     tending.cancel()
@@ -116,9 +125,10 @@ async def running(settings: Settings, grace_s: float = GRACE_S) -> AsyncIterator
             disk.close()
 
 
-async def _commit_the_rest(broker: Broker, disk: "DiskStorage") -> None:
+async def _commit_the_rest(broker: Broker, disk: "DiskStorage | None") -> None:
     """What clients did last, and how their sessions were left: a commit may lead to another, but not for long."""
     for _round in range(_LAST_ROUNDS):
         broker.exchange.turn()
-        disk.flush()
+        if disk is not None:
+            disk.flush()
         await asyncio.sleep(0)

@@ -13,6 +13,7 @@ from holdfast.node.embedding import Node, running
 from holdfast.node.logs import configure_logs
 from holdfast.node.settings import Settings
 from holdfast.node.settings_values import show
+from holdfast.node.stopping import StopDeadline, stop_on_signals
 
 _log = structlog.get_logger()
 
@@ -40,19 +41,25 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 async def serve(settings: Settings, read_again: ReadSettings) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP reads settings, passwords, access rules and certificates again."""
+    """Serve until SIGINT or SIGTERM; SIGHUP reads settings, passwords, access rules and certificates again.
+
+    `stopping` says how it ends.
+    """
+    deadline = StopDeadline()
     async with running(settings) as node:
         # Before a word is said: who reads that we listen may send a signal at once.
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
+        stop_on_signals(loop, stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: reload(node, read_again))
         _log.info(describe(), durability=settings.storage.durability)
         for name, (host, port) in node.listeners.addresses().items():
             _log.info("listening", listener=name, host=host, port=port)
         await _either(stop, node.failed)
-        _log.info("stopping")
+        timeout_s = node.settings.limits.stop_timeout_s
+        _log.info("stopping", within_s=timeout_s)
+        deadline.begin(timeout_s, node.sync_within)
+    deadline.met()
     _log.info("stopped")
     if node.failure is not None:
         raise node.failure

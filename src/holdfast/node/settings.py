@@ -30,6 +30,8 @@ from holdfast.history.settings import History
 
 ListenerKind = Literal["tcp", "tls", "ws", "wss"]
 Durability = Literal["fsync", "os", "memory"]
+DeliverQos1 = Literal["after_commit", "before_commit"]
+WriteError = Literal["refuse", "warn"]
 Layout = Literal["learned", "timeline", "bitmask"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
@@ -143,6 +145,14 @@ _GenerationBytes = Annotated[
 ]
 _StoreQos0 = Annotated[bool, Key("Whether QoS 0 messages are stored as well, for replay. Nobody waits for them.")]
 
+_DeliverQos1 = Annotated[
+    DeliverQos1,
+    Key(
+        "When live subscribers get QoS 1 messages. `before_commit` saves them the wait for the disk, and shows them "
+        "messages that a power loss may take back; QoS 2 and groups always wait, and so does the PUBACK."
+    ),
+]
+
 _WEEK_S: Final = 7 * 24 * 3600
 
 
@@ -167,6 +177,7 @@ class Storage:
     generation_s: _GenerationS = 0
     generation_bytes: _GenerationBytes = 0
     store_qos0: _StoreQos0 = True
+    deliver_qos1: _DeliverQos1 = "after_commit"
     # A kernel writes pages back after 30 s of its own accord; this makes it a promise.
     sync_interval_s: Annotated[
         float,
@@ -185,6 +196,13 @@ class Storage:
     min_free_percent: Annotated[
         float, Key("The same as a share of the disk; the larger of the two counts. 0 leaves it to the bytes.", 0, 50)
     ] = 0.0
+    on_write_error: Annotated[
+        WriteError,
+        Key(
+            "What becomes of QoS 1 and 2 messages that there is no room to store. `refuse`: they are refused. `warn`: "
+            "they are acknowledged and go to whoever is connected, and are not stored; the log says so and how many."
+        ),
+    ] = "refuse"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +234,7 @@ class ZoneSettings:
         ),
     ] = True
     store_qos0: _StoreQos0 = True
+    deliver_qos1: _DeliverQos1 = "after_commit"
 
 
 @dataclass(frozen=True, kw_only=True)

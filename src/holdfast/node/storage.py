@@ -15,11 +15,15 @@ from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
-from holdfast.exchange.counters import DROP_RETENTION
+from holdfast.exchange.counters import DROP_RETENTION, Counters
+from holdfast.exchange.drops import DAMAGED, Drops
 from holdfast.model.clock import Clock
+from holdfast.model.errors import PoisonedError, TransientError
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.settings import Settings
 from holdfast.node.zone_settings import zones_of
+from holdfast.records.events import Event
+from holdfast.storage.event_files import EventFiles
 from holdfast.storage.rocks.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.leases import Leases
@@ -49,10 +53,15 @@ class DiskStorage:
         zones, default, mounts = zones_of(settings)
         self._clock: Final = clock
         self.engine: Final = Engine.open(settings.storage.data)
+        self.drops: Final = Drops(Counters())
+        self._event_files: Final = EventFiles(settings.storage.data)
         for damage in self.engine.damage:
             _log.error("the data was damaged", what=str(damage))
+            self.drops.note(DAMAGED, "", b"", clock.wall_us(), detail=str(damage))
         self.retained: Final = RocksRetained(self.engine, clock)
-        self.sessions: Final = RocksSessions(self.engine, lambda *place: self.log.reading.at(*place))
+        self.sessions: Final = RocksSessions(
+            self.engine, lambda *place: self.log.reading.at(*place), self.retained.at, self._gone
+        )
         self.numbers: Final = RocksNumbers(self.engine, clock)
         companions: list[Companion] = [self.sessions, self.retained, self.numbers]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
@@ -66,6 +75,7 @@ class DiskStorage:
             low_percent=min(100.0, 2 * storage.min_free_percent),
         )
         self._disk: Final = DiskWatch(storage.data, marks)
+        self._warns: Final = storage.on_write_error == "warn"
         self._sync_interval_us: Final = int(storage.sync_interval_s * 1_000_000)
         self._asked_us = clock.monotonic_us()
         self._policy: Final = policy
@@ -74,9 +84,9 @@ class DiskStorage:
             for zone_log in self.log.zone_logs.values()
             for number, shard in zone_log.shards.items()
         }
-        #: Messages that retention removed before their session came, at most, and that are not counted yet.
-        self._lost_messages = 0
         self._leap_us = 0
+        #: Retained messages that could not be read, as far as that was noted.
+        self._unreadable = 0
 
     def stores(self) -> Stores:
         """As the broker knows them."""
@@ -92,8 +102,13 @@ class DiskStorage:
             new_replay=self._new_replay,
             stores_all=all(zone.store for zone in zones),
             keeps_qos0=any(zone.store and zone.store_qos0 for zone in zones),
+            goes_early=self._goes_early if any(zone.deliver_early for zone in zones) else None,
             delivered=self._delivered,
+            drops=self.drops,
         )
+
+    def _goes_early(self, topic: bytes) -> bool:
+        return self.log.zones.of(topic).deliver_early
 
     def _new_queue(self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord]) -> LogQueue:
         return self._queue(session_id, subscriptions, FOR_EVER, history=False)
@@ -121,8 +136,20 @@ class DiskStorage:
 
     def _lost(self, session_id: str, lost: Lost) -> None:
         """Retention removed messages before a session came to them."""
-        self._lost_messages += lost.at_most
+        self.drops.counters.drop(DROP_RETENTION, lost.at_most)
+        event = self._note_lost(session_id, lost.at_most, lost.shard, lost.from_us, "at most so many, of all topics")
+        event.to_us = max(event.to_us, lost.to_us - 1)
         _log.warning("messages were removed before their session came", session=session_id, lost=str(lost))
+
+    def _gone(self, session_id: str, shard: int, position_us: int) -> None:
+        """Retention removed a message that was in flight, and has to be sent again."""
+        self.drops.counters.drop(DROP_RETENTION)
+        self._note_lost(session_id, 1, shard, position_us, "it was in flight")
+
+    def _note_lost(self, session_id: str, count: int, shard: int, from_us: int, detail: str) -> Event:
+        return self.drops.note(
+            DROP_RETENTION, session_id, b"", self._clock.wall_us(), count, shard, max(1, from_us), detail
+        )
 
     async def tend(self, broker: Broker, failed: Callable[[Exception], None]) -> None:
         """Do the disk's own work, until cancelled; `failed` is called when nothing can be written any more."""
@@ -146,8 +173,6 @@ class DiskStorage:
 
     def look_after(self, broker: Broker) -> None:
         """What is to be done once a second. What fails is said and tried again: the rest must not end with it."""
-        broker.exchange.counters.drop(DROP_RETENTION, self._lost_messages)
-        self._lost_messages = 0
         for step in (
             lambda: self._look_at_the_disk(broker),
             self._look_at_the_clock,
@@ -155,6 +180,7 @@ class DiskStorage:
             self.maintenance.tick,
             self._sweep,
             self._sync,
+            self.store_events,
         ):
             self._try(step)
 
@@ -172,7 +198,13 @@ class DiskStorage:
         if state is not before:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
         self.leases.short_of_space = state is not DiskState.OK
-        broker.exchange.refusing = QUOTA_EXCEEDED if state is DiskState.FULL else SUCCESS
+        full = state is DiskState.FULL
+        exchange = broker.exchange
+        exchange.refusing = QUOTA_EXCEEDED if full and not self._warns else SUCCESS
+        if exchange.storing == (full and self._warns):
+            exchange.storing = not exchange.storing
+            what = "messages are stored again" if exchange.storing else "messages are delivered and not stored"
+            _log.warning(what, not_stored=exchange.counters.not_stored)
 
     def _look_at_the_clock(self) -> None:
         """A clock that leapt ahead is not followed: say so, once, and when it is right again."""
@@ -188,6 +220,16 @@ class DiskStorage:
             self._asked_us = now_us
             self.engine.request_sync()
 
+    def store_events(self) -> None:
+        """Not synced, and not with the batches: events are told also when nothing can be written to the log."""
+        if self.retained.unreadable > self._unreadable:
+            count = self.retained.unreadable - self._unreadable
+            self.drops.note(
+                DAMAGED, "", b"", self._clock.wall_us(), count, detail="retained messages that cannot be read"
+            )
+            self._unreadable = self.retained.unreadable
+        self._event_files.write(self.drops.take())
+
     def _sweep(self) -> None:
         if self.log.idle():
             changes = Changes()
@@ -198,10 +240,18 @@ class DiskStorage:
     def flush(self) -> None:
         """Sync what was written, if anything can be."""
         if self.engine.poison is None and self.log.idle():
-            self.engine.sync_now()
+            try:
+                self.engine.sync_now()
+            except (TransientError, PoisonedError) as error:
+                _log.error("not everything can be stored", why=str(error))
 
     def close(self) -> None:
         """Ensures: what was written is synced."""
-        if self.engine.poison is None:
-            self.maintenance.index_everything()
-        self.log.close()
+        try:
+            if self.engine.poison is None:
+                self.maintenance.index_everything()
+        except TransientError as error:
+            _log.warning("index entries were not written; the next start makes them", why=str(error))
+        finally:
+            self.store_events()
+            self.log.close()

@@ -63,4 +63,5 @@ def _zone(
         generation_bytes=kept.generation_bytes,
         store=store,
         store_qos0=kept.store_qos0,
+        deliver_early=kept.deliver_qos1 == "before_commit",
     )

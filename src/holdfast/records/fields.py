@@ -36,6 +36,13 @@ class Fields:
         if version != known:
             raise PermanentError(f"{self._record} has version {version}, this Holdfast reads version {known}")
 
+    def version_up_to(self, newest: int) -> int:
+        """Read the version byte of a record that has been written in several; PermanentError for an unknown one."""
+        version = self.u8("the version")
+        if not 1 <= version <= newest:
+            raise PermanentError(f"{self._record} has version {version}, this Holdfast reads versions 1 to {newest}")
+        return version
+
     def u8(self, field: str) -> int:
         return self._value[self._step(1, field)]
 

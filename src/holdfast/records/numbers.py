@@ -1,8 +1,8 @@
 """The last number of a client that numbers its messages.
 
-     0  version   u8    1
-     1  number    i64
-     9  taken     i64   when, in µs: what nobody used for long is removed
+0  version   u8    1
+1  number    i64
+9  taken     i64   when, in µs: what nobody used for long is removed
 """
 
 from typing import Final

@@ -8,6 +8,7 @@
     01 | client | 05                     progress              how far each shard was sent, and what is unacknowledged
     01 | client | 06 | shard u16 | position u64                a QoS 2 message that is done, above the progress
     01 | client | 07 | filter            how far the replay of a subscription is
+    01 | client | 08 | filter            how far its retained messages were sent (see `walks.py`)
     02 | ends u64 | client id            that an offline session ends then; the value is empty
     03 | client id                       that a session has a connection; the value is empty
     04 | due u64 | client id             that the will of an offline session is due then; the value is empty
@@ -24,7 +25,10 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
                     | group text | topic blob | the message itself, if it is not in the log
     progress        01 | last packet id u16 | shards u16, each u16 and i64 | entries u32, each
                     packet u16, QoS u8, shard u16, position i64
+                    02 | the same, but each entry
+                    packet u16, QoS u8, retained u8: 0 shard u16, position i64; 1 a place (see `walks.py`)
     replay          01 | joined u8: 1 it has reached its end | until i64 (µs) | shards u16, each u16 and i64
+                    02 | the same | speed u64 (millionths) | at i64 (µs): for one that keeps a pace
 """
 
 from typing import Final
@@ -34,12 +38,17 @@ from holdfast.model.owed import Owed
 from holdfast.model.will import StoredWill
 from holdfast.records.fields import Fields, i64, key_u16, key_u64, text, u8, u16, u32, u64
 from holdfast.records.messages import decode_message, encode_message
+from holdfast.records.walks import RetainedPlace, encode_place, read_place
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.names import SEPARATOR
 from holdfast.topics.subscription import SubscriptionRecord
 
 #: Never change.
 VERSION: Final = 1
+#: Of a progress with retained messages in it.
+PROGRESS_VERSION: Final = 2
+#: Of a replay that keeps a pace.
+PACED_VERSION: Final = 2
 RECORD: Final = 0x01
 EXPIRY: Final = 0x02
 CONNECTED: Final = 0x03
@@ -52,6 +61,7 @@ INCOMING: Final = 0x04
 PROGRESS: Final = 0x05
 DONE: Final = 0x06
 REPLAY: Final = 0x07
+WALK: Final = 0x08
 _WILL: Final = 0x01
 _CUT_OFF: Final = 0x02
 _NO_LOCAL: Final = 0x01
@@ -112,14 +122,18 @@ class InflightRecord:
 class ProgressEntry:
     """A message that was sent and is not acknowledged."""
 
-    def __init__(self, packet_id: int, qos: int, shard: int, position_us: int) -> None:
+    def __init__(
+        self, packet_id: int, qos: int, shard: int, position_us: int, retained: RetainedPlace | None = None
+    ) -> None:
         self.packet_id: Final = packet_id
         self.qos: Final = qos
         self.shard: Final = shard
         self.position_us: Final = position_us
+        #: Where it is found if it was a retained message, which has no place in the log.
+        self.retained: Final = retained
 
-    def _fields(self) -> tuple[int, int, int, int]:
-        return (self.packet_id, self.qos, self.shard, self.position_us)
+    def _fields(self) -> tuple[int, int, int, int, RetainedPlace | None]:
+        return (self.packet_id, self.qos, self.shard, self.position_us, self.retained)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ProgressEntry) and self._fields() == other._fields()
@@ -148,13 +162,16 @@ class ReplayProgress:
     `joined` when it has reached the present, or its own end, from which on it delivers nothing.
     """
 
-    def __init__(self, sent: dict[int, int], until_us: int, *, joined: bool) -> None:
+    def __init__(self, sent: dict[int, int], until_us: int, *, joined: bool, speed: int = 0, at_us: int = 0) -> None:
         self.sent: Final = sent
         self.until_us: Final = until_us
         self.joined: Final = joined
+        #: Millionths; 0 for as fast as the client takes it. And the moment that its pace has come to, 0 for none yet.
+        self.speed: Final = speed
+        self.at_us: Final = at_us
 
-    def _fields(self) -> tuple[dict[int, int], int, bool]:
-        return (self.sent, self.until_us, self.joined)
+    def _fields(self) -> tuple[dict[int, int], int, bool, int, int]:
+        return (self.sent, self.until_us, self.joined, self.speed, self.at_us)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReplayProgress) and self._fields() == other._fields()
@@ -196,6 +213,10 @@ def progress_key(client_id: str) -> bytes:
 
 def replay_key(client_id: str, raw: bytes) -> bytes:
     return client_prefix(client_id) + b"\x07" + raw
+
+
+def walk_key(client_id: str, raw: bytes) -> bytes:
+    return client_prefix(client_id) + b"\x08" + raw
 
 
 def done_key(client_id: str, shard: int, position_us: int) -> bytes:
@@ -344,17 +365,24 @@ class StoredInflight:
 
 
 def encode_replay(replay: ReplayProgress) -> bytes:
-    return b"".join((u8(VERSION), u8(replay.joined), i64(replay.until_us), _places(replay.sent)))
+    version = PACED_VERSION if replay.speed else VERSION
+    parts = [u8(version), u8(replay.joined), i64(replay.until_us), _places(replay.sent)]
+    if replay.speed:
+        parts.extend([u64(replay.speed), i64(replay.at_us)])
+    return b"".join(parts)
 
 
 def decode_replay(value: bytes) -> ReplayProgress:
     fields = Fields(value, "the progress of a replay")
-    fields.version(VERSION)
+    paced = value[:1] == bytes((PACED_VERSION,))
+    fields.version(PACED_VERSION if paced else VERSION)
     joined = fields.u8("whether it joined") != 0
     until_us = fields.i64("the end")
     sent = _read_places(fields)
+    speed = fields.u64("the speed") if paced else 0
+    at_us = fields.i64("the moment") if paced else 0
     fields.end()
-    return ReplayProgress(sent, until_us, joined=joined)
+    return ReplayProgress(sent, until_us, joined=joined, speed=speed, at_us=at_us)
 
 
 def _places(sent: dict[int, int]) -> bytes:
@@ -374,11 +402,20 @@ def _read_places(fields: Fields) -> dict[int, int]:
 
 
 def encode_progress(progress: Progress) -> bytes:
-    parts = [u8(VERSION), u16(progress.last_packet_id), _places(progress.sent)]
+    version = VERSION
+    for entry in progress.unacknowledged:
+        if entry.retained is not None:
+            version = PROGRESS_VERSION
+    parts = [u8(version), u16(progress.last_packet_id), _places(progress.sent)]
     parts.append(u32(len(progress.unacknowledged)))
     for entry in progress.unacknowledged:
         parts.append(u16(entry.packet_id))
         parts.append(u8(entry.qos))
+        if version == PROGRESS_VERSION:
+            parts.append(u8(entry.retained is not None))
+        if entry.retained is not None:
+            parts.append(encode_place(entry.retained))
+            continue
         parts.append(u16(entry.shard))
         parts.append(i64(entry.position_us))
     return b"".join(parts)
@@ -386,13 +423,16 @@ def encode_progress(progress: Progress) -> bytes:
 
 def decode_progress(value: bytes) -> Progress:
     fields = Fields(value, "the progress of a session")
-    fields.version(VERSION)
+    version = fields.version_up_to(PROGRESS_VERSION)
     last_packet_id = fields.u16("the last packet id")
     sent = _read_places(fields)
     entries: list[ProgressEntry] = []
     for _entry in range(fields.u32("the entries")):
         packet_id = fields.u16("a packet id")
         qos = fields.u8("a QoS")
+        if version == PROGRESS_VERSION and fields.u8("whether it was retained"):
+            entries.append(ProgressEntry(packet_id, qos, 0, 0, read_place(fields)))
+            continue
         shard = fields.u16("a shard")
         entries.append(ProgressEntry(packet_id, qos, shard, fields.i64("a position")))
     fields.end()

@@ -195,10 +195,14 @@ class Listeners:
         if problems:
             raise SettingsError("; ".join(problems))
 
-    async def close(self, grace_s: float) -> None:
-        """Stop accepting, then close connections, and cut off those still there after `grace_s`."""
+    async def stop(self) -> None:
+        """Accept nobody from now on."""
         for one in self._listeners:
             await one.stop()
+
+    async def close(self, grace_s: float) -> None:
+        """Stop accepting, then close connections, and cut off those still there after `grace_s`."""
+        await self.stop()
         async with asyncio.TaskGroup() as closing:
             for one in self._listeners:
                 closing.create_task(one.entrance.close(grace_s))

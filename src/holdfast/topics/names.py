@@ -35,3 +35,8 @@ def check_topic_name(raw: bytes) -> None:
 def is_dollar(topic: bytes) -> bool:
     """Whether `topic` is one of the `$`-topics, which wildcards at the first level leave out [MQTT-4.7.2-1]."""
     return len(topic) > 0 and topic[0] == _DOLLAR
+
+
+def in_level_order(topic: bytes) -> bytes:
+    """Something that sorts as topics do by their levels: `a/b` before `a-b`, though not by bytes."""
+    return topic.replace(SEPARATOR, b"\x00")

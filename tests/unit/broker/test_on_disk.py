@@ -143,6 +143,23 @@ def test_an_incoming_qos_2_message_is_taken_once_over_a_crash(tmp_path: Path) ->
         assert payloads(back(world, "c")) == [b"once"]
 
 
+def test_a_clean_start_has_forgotten_incoming_packet_ids_when_its_connack_comes(tmp_path: Path) -> None:
+    """Q2: durably, so that a crash behind it does not bring them back to swallow a new message."""
+    world = DiskWorld(tmp_path)
+    reader = kept(world, "c")
+    reader.subscribe("a", qos=1)
+    reader.drop()
+    kept(world, "w").send(Publish("a", b"1", 2, 7))
+    properties = Properties(session_expiry_interval=100)
+    assert not world.connect("w", clean_start=True, properties=properties).connack.session_present
+    world.crash()
+    with DiskWorld(tmp_path, start_us=1_700_000_010_000_000) as world:
+        writer = back(world, "w")
+        writer.send(Publish("a", b"2", 2, 7))
+        assert writer.take(Ack).kind == PUBREC
+        assert payloads(back(world, "c")) == [b"1", b"2"]
+
+
 def test_retained_messages_are_there_after_a_restart(tmp_path: Path) -> None:
     """M1, M2."""
     with DiskWorld(tmp_path) as world:

@@ -161,3 +161,23 @@ def test_a_plain_subscribe_goes_on_with_the_replay_that_is_under_way(tmp_path: P
         publish(world, ("a", b"live"))
         reader.send(Ack(PUBACK, first.packet_id))
         assert [first.payload, *payloads(reader)] == [b"0", b"1", b"2", b"3", b"live"]
+
+
+def test_qos_0_between_the_log_and_the_present_is_not_left_out(tmp_path: Path) -> None:
+    """L13: passed on to whoever was live, and not readable yet, when a replay joins them."""
+    with DiskWorld(tmp_path) as world:
+        publish(world, ("a", b"1"))
+        reader = world.connect("c", properties=Properties(receive_maximum=1))
+        replay(reader, "a", qos=1, replay_from="earliest")
+        first = reader.take(Publish)
+        writer = world.connect("w")
+        world.hold()
+        writer.send(Publish("a", b"2"), Publish("b", b"no"))
+        writer.send(Publish("a", b"3"))
+        assert reader.inbox == []
+        reader.send(Ack(PUBACK, first.packet_id))
+        assert payloads(reader) == [b"2", b"3"]
+        writer.send(Publish("a", b"4"))
+        world.release()
+        world.settle()
+        assert payloads(reader) == [b"4"]

@@ -85,6 +85,8 @@ async def script(*answers: bytes) -> AsyncIterator[Target]:
         (("sub", "a", "--persistent"), "--persistent needs --id NAME"),
         (("sub", "a", "--replay-from", "soon"), "is none of: earliest, latest, Unix microseconds"),
         (("sub", "$replay/-2h/a", "--replay-from", "-1h", "-V", "3"), "has a start of its own"),
+        (("sub", "a", "--replay-speed", "10"), "need --replay-from, which says where to begin"),
+        (("sub", "a", "--replay-from", "-1h", "--replay-until", "-5m", "-V", "3"), "need MQTT 5"),
     ],
 )
 def test_wrong_usage_is_told_what_would_be_right(arguments: tuple[str, ...], message: str) -> None:

@@ -89,6 +89,7 @@ def test_limits_rates_and_log_lines_are_what_can_change() -> None:
         "limits.max_retained",
         "limits.connect_rate",
         "limits.publish_rate",
+        "sessions.backlog_rate",
         "log.level",
         "sys.interval_s",
     } <= live

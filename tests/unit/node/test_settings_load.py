@@ -47,6 +47,7 @@ def test_a_named_file_is_read_instead_of_the_one_in_the_folder(folder: Path) -> 
 
 
 def test_the_environment_joins_section_and_key_by_two_underscores() -> None:
+    """M8."""
     environment = {
         "HOLDFAST__MQTT__MAX_QOS": "1",
         "HOLDFAST__MQTT__RETAIN_AVAILABLE": "false",
@@ -68,6 +69,7 @@ def test_the_process_environment_is_read_unless_another_is_given(monkeypatch: py
 
 
 def test_later_sources_win_key_by_key(folder: Path) -> None:
+    """M8: TOML below, the environment above it, flags on top."""
     (folder / "holdfast.toml").write_text("[mqtt]\nmax_qos = 0\nmax_inflight = 1\nreceive_maximum = 1\n")
     environment = {"HOLDFAST__MQTT__MAX_INFLIGHT": "2", "HOLDFAST__MQTT__RECEIVE_MAXIMUM": "2"}
     settings = load(Flags(assignments=("mqtt.receive_maximum=3",)), environment)

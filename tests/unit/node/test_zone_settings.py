@@ -36,6 +36,7 @@ def test_every_key_of_a_zone_arrives() -> None:
         generation_s=11,
         generation_bytes=21,
         store_qos0=False,
+        deliver_qos1="before_commit",
     )
     zones, default, _mounts = zones_of(Settings(storage=storage, zones={"machines": zone}))
     assert vars_of(default) == vars_of(
@@ -61,6 +62,7 @@ def test_every_key_of_a_zone_arrives() -> None:
                 retention_bytes=2000,
                 generation_s=11,
                 generation_bytes=21,
+                deliver_early=True,
             )
         )
     ]

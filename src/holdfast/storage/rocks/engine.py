@@ -234,6 +234,12 @@ class Engine:
             if self._broken is not None or self._closed:
                 raise DiskFullError(f"batch {batch} cannot be synced now: {self._broken or 'the engine is closed'}")
 
+    def sync_within(self, timeout_s: float) -> bool:
+        """Any thread. Whether all that was written is on disk by then."""
+        batch = self._written.batch
+        self._commit.request()
+        return self._commit.wait_for(batch, timeout_s)
+
     # The journal of the commit thread
 
     def last_written(self) -> Written:

@@ -63,8 +63,7 @@ class _Pending:
 class RocksLog:
     """The commit log of a node, and the way to its readers. A `CommitLog` by shape.
 
-    Survives: `fsync` zones a power loss, `os` zones a crash of the broker, `memory` zones the same unless the write
-    was still refused. Of a batch all or nothing.
+    Survives: `fsync` zones a power loss, `os` and `memory` zones a crash of the broker. Of a batch all or nothing.
     """
 
     def __init__(

@@ -137,18 +137,32 @@ class RocksRetained:
     def match(self, topic_filter: TopicFilter, now_us: int) -> Iterator[Message]:
         if topic_filter.levels[0] == b"$SYS":
             return self._own.match(topic_filter, now_us)
-        return self._walk(topic_filter, now_us, self._newest)
+        return self._walk(topic_filter, now_us, b"", self._newest)
+
+    def rest(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> Iterator[Message]:
+        """The broker's own topics are owed to nobody, and not found here."""
+        return self._walk(topic_filter, now_us, after, newest)
+
+    def at(self, topic: bytes, newest: int) -> Message | None:
+        """The message of a topic, if it is the one that the change `newest`, or one before it, has left there."""
+        return self._visible(self._record(topic), self._clock.wall_us(), newest)
+
+    def newest(self) -> int:
+        return self._newest
+
+    def written(self) -> int:
+        return self._number
 
     def count(self) -> int:
         return self._count + self._own.count()
 
-    def _walk(self, topic_filter: TopicFilter, now_us: int, newest: int) -> Iterator[Message]:
+    def _walk(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> Iterator[Message]:
         if not topic_filter.wildcard:
-            message = self._visible(self._record(topic_filter.inner()), now_us, newest)
+            message = None if after else self._visible(self._record(topic_filter.inner()), now_us, newest)
             if message is not None:
                 yield message
             return
-        seek: bytes | None = _MESSAGES
+        seek: bytes | None = retained_key(after) + b"\x00" if after else _MESSAGES
         while seek is not None:
             page, seek = self._page(topic_filter.levels, seek)
             for value in page:

@@ -15,12 +15,14 @@ from holdfast.durable.sessions import (
     DropInflight,
     DropSession,
     DropSubscription,
+    DropWalk,
     KeepIncoming,
     KeepInflight,
     KeepProgress,
     KeepReplay,
     KeepSession,
     KeepSubscription,
+    KeepWalk,
     ReleaseInflight,
     Step,
     StoredSession,
@@ -41,6 +43,7 @@ from holdfast.records.sessions import (
     SESSION,
     SUBSCRIPTION,
     WAITING,
+    WALK,
     InflightRecord,
     SessionRecord,
     StoredInflight,
@@ -68,7 +71,9 @@ from holdfast.records.sessions import (
     session_range,
     subscription_key,
     waiting_key,
+    walk_key,
 )
+from holdfast.records.walks import decode_walk, encode_walk
 from holdfast.storage.rocks.contents import SESSIONS, Contents
 from holdfast.storage.rocks.layouts.scan import get_one, scan_items
 from holdfast.topics.names import SEPARATOR
@@ -77,6 +82,11 @@ _log = structlog.get_logger()
 
 #: The message at a place in the log that a filter matches; None if it is gone.
 Find = Callable[[int, tuple[bytes, ...], int], Message | None]
+
+#: The message that is retained under a topic, if it is the one that a change, or one before it, has left there.
+FindRetained = Callable[[bytes, int], Message | None]
+#: Told of a message in flight that is gone: the client, and its place in the log.
+Gone = Callable[[str, int, int], None]
 
 #: Filters that are tried one by one to find a message, before everything is looked through.
 _MAX_FILTERS: Final = 8
@@ -92,9 +102,11 @@ class RocksSessions:
     1. Every stored session is in one of the two lists: of those with a connection, or of those that end some time.
     """
 
-    def __init__(self, contents: Contents, find: Find) -> None:
+    def __init__(self, contents: Contents, find: Find, find_retained: FindRetained, gone: Gone | None = None) -> None:
         self._contents: Final = contents
         self._find: Final = find
+        self._find_retained: Final = find_retained
+        self._gone: Final = gone
         self._count = sum(1 for tag in (EXPIRY, CONNECTED) for _item in self._list(bytes((tag,)), bytes((tag + 1,))))
         #: Messages in flight that retention had removed when they were needed again.
         self.missing = 0
@@ -123,8 +135,13 @@ class RocksSessions:
         elif isinstance(step, DropSubscription):
             puts.delete(subscription_key(client_id, step.raw))
             puts.delete(replay_key(client_id, step.raw))
+            puts.delete(walk_key(client_id, step.raw))
         elif isinstance(step, KeepReplay):
             puts.put(replay_key(client_id, step.raw), encode_replay(step.progress))
+        elif isinstance(step, KeepWalk):
+            puts.put(walk_key(client_id, step.raw), encode_walk(step.progress))
+        elif isinstance(step, DropWalk):
+            puts.delete(walk_key(client_id, step.raw))
         elif isinstance(step, KeepInflight):
             record = InflightRecord(step.owed, step.order)
             puts.put(packet_key(client_id, INFLIGHT, step.packet_id), encode_inflight(record))
@@ -166,7 +183,7 @@ class RocksSessions:
         lo, hi = session_range(client_id)
         at = len(prefix)
         session: StoredSession | None = None
-        inflight: list[tuple[int, int, Owed | None]] = []
+        inflight: list[tuple[int, StoredInflight, Owed | None]] = []
         for key, value in self._list(lo, hi):
             kind = key[at]
             if kind == SESSION:
@@ -186,6 +203,8 @@ class RocksSessions:
                 session.progress = decode_progress(value)
             elif kind == REPLAY:
                 session.replays[key[at + 1 :]] = decode_replay(value)
+            elif kind == WALK:
+                session.walks[key[at + 1 :]] = decode_walk(value)
             elif kind == DONE:
                 session.done.add(done_place(key))
             else:
@@ -204,36 +223,46 @@ class RocksSessions:
         for entry in session.progress.unacknowledged:
             if entry.qos == 2:
                 continue
+            if entry.retained is not None:
+                # Gone is as it should be: what has taken its place comes as a live message.
+                retained = self._find_retained(entry.retained.topic, entry.retained.newest)
+                if retained is not None:
+                    session.unacknowledged[entry.packet_id] = retained
+                continue
             for levels in [*filters[:_MAX_FILTERS], ()]:
                 message = self._find(entry.shard, levels, entry.position_us)
                 if message is not None:
                     session.unacknowledged[entry.packet_id] = message
                     break
             else:
-                self.missing += 1
-                _log.warning("a message in flight is gone", client=client_id, packet_id=entry.packet_id)
+                self._miss(client_id, entry.packet_id, entry.shard, entry.position_us)
 
-    def _inflight(self, packet_id: int, value: bytes) -> tuple[int, int, Owed | None]:
+    def _inflight(self, packet_id: int, value: bytes) -> tuple[int, StoredInflight, Owed | None]:
         stored = StoredInflight(value)
         levels = tuple(stored.topic.split(SEPARATOR))
         message = stored.message or self._find(stored.shard, levels, stored.position_us)
         if message is None:
-            return stored.order, packet_id, None
+            return packet_id, stored, None
         owed = Owed(message, 2, retain=stored.retain, identifiers=stored.identifiers, group=stored.group)
-        return stored.order, packet_id, owed
+        return packet_id, stored, owed
 
     def _put_in_order(
-        self, client_id: str, session: StoredSession, inflight: list[tuple[int, int, Owed | None]]
+        self, client_id: str, session: StoredSession, inflight: list[tuple[int, StoredInflight, Owed | None]]
     ) -> None:
         """Entries in the order of sending. What retention removed cannot be sent again, unless PUBREL is due."""
-        for _order, packet_id, owed in sorted(inflight, key=lambda entry: entry[0]):
+        for packet_id, stored, owed in sorted(inflight, key=lambda entry: entry[1].order):
             if owed is not None:
                 session.inflight[packet_id] = owed
             elif packet_id in session.released:
                 session.inflight[packet_id] = Owed(_GONE, 2)
             else:
-                self.missing += 1
-                _log.warning("a message in flight is gone", client=client_id, packet_id=packet_id)
+                self._miss(client_id, packet_id, stored.shard, stored.position_us)
+
+    def _miss(self, client_id: str, packet_id: int, shard: int, position_us: int) -> None:
+        self.missing += 1
+        _log.warning("a message in flight is gone", client=client_id, packet_id=packet_id)
+        if self._gone is not None:
+            self._gone(client_id, shard, position_us)
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
         return self._clients(*expired_before(before_us), limit)

@@ -12,6 +12,7 @@ from holdfast.storage.rocks.folder_lock import LOCK_NAME, FolderLock
 
 
 def test_the_second_is_told_who_holds_the_folder(tmp_path: Path) -> None:
+    """M4."""
     lock = FolderLock.acquire(tmp_path)
     with pytest.raises(
         FolderHeldError, match=rf"{tmp_path} is in use by pid {os.getpid()} on .*, holdfast .*, started"

@@ -3,7 +3,7 @@
 from rocksdict import Rdict
 
 from holdfast.model.errors import HoldfastError, PermanentError
-from holdfast.records import sessions
+from holdfast.records import sessions, walks
 from holdfast.records.retained import (
     COUNT_KEY,
     EXPIRY,
@@ -74,6 +74,8 @@ def _session(family: Rdict, key: bytes, value: bytes) -> None:
         sessions.decode_progress(value)
     elif kind == sessions.REPLAY:
         sessions.decode_replay(value)
+    elif kind == sessions.WALK:
+        walks.decode_walk(value)
     elif kind == sessions.DONE and len(rest) == _PLACE_BYTES:
         return
     elif kind not in (sessions.RELEASED, sessions.INCOMING) or len(rest) != 2:

@@ -1,0 +1,191 @@
+"""`holdfast explain`: why a client has a message, has it not yet, or never gets it; also while the broker runs.
+
+Exit codes: 0 done, 1 no such session is stored, 2 wrong usage, or no data folder.
+"""
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.events import Since, client_text, event_table, filter_or_fail, is_client, since_or_fail, time_text
+from holdfast.cli.option_groups import grouped
+from holdfast.cli.storage import FolderOptions, Json
+from holdfast.model.errors import HoldfastError
+from holdfast.records.events import Event, event_fields
+from holdfast.storage.event_files import read_events
+from holdfast.topics.subscription import SubscriptionRecord
+
+if TYPE_CHECKING:
+    from holdfast.history.explaining import Explained, Fate
+    from holdfast.history.session_view import SessionView
+
+NO_SESSION: Final = 1
+#: Events about the client that are shown below its messages.
+_EVENTS: Final = 20
+_NEVER_S: Final = 0xFFFFFFFF
+
+
+@grouped
+def explain(
+    client: Annotated[str, typer.Option("--client", help="The client id.")],
+    topic: Annotated[str, typer.Option("--topic", metavar="FILTER", help="A topic, or a filter, as the log has it.")],
+    options: FolderOptions,
+    since: Since = "-1h",
+    limit: Annotated[int, typer.Option("--limit", help="The newest so many messages.", min=1, max=100_000)] = 100,
+    mount_point: Annotated[
+        str, typer.Option("--mount-point", help="That of the client's listener, if it has one.", show_default=False)
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Say of each message what became of it for a client: acknowledged, in flight, owed, dropped, or not for it.
+
+    The broker may be running; what it did within the last second may be missing.
+    """
+    topic_filter = filter_or_fail(topic)
+    since_us = since_or_fail(since)
+    session_id = f"{mount_point}\0{client}" if mount_point else client
+    try:
+        # Not above: these need what `holdfast[history]` installs.
+        from holdfast.history.explaining import explain as explain_messages
+        from holdfast.history.reader import HistoryReader
+        from holdfast.history.session_view import read_session
+    except ImportError as error:
+        fail(f"{error.name} is missing; install it with: pip install 'holdfast[history]'", WRONG_USAGE)
+    try:
+        folder = options.folder()
+        with HistoryReader.open(folder) as reader:
+            session = read_session(reader, session_id)
+            # After the reader was opened: what it shows as passed was noted before.
+            events = read_events(folder)
+            about = [event for event in events if event.time_us >= since_us and is_client(event, client)]
+            if session is None:
+                _no_session(client, about, as_json=as_json)
+                return
+            answer = explain_messages(
+                reader, session, topic_filter, since_us, limit, events, now_us=time.time_ns() // 1000
+            )
+    except HoldfastError as error:
+        fail(str(error), WRONG_USAGE)
+    if as_json:
+        typer.echo(json.dumps(_plain(client, session, answer, about), indent=2, ensure_ascii=False))
+    else:
+        _print(client, session, answer, about)
+
+
+def _no_session(client: str, about: list[Event], *, as_json: bool) -> None:
+    if as_json:
+        events = [event_fields(event) for event in about]
+        typer.echo(json.dumps({"client": client, "session": None, "messages": [], "events": events}, indent=2))
+    elif about:
+        Console().print(event_table(about[-_EVENTS:]))
+    fail(
+        f"there is no stored session of client {client!r}: it never had one that outlives its connection, or it has "
+        "ended" + (" (see the events)" if any(event.reason == "session_ended" for event in about) else ""),
+        NO_SESSION,
+    )
+
+
+def _plain(client: str, session: "SessionView", answer: "Explained", about: list[Event]) -> dict[str, object]:
+    record = session.record
+    return {
+        "client": client,
+        "session": {
+            "connected": record.disconnected_us == 0,
+            "disconnected_us": record.disconnected_us or None,
+            "expiry_s": record.expiry_s,
+            "subscriptions": [_plain_subscription(one) for one in session.subscriptions.values()],
+        },
+        "found": answer.found,
+        "lost_by_retention_at_most": answer.lost_at_most,
+        "events_complete": answer.events_complete,
+        "messages": [_plain_fate(fate) for fate in answer.fates],
+        "events": [event_fields(event) for event in about],
+    }
+
+
+def _plain_subscription(record: SubscriptionRecord) -> dict[str, object]:
+    return {"filter": record.filter.raw.decode(), "qos": record.qos, "since_us": record.since_us}
+
+
+def _plain_fate(fate: "Fate") -> dict[str, object]:
+    message = fate.message
+    plain: dict[str, object] = {
+        "topic": message.topic.decode(),
+        "qos": message.qos,
+        "publisher": message.publisher,
+        "received_us": message.received_us,
+        "shard": message.shard,
+        "position_us": message.position_us,
+        "state": fate.state,
+        "why": fate.why,
+        "matched": [_plain_subscription(record) for record in fate.matched],
+    }
+    if fate.packet_id:
+        plain["packet_id"] = fate.packet_id
+    if message.expires_us:
+        plain["expires_us"] = message.expires_us
+    if fate.event is not None:
+        plain["event"] = event_fields(fate.event)
+    return plain
+
+
+# ---- for people
+
+
+def _print(client: str, session: "SessionView", answer: "Explained", about: list[Event]) -> None:
+    console = Console()
+    typer.echo(f"client {client}: {_session_text(session)}")
+    if answer.fates:
+        console.print(_table(answer.fates))
+    hidden = answer.found - len(answer.fates)
+    if hidden:
+        typer.echo(f"{hidden} older messages are not shown; ask for more with --limit")
+    elif not answer.found:
+        typer.echo("the log has no message of this topic since then")
+    if answer.lost_at_most:
+        typer.echo(f"retention removed up to {answer.lost_at_most} messages (of all topics) of this time")
+    if not answer.events_complete:
+        typer.echo("in some seconds more was dropped than there are events: 'acknowledged' may be 'dropped' there")
+    if about:
+        typer.echo("\nevents about this client:")
+        console.print(event_table(about[-_EVENTS:]))
+
+
+def _session_text(session: "SessionView") -> str:
+    record = session.record
+    state = "connected" if not record.disconnected_us else f"offline since {time_text(record.disconnected_us)}"
+    if record.expiry_s != _NEVER_S:
+        state += f", its session outlives the connection by {record.expiry_s} s"
+    return f"{state}; {len(session.subscriptions)} subscriptions"
+
+
+def _table(fates: "list[Fate]") -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("received (UTC)", "topic", "publisher", "QoS", "stored (UTC)", "shard/position", "matched by"):
+        table.add_column(name)
+    table.add_column("state", style="bold")
+    table.add_column("why")
+    for fate in fates:
+        message = fate.message
+        table.add_row(
+            time_text(message.received_us),
+            Text(message.topic.decode()),
+            Text(client_text(message.publisher)),
+            str(message.qos),
+            time_text(message.position_us),
+            f"{message.shard}/{message.position_us}",
+            Text(", ".join(_matched_text(record) for record in fate.matched) or "nothing"),
+            fate.state.replace("_", " "),
+            Text(fate.why),
+        )
+    return table
+
+
+def _matched_text(record: SubscriptionRecord) -> str:
+    return f"{record.filter.raw.decode()} (QoS {record.qos}, since {time_text(record.since_us)})"

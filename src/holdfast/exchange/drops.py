@@ -1,0 +1,141 @@
+"""What was dropped, refused or ended: counted by reason, and noted as an event, so that it can be explained.
+
+    drop, note ─▶ open: one event for each reason, client, topic and shard ─ after a second ─▶ recent ─▶ take
+
+1. Nothing here runs for a message that arrives. A flood costs a dictionary lookup for each message of it.
+2. In one second each reason has at most `MAX_KINDS` events; what comes beyond is one more, without client and topic.
+3. `recent` holds the newest `KEPT` events. Whoever stores them takes them once a second; nobody has to.
+"""
+
+from collections import deque
+from typing import Final
+
+from holdfast.exchange.counters import (
+    DROP_DENIED,
+    DROP_EXPIRED,
+    DROP_NO_MEMBER,
+    DROP_NO_ROOM,
+    DROP_PAYLOAD,
+    DROP_QUEUE,
+    DROP_REFUSED,
+    DROP_RETAINED,
+    DROP_RETENTION,
+    DROP_SESSION_ENDED,
+    DROP_SLOW,
+    DROP_TOO_LARGE,
+    Counters,
+)
+from holdfast.model.message import Message
+from holdfast.records.events import MAX_DETAIL_BYTES, MAX_NAME_BYTES, Event, cut
+
+# What is no message that was dropped, but explains why messages did not come. On disk and in commands: never change.
+CONNECT_REFUSED: Final = "connect_refused"
+SUBSCRIBE_REFUSED: Final = "subscribe_refused"
+DISCONNECTED: Final = "disconnected"
+TAKEOVER: Final = "takeover"
+DAMAGED: Final = "damaged"
+
+#: Every reason, in words.
+REASONS: Final = {
+    DROP_DENIED: "the access rules do not allow it",
+    DROP_EXPIRED: "its expiry interval had passed",
+    DROP_NO_MEMBER: "no member of the group was there to take it",
+    DROP_NO_ROOM: "the disk had no room for it",
+    DROP_PAYLOAD: "it claimed to be UTF-8 text and was not",
+    DROP_QUEUE: "the client's queue in memory was full: the oldest went",
+    DROP_REFUSED: "the client answered with a reason of failure",
+    DROP_RETAINED: "there are as many retained messages as may be",
+    DROP_RETENTION: "retention removed it before the session came to it",
+    DROP_SESSION_ENDED: "the session ended, and what it was owed with it",
+    DROP_SLOW: "QoS 0, while the client did not read what it was sent",
+    DROP_TOO_LARGE: "it is larger than the client takes",
+    CONNECT_REFUSED: "a connection was refused",
+    SUBSCRIBE_REFUSED: "a subscription was refused",
+    DISCONNECTED: "the broker ended a connection",
+    TAKEOVER: "a newer connection took the session over",
+    DAMAGED: "stored data was damaged, and set aside",
+}
+
+#: Events of one reason in one second.
+MAX_KINDS: Final = 100
+KEPT: Final = 2000
+_WINDOW_US: Final = 1_000_000
+
+
+class Drops:
+    """All of it, for one broker."""
+
+    def __init__(self, counters: Counters) -> None:
+        self.counters: Final = counters
+        self._open: dict[tuple[str, str, bytes, int], Event] = {}
+        self._kinds: dict[str, int] = {}
+        self._began_us = 0
+        self.recent: Final[deque[Event]] = deque(maxlen=KEPT)
+        self._untaken = 0
+
+    def drop(self, why: str, client: str, message: Message, now_us: int, detail: str = "") -> None:
+        """A message did not reach somebody, or was not taken from somebody."""
+        self.counters.drop(why)
+        self.note(why, client, message.topic, now_us, 1, message.shard, message.position_us, detail)
+
+    def lose(self, why: str, client: str, count: int, now_us: int, detail: str = "") -> None:
+        """The same for messages that are not at hand."""
+        if count:
+            self.counters.drop(why, count)
+            self.note(why, client, b"", now_us, count, 0, 0, detail)
+
+    def note(
+        self,
+        reason: str,
+        client: str,
+        topic: bytes,
+        now_us: int,
+        count: int = 1,
+        shard: int = 0,
+        position_us: int = 0,
+        detail: str = "",
+    ) -> Event:
+        """Note an event, and count nothing."""
+        if now_us - self._began_us >= _WINDOW_US or now_us < self._began_us:
+            self.close_window()
+            self._began_us = now_us
+        key = (reason, client, topic, shard)
+        event = self._open.get(key)
+        if event is None and self._kinds.get(reason, 0) >= MAX_KINDS:
+            key = (reason, "", b"", 0)
+            event = self._open.get(key)
+            if event is None:
+                event = self._open[key] = Event(now_us, reason, "", "", count=0, detail="and others in this second")
+        if event is None:
+            self._kinds[reason] = self._kinds.get(reason, 0) + 1
+            event = self._open[key] = Event(
+                now_us,
+                reason,
+                cut(client, MAX_NAME_BYTES),
+                cut(topic.decode(errors="replace"), MAX_NAME_BYTES),
+                shard=shard,
+                from_us=position_us,
+                to_us=position_us,
+                count=0,
+                detail=cut(detail, MAX_DETAIL_BYTES),
+            )
+        event.count += count
+        if position_us and event.from_us:
+            event.from_us = min(event.from_us, position_us)
+            event.to_us = max(event.to_us, position_us)
+        return event
+
+    def close_window(self) -> None:
+        """What was open is done: whatever follows is another event."""
+        if self._open:
+            self.recent.extend(self._open.values())
+            self._untaken += len(self._open)
+            self._open = {}
+            self._kinds = {}
+
+    def take(self) -> list[Event]:
+        """What was noted since the last time, the oldest first, as far as it is kept."""
+        self.close_window()
+        count = min(self._untaken, len(self.recent))
+        self._untaken = 0
+        return list(self.recent)[len(self.recent) - count :] if count else []

@@ -1,0 +1,190 @@
+"""What a reader of history is asked for, as Spark hands it over: texts by name, in any case.
+
+    path | endpoint      where from                          topicFilter       MQTT wildcards
+    table                history                             startingTime      as a replay's start: ISO 8601, µs, -2h
+    columns              names with commas                   endingTime        the same, exclusive
+    zone                 one zone alone                      startingOffsets   earliest, latest, offsets of a stream
+    payloadFormat        json: a column of that name         maxRowsPerTrigger messages a batch of a stream takes
+    rowsPerPartition     how finely to cut                   failOnDataLoss    what retention took: an error, or a gap
+    pushdown             whether Spark's filters are used
+
+Everything is checked at once, so a wrong option fails before anything is started, and the error names it. An option
+that does not exist fails too: a filter with a typing error in its name would read everything.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from holdfast.model.errors import PeerError, SettingsError
+from holdfast.pipeline.offsets import EARLIEST, LATEST, parse_offsets
+from holdfast.pipeline.schema import DEFAULT_COLUMNS, JSON, check_columns
+from holdfast.topics.filters import parse_filter
+from holdfast.topics.since import parse_since
+
+HISTORY: Final = "history"
+#: What is read in one task: a second or two of work, and little to do again if it fails.
+ROWS_PER_PARTITION: Final = 1_000_000
+
+_NAMES: Final = (
+    "path",
+    "endpoint",
+    "table",
+    "topicFilter",
+    "startingTime",
+    "endingTime",
+    "startingOffsets",
+    "columns",
+    "zone",
+    "payloadFormat",
+    "maxRowsPerTrigger",
+    "rowsPerPartition",
+    "failOnDataLoss",
+    "pushdown",
+)
+#: Spark's own, which it passes on to every source.
+_FOREIGN: Final = ("__", "spark.")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Valid, and fit to be sent to a worker."""
+
+    path: str = ""
+    endpoint: str = ""
+    table: str = HISTORY
+    #: Of the filter; none means every topic, `$`-topics too.
+    levels: tuple[bytes, ...] = ()
+    #: None: not given. A time may be relative, so it is resolved where it is used.
+    starting_time: str | None = None
+    ending_time: str | None = None
+    starting_offsets: str = EARLIEST
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    zone: str | None = None
+    #: None: no limit.
+    max_rows_per_trigger: int | None = None
+    rows_per_partition: int = ROWS_PER_PARTITION
+    fail_on_data_loss: bool = True
+    pushdown: bool = True
+
+    def since_us(self, now_us: int) -> int:
+        return 0 if self.starting_time is None else parse_since(self.starting_time).resolve(now_us)
+
+    def until_us(self, now_us: int) -> int | None:
+        """None: for ever."""
+        return None if self.ending_time is None else parse_since(self.ending_time).resolve(now_us)
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """SettingsError names the option that is wrong, and says what would be right."""
+    texts = _by_name(given)
+
+    def take(name: str, parse: Callable[[str], _T], default: _T) -> _T:
+        try:
+            return parse(texts[name]) if name in texts else default
+        except PeerError as wrong:
+            raise SettingsError(f"option {name}: {wrong.detail}") from None
+        except ValueError as wrong:
+            raise SettingsError(f"option {name}: {wrong}") from None
+
+    path, endpoint = take("path", _path, ""), texts.get("endpoint", "")
+    if bool(path) == bool(endpoint):
+        raise SettingsError(
+            "give either the option path, a broker's data folder on this machine, or endpoint, grpc://host:port"
+        )
+    columns = take("columns", _columns, DEFAULT_COLUMNS)
+    if take("payloadFormat", _payload_format, "") and JSON not in columns:
+        columns = (*columns, JSON)
+    if "startingTime" in texts and "startingOffsets" in texts:
+        raise SettingsError("give either the option startingTime or startingOffsets")
+    return Options(
+        path=path,
+        endpoint=endpoint,
+        table=take("table", _table, HISTORY),
+        levels=take("topicFilter", _levels, ()),
+        starting_time=take("startingTime", _time, None),
+        ending_time=take("endingTime", _time, None),
+        starting_offsets=take("startingOffsets", _offsets, EARLIEST),
+        columns=columns,
+        zone=texts.get("zone"),
+        max_rows_per_trigger=take("maxRowsPerTrigger", _count, None),
+        rows_per_partition=take("rowsPerPartition", _count, ROWS_PER_PARTITION),
+        fail_on_data_loss=take("failOnDataLoss", _yes, True),
+        pushdown=take("pushdown", _yes, True),
+    )
+
+
+def _by_name(given: Mapping[str, str]) -> dict[str, str]:
+    # Both spellings are in use: Spark's own options have no underscores, its columns have.
+    known = {name.lower(): name for name in _NAMES}
+    texts = {}
+    for key, value in given.items():
+        name = known.get(key.lower().replace("_", ""))
+        if name is not None:
+            texts[name] = value
+        elif not key.startswith(_FOREIGN):
+            raise SettingsError(f"there is no option {key!r}; there are {', '.join(_NAMES)}")
+    return texts
+
+
+def _path(text: str) -> str:
+    found = re.match(r"file:(?://)?(/.*)", text)
+    path = found[1] if found else text
+    if "://" in path:
+        raise ValueError(f"{text!r} is not a folder of this machine; to read from elsewhere, give endpoint")
+    return path
+
+
+def _table(text: str) -> str:
+    if text != HISTORY:
+        raise ValueError(f"there is no table {text!r}; there is {HISTORY}")
+    return text
+
+
+def _levels(text: str) -> tuple[bytes, ...]:
+    found = parse_filter(text.encode())
+    if found.group or found.since:
+        raise ValueError(f"{text!r} has a group or a start in it; give a plain filter, and startingTime")
+    return found.levels
+
+
+def _time(text: str) -> str:
+    try:
+        parse_since(text)
+    except PeerError:
+        raise ValueError(
+            f"{text!r} is no time; give ISO 8601 (2026-07-01T00:00:00Z), Unix microseconds, or -2h (s, m, h, d, w)"
+        ) from None
+    return text
+
+
+def _offsets(text: str) -> str:
+    if text not in (EARLIEST, LATEST):
+        parse_offsets(text)
+    return text
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    check_columns(names)
+    return names
+
+
+def _payload_format(text: str) -> str:
+    if text not in ("json", "binary"):
+        raise ValueError(f"{text!r} is not known; give json or binary")
+    return "" if text == "binary" else text
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise ValueError(f"{text!r} is not a number of messages; give 1 or more")
+    return int(text)
+
+
+def _yes(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"

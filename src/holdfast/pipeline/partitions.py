@@ -1,0 +1,87 @@
+"""Parts of history, cut into pieces of about equal size for Spark's tasks.
+
+Cuts are made in time. The serials at each cut are looked up, so that every task knows how many messages it owes, and
+notices if it reads fewer.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from holdfast.durable.log import FOR_EVER
+from holdfast.history.reader import UNKNOWN, Part
+from holdfast.pipeline.history_source import DroppedError, HistorySource
+from holdfast.pipeline.offsets import Offset, Offsets
+from holdfast.pipeline.opening import opened
+from holdfast.pipeline.options import Options
+from holdfast.pipeline.reporting import report_gap
+from holdfast.pipeline.schema import Shape
+
+#: Levels of topic filters that no topic matches two of; none means every topic.
+Filters = tuple[tuple[bytes, ...], ...]
+
+
+@dataclass
+class HistoryPartition(InputPartition):
+    """What one task reads."""
+
+    part: Part
+    filters: Filters = ()
+
+    def __repr__(self) -> str:
+        return f"HistoryPartition({self.part}, {self.filters})"
+
+
+def cut(source: HistorySource, parts: Sequence[Part], heads: Offsets, rows: int) -> list[Part]:
+    """The same messages in parts of about `rows`, each with its serials."""
+    return [piece for part in parts for piece in _pieces(source, with_serials(source, part, heads), rows)]
+
+
+def with_serials(source: HistorySource, part: Part, heads: Offsets) -> Part:
+    """A part that knows its serials."""
+    if part.last_serial == UNKNOWN:
+        following = first_at(source, part.zone, part.shard, part.hi_us)
+        part = part._replace(last_serial=following.serial - 1 if following else heads[part.shard].serial)
+    if part.after_serial == UNKNOWN:
+        first = source.first(part)
+        part = part._replace(after_serial=first.serial - 1 if first else part.last_serial)
+    return part
+
+
+def first_at(
+    source: HistorySource, zone: str | None, shard: int, since_us: int, until_us: int = FOR_EVER
+) -> Offset | None:
+    """The first message of a shard in [since, until)."""
+    for part in source.parts(since_us, until_us, zone):
+        if part.shard == shard and (found := source.first(part)) is not None:
+            return found
+    return None
+
+
+def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[Any]:
+    """In a worker: the record batches of a partition. Spark gives one of its own if there was nothing to read."""
+    if not isinstance(partition, HistoryPartition):
+        return
+    with opened(options) as source:
+        try:
+            for levels in partition.filters or ((),):
+                for batch in source.batches(partition.part, levels, shape.columns):
+                    yield shape.fit(batch)
+        except DroppedError as dropped:
+            if options.fail_on_data_loss:
+                raise
+            report_gap(str(dropped))
+
+
+def _pieces(source: HistorySource, part: Part, rows: int) -> list[Part]:
+    count = -(-(part.last_serial - part.after_serial) // rows)
+    pieces = []
+    for piece in part.split(count)[:-1]:
+        left, rest = part.cut(piece.hi_us)
+        first = source.first(rest)
+        serial = first.serial - 1 if first else part.last_serial
+        pieces.append(left._replace(last_serial=serial))
+        part = rest._replace(after_serial=serial, last_serial=part.last_serial)
+    return [piece for piece in [*pieces, part] if piece.after_serial < piece.last_serial]

@@ -1,0 +1,61 @@
+"""What a reader may paste into a terminal does what the text around it says: the tour of the README, and commands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.shell import blocks_of, run_shell
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = ROOT / "docs" / "guide" / "command-line.md"
+#: Seconds that a whole page may take; machines that test are busy.
+DEADLINE_S = 170.0
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_tour_of_the_readme_works_as_it_is_told(tmp_path: Path) -> None:
+    """Q1: what was acknowledged before `kill -9` is there after it."""
+    blocks = blocks_of(ROOT / "README.md", "## A tour of five minutes")
+    assert len(blocks) >= 8
+    ran = run_shell("".join(blocks), tmp_path, DEADLINE_S)
+    told = f"{ran.out}\n{ran.err}"
+    lines = ran.out.splitlines()
+
+    published = ["plant/hall1/temp 21.5", "plant/hall2/temp 19.0"]
+    ordered = ["orders/1 two chairs", "orders/2 one table", "orders/3 a lamp"]
+    assert lines[:2] == published, told
+    assert lines[2:5] == ordered, told
+    replayed = [re.sub(f"^{_TIME} ", "", line) for line in lines[5:10]]
+    assert replayed == [*published, *ordered], told
+    assert re.search(r"^replayed 3 messages, .*, in [\d.]+ s$", lines[10]), told
+    assert lines[11:14] == [f"again/{line}" for line in ordered], told
+    assert lines[14] == '"ts","topic","payload","payload_encoding"'
+    assert re.fullmatch(f'"{_TIME}","orders/3","a lamp","utf-8"', lines[17]), told
+    assert lines[18].startswith("everything.parquet: 8 messages, "), told
+    assert '"payload": "running"' in lines[19], told
+    assert sorted(lines[20:26]) == [f"jobs {number}" for number in range(1, 7)], told
+    assert any("nothing is wrong" in line for line in lines), told
+    assert ran.failed() == [
+        "pub plant/safe/door -m open -q 1 --user alice --password-env ALICE",
+        "pub plant/hall1/temp -m 20",
+    ], told
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_commands_of_replay_and_export_run(tmp_path: Path) -> None:
+    blocks = [*blocks_of(COMMANDS, "## `replay`"), *blocks_of(COMMANDS, "## `export`")]
+    assert len(blocks) >= 2
+    before = "holdfast serve 2> log & broker=$!\nsleep 3\nholdfast pub plant/hall1/temp -m 21.5 -q 1\n"
+    ran = run_shell(f"{before}{''.join(blocks)}kill $broker; wait $broker\ncat temp.csv", tmp_path, DEADLINE_S)
+    told = f"{ran.out}\n{ran.err}"
+    assert ran.failed() == [], told
+    assert len(ran.calls) == 2 + "".join(blocks).count("holdfast "), told
+    assert re.search(f"^{_TIME} plant/hall1/temp 21.5$", ran.out, re.MULTILINE), told
+    assert re.search(f'^"{_TIME}","plant/hall1/temp","21.5","utf-8"$', ran.out, re.MULTILINE), told
+    assert (tmp_path / "plant.parquet").is_file()
+    assert (tmp_path / "day.jsonl").is_file()

@@ -1,0 +1,1 @@
+"""Small stories of the broker, told in every order of their steps."""

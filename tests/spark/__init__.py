@@ -1,0 +1,1 @@
+"""Real Spark over the data of a real broker."""

@@ -1,0 +1,34 @@
+"""One Spark for all tests of this folder, and a broker in a process of its own whose history it reads.
+
+Nothing of Holdfast is imported before tests/conftest.py has picked the tree to test.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark.publishing import Broker
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """Java is started once: that takes longer than most tests."""
+    from holdfast.pipeline.spark_session import session
+
+    running = session("holdfast-tests", master="local[2]", settings={"spark.driver.memory": "1g"})
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> "Iterator[Broker]":
+    """Runs, with its data in a folder."""
+    from tests.spark.publishing import Broker
+
+    with Broker(tmp_path) as running:
+        yield running

@@ -1,0 +1,87 @@
+"""Options are checked at once, and an error names the one that is wrong and what would be right."""
+
+import pickle
+
+import pytest
+
+from holdfast.model.errors import SettingsError
+from holdfast.pipeline.options import Options, parse_options
+from holdfast.pipeline.schema import DEFAULT_COLUMNS
+
+
+def test_a_path_is_enough() -> None:
+    assert parse_options({"path": "/data"}) == Options(path="/data")
+
+
+def test_names_are_taken_in_any_case_and_values_are_parsed() -> None:
+    found = parse_options(
+        {
+            "PATH": "file:///data",
+            "topicfilter": "a/+/#",
+            "startingTime": "2026-07-01T00:00:00Z",
+            "endingtime": "-2h",
+            "columns": "topic, ts",
+            "zone": "press",
+            "payload_format": "json",
+            "maxRowsPerTrigger": "10",
+            "rowsPerPartition": "20",
+            "failOnDataLoss": "FALSE",
+            "pushdown": "false",
+            "__hidden": "of Spark",
+            "spark.some": "of Spark",
+        }
+    )
+
+    assert found == Options(
+        path="/data",
+        levels=(b"a", b"+", b"#"),
+        starting_time="2026-07-01T00:00:00Z",
+        ending_time="-2h",
+        columns=("topic", "ts", "json"),
+        zone="press",
+        max_rows_per_trigger=10,
+        rows_per_partition=20,
+        fail_on_data_loss=False,
+        pushdown=False,
+    )
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert found.since_us(0) == 1_782_864_000_000_000
+    assert found.until_us(7_200_000_001) == 1
+
+
+def test_without_columns_raw_ones_stay_away() -> None:
+    assert parse_options({"path": "/data", "payloadFormat": "binary"}).columns == DEFAULT_COLUMNS
+    assert {"received_at", "properties", "json"}.isdisjoint(DEFAULT_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "either the option path"),
+        ({"path": "/data", "endpoint": "grpc://host:1"}, "either the option path"),
+        ({"path": "s3://bucket/data"}, "option path: 's3://bucket/data' is not a folder"),
+        (
+            {"path": "/data", "topicfliter": "a"},
+            "no option 'topicfliter'; there are path, endpoint, table, topicFilter",
+        ),
+        ({"path": "/data", "topicFilter": "a/#/b"}, "option topicFilter: .*a/#/b"),
+        ({"path": "/data", "topicFilter": ""}, "option topicFilter: the topic filter is empty"),
+        ({"path": "/data", "topicFilter": "$share/g/a"}, r"option topicFilter: '\$share/g/a' has a group"),
+        ({"path": "/data", "startingTime": "yesterday"}, "option startingTime: 'yesterday' is no time; give ISO 8601"),
+        ({"path": "/data", "endingTime": "2026-13-01"}, "option endingTime: '2026-13-01' is no time"),
+        ({"path": "/data", "startingOffsets": "newest"}, "option startingOffsets: 'newest' is none of: earliest"),
+        ({"path": "/data", "startingOffsets": '{"a": [1, 2]}'}, "option startingOffsets: 'a': .* is not an offset"),
+        ({"path": "/data", "startingOffsets": "latest", "startingTime": "1"}, "either the option startingTime or"),
+        ({"path": "/data", "columns": "topic,colour"}, "option columns: there is no column 'colour'; there are ts, "),
+        ({"path": "/data", "columns": "topic,topic"}, "option columns: column 'topic' comes twice"),
+        ({"path": "/data", "columns": ""}, "option columns: there is no column ''"),
+        ({"path": "/data", "table": "histories"}, "option table: there is no table 'histories'"),
+        ({"path": "/data", "payloadFormat": "xml"}, "option payloadFormat: 'xml' is not known"),
+        ({"path": "/data", "maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger: '0' is not a number of messages"),
+        ({"path": "/data", "rowsPerPartition": "-5"}, "option rowsPerPartition: '-5' is not a number"),
+        ({"path": "/data", "failOnDataLoss": "no"}, "option failOnDataLoss: 'no' is neither true nor false"),
+    ],
+)
+def test_a_wrong_option_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        parse_options(given)
