@@ -45,8 +45,8 @@ async def _keep(settings: Settings) -> None:
         began_s = loop.time()
         try:
             status = await _run(settings)
-        except OSError as error:
-            _log.error("the history process cannot be started", why=str(error))
+        except Exception:
+            _log.exception("the history process cannot be kept running, and is started again", pause_s=pause_s)
         else:
             _log.warning("the history process has ended, and is started again", status=status, pause_s=pause_s)
         if loop.time() - began_s >= _LONG_S:
