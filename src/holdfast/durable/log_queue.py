@@ -92,7 +92,7 @@ class LogQueue(ClientQueue):
         session_id: str,
         subscriptions: dict[bytes, SubscriptionRecord],
         unlogged: MemoryQueue,
-        lost: Callable[[Lost], None],
+        lost: Callable[[str, Lost], None],
         *,
         upgrade_qos: bool,
         with_qos0: bool = False,
@@ -118,8 +118,8 @@ class LogQueue(ClientQueue):
         self._readers: dict[int, _ShardReader] = {}
         self._turn = 0
         self._matching: Final[dict[bytes, list[SubscriptionRecord]]] = {}
-        #: Places that were done before the rest, as (shard, position).
-        self._done: Final[set[tuple[int, int]]] = set()
+        #: Places that were done before the rest, as (shard, position). Keys alone count, to save memory.
+        self._done: Final[dict[tuple[int, int], None]] = {}
         #: Up to here messages may have been sent before, by an earlier run of the broker.
         self._repeated: dict[int, int] = {}
 
@@ -152,7 +152,7 @@ class LogQueue(ClientQueue):
         self._behind = True
         self._sent = dict(sent)
         self._readers = {}
-        self._done.update(done)
+        self._done.update(dict.fromkeys(done))
         self._repeated = repeated
 
     def replaying(self, raw: bytes, up_to: dict[int, int] | None) -> None:
@@ -212,7 +212,7 @@ class LogQueue(ClientQueue):
                 if owed is not None:
                     found.append(owed)
             for lost in reader.take_lost():
-                self._lost(lost)
+                self._lost(self._session_id, lost)
             if reader.done_us() + 1 < barrier_us:
                 at_end = False
             if len(found) >= limit:

@@ -72,6 +72,8 @@ class DiskStorage:
         }
         #: Messages that retention removed before their session came, at most, and that are not counted yet.
         self._lost_messages = 0
+        #: Bound once: every queue has it.
+        self._tell_lost: Final = self._lost
         self._leap_us = 0
 
     def stores(self) -> Stores:
@@ -108,7 +110,7 @@ class DiskStorage:
             session_id,
             subscriptions,
             MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes),
-            lambda lost: self._lost(session_id, lost),
+            self._tell_lost,
             upgrade_qos=self._policy.mqtt.upgrade_outgoing_qos,
             with_qos0=history,
             until_us=until_us,
