@@ -176,12 +176,14 @@ class Delivery:
         channel = member.client.channel
         if channel is None:
             return
-        self.send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
+        owed = Owed(message, qos, identifiers=identifiers, group=group.key)
+        noted = bool(group.stored_as) and qos == 2 and message.position_us > 0
+        self.send_owed(member.client, channel, owed, after_commit=noted)
         if group.stored_as:
             group.unsaved = True
-            if qos == 2 and message.position_us and member.client.stored():
-                # With the member's own entry, in one commit: it goes to nobody else, whatever happens.
-                self._under_way.step(DropInflight(group.stored_as, 0, message.shard, message.position_us))
+        if noted:
+            # With the member's own entry, if it has one, in one commit: it goes to nobody else, whatever happens.
+            self._under_way.step(DropInflight(group.stored_as, 0, message.shard, message.position_us))
 
     def _keep_for(self, group: Group, message: Message) -> None:
         full = group.backlog.append([Owed(message, message.qos, group=group.key)])
@@ -364,7 +366,7 @@ class Delivery:
         client.walks.append(walk)
         self.pump(client)
 
-    def send_owed(self, client: Client, channel: Channel, owed: Owed) -> None:
+    def send_owed(self, client: Client, channel: Channel, owed: Owed, *, after_commit: bool = False) -> None:
         """Send a message that is owed, or note why it is not."""
         why = self._obstacle(channel, owed)
         if why:
@@ -378,7 +380,7 @@ class Delivery:
             if durable:
                 order = client.session.next_order()
                 self._under_way.step(KeepInflight(client.session.client_id, packet_id, owed, order))
-            if durable or channel.changing:
+            if durable or after_commit or channel.changing:
                 channel.changing += 1  # whatever follows stays behind it
                 self._under_way.effects.append(Sending(client, channel, owed, packet_id))
             elif not self._send_custom(channel, owed, packet_id, dup=owed.repeated) and packet_id:
