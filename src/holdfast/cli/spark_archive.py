@@ -104,7 +104,7 @@ def archive(
     with Meter("archive") as meter:
 
         def progress(outcome: "Outcome", done: "Batch") -> None:
-            words = f"{outcome.rows:,} messages, {size_in_words(outcome.size_bytes)}, {outcome.batches} batches"
+            words = f"{outcome.rows:,} messages, {size_in_words(outcome.size_bytes)}, {_batches(outcome)}"
             if meter.is_due():
                 meter.update(done.share, words)
 
@@ -173,7 +173,7 @@ def _print_summary(lake: Path, outcome: "Outcome", seconds: float, *, as_json: b
         offsets = {str(shard): list(offset) for shard, offset in sorted(row.pop("offsets").items())}
         typer.echo(json.dumps({"lake": str(lake), **row, "offsets": offsets, "seconds": round(seconds, 3)}))
         return
-    parts = [f"{outcome.rows:,} messages in {outcome.batches} batches, {size_in_words(outcome.size_bytes)}"]
+    parts = [f"{outcome.rows:,} messages in {_batches(outcome)}, {size_in_words(outcome.size_bytes)}"]
     if outcome.compacted:
         parts.append(f"{outcome.compacted} small files replaced")
     if outcome.swept:
@@ -181,6 +181,10 @@ def _print_summary(lake: Path, outcome: "Outcome", seconds: float, *, as_json: b
     if outcome.lost:
         parts.append(f"{outcome.lost:,} messages were lost to retention")
     typer.echo(f"{lake}: {', '.join(parts)}; version {outcome.version}, in {seconds:.1f} s")
+
+
+def _batches(outcome: "Outcome") -> str:
+    return "1 batch" if outcome.batches == 1 else f"{outcome.batches} batches"
 
 
 def _print_status(lake: Path, given: dict[str, str] | None, *, as_json: bool) -> None:

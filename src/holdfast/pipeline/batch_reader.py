@@ -11,10 +11,10 @@ from holdfast.durable.log import FOR_EVER
 from holdfast.history.reader import UNKNOWN, Part
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.history_source import HistorySource
-from holdfast.pipeline.offsets import EARLIEST, LATEST, NOWHERE, Offsets, parse_offsets
+from holdfast.pipeline.offsets import EARLIEST, LATEST, NOWHERE, Offset, Offsets, parse_offsets
 from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import Options
-from holdfast.pipeline.partitions import HistoryPartition, cut, read
+from holdfast.pipeline.partitions import HistoryPartition, cut, lost_behind, read
 from holdfast.pipeline.pushdown import Pushdown
 from holdfast.pipeline.reporting import in_words, report_gap
 from holdfast.pipeline.schema import Shape
@@ -60,9 +60,12 @@ class BatchReader(DataSourceReader):
         zone = self._options.zone
         shards = {shard for view in source.zones() if zone in (None, view.name) for shard in view.shards}
         for shard in sorted(shards & heads.keys()):
-            head = heads[shard]
-            from_us = max(since_us, starts.get(shard, NOWHERE).position_us + 1)
-            lost = source.lost(shard, from_us, min(until_us, head.position_us + 1))
+            start, last = starts.get(shard, NOWHERE), heads[shard]
+            if start.position_us + 1 < since_us:
+                start = Offset(since_us - 1, UNKNOWN)
+            if last.position_us >= until_us:
+                last = Offset(until_us - 1, UNKNOWN)
+            lost = lost_behind(source, shard, start, last)
             if lost is None:
                 continue
             if self._options.fail_on_data_loss:

@@ -4,8 +4,8 @@
     ─────────────────────────┤──────────────────▶          by shard: the offsets of version v are the border
     all at or below offsets  │ all above them
 
-1. No message is in both, and none is in neither, whatever is archived while a query waits or runs: the version is chosen
-   before the log is looked at.
+1. No message is in both, and none is in neither, whatever is archived while a query waits or runs: the version is
+   chosen before the log is looked at.
 2. What retention dropped behind the border, because another version of the lake has it by now, is an error that says
    so, and not a hole; asking again finds it.
 """

@@ -158,9 +158,7 @@ def test_files_of_a_batch_that_died_are_not_in_the_table_and_go(
     assert not left & files(lake)
 
 
-def test_a_death_behind_the_transaction_repeats_nothing(
-    log: Log, lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_death_behind_the_transaction_repeats_nothing(log: Log, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.fill(600)
 
     def die(name: str) -> None:
