@@ -158,6 +158,9 @@ class Inbound:
         if channel.version == V5 and channel.receiving + len(incoming) >= channel.receive_limit:
             raise PeerError(RECEIVE_MAXIMUM_EXCEEDED, f"more than {channel.receive_limit} messages unacknowledged")
         if refusal != SUCCESS:
+            if message.properties and _NUMBERED in message.properties:
+                topic = message.topic.decode()
+                raise PeerError(refusal, f"the numbered message to {topic!r} is not taken, nor is any behind it")
             self._refuse(channel, qos, packet_id, refusal)
             return
         number = -1
