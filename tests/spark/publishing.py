@@ -74,6 +74,15 @@ class Broker:
         running, self._running = self.process, None
         running.stop()
 
+    def kill(self) -> None:
+        """kill -9."""
+        running, self._running = self.process, None
+        running.process.kill()
+        running.process.wait()
+        running._reader.join()
+        assert running.process.stderr is not None
+        running.process.stderr.close()
+
     def publish(self, messages: Iterable[Sent]) -> list[Sent]:
         """Publish in this order, each by its own client, and wait until all are acknowledged."""
         messages = list(messages)

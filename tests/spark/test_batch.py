@@ -209,7 +209,7 @@ def test_a_wrong_schema_is_named_before_anything_runs(spark: SparkSession, fille
     frame = spark.read.format("holdfast").schema("qos string").load(str(filled.data))
 
     with pytest.raises(PySparkException, match="schema: column 'qos' is tinyint, not string"):
-        frame.explain()
+        frame.collect()
 
 
 def test_the_source_is_found_by_its_module(spark: SparkSession, filled: Broker) -> None:

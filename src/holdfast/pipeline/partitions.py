@@ -1,4 +1,4 @@
-"""Parts of history, cut into pieces of about equal size for Spark's tasks.
+"""Parts of history, cut into pieces of like size for Spark's tasks.
 
 Cuts are made in time. The serials at each cut are looked up, so that every task knows how many messages it owes, and
 notices if it reads fewer.
@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from holdfast.durable.log import FOR_EVER
+from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.history.reader import UNKNOWN, Part
 from holdfast.pipeline.history_source import DroppedError, HistorySource
 from holdfast.pipeline.offsets import Offset, Offsets
@@ -35,7 +35,7 @@ class HistoryPartition(InputPartition):
 
 
 def cut(source: HistorySource, parts: Sequence[Part], heads: Offsets, rows: int) -> list[Part]:
-    """The same messages in parts of about `rows`, each with its serials."""
+    """The same messages in parts of at most `rows`, each with its serials."""
     return [piece for part in parts for piece in _pieces(source, with_serials(source, part, heads), rows)]
 
 
@@ -60,6 +60,18 @@ def first_at(
     return None
 
 
+def lost_behind(source: HistorySource, shard: int, start: Offset, last: Offset) -> Lost | None:
+    """What retention dropped of a shard behind `start`, up to `last`. Serials tell how much of it had not been read."""
+    lost = source.lost(shard, start.position_us + 1, last.position_us + 1)
+    if lost is None or start.serial == UNKNOWN:
+        return lost
+    first = first_at(source, None, shard, start.position_us + 1)
+    if first is None and last.serial == UNKNOWN:
+        return lost
+    missing = (first.serial - 1 if first else last.serial) - start.serial
+    return Lost(shard, lost.from_us, lost.to_us, missing) if missing > 0 else None
+
+
 def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[Any]:
     """In a worker: the record batches of a partition. Spark gives one of its own if there was nothing to read."""
     if not isinstance(partition, HistoryPartition):
@@ -76,12 +88,19 @@ def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[
 
 
 def _pieces(source: HistorySource, part: Part, rows: int) -> list[Part]:
-    count = -(-(part.last_serial - part.after_serial) // rows)
+    """Halved in time until no piece has more than `rows`: messages may have come in bursts, with hours in between."""
     pieces = []
-    for piece in part.split(count)[:-1]:
-        left, rest = part.cut(piece.hi_us)
-        first = source.first(rest)
-        serial = first.serial - 1 if first else part.last_serial
-        pieces.append(left._replace(last_serial=serial))
-        part = rest._replace(after_serial=serial, last_serial=part.last_serial)
-    return [piece for piece in [*pieces, part] if piece.after_serial < piece.last_serial]
+    waiting = [part]
+    while waiting:
+        piece = waiting.pop()
+        count = piece.last_serial - piece.after_serial
+        if count > rows and piece.hi_us - piece.lo_us > 1:
+            left, right = piece.cut((piece.lo_us + piece.hi_us) // 2)
+            first = source.first(right)
+            serial = first.serial - 1 if first else piece.last_serial
+            begins_us = first.position_us if first else right.lo_us
+            waiting.append(right._replace(lo_us=begins_us, after_serial=serial, last_serial=piece.last_serial))
+            waiting.append(left._replace(after_serial=piece.after_serial, last_serial=serial))
+        elif count > 0:
+            pieces.append(piece)
+    return pieces
