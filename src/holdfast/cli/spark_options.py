@@ -27,6 +27,12 @@ class SparkOptions:
     endpoint: Annotated[
         str | None, typer.Option("--endpoint", metavar="URL", help="Its history process, grpc://HOST:PORT.")
     ] = None
+    lake: Annotated[
+        Path | None,
+        typer.Option(
+            "--lake", help="An archive of it: history comes from there as far as it reaches.", show_default=False
+        ),
+    ] = None
     master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*]")] = None
 
     def source(self) -> dict[str, str]:
@@ -43,9 +49,19 @@ class SparkOptions:
             fail(_MISSING, WRONG_USAGE)
         try:
             with opened(parse_options(given)):
+                self._check_lake()
                 return given
         except HoldfastError as error:
             fail(str(error), WRONG_USAGE)
+
+    def _check_lake(self) -> None:
+        if self.lake is None:
+            return
+        if self.endpoint is not None:
+            fail("--lake goes with --data", WRONG_USAGE)
+        from holdfast.pipeline.lake import Lake
+
+        Lake.open(self.lake)
 
     def _given(self) -> dict[str, str]:
         if (self.data is None) == (self.endpoint is None):

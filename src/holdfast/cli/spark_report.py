@@ -46,11 +46,11 @@ def report(
     _check(output, topic)
     if options.endpoint is not None:
         fail("a report is made from a data folder, with its events; name it with --data", WRONG_USAGE)
-    given = options.source()
+    options.source()
     began_s = time.monotonic()
     with Meter("report") as meter:
         try:
-            figures = _figures(Path(given["path"]), since_us, title, topic, options.master, meter)
+            figures = _figures(options, since_us, title, topic, meter)
             text = _page(figures).encode()
             with whole_file(output) as sink:
                 sink.write(text)
@@ -86,14 +86,15 @@ def _check(output: Path, topic: str | None) -> None:
             fail(f"--topic {topic}: write the filter alone, without $replay/ and $share/", WRONG_USAGE)
 
 
-def _figures(data: Path, since_us: int, title: str, topic: str | None, master: str | None, meter: Meter) -> "Figures":
+def _figures(options: SparkOptions, since_us: int, title: str, topic: str | None, meter: Meter) -> "Figures":
     from holdfast.pipeline.report.making import Wish, report_of
 
     def progress(share: float, words: str) -> None:
         meter.update(share, words)
 
     progress(0.0, "starting Spark")
-    return report_of(Wish(data, since_us, title, topic), master, progress)
+    assert options.data is not None
+    return report_of(Wish(options.data.absolute(), since_us, title, topic, options.lake), options.master, progress)
 
 
 def _page(figures: "Figures") -> str:

@@ -58,7 +58,7 @@ def sql(
     rows = limit or (_LOOKED_AT if form is Form.TABLE else None)
     with tempfile.TemporaryDirectory(prefix="holdfast-sql-") as folder, ends_with_its_reader():
         try:
-            runner = _started(given, options.master, Path(folder), exact=exact)
+            runner = _started(given, options, Path(folder), exact=exact)
             if prompts:
                 _prompt(runner, form, rows)
             else:
@@ -68,13 +68,13 @@ def sql(
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _started(given: dict[str, str], master: str | None, folder: Path, *, exact: bool) -> "Sql":
+def _started(given: dict[str, str], options: SparkOptions, folder: Path, *, exact: bool) -> "Sql":
     from holdfast.pipeline.sql import Sql, SqlError
 
     with Meter("starting Spark") as meter:
         meter.update(None, "takes some seconds")
         try:
-            return Sql.start(given, master, folder, exact=exact)
+            return Sql.start(given, options.master, folder, lake=options.lake, exact=exact)
         except SqlError as error:
             fail(str(error), FAILED)
 

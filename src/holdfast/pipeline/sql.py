@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.history.tables import QUEUES, SCHEMAS
 from holdfast.model.errors import HoldfastError, PermanentError
+from holdfast.pipeline.frames import history
 from holdfast.pipeline.options import HISTORY
 from holdfast.pipeline.source import NAME
 from holdfast.pipeline.spark_session import session
@@ -47,20 +48,33 @@ class Answer(NamedTuple):
 class Sql:
     """Requires: one statement at a time."""
 
-    def __init__(self, spark: SparkSession, source: Mapping[str, str], *, exact: bool = False) -> None:
+    def __init__(
+        self, spark: SparkSession, source: Mapping[str, str], *, lake: Path | None = None, exact: bool = False
+    ) -> None:
+        """With a `lake`, what is archived there is part of `history`."""
         self._spark: Final = spark
         for logger in _LOUD:
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         for name in VIEWS:
             options = {**source, "table": name} | ({"owed": "exact"} if exact and name == QUEUES else {})
             spark.read.format(NAME).options(**options).load().createOrReplaceTempView(name)
+        if lake is not None:
+            history(spark, path=source["path"], lake=lake).createOrReplaceTempView(HISTORY)
 
     @classmethod
-    def start(cls, source: Mapping[str, str], master: str | None, folder: Path, *, exact: bool = False) -> "Sql":
+    def start(
+        cls,
+        source: Mapping[str, str],
+        master: str | None,
+        folder: Path,
+        *,
+        lake: Path | None = None,
+        exact: bool = False,
+    ) -> "Sql":
         """Start Spark; tables that somebody makes lie in `folder`."""
         try:
             spark = session("holdfast-sql", master=master, settings={"spark.sql.warehouse.dir": str(folder)})
-            return cls(spark, source, exact=exact)
+            return cls(spark, source, lake=lake, exact=exact)
         except (HoldfastError, PySparkException, Py4JError) as error:
             raise SqlError(in_words(error)) from error
 

@@ -33,6 +33,8 @@ class Wish(NamedTuple):
     since_us: int
     title: str
     topic_filter: str | None = None
+    #: An archive of what the log may not have any more.
+    lake: Path | None = None
 
 
 def report_of(wish: Wish, master: str | None, progress: Progress) -> Figures:
@@ -49,7 +51,7 @@ def make_report(spark: SparkSession, wish: Wish, progress: Progress) -> Figures:
     with HistoryReader.open(wish.data) as reader:
         patterns = learned_patterns(reader)
         zones = {shard: zone.name for zone in reader.zones() for shard in zone.shards}
-    messages = history(spark, wish.topic_filter, str(wish.since_us), path=wish.data, columns=_COLUMNS)
+    messages = history(spark, wish.topic_filter, str(wish.since_us), path=wish.data, columns=_COLUMNS, lake=wish.lake)
     progress(0.05, "messages")
     with closing(Traffic(messages, zones)) as traffic:
         progress(0.4, "patterns and time")
