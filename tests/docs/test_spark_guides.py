@@ -1,0 +1,53 @@
+"""Commands in the guides to SQL and reports are taken as they stand there; tests/spark shows what they do."""
+
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli import spark_report, spark_sql
+from holdfast.cli.main import app
+from holdfast.pipeline.report.figures import Figures, Totals
+from holdfast.pipeline.sql import Answer
+from tests.disk_world import DiskWorld
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
+#: In place of the folder that the guides name.
+DATA = "/var/lib/holdfast/data"
+
+
+def commands() -> list[str]:
+    pages = [(GUIDE / name).read_text(encoding="utf-8") for name in ("spark-sql.md", "spark-report.md")]
+    return [line for page in pages for line in page.splitlines() if line.startswith("holdfast spark ")]
+
+
+class Runner:
+    """Answers every statement."""
+
+    def run(self, statement: str, *_given: object) -> Answer:
+        return Answer(["statement"], [(statement,)], has_more=False)
+
+
+def test_the_guides_have_commands() -> None:
+    assert len(commands()) >= 6
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_sql, "_started", lambda *_given, **_more: Runner())
+    figures = Figures("made up", "/data", datetime.now(UTC), Totals())
+    monkeypatch.setattr(spark_report, "_figures", lambda *_given: figures)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    with DiskWorld(tmp_path / "data"):
+        words = shlex.split(line.replace(DATA, str(tmp_path / "data")), comments=True)[1:]
+        kept = [word for word in words if word not in ("<", ">")]
+        if len(kept) < len(words):
+            kept.pop()  # the file behind it
+
+        done = CliRunner().invoke(app, kept, input="SELECT 1; SELECT 2;")
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout or list((tmp_path / "work").iterdir())
