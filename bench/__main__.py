@@ -1,4 +1,4 @@
-"""`python -m bench`: pure packages (`codec`), whole brokers, layouts of the log, `storage`, or all."""
+"""`python -m bench`: pure packages (`codec`), brokers, layouts, `storage`, trouble (`stress`), `history`, or all."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from pathlib import Path
 from bench.brokers import command as brokers
 from bench.checkout import ROOT
 from bench.codec import command as codec
+from bench.history import command as history
 from bench.layouts import command as layouts
 from bench.storage import command as storage
+from bench.stress import command as stress
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "codec": codec.main,
     "brokers": brokers.main,
     "layouts": layouts.main,
     "storage": storage.main,
+    "stress": stress.main,
+    "history": history.main,
 }
 
 
@@ -39,7 +43,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    own = {**codec.DEFAULTS, **brokers.DEFAULTS, **layouts.DEFAULTS, **storage.DEFAULTS}
+    suites = (codec, brokers, layouts, storage, stress, history)
+    own = {name: value for suite in suites for name, value in suite.DEFAULTS.items()}
     parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
     commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
     for name, add_options, purpose in (
@@ -47,6 +52,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         ("brokers", brokers.add_options, "Holdfast and other brokers under load"),
         ("layouts", layouts.add_options, "the layouts of the log on the same messages"),
         ("storage", storage.add_options, "the log on disk: commits, replays, starts, bytes"),
+        ("stress", stress.add_options, "memory and bystanders while clients are slow, deaf, away, or all back"),
+        ("history", history.add_options, "reading through Arrow Flight, and who notices"),
     ):
         one = commands.add_parser(name, help=purpose, description=purpose, parents=[common_options(defaults=False)])
         one.set_defaults(command=name)

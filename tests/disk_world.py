@@ -1,12 +1,15 @@
 """A world whose broker keeps its state on a disk: the real log on a real RocksDB, with a clock that tests move."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from holdfast.broker.policy import Policy
-from holdfast.broker.stores import Stores
+from holdfast.broker.stores import Post, Stores
+from holdfast.durable.commit import Receipt
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
 from holdfast.node.settings import Settings, Storage, ZoneSettings
@@ -54,7 +57,14 @@ class DiskWorld(World):
         )
         settings = Settings(zones=self._zones, storage=storage)
         self.disk = DiskStorage(settings, policy, self.clock)
-        return self.disk.stores()
+        return replace(self.disk.stores(), attach=self._attach)
+
+    def _attach(self, post: Post, on_receipt: Callable[[Receipt], None]) -> None:
+        def post_if_open(call: Callable[[], None]) -> None:
+            with suppress(RuntimeError):  # the last sync comes when the loop is closed
+                post(call)
+
+        self.disk.log.attach(post_if_open, on_receipt)
 
     def settle(self) -> None:
         """Receipts come from another thread: wait for them, as often as one may lead to the next."""

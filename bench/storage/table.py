@@ -62,6 +62,10 @@ def number(value: float, unit: str) -> str:
 
 
 def print_tables(found: list[Block], notes: list[str], console: Console) -> None:
+    print_lines(found, [CAPTION, *notes], console)
+
+
+def print_lines(found: list[Block], notes: list[str], console: Console) -> None:
     for block in found:
         table = Table(header_style="bold")
         for place, heading in enumerate(block.headings):
@@ -69,7 +73,7 @@ def print_tables(found: list[Block], notes: list[str], console: Console) -> None
         for line in block.lines:
             table.add_row(*map(Text, line))
         console.print(table)
-    for note in [CAPTION, *notes]:
+    for note in notes:
         console.print(Text(note))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from holdfast.cli.client import connect
 from holdfast.cli.client_stream import Target
@@ -51,7 +52,7 @@ class Broker:
         self._settings = SETTINGS + storage_toml
         self._running: RunningBroker | None = None
 
-    def __enter__(self) -> "Broker":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -72,6 +73,15 @@ class Broker:
     def stop(self) -> None:
         running, self._running = self.process, None
         running.stop()
+
+    def kill(self) -> None:
+        """kill -9."""
+        running, self._running = self.process, None
+        running.process.kill()
+        running.process.wait()
+        running._reader.join()
+        assert running.process.stderr is not None
+        running.process.stderr.close()
 
     def publish(self, messages: Iterable[Sent]) -> list[Sent]:
         """Publish in this order, each by its own client, and wait until all are acknowledged."""

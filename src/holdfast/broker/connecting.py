@@ -32,7 +32,7 @@ from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.plans import SYS_PREFIX
 from holdfast.model.errors import PeerError
 from holdfast.model.ids import ClientId
-from holdfast.model.protocol import MAX_U16, V5
+from holdfast.model.protocol import MAX_U16, V5, V311
 from holdfast.model.reasons import (
     BAD_AUTHENTICATION_METHOD,
     CLIENT_IDENTIFIER_NOT_VALID,
@@ -54,6 +54,8 @@ from holdfast.wire.properties import Properties
 
 _log = structlog.get_logger()
 _SECOND_US: Final = 1_000_000
+#: CONNACK in MQTT 3.1.1 has two forms: without a session, and with one.
+_CONNACKS_V311: Final = (encode(Connack(SUCCESS, False), V311), encode(Connack(SUCCESS, True), V311))
 
 
 class Connecting:
@@ -254,6 +256,8 @@ class Connecting:
         self, connection: Connection, packet: Connect, expiry_s: int, keep_alive_s: int, *, session_present: bool
     ) -> bytes:
         mqtt = self._policy.mqtt
+        if packet.version == V311:
+            return _CONNACKS_V311[session_present]
         if packet.version != V5:
             return encode(Connack(SUCCESS, session_present), packet.version)
         asked_expiry_s = packet.properties.session_expiry_interval or 0

@@ -32,6 +32,9 @@ _GROUP_PREFIX: Final = "\0group\0"
 #: A group ends with its last member, and no sooner.
 _GROUP_RECORD: Final = SessionRecord(expiry_s=NEVER, disconnected_us=1)
 
+#: Between two looks whether a slow client has everything up to an end.
+_LOOK_AGAIN_US: Final = 100_000
+
 
 class Subscriptions:
     """Who gets what."""
@@ -167,6 +170,14 @@ class Subscriptions:
     def _tell(self, subscribed: Subscribed, end_topic: bytes) -> None:
         if end_topic:
             self._exchange.delivery.tell(subscribed.client, end_topic, subscribed.record.filter.raw)
+            self._exchange.wake()
+
+    def _tell_behind_the_queue(self, subscribed: Subscribed, end_topic: bytes) -> None:
+        """What is queued for a slow client may lie below the end."""
+        if end_topic and subscribed.client.behind:
+            self._deadlines.after(_LOOK_AGAIN_US, lambda: self._tell_behind_the_queue(subscribed, end_topic))
+        else:
+            self._tell(subscribed, end_topic)
 
     def _await_end(self, subscribed: Subscribed, end_topic: bytes = b"") -> None:
         """Take a subscription out of the matcher when its end has come.
@@ -199,7 +210,7 @@ class Subscriptions:
         client = subscribed.client
         if client.subscribed.get(subscribed.record.filter.raw) is subscribed:
             self._exchange.unsubscribe(client, subscribed.record.filter)
-            self._tell(subscribed, end_topic)
+            self._tell_behind_the_queue(subscribed, end_topic)
 
     def drop_if_over(self, client: Client, raw: bytes) -> None:
         """Forget a subscription whose end has passed: whoever subscribes once more begins anew."""
@@ -244,7 +255,7 @@ class Subscriptions:
             for member in list(group.members.values()):
                 if member.client.owner is None:
                     self._give_back(member.client, group)
-            self._exchange.delivery.drain_backlog(group)
+            self._exchange.delivery.groups.drain(group)
 
     def share_out(self, client: Client) -> None:
         """A member is gone: those who are there get what it did not acknowledge."""
@@ -322,7 +333,7 @@ class Subscriptions:
             if owed is not None and owed.qos == 1 and owed.group == group.key:
                 window.discard(packet_id)
                 pack.append(owed)
-        self._exchange.delivery.give_back(group, pack)
+        self._exchange.delivery.groups.give_back(group, pack)
 
 
 def _end_of(client: Client, raw: bytes) -> int:

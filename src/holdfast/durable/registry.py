@@ -106,21 +106,45 @@ class VersionClock:
             self._latest = version
 
 
-@dataclass(frozen=True)
 class Registration:
-    """A channel as the registry knows it.
+    """A channel as the registry knows it. Written out, as all that is made once per connect: in compiled code a
+    frozen dataclass costs ten times as much.
 
     1. `(node, epoch, connection_id)` names one channel for ever.
     2. `revision` is the registry's number of the commit, `NOBODY` before it. Revisions only grow, so it fences:
        work for a session that carries a lower one is dropped.
     """
 
-    client_id: ClientId
-    node: int
-    connection_id: int
-    version: ChannelVersion
-    epoch: int = 0
-    revision: int = NOBODY
+    def __init__(
+        self,
+        client_id: ClientId,
+        node: int,
+        connection_id: int,
+        version: ChannelVersion,
+        epoch: int = 0,
+        revision: int = NOBODY,
+    ) -> None:
+        self.client_id: Final = client_id
+        self.node: Final = node
+        self.connection_id: Final = connection_id
+        self.version: Final = version
+        self.epoch: Final = epoch
+        self.revision: Final = revision
+
+    def _fields(self) -> tuple[str, int, int, ChannelVersion, int, int]:
+        return (self.client_id, self.node, self.connection_id, self.version, self.epoch, self.revision)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Registration) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return (
+            f"Registration({self.client_id!r}, node={self.node}, connection_id={self.connection_id}, "
+            f"version={self.version!r}, epoch={self.epoch}, revision={self.revision})"
+        )
 
     def same_channel(self, other: "Registration | None") -> bool:
         """Whether both speak of one channel, committed or not."""
@@ -136,11 +160,20 @@ class Registration:
         return Registration(self.client_id, self.node, self.connection_id, self.version, self.epoch, revision)
 
 
-@dataclass(frozen=True)
 class Committed:
     """The channel is registered."""
 
-    revision: int
+    def __init__(self, revision: int) -> None:
+        self.revision: Final = revision
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Committed) and self.revision == other.revision
+
+    def __hash__(self) -> int:
+        return hash(self.revision)
+
+    def __repr__(self) -> str:
+        return f"Committed({self.revision})"
 
 
 @dataclass(frozen=True)

@@ -95,15 +95,18 @@ class FlightHistory(Viewed):
         levels: tuple[bytes, ...] = (),
         columns: Sequence[str] = COLUMNS,
         *,
-        rows: int = BATCH_ROWS,  # noqa: ARG002 (the server knows better)
+        rows: int = BATCH_ROWS,
         in_order: bool = True,
     ) -> Iterator[Any]:
-        """The messages of a part that match a filter, as pyarrow.RecordBatches; all, if there are no levels."""
+        """The messages of a part that match a filter, as pyarrow.RecordBatches; all, if there are no levels.
+
+        `rows` is how many a batch has at most, and no more than the server allows.
+        """
         rest = part
         passed = False
         waiting = _Patience(self._patience_s)
         while rest.lo_us < rest.hi_us:
-            ticket = flight.Ticket(words.encode_request(words.Request(rest, levels, tuple(columns), in_order)))
+            ticket = flight.Ticket(words.encode_request(words.Request(rest, levels, tuple(columns), in_order, rows)))
             try:
                 for batch, place in self._read(ticket):
                     passed = True

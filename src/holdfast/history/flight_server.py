@@ -153,6 +153,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 request.part,
                 request.levels,
                 [*request.columns, *own],
+                rows=request.rows,
                 in_order=request.in_order,
                 gone=context.is_cancelled,
             ):

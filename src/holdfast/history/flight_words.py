@@ -6,7 +6,7 @@
     action `renew`     {"lease": NAME, "positions": {"0": …}}        → {"renewed_us"}
     action `release`   {"lease": NAME}                               → {"released": true}
     action `leases`    {}                                            → [lease, …]
-    ticket             {"part": part, "filter": "a/+/#", "columns": [...], "in_order": true}
+    ticket             {"part": part, "filter": "a/+/#", "columns": [...], "in_order": true, "rows": 16384}
     error              {"family": "permanent" | "transient", "text": …} in the extra information of a Flight error
 
 Every batch of a read in order carries the place behind it (position i64, serial i64, little-endian), so that a client
@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.history.arrow import COLUMNS
+from holdfast.history.reader import BATCH_ROWS
 from holdfast.history.view import UNKNOWN, Part, View, ZoneView
 from holdfast.model.errors import HoldfastError, PeerError, PermanentError, TransientError
 from holdfast.records.generations import Generation
@@ -30,6 +31,8 @@ PLACE: Final = struct.Struct("<qq")
 PERMANENT: Final = "permanent"
 TRANSIENT: Final = "transient"
 _MAX_BYTES: Final = 1 << 20
+#: Rows of a batch, whatever is asked for.
+MAX_ROWS: Final = 65_536
 
 
 class Request(NamedTuple):
@@ -39,6 +42,7 @@ class Request(NamedTuple):
     levels: tuple[bytes, ...] = ()
     columns: tuple[str, ...] = COLUMNS
     in_order: bool = True
+    rows: int = BATCH_ROWS
 
 
 def encode(words: object) -> bytes:
@@ -84,6 +88,7 @@ def encode_request(request: Request) -> bytes:
             "filter": b"/".join(request.levels).decode(),
             "columns": list(request.columns),
             "in_order": request.in_order,
+            "rows": request.rows,
         }
     )
 
@@ -110,6 +115,7 @@ def decode_request(content: bytes) -> Request:
         parse_levels(words.get("filter") or ""),
         parse_columns(words.get("columns", list(COLUMNS))),
         bool(words.get("in_order", True)),
+        min(max(1, number(words, "rows", BATCH_ROWS)), MAX_ROWS),
     )
 
 

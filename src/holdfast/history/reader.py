@@ -10,7 +10,8 @@
    never a skip.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self
@@ -27,6 +28,7 @@ from holdfast.records.messages import stored_serial
 from holdfast.records.meta import GENERATION, ZONE, all_of
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.layouts.scan import scan_items
+from holdfast.storage.rocks.leases import remove_lease, renew_lease
 from holdfast.storage.rocks.published_heads import Head, read_heads
 from holdfast.storage.rocks.zone_generations import LiveGeneration
 
@@ -123,6 +125,19 @@ class HistoryReader(Viewed):
         cells = self._secondary.family(family_name(part.shard, part.generation))
         layout = generation.slices[part.shard].layout
         return filter(None, layout.read(cells, levels, part.lo_us, part.hi_us, in_order=in_order))
+
+    # ---- leases
+
+    def renew(self, lease: str, positions: Mapping[int, int]) -> None:
+        """Retention shall not pass what lies above these positions, by shard: everything up to them is done."""
+        unknown = sorted(positions.keys() - self._view.heads.keys())
+        if unknown:
+            raise PermanentError(f"there is no shard {unknown[0]}; a lease names shards that there are")
+        renew_lease(self.folder, lease, positions, time.time_ns() // 1_000)
+
+    def release(self, lease: str) -> bool:
+        """Whether there was such a lease."""
+        return remove_lease(self.folder, lease)
 
     # ---- within
 

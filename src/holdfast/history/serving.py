@@ -22,6 +22,8 @@ _log = structlog.get_logger()
 
 #: Seconds between two looks at readers that nobody uses.
 _TEND_S: Final = 5.0
+#: Seconds between two looks at whether HTTP shall end.
+_POLL_S: Final = 0.1
 #: Seconds for calls under way when it stops. They can be made again.
 _GRACE_S: Final = 2.0
 
@@ -47,13 +49,14 @@ class HistoryService:
             raise
         self.flight_port: Final = int(self._flight.port)
         self.http_port: Final = int(self._http.server_address[1])
-        for work in (self._http.serve_forever, self._tend):
+        for work in (lambda: self._http.serve_forever(_POLL_S), self._tend):
             threading.Thread(target=work, daemon=True, name="holdfast-history").start()
 
     def stop(self) -> None:
         """Within a bound: what was under way may be cut, which its readers notice."""
         self._stopped.set()
         _within(_GRACE_S, self._http.shutdown)
+        self._http.server_close()
         _within(_GRACE_S, self._flight.shutdown)
         _within(_GRACE_S, self._pool.close)
         self._clean()

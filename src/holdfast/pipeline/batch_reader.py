@@ -9,12 +9,14 @@ from pyspark.sql.types import StructType
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.history.reader import UNKNOWN, Part
+from holdfast.model.errors import PermanentError
 from holdfast.pipeline.history_source import HistorySource
-from holdfast.pipeline.offsets import EARLIEST, LATEST, Offsets, parse_offsets
+from holdfast.pipeline.offsets import EARLIEST, LATEST, NOWHERE, Offset, Offsets, parse_offsets
 from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import Options
-from holdfast.pipeline.partitions import HistoryPartition, cut, read
+from holdfast.pipeline.partitions import HistoryPartition, cut, lost_behind, read
 from holdfast.pipeline.pushdown import Pushdown
+from holdfast.pipeline.reporting import in_words, report_gap
 from holdfast.pipeline.schema import Shape
 
 
@@ -38,7 +40,10 @@ class BatchReader(DataSourceReader):
                 return []
             if wanted.shards is not None:
                 parts = [part for part in parts if part.shard in wanted.shards]
-            parts = _since(parts, self._starts(heads))
+            starts = self._starts(heads)
+            if self._options.starting_offsets not in (EARLIEST, LATEST):
+                self._tell_lost(source, starts, heads, since_us, until_us)
+            parts = _since(parts, starts)
             return [HistoryPartition(part, wanted.filters) for part in self._cut(source, parts, heads)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -49,6 +54,23 @@ class BatchReader(DataSourceReader):
         if given == EARLIEST:
             return {}
         return heads if given == LATEST else parse_offsets(given)
+
+    def _tell_lost(self, source: HistorySource, starts: Offsets, heads: Offsets, since_us: int, until_us: int) -> None:
+        """Whoever names offsets has read what lies before them, and counts on all that lies behind."""
+        zone = self._options.zone
+        shards = {shard for view in source.zones() if zone in (None, view.name) for shard in view.shards}
+        for shard in sorted(shards & heads.keys()):
+            start, last = starts.get(shard, NOWHERE), heads[shard]
+            if start.position_us + 1 < since_us:
+                start = Offset(since_us - 1, UNKNOWN)
+            if last.position_us >= until_us:
+                last = Offset(until_us - 1, UNKNOWN)
+            lost = lost_behind(source, shard, start, last)
+            if lost is None:
+                continue
+            if self._options.fail_on_data_loss:
+                raise PermanentError(f"{in_words(lost)}; set the option failOnDataLoss to false to go on behind them")
+            report_gap(in_words(lost))
 
     def _cut(self, source: HistorySource, parts: list[Part], heads: Offsets) -> list[Part]:
         return cut(source, parts, heads, self._options.rows_per_partition)

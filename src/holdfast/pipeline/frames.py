@@ -1,4 +1,9 @@
-"""History as a DataFrame, by a call instead of options."""
+"""History as a DataFrame, by a call instead of options; hot and cold as one, if there is a lake.
+
+lake, version v          │ log
+─────────────────────────┤──────────────────▶          by shard: the offsets of version v are the border
+all at or below offsets  │ all above them
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -18,10 +23,14 @@ def history(
     path: str | Path,
     columns: Sequence[str] | None = None,
     zone: str | None = None,
+    lake: str | Path | None = None,
+    fail_on_data_loss: bool = True,
 ) -> DataFrame:
     """Messages whose topic matches a filter, with since <= ts < until; only the columns that are named, if any are.
 
-    A time is a datetime, or a text as the option `startingTime` takes it.
+    A time is a datetime, or a text as the option `startingTime` takes it. With a `lake`, what is archived there comes
+    from there, and the rest from the log, each message once. If retention dropped some that no lake has, it is an
+    error, unless it may be a gap.
     """
     chosen = {
         "path": str(path),
@@ -31,7 +40,13 @@ def history(
         "columns": None if columns is None else ",".join(columns),
         "zone": zone,
     }
-    return spark.read.format(NAME).options(**{key: text for key, text in chosen.items() if text is not None}).load()
+    given = {key: text for key, text in chosen.items() if text is not None}
+    if lake is None:
+        return spark.read.format(NAME).options(**given).load()
+    given["failOnDataLoss"] = str(fail_on_data_loss).lower()
+    from holdfast.pipeline.joined import joined  # Delta is loaded where there is a lake
+
+    return joined(spark, given, Path(lake))
 
 
 def _time(moment: str | datetime | None) -> str | None:

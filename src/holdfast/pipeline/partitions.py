@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from holdfast.durable.log import FOR_EVER
+from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.history.reader import UNKNOWN, Part
 from holdfast.pipeline.history_source import DroppedError, HistorySource
 from holdfast.pipeline.offsets import Offset, Offsets
@@ -58,6 +58,18 @@ def first_at(
         if part.shard == shard and (found := source.first(part)) is not None:
             return found
     return None
+
+
+def lost_behind(source: HistorySource, shard: int, start: Offset, last: Offset) -> Lost | None:
+    """What retention dropped of a shard behind `start`, up to `last`. Serials tell how much of it had not been read."""
+    lost = source.lost(shard, start.position_us + 1, last.position_us + 1)
+    if lost is None or start.serial == UNKNOWN:
+        return lost
+    first = first_at(source, None, shard, start.position_us + 1)
+    if first is None and last.serial == UNKNOWN:
+        return lost
+    missing = (first.serial - 1 if first else last.serial) - start.serial
+    return Lost(shard, lost.from_us, lost.to_us, missing) if missing > 0 else None
 
 
 def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[Any]:

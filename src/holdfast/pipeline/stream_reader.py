@@ -23,7 +23,7 @@ from holdfast.pipeline.history_source import HistorySource
 from holdfast.pipeline.offsets import EARLIEST, LATEST, NOWHERE, Offset, Offsets, from_json, parse_offsets, to_json
 from holdfast.pipeline.opening import open_source
 from holdfast.pipeline.options import Options
-from holdfast.pipeline.partitions import HistoryPartition, cut, first_at, read
+from holdfast.pipeline.partitions import HistoryPartition, cut, first_at, lost_behind, read
 from holdfast.pipeline.rate_limit import limited
 from holdfast.pipeline.reporting import in_words, report_gap
 from holdfast.pipeline.schema import Shape
@@ -154,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What to read of a shard; what is missing is told."""
         source = self._opened()
         from_us, before_us = start.position_us + 1, last.position_us + 1
-        lost = source.lost(shard, from_us, before_us)
+        lost = lost_behind(source, shard, start, last)
         if lost is not None:
             if self._options.fail_on_data_loss:
                 raise PermanentError(f"{in_words(lost)}; set the option failOnDataLoss to false to go on behind them")

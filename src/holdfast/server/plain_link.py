@@ -198,8 +198,8 @@ class PlainLink:
             return
         self._closing = True
         self._backlog = None
-        self._want(0)
-        self._sock.close()
+        self._events = 0
+        self._sock.close()  # which also ends the watching
         server = self._server
         server.forget(self, fd)
         server.entrance.dismiss(self)

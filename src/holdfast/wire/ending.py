@@ -1,5 +1,7 @@
 """DISCONNECT and AUTH: a reason and properties, both left out when they say nothing."""
 
+from typing import Final
+
 from holdfast.model.errors import MisuseError, PeerError
 from holdfast.model.protocol import AUTH, DISCONNECT, SERVER, V5
 from holdfast.model.reasons import PROTOCOL_ERROR, SUCCESS
@@ -8,12 +10,15 @@ from holdfast.wire.packets import Auth, Disconnect
 from holdfast.wire.primitives import Reader, encode_frame
 from holdfast.wire.properties import NO_PROPERTIES, decode_properties
 
+#: As MQTT 3 knows it: it says nothing.
+_WORDLESS: Final = Disconnect()
+
 
 def decode_disconnect(reader: Reader, version: int, sender: int) -> Disconnect:
     if version != V5:
         if sender == SERVER:
             raise PeerError(PROTOCOL_ERROR, "an MQTT 3 server does not send DISCONNECT")
-        return Disconnect()
+        return _WORDLESS
     reason = read_reason(reader, DISCONNECT, sender, "DISCONNECT")  # [MQTT-3.14.2-1]
     properties = NO_PROPERTIES if reader.at_end() else decode_properties(reader, DISCONNECT, sender)
     if sender == SERVER and properties.session_expiry_interval is not None:  # [MQTT-3.14.2-2]

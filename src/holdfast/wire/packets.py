@@ -4,7 +4,7 @@ MQTT 3 has no properties and hardly any reasons. Decoding fills in what MQTT 5 w
 encoding for MQTT 3 leaves out what that version has no room for.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from holdfast.model.reasons import SUCCESS
@@ -21,17 +21,54 @@ class Will:
     properties: Properties = NO_PROPERTIES
 
 
-@dataclass(frozen=True)
 class Connect:
-    version: int
-    client_id: str
-    clean_start: bool = True
-    keep_alive_s: int = 0
-    will: Will | None = None
-    user_name: str | None = None
-    #: Kept out of repr: what is printed ends in logs.
-    password: bytes | None = field(default=None, repr=False)
-    properties: Properties = NO_PROPERTIES
+    """Written out because it is made once per connection: see `Publish`."""
+
+    def __init__(
+        self,
+        version: int,
+        client_id: str,
+        clean_start: bool = True,
+        keep_alive_s: int = 0,
+        will: Will | None = None,
+        user_name: str | None = None,
+        password: bytes | None = None,
+        properties: Properties = NO_PROPERTIES,
+    ) -> None:
+        self.version: Final = version
+        self.client_id: Final = client_id
+        self.clean_start: Final = clean_start
+        self.keep_alive_s: Final = keep_alive_s
+        self.will: Final = will
+        self.user_name: Final = user_name
+        self.password: Final = password
+        self.properties: Final = properties
+
+    def _fields(self) -> tuple[int, str, bool, int, Will | None, str | None, bytes | None, Properties]:
+        return (
+            self.version,
+            self.client_id,
+            self.clean_start,
+            self.keep_alive_s,
+            self.will,
+            self.user_name,
+            self.password,
+            self.properties,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Connect) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        # Without the password: what is printed ends in logs.
+        return (
+            f"Connect(version={self.version}, client_id={self.client_id!r}, clean_start={self.clean_start}, "
+            f"keep_alive_s={self.keep_alive_s}, will={self.will!r}, user_name={self.user_name!r}, "
+            f"properties={self.properties!r})"
+        )
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.model.protocol import PUBACK
 from holdfast.model.reasons import TOPIC_FILTER_INVALID
 from holdfast.topics.filters import parse_filter
-from holdfast.wire.packets import Publish, Suback, Subscribe, Subscription
+from holdfast.wire.packets import Ack, Publish, Suback, Subscribe, Subscription
 from holdfast.wire.properties import Properties
 from tests.disk_world import DiskWorld, payloads, publish, replay
 from tests.slow_world import kept
@@ -86,3 +87,18 @@ def test_the_latest_end_has_what_was_acknowledged_also_when_positions_are_ahead_
         assert [first.payload, second.payload] == [b"before", b"after"]
         place = dict(second.properties.user_properties)["offset"].split(":")[1]
         assert int(place) > world.clock.wall_us(), "the test needs a position that is ahead of the clock"
+
+
+def test_an_end_that_lay_ahead_is_told_behind_what_a_slow_client_had_to_wait_for(tmp_path: Path) -> None:
+    with DiskWorld(tmp_path) as world:
+        reader = world.connect("c", properties=Properties(receive_maximum=1))
+        until_us = str(world.clock.wall_us() + 5_000_000)
+        replay(reader, "a", qos=1, replay_from="earliest", replay_until=until_us, replay_end="my/end")
+        publish(world, ("a", b"1"), ("a", b"2"), ("a", b"3"))
+        world.advance(6)
+        assert [packet.topic for packet in reader.take_all(Publish)] == ["a"]
+        reader.send(Ack(PUBACK, 1))
+        reader.send(Ack(PUBACK, 2))
+        reader.send(Ack(PUBACK, 3))
+        world.advance(1)
+        assert [packet.topic for packet in reader.take_all(Publish)] == ["a", "a", "my/end"]

@@ -90,6 +90,13 @@ def test_columns_come_as_they_were_asked_for(history: FlightHistory) -> None:
     assert list(found[0]) == ["payload", "topic"]
 
 
+def test_batches_have_as_many_rows_as_asked_for(history: FlightHistory) -> None:
+    part = max(history.parts(), key=lambda part: part.last_serial)
+    sizes = [batch.num_rows for batch in history.batches(part, (), ("topic",), rows=100)]
+    assert max(sizes) == 100
+    assert sum(sizes) == part.last_serial
+
+
 def test_heads_that_were_shown_can_be_read_up_to(served: Served, history: FlightHistory) -> None:
     """L20: a reader that was used before is refreshed for them."""
     for _round in range(4):

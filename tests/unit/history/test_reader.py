@@ -12,6 +12,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.messages import decode_message
+from holdfast.storage.rocks.leases import read_leases
 from holdfast.storage.rocks.published_heads import HEADS_NAME, Head, PublishedHeads, read_heads
 from tests.unit.storage.rocks.log_node import Node
 
@@ -144,6 +145,18 @@ def test_a_reader_of_its_own_reads_the_parts_of_another(node: Node, reader: Hist
     reader.refresh()
     with HistoryReader.open(node.folder) as other:
         assert sum(1 for part in reader.parts() for _value in other.values(part)) == 3
+
+
+def test_a_reader_holds_leases_of_its_own_folder(node: Node, reader: HistoryReader) -> None:
+    publish(node, "a")
+    reader.refresh()
+    done = {shard: head.position_us for shard, head in reader.heads().items()}
+    reader.renew("lake", done)
+    assert [(lease.name, lease.positions) for lease in read_leases(node.folder)] == [("lake", done)]
+    with pytest.raises(PermanentError, match="there is no shard 9"):
+        reader.renew("lake", {9: 5})
+    assert reader.release("lake")
+    assert not reader.release("lake")
 
 
 def test_a_folder_without_data_is_named(tmp_path: Path) -> None:

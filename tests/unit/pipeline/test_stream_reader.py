@@ -271,3 +271,15 @@ def test_a_reader_travels_without_what_it_has_open(log: Log) -> None:
     assert copy.latestOffset({}, copy.getDefaultReadLimit()) == query.reader.reportLatestOffset()
     copy.stop()
     query.reader.stop()
+
+
+def test_what_was_read_before_it_was_dropped_is_not_missed(log: Log) -> None:
+    log.fill(300)
+    log.rotate()
+    query = Query(log)
+    assert len(query.all()) == 300
+
+    log.drop_oldest()
+    log.fill(20)
+
+    assert query.all() == sorted(log.walk())

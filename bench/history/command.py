@@ -1,0 +1,88 @@
+"""`bench history`: measures reading through Arrow Flight, prints tables, and writes `.reports/bench-history.json`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import conditions, document
+from bench.checkout import ROOT
+from bench.history import plot, rows
+from bench.history.collect import QUICK, Amounts, Results, collect
+from bench.progress import progress_bar
+from bench.storage.table import Block, number, print_lines
+
+DEFAULTS: dict[str, object] = {"rows": 1_000_000}
+
+CAPTION = (
+    "Everything that is stored is read, by one client, from a history process beside a broker that is idle but for the "
+    "bystander. CPU is that of the history process, per row. Messages have 64 random bytes of payload, topics of 34 "
+    "bytes on average. The bystander publishes a QoS 1 message every 5 ms, whose PUBACK waits for a sync."
+)
+
+_FILE_WIDTH = 130
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, default=DEFAULTS["rows"], help="stored messages (default: 1000000)")
+
+
+def main(wanted: argparse.Namespace) -> int:
+    amounts = QUICK if wanted.quick else Amounts(stored=wanted.rows)
+    rounds = 1 if wanted.quick else wanted.rounds
+    load_before = os.getloadavg()[0]
+    with progress_bar() as progress:
+        results = collect(amounts, rounds, progress)
+    stored = f"{amounts.stored:,} stored messages of {amounts.devices:,} devices with four topics each."
+    notes = [stored, *conditions.describe(rounds, load_before)]
+    found = blocks(results)
+    console = Console()
+    print_lines(found, [CAPTION, *notes], console if console.is_terminal else Console(width=_FILE_WIDTH))
+    picture = plot.draw(results)
+    write_reports(wanted.reports, results, notes, picture)
+    if wanted.docs:
+        document.renew(ROOT, "history", markdown(found, notes), picture)
+    return 0
+
+
+def blocks(results: Results) -> list[Block]:
+    scans = [
+        (scan.label, *[number(results[f"scan/{scan.key}/{key}"], unit) for key, unit in rows.SCANNED.items()])
+        for scan in rows.SCANS
+    ]
+    waits = [
+        (words, *[number(results[f"bystander/{moment}/{key}"], unit) for key, unit in rows.WAITED.items()])
+        for moment, words in rows.MOMENTS.items()
+    ]
+    return [
+        Block(("scan", "rows", "CPU"), tuple(scans)),
+        Block(("a bystander's PUBACK, while", "median", "99th of 100", "longest"), tuple(waits)),
+    ]
+
+
+def markdown(found: list[Block], notes: list[str]) -> str:
+    lines: list[str] = []
+    for block in found:
+        lines += [f"| {' | '.join(block.headings)} |", f"|---|{'---:|' * (len(block.headings) - 1)}"]
+        lines += [f"| {' | '.join(line)} |" for line in block.lines]
+        lines.append("")
+    return "\n".join([*lines, CAPTION, "", *[f"- {note}" for note in notes], ""])
+
+
+def write_reports(folder: Path, results: Results, notes: list[str], picture: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processors": os.cpu_count(),
+        "notes": notes,
+        "values": results,
+    }
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    (folder / "bench-history.json").write_text(text, encoding="utf-8")
+    (folder / "bench-history.svg").write_text(picture, encoding="utf-8")

@@ -1,0 +1,246 @@
+"""The archive: the log, batch by batch, into a lake, each message exactly once.
+
+    lake.offsets ──▶ plan [begin, end) ──▶ tasks read the log and write Parquet ──▶ one transaction ──▶ lease
+         ▲                                 nobody knows these files yet             files + end         retention may
+         └──────────────────────────────────────────────────────────────────────────────┘               go on to end
+
+1. The offsets in the lake are the only record of progress (`lake.py`). A batch begins there; a process that dies at any
+   moment leaves either the state before its batch, and files that nobody knows, or the state after it.
+2. [begin, end) is the same set of messages whenever it is read: end was durable. Each task knows by serials how many
+   messages it owes, and a batch is committed only if every shard got as many rows as its serials say.
+3. The lease follows the transaction, never precedes it: retention drops nothing that is not in the lake.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from holdfast.history.arrow import COLUMNS
+from holdfast.model.errors import PermanentError, TransientError
+from holdfast.pipeline.faults import fault
+from holdfast.pipeline.history_source import DroppedError, HistorySource
+from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.lake_files import Written, write
+from holdfast.pipeline.lake_patterns import MOST_PATTERNS, busiest, learned_patterns
+from holdfast.pipeline.lake_upkeep import compact
+from holdfast.pipeline.lease import renew
+from holdfast.pipeline.offsets import NOWHERE, Offsets, from_json, to_json
+from holdfast.pipeline.opening import opened
+from holdfast.pipeline.options import Options
+from holdfast.pipeline.partitions import HistoryPartition
+from holdfast.pipeline.reporting import report_gap
+from holdfast.pipeline.schema import spark_schema
+from holdfast.pipeline.stream_reader import StreamReader
+
+#: Messages of a transaction, at most: minutes of work that a kill can cost, and a fair size of files.
+BATCH_ROWS: Final = 8_000_000
+#: Messages that a task reads: fewer are not worth a file of their own.
+TASK_ROWS: Final = 500_000
+_LEASE: Final = "archive-"
+
+Task = tuple[HistoryPartition, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A transaction that was made."""
+
+    version: int
+    rows: int
+    files: int
+    size_bytes: int
+    #: Messages that are missing by their serials; retention was faster, and that was accepted.
+    lost: int
+    end: Offsets
+    #: Of the whole way to the present.
+    share: float
+    seconds: float
+
+
+class Runner(Protocol):
+    """Runs tasks somewhere, and gives what each of them gave."""
+
+    def __call__(self, work: Callable[[Task], Written | PermanentError], tasks: Sequence[Task]) -> list[Any]: ...
+
+
+class SparkRunner:
+    """On Spark. Messages go from the log into files inside the workers; only the names of files come back."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark: Final = spark
+
+    def __call__(self, work: Callable[[Task], Written | PermanentError], tasks: Sequence[Task]) -> list[Any]:
+        try:
+            return self._spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
+        except (Py4JError, PySparkException) as error:
+            raise TransientError(f"Spark failed: {_last_line(error)}") from error
+
+
+class Archive:
+    """Requires: `writing`, for as long as it is used; `close`."""
+
+    def __init__(
+        self,
+        options: Options,
+        lake: Lake,
+        run: Runner,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        most_patterns: int = MOST_PATTERNS,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.lake: Final = lake
+        self._options: Final = options
+        self._run: Final = run
+        self._batch_rows: Final = batch_rows
+        self._most_patterns: Final = most_patterns
+        self._now_s: Final = now_s
+        self._reader: Final = StreamReader(spark_schema(COLUMNS), options)
+        self._patterns: list[str] = []
+        #: The newest generation of each zone when the patterns were looked up.
+        self._learnt_from: dict[str, int] = {}
+
+    def close(self) -> None:
+        self._reader.stop()
+
+    def batches(self) -> Iterator[Batch]:
+        """Archive what is durable now. Each batch is given when it is safe."""
+        self._reader.prepareForTriggerAvailableNow()
+        target = from_json(self._reader.reportLatestOffset())
+        begin = self._begin(target)
+        self._renew(target)
+        first = begin
+        while True:
+            started_s = self._now_s()
+            end = self._end(begin)
+            if end == begin:
+                return
+            batch = self._archive(begin, end, started_s, lambda at: _share(first, at, target))
+            self._renew(target)
+            yield batch
+            begin = end
+
+    def compact(self) -> int:
+        """Make fewer files of small ones; how many are gone."""
+        return compact(self.lake)
+
+    # ---- within
+
+    def _begin(self, heads: Offsets) -> Offsets:
+        """Where the lake ends, and for an empty lake, where the log begins."""
+        for shard, done in self.lake.offsets.items():
+            head = heads.get(shard)
+            if head is not None and head.serial < done.serial:
+                raise PermanentError(
+                    f"the lake has {done.serial} messages of shard {shard}, and the log has {head.serial}: these are "
+                    f"not the data that were archived there; use another lake"
+                )
+        return dict(self.lake.offsets) or from_json(self._reader.initialOffset())
+
+    def _end(self, begin: Offsets) -> Offsets:
+        return from_json(self._reader.latestOffset(to_json(begin), ReadMaxRows(self._batch_rows)))
+
+    def _archive(self, begin: Offsets, end: Offsets, started_s: float, share: Callable[[Offsets], float]) -> Batch:
+        planned = self._reader.partitions(to_json(begin), to_json(end))
+        tasks = _packed([part for part in planned if isinstance(part, HistoryPartition)])
+        self._learn(tasks)
+        work = partial(archive_task, self._options, str(self.lake.folder), tuple(self._patterns))
+        written: list[Written] = []
+        for result in self._run(work, tasks) if tasks else []:
+            if isinstance(result, PermanentError):
+                raise result
+            written.append(result)
+        files = list(chain.from_iterable(result.files for result in written))
+        rows = sum(file.rows for file in files)
+        lost = self._missing(begin, end, written)
+        fault("archive-written")
+        told = {"archive": self.lake.name, "end": to_json(end), "rows": rows, "lost": lost}
+        version = self.lake.commit(end, files, told)
+        fault("archive-committed")
+        size_bytes = sum(file.size_bytes for file in files)
+        return Batch(version, rows, len(files), size_bytes, lost, end, share(end), self._now_s() - started_s)
+
+    def _missing(self, begin: Offsets, end: Offsets, written: Sequence[Written]) -> int:
+        """How many messages are missing by their serials; PermanentError if any is, unless that is accepted."""
+        missing = 0
+        for shard, last in end.items():
+            rows = sum(result.rows.get(shard, 0) for result in written)
+            after = begin.get(shard, NOWHERE).serial
+            owed = last.serial - after
+            if rows > owed or (rows < owed and self._options.fail_on_data_loss):
+                raise PermanentError(
+                    f"shard {shard} gave {rows} messages, and by their serials, from {after + 1} to {last.serial}, "
+                    f"there are {owed}; run: holdfast verify"
+                )
+            missing += owed - rows
+        return missing
+
+    def _renew(self, heads: Offsets) -> None:
+        """Shards that have nothing in the lake yet are named too: they are needed from their first message on."""
+        done = {shard: self.lake.offsets.get(shard, NOWHERE).position_us for shard in heads}
+        renew(self._options, _LEASE + self.lake.name, done)
+
+    def _learn(self, tasks: Sequence[Task]) -> None:
+        """Patterns stay the same until there is another generation, or there would be files of too many."""
+        if not self._options.path or not self._most_patterns:
+            return
+        generations = {part.part.zone: part.part.generation for task in tasks for part in task}
+        if not generations.items() <= self._learnt_from.items():
+            self._patterns = busiest(learned_patterns(Path(self._options.path)), self._most_patterns)
+            self._learnt_from |= generations
+
+
+def archive_task(options: Options, folder: str, patterns: Sequence[str], task: Task) -> Written | PermanentError:
+    """In a worker: read some parts of the log and write them to the lake. An error that no retry helps is given."""
+    try:
+        with opened(options) as source:
+            return write(Path(folder), _read(source, options, task), patterns)
+    except PermanentError as error:
+        return error
+
+
+def _read(source: HistorySource, options: Options, task: Task) -> Iterator[Any]:
+    for partition in task:
+        try:
+            yield from source.batches(partition.part, (), COLUMNS)
+        except DroppedError as dropped:
+            if options.fail_on_data_loss:
+                raise
+            report_gap(str(dropped))
+
+
+def _packed(parts: Sequence[HistoryPartition]) -> list[Task]:
+    """Parts in tasks of at most TASK_ROWS messages, where a part is not larger itself."""
+    tasks: list[list[HistoryPartition]] = []
+    room = 0
+    for part in parts:
+        rows = part.part.last_serial - part.part.after_serial
+        if rows > room:
+            tasks.append([])
+            room = TASK_ROWS
+        tasks[-1].append(part)
+        room -= rows
+    return [tuple(task) for task in tasks]
+
+
+def _last_line(error: Exception) -> str:
+    """What a worker said last, if it was a worker, and not the machinery around it."""
+    said = [line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exception): ", line)]
+    return said[-1] if said else (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _share(first: Offsets, at: Offsets, target: Offsets) -> float:
+    def done(offsets: Offsets) -> int:
+        return sum(offsets.get(shard, NOWHERE).serial - first.get(shard, NOWHERE).serial for shard in target)
+
+    return done(at) / max(1, done(target))

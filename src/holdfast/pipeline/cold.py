@@ -1,0 +1,104 @@
+"""The cold half of history: the messages that are in a lake, as Spark reads Parquet, with the columns of the hot half.
+
+Files that cannot hold what is asked for are left out here, by Delta's statistics: their day, their times, their
+pattern. What is left is filtered by Spark.
+
+1. What is read is one version of the lake, however long the query waits: everything at or below its offsets.
+2. The same filter finds the same topics as in the log: `+` and `#`, and `$`-topics only if they are named.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import col, expr, lit, timestamp_micros
+from pyspark.sql.types import StructField, StructType
+
+from holdfast.durable.log import FOR_EVER
+from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.lake_patterns import may_share
+from holdfast.pipeline.lake_upkeep import files_of
+from holdfast.pipeline.schema import FIELDS, JSON
+from holdfast.topics.filters import ONE, REST
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+#: Delta keeps milliseconds, and some of its writers cut off the rest.
+_MILLISECOND_US: Final = 1_000
+#: Payloads that are no UTF-8, or no JSON, are null, as they are when the log is read.
+_PARSED: Final = "try_parse_json(try_validate_utf8(CAST(payload AS STRING)))"
+
+
+def cold(
+    spark: SparkSession,
+    lake: Lake,
+    levels: tuple[bytes, ...],
+    since_us: int,
+    until_us: int,
+    columns: Sequence[str],
+    shards: Collection[int] | None = None,
+) -> DataFrame:
+    """Messages of a lake with since <= ts < until; no levels mean every topic, no shards mean all."""
+    chosen = [file for file in files_of(lake) if _may_hold(file, levels, since_us, until_us)]
+    names = list(dict.fromkeys([*[name for name in columns if name != JSON], "ts", "topic", "shard", "payload"]))
+    # Nullable: a file that is older than a column has none.
+    schema = StructType([StructField(name, FIELDS[name].dataType) for name in names])
+    paths = [str(lake.folder / unquote(file["path"])) for file in chosen]
+    frame = spark.read.schema(schema).parquet(*map(_literal, paths)) if paths else spark.createDataFrame([], schema)
+    for condition in _conditions(levels, since_us, until_us, shards):
+        frame = frame.where(condition)
+    return frame.select([expr(_PARSED).alias(JSON) if name == JSON else col(name) for name in columns])
+
+
+def topic_regex(levels: tuple[bytes, ...]) -> str:
+    """A regular expression, for the whole of a topic, that means the same as a filter."""
+    parts = []
+    for i, level in enumerate(levels):
+        separator = "/" if i else ""
+        if level == REST:
+            # `a/#` matches `a` as well.
+            parts.append("(?:/.*)?" if i else ".*")
+        else:
+            parts.append(separator + ("[^/]*" if level == ONE else _quoted(level.decode())))
+    dollar = r"(?!\$)" if levels[0] in (ONE, REST) else ""
+    return rf"(?s)\A{dollar}{''.join(parts)}\z"
+
+
+def _conditions(
+    levels: tuple[bytes, ...], since_us: int, until_us: int, shards: Collection[int] | None
+) -> list[Column]:
+    found: list[Column] = []
+    if since_us > 0:
+        found.append(col("ts") >= timestamp_micros(lit(since_us)))
+    if until_us < FOR_EVER:
+        found.append(col("ts") < timestamp_micros(lit(until_us)))
+    if shards is not None:
+        found.append(col("shard").isin(sorted(shards)))
+    if levels:
+        if ONE in levels or REST in levels:
+            found.append(col("topic").rlike(topic_regex(levels)))
+        else:
+            found.append(col("topic") == b"/".join(levels).decode())
+    return found
+
+
+def _may_hold(file: dict[str, Any], levels: tuple[bytes, ...], since_us: int, until_us: int) -> bool:
+    if not may_share(file["partition.pattern"], levels):
+        return False
+    first, last = file.get("min.ts"), file.get("max.ts")
+    if last is not None and (last - _EPOCH) // _MICROSECOND + _MILLISECOND_US <= since_us:
+        return False
+    return first is None or (first - _EPOCH) // _MICROSECOND < until_us
+
+
+def _quoted(token: str) -> str:
+    """For Java, which reads it."""
+    return r"\Q" + token.replace(r"\E", r"\E\\E\Q") + r"\E"
+
+
+def _literal(path: str) -> str:
+    """Spark takes a path for a pattern."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)

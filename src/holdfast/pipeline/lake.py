@@ -1,0 +1,192 @@
+"""A lake: a Delta table of archived messages, which knows itself how far the log is in it.
+
+    LAKE/
+      _delta_log/                       Delta's own: one file per transaction
+      day=2026-07-01/p-1a2b3c4d/hf-….parquet
+      _holdfast/lock, unfinished        who writes, and whether somebody died over it
+
+A batch is one transaction of Delta: its files, and for each shard the last position and serial in them, as *application
+transactions* (`txn`). So the messages and how far they reach cannot come apart:
+
+1. All rows of a version of the table, and no others, are at or below the offsets of that version, by shard.
+2. A transaction moves the offsets from those that its batch began at, or it does not happen.
+3. When `commit` returns, the batch survives a power loss.
+
+There is no second record of progress, so there is no moment at which two records could differ.
+
+    holdfast/NAME/shards              one more than the highest shard              in the Delta log; never change
+    holdfast/NAME/3/position          the last position of shard 3 that is in the table
+    holdfast/NAME/3/serial            its serial
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from holdfast.history.arrow import SCHEMA
+from holdfast.model.errors import PermanentError, SettingsError, TransientError
+from holdfast.pipeline.lake_files import DAY, PATTERN, LakeFile, sync
+from holdfast.pipeline.offsets import NOWHERE, Offset, Offsets
+
+PARTITIONS: Final = [DAY, PATTERN]
+#: Beside Delta's own folder; the underscore hides both from readers.
+OWN_FOLDER: Final = "_holdfast"
+_LOG: Final = "_delta_log"
+_ABOUT: Final = "Messages of a Holdfast broker"
+
+#: Every column may be null: one that a Holdfast did not know yet is.
+TABLE_SCHEMA: Final = pa.schema(
+    [field.with_nullable(True) for field in SCHEMA] + [pa.field(DAY, pa.date32()), pa.field(PATTERN, pa.string())]
+)
+
+
+class Lake:
+    """The table as of one version, until `refresh` or `commit`."""
+
+    def __init__(self, folder: Path, table: DeltaTable) -> None:
+        self.folder: Final = folder
+        self._table = table
+        #: Of the archive that fills it.
+        self.name: Final = str(table.metadata().name or "")
+        self.offsets: Offsets = self._read_offsets()
+
+    @classmethod
+    def open(cls, folder: Path) -> "Lake":
+        """SettingsError if there is none."""
+        try:
+            return cls(folder, DeltaTable(str(folder)))
+        except TableNotFoundError:
+            raise SettingsError(
+                f"{folder} is no lake: it holds no Delta table; holdfast spark archive makes one"
+            ) from None
+        except (DeltaError, OSError) as error:
+            raise PermanentError(f"the lake {folder} cannot be read: {error}") from error
+
+    @classmethod
+    def open_or_make(cls, folder: Path, name: str) -> "Lake":
+        """For an archive of this name. SettingsError if the folder belongs to something else."""
+        if not DeltaTable.is_deltatable(str(folder)):
+            strange = [path.name for path in folder.iterdir() if path.name != OWN_FOLDER]
+            if strange:
+                raise SettingsError(f"{folder} is no lake, and it is not empty ({strange[0]}); name another folder")
+            # "ignore": whoever died after the first transaction of Delta left a whole table.
+            schema = Schema.from_arrow(TABLE_SCHEMA)
+            DeltaTable.create(
+                str(folder), schema, mode="ignore", partition_by=PARTITIONS, name=name, description=_ABOUT
+            )
+        lake = cls.open(folder)
+        if lake.name != name:
+            raise SettingsError(
+                f"{folder} is the lake of the archive {lake.name!r}, not of {name!r}; "
+                f"give --name {lake.name}, or another folder"
+                if lake.name
+                else f"{folder} is a Delta table that no archive made; name another folder"
+            )
+        lake.evolve()
+        return lake
+
+    # ---- what there is
+
+    @property
+    def version(self) -> int:
+        return int(self._table.version())
+
+    @property
+    def table(self) -> DeltaTable:
+        return self._table
+
+    def refresh(self) -> None:
+        self._table = DeltaTable(str(self.folder))
+        self.offsets = self._read_offsets()
+
+    def _read_offsets(self) -> Offsets:
+        found = self._table.transaction_version
+        offsets = {}
+        for shard in range(found(_shards(self.name)) or 0):
+            position_us, serial = found(_position(self.name, shard)), found(_serial(self.name, shard))
+            if position_us is not None and serial is not None:
+                offsets[shard] = Offset(position_us, serial)
+        return offsets
+
+    # ---- changing it
+
+    def evolve(self) -> None:
+        """Add the columns that this Holdfast has and the table has not. PermanentError if one is of another type."""
+        known = {field.name: field for field in self._table.schema().fields}
+        wanted = Schema.from_arrow(TABLE_SCHEMA).fields
+        for field in wanted:
+            if field.name in known and known[field.name].type != field.type:
+                raise PermanentError(
+                    f"the lake {self.folder} has a column {field.name} of type {known[field.name].type}, and here it "
+                    f"is {field.type}; use another lake"
+                )
+        new = [field for field in wanted if field.name not in known]
+        if new:
+            self._table.alter.add_columns(new)
+            self.refresh()
+
+    def commit(self, end: Offsets, files: Sequence[LakeFile], told: Mapping[str, Any]) -> int:
+        """Add a batch that began at `offsets`; the version that has it. `told` goes along for people.
+
+        Survives: a power loss, when it has returned; a kill, as a whole or not at all.
+        """
+        moved = {shard: offset for shard, offset in end.items() if offset != self.offsets.get(shard, NOWHERE)}
+        marks = [Transaction(_shards(self.name), max(end, default=-1) + 1)]
+        for shard, offset in moved.items():
+            marks.append(Transaction(_position(self.name, shard), offset.position_us))
+            marks.append(Transaction(_serial(self.name, shard), offset.serial))
+        before = self.version
+        try:
+            # Delta refuses it if another transaction has moved the same marks since this version.
+            self._table.create_write_transaction(
+                [_add(file) for file in files],
+                "append",
+                self._table.schema(),
+                partition_by=PARTITIONS,
+                commit_properties=CommitProperties(custom_metadata={"holdfast": dict(told)}, app_transactions=marks),
+            )
+        except CommitFailedError as error:
+            raise PermanentError(f"somebody else wrote to the lake {self.folder}: {error}") from error
+        except (DeltaError, OSError) as error:
+            raise TransientError(f"the lake {self.folder} cannot be written: {error}") from error
+        self.refresh()
+        self.sync(before)
+        return self.version
+
+    def sync(self, since_version: int) -> None:
+        """Have all transactions behind a version on the disk: Delta itself does not wait for that."""
+        log = self.folder / _LOG
+        for version in range(since_version + 1, self.version + 1):
+            path = log / f"{version:020}.json"
+            if path.exists():
+                sync(path)
+        sync(log)
+        sync(self.folder)
+
+
+def _add(file: LakeFile) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.size_bytes,
+        partition_values={DAY: file.day, PATTERN: file.pattern},
+        modification_time=file.modified_ms,
+        data_change=True,
+        stats=file.stats,
+    )
+
+
+def _shards(name: str) -> str:
+    return f"holdfast/{name}/shards"
+
+
+def _position(name: str, shard: int) -> str:
+    return f"holdfast/{name}/{shard}/position"
+
+
+def _serial(name: str, shard: int) -> str:
+    return f"holdfast/{name}/{shard}/serial"

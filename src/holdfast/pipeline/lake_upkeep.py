@@ -1,0 +1,130 @@
+"""What keeps a lake in order: one writer at a time, no files that nobody knows, few small ones.
+
+1. Who writes holds a lock of the operating system, which is gone with its process. So whatever is in the lake and not
+   in the table when the lock is taken was left by somebody who died, and can go.
+2. Compaction replaces files in one transaction. Those it replaced stay for a week, for readers that have begun.
+3. One call does a bounded amount of work.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import WriterProperties
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from holdfast.model.errors import SettingsError
+from holdfast.pipeline.faults import fault
+from holdfast.pipeline.lake import OWN_FOLDER, Lake
+from holdfast.pipeline.lake_files import DAY, PATTERN, sync
+from holdfast.pipeline.reporting import LOGGER
+
+_LOCK: Final = "lock"
+_UNFINISHED: Final = "unfinished"
+#: What compaction aims at, and what it takes for small.
+_TARGET_BYTES: Final = 128 * 2**20
+_SMALL_BYTES: Final = 32 * 2**20
+#: Small files of one day and pattern that may be: while the day goes on, and when it is over.
+_MOST_SMALL_TODAY: Final = 64
+_MOST_SMALL_BEFORE: Final = 3
+#: Days and patterns that one call compacts.
+_MOST_PLACES: Final = 8
+_WRITING: Final = WriterProperties(compression="ZSTD")
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[bool]:
+    """Be the only writer of a lake, for the length of a block; whether the last one did not come to its end.
+
+    SettingsError if there is another.
+    """
+    own = folder / OWN_FOLDER
+    try:
+        own.mkdir(parents=True, exist_ok=True)
+        lock = os.open(own / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise SettingsError(
+            f"{folder} cannot be a lake: {error.strerror}; name a folder that can be written"
+        ) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(f"another archive is writing to {folder}; wait for it, or stop it") from None
+        unfinished = own / _UNFINISHED
+        was_left = unfinished.exists()
+        unfinished.touch()
+        yield was_left
+        unfinished.unlink()
+    finally:
+        os.close(lock)
+
+
+def sweep(lake: Lake) -> int:
+    """Remove files that no version of the table knows; how many. Requires: `writing`."""
+    unneeded = set(lake.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=True))
+    # Known, but replaced: readers may be at them.
+    replaced = set(lake.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=False))
+    orphans = [lake.folder / path for path in unneeded - replaced]
+    for path in orphans:
+        path.unlink(missing_ok=True)
+    return len(orphans)
+
+
+def compact(lake: Lake, today: datetime | None = None) -> int:
+    """Replace small files by large ones, in a few days and patterns; how many files are gone. Requires: `writing`."""
+    removed = 0
+    before = lake.version
+    files = files_of(lake)
+    for day, pattern in _crowded(files, (today or datetime.now(UTC)).date().isoformat())[:_MOST_PLACES]:
+        try:
+            done = lake.table.optimize.compact(
+                [(DAY, "=", day), (PATTERN, "=", pattern)],
+                target_size=_TARGET_BYTES,
+                max_concurrent_tasks=1,
+                writer_properties=_WRITING,
+            )
+        except CommitFailedError as error:
+            # Somebody deletes from the lake at the same time, and goes first.
+            LOGGER.warning("%s of %s was not compacted this time: %s", pattern, day, error)
+            continue
+        removed += int(done["numFilesRemoved"])
+    if removed:
+        known = {file["path"] for file in files}
+        lake.refresh()
+        # Delta does not wait for the disk. Until this is done, a power loss may cost the new files; the old are there.
+        for file in files_of(lake):
+            if file["path"] not in known:
+                sync(lake.folder / unquote(file["path"]))
+        lake.sync(before)
+        fault("archive-compacted")
+        try:
+            lake.table.vacuum(dry_run=False)
+        except DeltaError as error:
+            LOGGER.warning("old files of %s stay for now: %s", lake.folder, error)
+        lake.refresh()
+    return removed
+
+
+def _crowded(files: list[dict[str, Any]], today: str) -> list[tuple[str, str]]:
+    """Days and patterns with too many small files, the most crowded first."""
+    counts: dict[tuple[str, str], int] = {}
+    for file in files:
+        if file["size_bytes"] < _SMALL_BYTES:
+            place = (file["partition.day"].isoformat(), file["partition.pattern"])
+            counts[place] = counts.get(place, 0) + 1
+    limits = {place: _MOST_SMALL_TODAY if place[0] >= today else _MOST_SMALL_BEFORE for place in counts}
+    crowded = [place for place, count in counts.items() if count > limits[place]]
+    return sorted(crowded, key=lambda place: (-counts[place], place))
+
+
+def files_of(lake: Lake) -> list[dict[str, Any]]:
+    """The files of the table, with `path`, `size_bytes`, `num_records`, `partition.*`, `min.*` and `max.*`."""
+    found: list[dict[str, Any]] = pa.table(lake.table.get_add_actions(flatten=True)).to_pylist()
+    return found

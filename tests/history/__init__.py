@@ -1,0 +1,1 @@
+"""History as processes of their own serve it."""

@@ -1,0 +1,380 @@
+"""The archive has every message once, and says how far it is, through rotations, retention, deaths and repetition."""
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from holdfast.model.errors import PermanentError, SettingsError, TransientError
+from holdfast.pipeline import archive as archive_module
+from holdfast.pipeline.archive_run import ArchiveJob, run_archive, status_of
+from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.lake_upkeep import compact, sweep, writing
+from holdfast.pipeline.offsets import Offset
+from holdfast.pipeline.options import parse_options
+from holdfast.records.messages import StoredMessage
+from holdfast.storage.rocks.leases import read_leases
+from tests.unit.pipeline.archiving import archive, archived, here, rows
+from tests.unit.pipeline.stored import Log
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    log = Log(tmp_path)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+def files(lake: Path) -> set[str]:
+    return {str(path.relative_to(lake)) for path in lake.rglob("day=*/**/*.parquet")}
+
+
+def right(stored: StoredMessage, shard: int) -> tuple[Any, ...]:
+    """The columns that everybody looks at, from the log itself."""
+    message = stored.message
+    return (shard, stored.serial, stored.position_us, message.topic.decode(), message.payload, message.qos)
+
+
+def test_each_message_is_archived_once_with_what_it_says(log: Log, lake: Path) -> None:
+    log.fill(2_000)
+    log.rotate()
+    log.fill(500)
+
+    outcome = archive(log.path, lake, batch_rows=700)
+
+    found = [(r["shard"], r["serial"], r["offset"], r["topic"], r["payload"], r["qos"]) for r in rows(lake)]
+    assert sorted(found) == sorted(right(stored, shard) for (shard, _serial), stored in log.walk().items())
+    assert (outcome.rows, outcome.batches, outcome.lost) == (2_500, 4, 0)
+
+
+def test_a_run_goes_on_where_the_last_one_ended(log: Log, lake: Path) -> None:
+    log.fill(300)
+    archive(log.path, lake)
+    assert archive(log.path, lake).batches == 0
+    log.fill(300)
+    log.rotate()
+    log.fill(40)
+
+    assert archive(log.path, lake).rows == 340
+    assert archived(lake) == sorted(log.walk())
+
+
+def test_a_batch_and_how_far_it_reaches_are_one_transaction(log: Log, lake: Path) -> None:
+    """Every version of the table: its rows are exactly those up to its offsets."""
+    log.fill(1_000)
+    archive(log.path, lake, batch_rows=300)
+
+    for version in range(1, DeltaTable(str(lake)).version() + 1):
+        table = DeltaTable(str(lake), version=version)
+        offsets = Lake(lake, table).offsets
+        found = sorted((r["shard"], r["serial"]) for r in table.to_pyarrow_table().to_pylist())
+        assert found == [(shard, serial) for shard in sorted(offsets) for serial in range(1, offsets[shard].serial + 1)]
+
+
+def test_offsets_outlive_the_transactions_that_set_them(log: Log, lake: Path) -> None:
+    """Delta sums its log up now and then, and removes what is old."""
+    log.fill(200)
+    archive(log.path, lake)
+    offsets = Lake.open(lake).offsets
+    table = DeltaTable(str(lake))
+    for _step in range(3):
+        table.alter.set_table_description("later")
+    table.create_checkpoint()
+    for path in (lake / "_delta_log").glob("0000*.json"):
+        if path.name != f"{table.version():020}.json":
+            path.unlink()
+
+    assert Lake.open(lake).offsets == offsets
+    assert archive(log.path, lake).batches == 0
+
+
+def test_days_and_learned_patterns_are_partitions(log: Log, lake: Path) -> None:
+    for day in range(2):
+        for number in range(40):
+            log.publish(f"plant/{number}/temp", f"hall/{number}/a/b", "rare/thing" if number == 7 else "plant/1/temp")
+        log.node.clock.advance(86_400_000_000)
+        if day == 0:
+            log.rotate()
+    archive(log.path, lake)
+
+    found = rows(lake)
+    assert all(row["day"] == row["ts"].date() for row in found)
+    assert {row["day"] for row in found} == {date(2023, 11, 14), date(2023, 11, 15)}
+    assert {"plant/+/temp", "hall/+/a/b", "#"} <= {row["pattern"] for row in found}
+    assert {row["pattern"] for row in found if row["topic"] == "plant/33/temp"} == {"plant/+/temp"}
+    assert {row["pattern"] for row in found if row["topic"] == "rare/thing"} == {"#"}
+
+
+def test_statistics_exclude_no_row(log: Log, lake: Path) -> None:
+    log.fill(500)
+    archive(log.path, lake)
+
+    table = DeltaTable(str(lake)).to_pyarrow_dataset()
+    for row in rows(lake)[::50]:
+        import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+        wanted = (pc.field("ts") == row["ts"]) & (pc.field("shard") == row["shard"])
+        assert [r["serial"] for r in table.to_table(filter=wanted).to_pylist()] == [row["serial"]]
+
+
+# ---- deaths
+
+
+class Died(BaseException):
+    """As a kill would: nothing behind it runs."""
+
+
+def test_files_of_a_batch_that_died_are_not_in_the_table_and_go(
+    log: Log, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.fill(600)
+
+    def die(name: str) -> None:
+        if name == "archive-written":
+            raise Died
+
+    monkeypatch.setattr(archive_module, "fault", die)
+    with pytest.raises(Died):
+        archive(log.path, lake)
+    left = files(lake)
+    assert left
+    assert rows(lake) == []
+    monkeypatch.undo()
+
+    assert archive(log.path, lake).swept == len(left)
+    assert archived(lake) == sorted(log.walk())
+    assert not left & files(lake)
+
+
+def test_a_death_behind_the_transaction_repeats_nothing(log: Log, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.fill(600)
+
+    def die(name: str) -> None:
+        if name == "archive-committed":
+            raise Died
+
+    monkeypatch.setattr(archive_module, "fault", die)
+    with pytest.raises(Died):
+        archive(log.path, lake, batch_rows=400)
+    monkeypatch.undo()
+    assert [lease.positions for lease in read_leases(Path(log.path))] == [{0: 0, 1: 0}], "retention still waits"
+
+    outcome = archive(log.path, lake, batch_rows=400)
+
+    assert (outcome.rows, outcome.swept) == (200, 0)
+    assert archived(lake) == sorted(log.walk())
+
+
+def test_a_task_that_fails_leaves_no_file(log: Log, lake: Path) -> None:
+    log.fill(100)
+
+    def twice(work: Any, tasks: Any) -> list[Any]:
+        for task in tasks:
+            work(task)
+        raise TransientError("lost a worker")
+
+    job = ArchiveJob(parse_options({"path": log.path}), lake, "main")
+    with pytest.raises(TransientError):
+        run_archive(job, lambda: twice)
+    archive(log.path, lake)
+
+    assert archived(lake) == sorted(log.walk())
+    assert len(files(lake)) == len(DeltaTable(str(lake)).file_uris())
+
+
+def test_sweeping_spares_what_readers_may_be_at(log: Log, lake: Path) -> None:
+    for _run in range(4):
+        log.fill(50)
+        archive(log.path, lake)
+    reader = DeltaTable(str(lake)).to_pyarrow_dataset()
+    with writing(lake):
+        opened = Lake.open(lake)
+        assert compact(opened, today=EPOCH + timedelta(days=30_000)) > 0
+        assert sweep(opened) == 0
+
+    assert reader.count_rows() == 200
+
+
+def test_two_writers_are_one_too_many(log: Log, lake: Path) -> None:
+    log.fill(10)
+    with writing(lake), pytest.raises(SettingsError, match="another archive is writing to"):
+        archive(log.path, lake)
+
+
+def test_a_writer_that_the_lock_did_not_stop_is_stopped_by_delta(log: Log, lake: Path) -> None:
+    log.fill(100)
+    archive(log.path, lake)
+    first, second = Lake.open(lake), Lake.open(lake)
+    end = {shard: Offset(offset.position_us + 1, offset.serial) for shard, offset in first.offsets.items()}
+    first.commit(end, [], {})
+
+    with pytest.raises(PermanentError, match="somebody else wrote to the lake"):
+        second.commit(end, [], {})
+
+
+# ---- retention
+
+
+def test_the_lease_follows_what_is_in_the_lake(log: Log, lake: Path) -> None:
+    log.fill(100)
+    archive(log.path, lake, "nightly")
+
+    [lease] = read_leases(Path(log.path))
+    assert lease.name == "archive-nightly"
+    assert lease.positions == {shard: offset.position_us for shard, offset in Lake.open(lake).offsets.items()}
+
+
+def test_what_was_dropped_when_it_was_archived_is_not_missed(log: Log, lake: Path) -> None:
+    log.fill(200)
+    log.rotate()
+    everything = log.walk()
+    archive(log.path, lake)
+    log.drop_oldest()
+    log.fill(100)
+    archive(log.path, lake)
+
+    assert archived(lake) == sorted(everything | log.walk())
+
+
+def test_an_archive_begins_at_what_is_still_there(log: Log, lake: Path) -> None:
+    log.fill(200)
+    log.rotate()
+    log.fill(100)
+    log.drop_oldest()
+
+    assert archive(log.path, lake).lost == 0
+    assert archived(lake) == sorted(log.walk())
+
+
+def test_what_was_dropped_before_it_was_archived_is_an_error_or_a_gap(log: Log, lake: Path) -> None:
+    log.fill(100)
+    archive(log.path, lake)
+    log.fill(200)
+    log.rotate()
+    log.fill(50)
+    everything = log.walk()
+    log.drop_oldest()
+
+    with pytest.raises(PermanentError, match="retention dropped up to"):
+        archive(log.path, lake)
+    before = archived(lake)
+    outcome = archive(log.path, lake, failOnDataLoss="false")
+
+    assert (outcome.rows, outcome.lost) == (50, 200)
+    assert len(archived(lake)) == len(before) + 50
+    assert set(archived(lake)) < set(everything)
+
+
+def test_other_data_are_not_mixed_in(log: Log, lake: Path, tmp_path: Path) -> None:
+    log.fill(100)
+    archive(log.path, lake)
+    (tmp_path / "other").mkdir()
+    other = Log(tmp_path / "other")
+    try:
+        other.fill(20)
+        with pytest.raises(PermanentError, match="these are not the data that were archived there"):
+            archive(other.path, lake)
+    finally:
+        other.close()
+
+
+# ---- the table
+
+
+def test_a_lake_has_one_archive(log: Log, lake: Path) -> None:
+    log.fill(10)
+    archive(log.path, lake, "first")
+
+    with pytest.raises(SettingsError, match="is the lake of the archive 'first', not of 'second'"):
+        archive(log.path, lake, "second")
+
+
+def test_a_folder_with_something_else_is_no_lake(log: Log, lake: Path) -> None:
+    lake.mkdir()
+    (lake / "letter.txt").write_text("dear")
+
+    with pytest.raises(SettingsError, match="is no lake, and it is not empty"):
+        archive(log.path, lake)
+    assert (lake / "letter.txt").exists()
+
+
+def test_a_table_of_an_older_holdfast_gets_the_new_columns(
+    log: Log, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from holdfast.pipeline import lake as lake_module
+
+    older = lake_module.TABLE_SCHEMA
+    for name in ("received_at", "properties"):
+        older = older.remove(older.get_field_index(name))
+    monkeypatch.setattr(lake_module, "TABLE_SCHEMA", older)
+    monkeypatch.setattr(archive_module, "COLUMNS", tuple(older.names[:-2]))
+    log.fill(30)
+    archive(log.path, lake)
+    assert "received_at" not in rows(lake)[0]
+    monkeypatch.undo()
+
+    log.fill(30)
+    archive(log.path, lake)
+
+    assert archived(lake) == sorted(log.walk())
+    assert sorted(row["received_at"] is None for row in rows(lake)) == [False] * 30 + [True] * 30
+
+
+def test_compaction_keeps_every_row_and_how_far_it_is(log: Log, lake: Path) -> None:
+    for _run in range(5):
+        log.fill(40)
+        archive(log.path, lake)
+    before, offsets = sorted(map(str, rows(lake))), Lake.open(lake).offsets
+    count = len(DeltaTable(str(lake)).file_uris())
+
+    outcome = archive(log.path, lake, compacts=True)
+
+    assert outcome.compacted > 0
+    assert len(DeltaTable(str(lake)).file_uris()) < count
+    assert sorted(map(str, rows(lake))) == before
+    assert Lake.open(lake).offsets == offsets
+    log.fill(40)
+    archive(log.path, lake)
+    assert archived(lake) == sorted(log.walk())
+
+
+def test_status_says_how_far_each_shard_is(log: Log, lake: Path) -> None:
+    log.fill(100)
+    archive(log.path, lake)
+    log.fill(30)
+
+    found = status_of(lake, parse_options({"path": log.path}))
+
+    assert (found.name, found.rows) == ("main", 100)
+    assert sum(row.serial for row in found.shards) == 100
+    assert sum(row.behind or 0 for row in found.shards) == 30
+    told = json.loads((lake / "_delta_log" / f"{found.version:020}.json").read_text().splitlines()[0])
+    assert os.path.getsize(lake / "_delta_log" / f"{found.version:020}.json") > 0, told
+
+
+def test_an_archive_follows_until_it_is_told_to_stop(log: Log, lake: Path) -> None:
+    log.fill(20)
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> bool:
+        pauses.append(seconds)
+        log.fill(20)
+        return len(pauses) < 3
+
+    job = ArchiveJob(parse_options({"path": log.path}), lake, "main", every_s=10.0)
+    outcome = run_archive(job, lambda: here, pause=pause)
+
+    assert (outcome.batches, outcome.rows) == (3, 60)
+    assert all(0 < seconds <= 10 for seconds in pauses)
