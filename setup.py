@@ -1,4 +1,4 @@
-"""Build Holdfast: the pure packages compiled by mypyc where that works, plain Python everywhere else.
+"""Build Holdfast: the pure packages, and some modules around them, compiled by mypyc where that works.
 
 HOLDFAST_BUILD chooses:
 
@@ -63,11 +63,13 @@ def mypy_pin() -> str:
     return next(line for line in requirements if isinstance(line, str) and line.startswith("mypy=="))
 
 
-def pure_sources() -> list[str]:
-    """Every module to compile, of those pure packages that exist."""
+def compiled_sources() -> list[str]:
+    """Every module to compile, of those pure packages and modules that exist."""
     packages: list[str] = PROJECT["tool"]["holdfast"]["pure-packages"]
-    modules = (path for name in packages for path in Path("src/holdfast", name).rglob("*.py"))
-    return sorted(path.as_posix() for path in modules if path.name != "__init__.py")
+    modules: list[str] = PROJECT["tool"]["holdfast"]["compiled-modules"]
+    paths = [path for name in packages for path in Path("src/holdfast", name).rglob("*.py")]
+    paths += [path for name in modules if (path := Path("src/holdfast", *name.split(".")).with_suffix(".py")).exists()]
+    return sorted(path.as_posix() for path in paths if path.name != "__init__.py")
 
 
 def brief(error: BaseException) -> str:
@@ -112,7 +114,7 @@ def generate_c() -> list[Extension]:
 
     try:
         # opt_level is spelled out because speed is the point; the mypy settings come from pyproject.toml.
-        return mypycify(pure_sources(), group_name="holdfast", opt_level="3", target_dir=str(BUILD / "mypyc"))
+        return mypycify(compiled_sources(), group_name="holdfast", opt_level="3", target_dir=str(BUILD / "mypyc"))
     except SystemExit as error:
         raise PlainPythonError("failed", "mypyc refused the sources") from error
 
@@ -127,7 +129,7 @@ def compile_wheel(wish: str) -> None:
     """Build the compiled wheel, or raise PlainPythonError."""
     if wish == "pure":
         raise PlainPythonError("requested", "HOLDFAST_BUILD=pure")
-    if not pure_sources():
+    if not compiled_sources():
         raise PlainPythonError("failed", "there is no module to compile")
     require_compiler()
     require_mypy()

@@ -4,7 +4,7 @@ The virtual environment holds a built wheel, so an unguarded `import holdfast` c
 Hence the choice is made here, before anything is imported, passed on to child processes, and verified:
 
 1. Without the option, holdfast comes from src and from nowhere else.
-2. With it, holdfast comes from .compiled, every module of the pure packages is a shared library, and every
+2. With it, holdfast comes from .compiled, every module that is to be compiled is a shared library, and every
    source file there equals its original in src byte for byte.
 
 If a rule does not hold, nothing runs.
@@ -96,20 +96,22 @@ def stale_problem() -> str | None:
 
 
 def interpreted_problem() -> str | None:
-    """Which pure modules are interpreted although the compiled ones were asked for."""
-    interpreted = [name for name in pure_modules() if not is_shared_library(name)]
+    """Which modules are interpreted although the compiled ones were asked for."""
+    interpreted = [name for name in compiled_modules() if not is_shared_library(name)]
     if interpreted:
         return f"not compiled: {', '.join(interpreted)}; run: make compiled"
     return None
 
 
-def pure_modules() -> Iterator[str]:
+def compiled_modules() -> Iterator[str]:
     """Every module that setup.py compiles."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for package in project["tool"]["holdfast"]["pure-packages"]:
         for path in sorted((SOURCES / "holdfast" / package).rglob("*.py")):
             if path.name != "__init__.py":
                 yield ".".join(path.relative_to(SOURCES).with_suffix("").parts)
+    for name in project["tool"]["holdfast"]["compiled-modules"]:
+        yield f"holdfast.{name}"
 
 
 def is_shared_library(name: str) -> bool:

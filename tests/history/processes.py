@@ -2,12 +2,15 @@
 
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +18,26 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 import holdfast
-from tests.crash.broker_process import free_port
 
 #: Seconds until something has to have happened. Generous: machines that test are busy.
 DEADLINE_S = 60.0
 
+#: Not the seeded one: tests that run side by side would choose the same.
+_CHANCE = random.SystemRandom()
 _PROGRAM = "from holdfast.cli.main import main; main()"
+
+
+def free_port() -> int:
+    """A port that a restarted program can have again.
+
+    Not one of those that the system gives to clients: one that tries to reach a server that is away may be given the
+    very port it connects to, and then it talks to itself, and the server cannot have the port back.
+    """
+    while True:
+        port = _CHANCE.randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def until(true: Callable[[], Any], what: str) -> None:
@@ -38,13 +55,13 @@ class Program:
     def __init__(self, log: Path, *arguments: str) -> None:
         self._log = log
         self._arguments = arguments
-        self._environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).resolve().parents[1])}
+        self.environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).resolve().parents[1])}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, *self._arguments], stdout=log, stderr=log, env=self._environment
+                [sys.executable, "-c", _PROGRAM, *self._arguments], stdout=log, stderr=log, env=self.environment
             )
 
     def end(self, number: int = signal.SIGTERM) -> int:

@@ -17,8 +17,7 @@ from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from tests.crash.broker_process import free_port
-from tests.history.processes import Broker, Program, is_running, until
+from tests.history.processes import Broker, Program, free_port, is_running, until
 from tests.unit.server.certificates import Authority
 from tests.unit.storage.rocks.log_node import Node
 
@@ -55,7 +54,10 @@ def numbers(payloads: list[bytes]) -> list[int]:
     return [int(payload.split()[0]) for payload in payloads]
 
 
-def test_a_kill_of_the_history_process_costs_a_reader_nothing(broker: Broker) -> None:
+def test_a_kill_of_the_history_process_costs_a_reader_nothing(broker: Broker, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    broker.environment["TMPDIR"] = str(scratch)
     fill(broker.data)
     broker.start()
     with FlightHistory(broker.endpoint) as history:
@@ -68,12 +70,18 @@ def test_a_kill_of_the_history_process_costs_a_reader_nothing(broker: Broker) ->
                 until(lambda: len(broker.history_pids()) == 2, "it is started again")
         assert got == list(range(NUMBERED))
         assert len(broker.history_pids()) == 2
+        assert len(list(scratch.glob("holdfast-*"))) == 1  # nothing is left of the one that was killed
         history.refresh()
         assert history.parts() == [part]
     broker.publish("t", [b"the broker has not noticed"])
 
 
-def test_a_kill_of_the_broker_ends_the_history_process_and_a_start_brings_it_back(broker: Broker) -> None:
+def test_a_kill_of_the_broker_ends_the_history_process_and_a_start_brings_it_back(
+    broker: Broker, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    broker.environment["TMPDIR"] = str(scratch)
     broker.start()
     broker.publish("a", [b"%d" % number for number in range(200)])
     with FlightHistory(broker.endpoint) as history:
@@ -81,6 +89,7 @@ def test_a_kill_of_the_broker_ends_the_history_process_and_a_start_brings_it_bac
         pid = broker.history_pids()[-1]
         broker.end(signal.SIGKILL)
         until(lambda: not is_running(pid), "it ends with the broker")
+        assert not list(scratch.glob("holdfast-*"))
         broker.start()
         broker.publish("a", [b"%d" % number for number in range(200, 300)])
         history.refresh()

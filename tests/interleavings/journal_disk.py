@@ -238,5 +238,5 @@ class _Sessions(MemorySessions):
         return stored
 
 
-def _nothing_is_lost(lost: Lost) -> None:
+def _nothing_is_lost(_session_id: str, lost: Lost) -> None:
     raise AssertionError(f"{lost}, though nothing was removed")

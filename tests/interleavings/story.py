@@ -102,6 +102,8 @@ class Story:
         #: What happened, in words.
         self.trail: Final[list[str]] = []
         self.killed = False
+        #: Called right before the process ends.
+        self.on_kill: Callable[[], None] = lambda: None
         self._eager: Final[list[Client]] = []
         self._late: Final[list[Client]] = []
         self._before: Final[list[Callable[[], None]]] = []
@@ -204,6 +206,7 @@ class Story:
             self.world.settle()
 
     def _kill(self) -> None:
+        self.on_kill()
         self.disk.kill(self.choose)
         self.killed = True
         for client in self.clients:

@@ -37,7 +37,8 @@ def checkout(tmp_path: Path) -> Path:
 
 def keep_one_module(checkout: Path) -> None:
     """Leave little to compile, where the outcome matters and the content does not."""
-    for package in PROJECT["tool"]["holdfast"]["pure-packages"]:
+    around = {name.split(".")[0] for name in PROJECT["tool"]["holdfast"]["compiled-modules"]}
+    for package in (*PROJECT["tool"]["holdfast"]["pure-packages"], *around):
         shutil.rmtree(checkout / "src/holdfast" / package, ignore_errors=True)
     add_module(checkout, "model", "def twice(number: int) -> int:\n    return 2 * number\n")
 
@@ -73,11 +74,12 @@ def outcome(checkout: Path) -> str:
     return (checkout / "build/outcome").read_text(encoding="utf-8").strip()
 
 
-def pure_modules(checkout: Path) -> set[str]:
+def compiled_modules(checkout: Path) -> set[str]:
     packages = PROJECT["tool"]["holdfast"]["pure-packages"]
     source = checkout / "src"
     paths = [path for name in packages for path in (source / "holdfast" / name).rglob("*.py")]
-    return {".".join(path.relative_to(source).with_suffix("").parts) for path in paths if path.name != "__init__.py"}
+    pure = {".".join(path.relative_to(source).with_suffix("").parts) for path in paths if path.name != "__init__.py"}
+    return pure | {f"holdfast.{name}" for name in PROJECT["tool"]["holdfast"]["compiled-modules"]}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_with_a_compiler_the_wheel_holds_a_library_for_every_pure_module(checkou
     if outcome(checkout).startswith("no-compiler") and (acceptable("no-compiler", os.environ) or WANTS_PURE):
         pytest.skip("no C compiler; as root: apt-get install gcc python3-dev")
     assert outcome(checkout) == "compiled"
-    assert libraries(wheel_of(checkout)) == pure_modules(checkout) | {"holdfast__mypyc"}
+    assert libraries(wheel_of(checkout)) == compiled_modules(checkout) | {"holdfast__mypyc"}
 
 
 def test_sources_that_mypyc_refuses_fall_back_whole(checkout: Path) -> None:

@@ -25,7 +25,10 @@ def payloads(frame: DataFrame) -> list[str]:
 
 
 def main(data: str, folder: str) -> None:
-    spark = session(master="local-cluster[2,1,1024]")
+    # Both are there before the first task is given out, so each gets some.
+    both = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    patience = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "120s"}
+    spark = session(master="local-cluster[2,1,1024]", settings={**both, **patience})
     machine = spark.sparkContext._jvm
     assert machine is not None
     table = spark.read.format("holdfast").option("rowsPerPartition", 50).load(data)

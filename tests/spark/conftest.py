@@ -12,6 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.spark.plant import Plant
     from tests.spark.publishing import Broker
 
 
@@ -31,4 +32,14 @@ def broker(tmp_path: Path) -> "Iterator[Broker]":
     from tests.spark.publishing import Broker
 
     with Broker(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Plant]":
+    """Runs, and is only read."""
+    from tests.spark.plant import Plant
+
+    with Plant(tmp_path_factory.mktemp("plant")) as running:
+        running.fill()
         yield running

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from holdfast.cli.client import connect
 from holdfast.cli.client_stream import Target
@@ -51,7 +52,7 @@ class Broker:
         self._settings = SETTINGS + storage_toml
         self._running: RunningBroker | None = None
 
-    def __enter__(self) -> "Broker":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -1,6 +1,6 @@
 """What the broker knows of one connection, beside what the path of its messages needs (`Channel`)."""
 
-from dataclasses import dataclass, field
+from typing import Final
 
 from holdfast.broker.gate import Origin
 from holdfast.durable.registry import ChannelVersion, Registration
@@ -9,7 +9,6 @@ from holdfast.exchange.channel import Channel
 from holdfast.model.will import StoredWill
 
 
-@dataclass(eq=False, slots=True)
 class Connection:
     """One connection from accept to close.
 
@@ -17,25 +16,44 @@ class Connection:
     2. `will` is what is published if the connection ends without a proper DISCONNECT.
     """
 
-    channel: Channel
-    origin: Origin
-    number: int
-    #: When its transport connected: of two connections with one client id the newer wins.
-    version: ChannelVersion
-    client_id: str = ""
-    #: The session's name on this node: clients of different mount points may have the same client id.
-    session_id: str = ""
-    user: str | None = None
-    #: None if everything is allowed.
-    access: ClientAccess | None = None
-    will: StoredWill | None = None
-    keep_alive_us: int = 0
-    #: Whether reason strings and user properties may be sent on failures [MQTT-3.1.2-29].
-    explain: bool = True
-    registration: Registration | None = None
-    #: Connections that are taking this one over; while there is one, its packets wait.
-    takers: list[int] = field(default_factory=list)
-    #: Under which tick its silence is looked at next; 0 for none.
-    tick: int = 0
-    #: The client said goodbye properly, or is told to go: nothing more to do for its will.
-    parted: bool = False
+    __slots__ = (
+        "access",
+        "channel",
+        "client_id",
+        "explain",
+        "keep_alive_us",
+        "number",
+        "origin",
+        "parted",
+        "registration",
+        "session_id",
+        "takers",
+        "tick",
+        "user",
+        "version",
+        "will",
+    )
+
+    def __init__(self, channel: Channel, origin: Origin, number: int, version: ChannelVersion) -> None:
+        self.channel: Final = channel
+        self.origin: Final = origin
+        self.number: Final = number
+        #: When its transport connected: of two connections with one client id the newer wins.
+        self.version: Final = version
+        self.client_id = ""
+        #: The session's name on this node: clients of different mount points may have the same client id.
+        self.session_id = ""
+        self.user: str | None = None
+        #: None if everything is allowed.
+        self.access: ClientAccess | None = None
+        self.will: StoredWill | None = None
+        self.keep_alive_us = 0
+        #: Whether reason strings and user properties may be sent on failures [MQTT-3.1.2-29].
+        self.explain = True
+        self.registration: Registration | None = None
+        #: Connections that are taking this one over; while there is one, its packets wait.
+        self.takers: Final[list[int]] = []
+        #: Under which tick its silence is looked at next; 0 for none.
+        self.tick = 0
+        #: The client said goodbye properly, or is told to go: nothing more to do for its will.
+        self.parted = False

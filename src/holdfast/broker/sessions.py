@@ -113,7 +113,7 @@ class Sessions:
         session.record = stored.record
         session.expiry_s = stored.record.expiry_s
         session.disconnected_us = stored.record.disconnected_us
-        session.incoming.update(stored.incoming)
+        session.incoming.update(dict.fromkeys(stored.incoming))
         for raw, record in stored.subscriptions.items():
             if raw in stored.replays and self.subscriptions.has_history():
                 self.subscriptions.restore_replay(client, record, stored.replays[raw])

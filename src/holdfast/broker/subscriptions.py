@@ -255,7 +255,7 @@ class Subscriptions:
             for member in list(group.members.values()):
                 if member.client.owner is None:
                     self._give_back(member.client, group)
-            self._exchange.delivery.drain_backlog(group)
+            self._exchange.delivery.groups.drain(group)
 
     def share_out(self, client: Client) -> None:
         """A member is gone: those who are there get what it did not acknowledge."""
@@ -333,7 +333,7 @@ class Subscriptions:
             if owed is not None and owed.qos == 1 and owed.group == group.key:
                 window.discard(packet_id)
                 pack.append(owed)
-        self._exchange.delivery.give_back(group, pack)
+        self._exchange.delivery.groups.give_back(group, pack)
 
 
 def _end_of(client: Client, raw: bytes) -> int:

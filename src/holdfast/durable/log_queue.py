@@ -44,7 +44,7 @@ class LogQueue(ClientQueue):
         session_id: str,
         subscriptions: dict[bytes, SubscriptionRecord],
         unlogged: MemoryQueue,
-        lost: Callable[[Lost], None],
+        lost: Callable[[str, Lost], None],
         *,
         upgrade_qos: bool,
         with_qos0: bool = False,
@@ -79,8 +79,8 @@ class LogQueue(ClientQueue):
         self._readers: dict[int, ShardReader] = {}
         self._turn = 0
         self._matching: Final[dict[bytes, list[SubscriptionRecord]]] = {}
-        #: Places that were done before the rest, as (shard, position).
-        self._done: Final[set[tuple[int, int]]] = set()
+        #: Places that were done before the rest, as (shard, position). Keys alone count, to save memory.
+        self._done: Final[dict[tuple[int, int], None]] = {}
         #: Up to here messages may have been sent before, by an earlier run of the broker.
         self._repeated: dict[int, int] = {}
 
@@ -113,7 +113,7 @@ class LogQueue(ClientQueue):
         self._behind = True
         self._sent = dict(sent)
         self._readers = {}
-        self._done.update(done)
+        self._done.update(dict.fromkeys(done))
         self._repeated = repeated
 
     def replaying(self, raw: bytes, up_to: dict[int, int] | None) -> None:
@@ -193,7 +193,7 @@ class LogQueue(ClientQueue):
                 if owed is not None:
                     found.append(owed)
             for lost in reader.take_lost():
-                self._lost(lost)
+                self._lost(self._session_id, lost)
             if reader.done_us() + 1 < barrier_us:
                 at_end = False
             if len(found) >= limit:
@@ -219,7 +219,7 @@ class LogQueue(ClientQueue):
                     continue
                 at_us = reader.peek(min(self._delivered[shard] + 1, self._until_us))
                 for lost in reader.take_lost():
-                    self._lost(lost)
+                    self._lost(self._session_id, lost)
                 if at_us == 0:
                     unknown_us = min(unknown_us, reader.done_us() + 1)
                 elif at_us < first_us:
@@ -296,7 +296,7 @@ class LogQueue(ClientQueue):
     def skip(self, message: Message) -> bool:
         """A message was sent already: it is left out when the log is read; whether it would have been read."""
         if self._behind and message.position_us:
-            self._done.add((message.shard, message.position_us))
+            self._done[message.shard, message.position_us] = None
             return True
         return False
 

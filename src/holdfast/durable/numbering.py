@@ -8,6 +8,8 @@ ids. So an MQTT 5 client may number its messages, by the user property `publish-
    acknowledged and neither stored nor delivered.
 2. The last number is stored in the batch of its message: after a crash both are there or neither.
 3. It outlives the session: the client id is what counts.
+4. A message that is refused ends the connection. If those behind it were taken, its number would be below the last one,
+   and whoever sends it again, with more rights or on a disk with more room, would have it ignored.
 
 Messages of QoS 0 are not acknowledged, so nobody sends them again, and their number is not looked at.
 """

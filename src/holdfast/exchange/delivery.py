@@ -8,13 +8,12 @@ from typing import Final
 
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.memory_queue import MemoryQueue
-from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress, KeepWalk
+from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress
 from holdfast.exchange.channel import Channel
-from holdfast.exchange.client import Client, ReplayWalk, Subscribed, Walk
+from holdfast.exchange.client import Client, ReplayWalk, Walk
 from holdfast.exchange.counters import (
     DROP_DENIED,
     DROP_EXPIRED,
-    DROP_NO_MEMBER,
     DROP_QUEUE,
     DROP_SLOW,
     DROP_TOO_LARGE,
@@ -22,7 +21,7 @@ from holdfast.exchange.counters import (
 from holdfast.exchange.drops import Drops
 from holdfast.exchange.early import Early
 from holdfast.exchange.frames import frame_for
-from holdfast.exchange.groups import Group
+from holdfast.exchange.group_delivery import GroupDelivery
 from holdfast.exchange.pace import Drain
 from holdfast.exchange.passage import Effect, Passage, Sending
 from holdfast.exchange.plans import Plan, Target, plan_at
@@ -30,9 +29,10 @@ from holdfast.exchange.progress import progress_of, walk_steps
 from holdfast.exchange.replaying import Replaying
 from holdfast.exchange.timer import Timer
 from holdfast.exchange.under_way import UnderWay
+from holdfast.exchange.walking import Walking
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed, OwedRetained
+from holdfast.model.owed import Owed
 from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 
@@ -65,6 +65,8 @@ class Delivery:
         #: Messages a second out of the backlog of a client that is back; 0 for as fast as it takes them.
         self.backlog_rate = 0
         self.replaying: Final = Replaying(self, under_way)
+        self.groups: Final = GroupDelivery(self, drops, under_way, upgrade_qos=upgrade_qos)
+        self._walking: Final = Walking(self, under_way, upgrade_qos=upgrade_qos)
         self.early: Final = Early(self, under_way, upgrade_qos=upgrade_qos)
 
     def mark(self, channel: Channel) -> None:
@@ -104,7 +106,7 @@ class Delivery:
             else:
                 self.deliver_to(target, passage)
         for group in plan.groups:
-            self._deliver_to_group(group, passage)
+            self.groups.deliver(group, passage)
         for client in plan.denied:
             self._drops.drop(DROP_DENIED, client.session.client_id, message, self.now_us, _NO_RIGHT)
 
@@ -152,87 +154,10 @@ class Delivery:
         else:
             self.send_owed(client, channel, Owed(message, qos, retain=retain, identifiers=target.identifiers))
 
-    def _deliver_to_group(self, group: Group, passage: Passage) -> None:
-        message = passage.message
-        if message.qos > 0 and group.owes():
-            # What waits is older. This one cannot be read back yet: it counts as delivered when this is over.
-            self.drain_backlog(group)
-            if group.owes():
-                self._keep_for(group, message)
-                return
-        member = group.pick(message)
-        if member is not None:
-            self._assign(group, member, message)
-        elif message.qos > 0 and group.keeps_backlog():
-            self._keep_for(group, message)
-        else:
-            self._drops.drop(DROP_NO_MEMBER, group.key, message, self.now_us)
-
-    def _assign(self, group: Group, member: Subscribed, message: Message) -> None:
-        """Give a message to the member that was picked for it, by the options of its own subscription."""
-        record = member.record
-        qos = record.qos if record.qos < message.qos or self._upgrade_qos else message.qos
-        identifiers = (record.identifier,) if record.identifier else ()
-        channel = member.client.channel
-        if channel is None:
-            return
-        self.send_owed(member.client, channel, Owed(message, qos, identifiers=identifiers, group=group.key))
-        if group.stored_as:
-            group.unsaved = True
-            if qos == 2 and message.position_us and member.client.stored():
-                # With the member's own entry, in one commit: it goes to nobody else, whatever happens.
-                self._under_way.step(DropInflight(group.stored_as, 0, message.shard, message.position_us))
-
-    def _keep_for(self, group: Group, message: Message) -> None:
-        full = group.backlog.append([Owed(message, message.qos, group=group.key)])
-        self._drops.lose(DROP_QUEUE, group.key, full, self.now_us)
-
     def owe(self, client: Client, owed: Owed) -> None:
         """Put a message into a client's queue."""
         client.behind = True
         self._drops.lose(DROP_QUEUE, client.session.client_id, client.queue.append([owed]), self.now_us)
-
-    def give_back(self, group: Group, pack: list[Owed]) -> None:
-        """A member left with these unacknowledged, oldest first: others get them, or they wait for somebody.
-
-        They wait in memory, at most as many as fit into the windows of members: the group's queue is beyond them.
-        """
-        for index, owed in enumerate(pack):
-            member = group.pick(owed.message)
-            if member is not None:
-                self._assign(group, member, owed.message)
-            elif group.keeps_backlog():
-                group.held.extend(reversed(pack[index:]))
-                return
-            else:
-                self._drops.drop(DROP_NO_MEMBER, group.key, owed.message, self.now_us)
-
-    def drain_backlog(self, group: Group) -> None:
-        """Give out what was kept for a group, in order, as far as members have room."""
-        while True:
-            if not group.held:
-                group.held = group.backlog.read(0, _READ)
-                group.held.reverse()
-            if not group.held:
-                if not group.backlog.at_end():
-                    self._search_on(group)
-                return
-            owed = group.held[-1]
-            member = group.pick(owed.message)
-            if member is None:
-                return
-            group.held.pop()
-            group.backlog.acknowledge(owed.serial)
-            self._assign(group, member, owed.message)
-
-    def _search_on(self, group: Group) -> None:
-        """A long stretch without anything for the group: go on in the next turn."""
-        for member in group.members.values():
-            client = member.client
-            if client.channel is not None:
-                if client not in self.searching:
-                    self.searching.append(client)
-                return
 
     def pump(self, client: Client) -> None:
         """Send what waits, as far as the window and the socket allow: what was in flight, retained, queued."""
@@ -244,13 +169,13 @@ class Delivery:
             if packet_id == 0:
                 break
             self._send_again(client, channel, packet_id)
-        self._walk(client, channel)
+        self._walking.send(client, channel)
         if client.replays:
             self.replaying.send(client, channel)
         self._drain_queue(client, channel)
         for group in client.groups:
             if group.owes():
-                self.drain_backlog(group)
+                self.groups.drain(group)
 
     def _drain_queue(self, client: Client, channel: Channel) -> None:
         window = client.session.window
@@ -298,48 +223,6 @@ class Delivery:
             self.timer.pump_after(drain.wait_us(rate), client)
         return allowed
 
-    def _walk(self, client: Client, channel: Channel) -> None:
-        """Retained messages for new subscriptions [MQTT-3.3.1-9]."""
-        window = client.session.window
-        steps = 0
-        while client.walks and not channel.congested and window.room():
-            if steps == _READ:
-                # Enough for one turn: neither a million that are sent nor a million that are skipped hold up others.
-                self.mark(channel)
-                break
-            steps += 1
-            walk = client.walks[0]
-            message = next(walk.messages, None)
-            if message is None:
-                self._end_walk(client, client.walks.pop(0))
-                continue
-            walk.at = message.topic
-            record = walk.subscribed.record
-            qos = record.qos if self._upgrade_qos else min(message.qos, record.qos)
-            if record.hides(message.topic) or walk.skips(message.topic, qos):
-                continue
-            identifiers = (record.identifier,) if record.identifier else ()
-            owed = OwedRetained(message, qos, identifiers=identifiers, newest=walk.newest)
-            owed.repeated = walk.repeated and qos == 1
-            self.send_owed(client, channel, owed)
-            walk.ahead = walk.ahead or qos == 2
-        if client.walks:
-            self._keep_walk(client, client.walks[0])
-
-    def _keep_walk(self, client: Client, walk: Walk) -> None:
-        """How far a walk is goes with the QoS 2 messages that it has put into flight, so that they come once."""
-        if walk.ahead and walk.stored and client.stored():
-            self._under_way.step(KeepWalk(client.session.client_id, walk.subscribed.record.filter.raw, walk.record()))
-
-    def _end_walk(self, client: Client, walk: Walk) -> None:
-        """It is forgotten with the next progress, which knows what of it is unacknowledged."""
-        self._keep_walk(client, walk)
-        if walk.stored and client.stored():
-            if client.ended_walks is None:
-                client.ended_walks = []
-            client.ended_walks.append(walk.subscribed.record.filter.raw)
-            self._has_come_further(client)
-
     def start_replay(self, replay: ReplayWalk) -> None:
         client = replay.subscribed.client
         client.drop_walks(replay.subscribed.record.filter.raw)
@@ -364,7 +247,7 @@ class Delivery:
         client.walks.append(walk)
         self.pump(client)
 
-    def send_owed(self, client: Client, channel: Channel, owed: Owed) -> None:
+    def send_owed(self, client: Client, channel: Channel, owed: Owed, *, after_commit: bool = False) -> None:
         """Send a message that is owed, or note why it is not."""
         why = self._obstacle(channel, owed)
         if why:
@@ -378,7 +261,7 @@ class Delivery:
             if durable:
                 order = client.session.next_order()
                 self._under_way.step(KeepInflight(client.session.client_id, packet_id, owed, order))
-            if durable or channel.changing:
+            if durable or after_commit or channel.changing:
                 channel.changing += 1  # whatever follows stays behind it
                 self._under_way.effects.append(Sending(client, channel, owed, packet_id))
             elif not self._send_custom(channel, owed, packet_id, dup=owed.repeated) and packet_id:
@@ -395,7 +278,7 @@ class Delivery:
                 self._under_way.step(step)
             self._under_way.effects.append(Effect(None, b"", lambda: self._reserve(client, reserved)))
 
-    def _has_come_further(self, client: Client) -> None:
+    def has_come_further(self, client: Client) -> None:
         """Have its progress stored some time soon."""
         if not client.unsaved:
             client.unsaved = True
@@ -446,7 +329,7 @@ class Delivery:
             client.queue.acknowledge(owed.serial)
         if not client.stored():
             return
-        self._has_come_further(client)
+        self.has_come_further(client)
         if not client.reserving and client.session.window.runs_low():
             client.reserving = True
             self.save_progress(client)

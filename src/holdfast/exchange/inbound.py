@@ -158,6 +158,9 @@ class Inbound:
         if channel.version == V5 and channel.receiving + len(incoming) >= channel.receive_limit:
             raise PeerError(RECEIVE_MAXIMUM_EXCEEDED, f"more than {channel.receive_limit} messages unacknowledged")
         if refusal != SUCCESS:
+            if message.properties and _NUMBERED in message.properties:
+                topic = message.topic.decode()
+                raise PeerError(refusal, f"the numbered message to {topic!r} is not taken, nor is any behind it")
             self._refuse(channel, qos, packet_id, refusal)
             return
         number = -1
@@ -170,7 +173,7 @@ class Inbound:
         if qos == 1:
             channel.receiving += 1
         else:
-            incoming.add(packet_id)
+            incoming[packet_id] = None
             if client.stored():
                 self._exchange.under_way.step(KeepIncoming(client.session.client_id, packet_id))
         if number >= 0 and not self._numbering.take(client.session.client_id, number, self._exchange.under_way.batch):
@@ -281,7 +284,7 @@ class Inbound:
         incoming = client.session.incoming
         frame = _PUBCOMP + U16[packet_id]
         if packet_id in incoming:
-            incoming.discard(packet_id)
+            del incoming[packet_id]
             if client.stored():
                 self._exchange.under_way.step(DropIncoming(client.session.client_id, packet_id))
         elif channel.version == V5:

@@ -1,18 +1,23 @@
-"""A stored session as somebody looks at it who does not run it: by places in the log, without the messages.
+"""Stored sessions as somebody looks at them who does not run them: by places in the log, without the messages.
 
-It is read from a state of the database that does not change meanwhile. What a connected client was sent in the last
+They are read from a state of the database that does not change meanwhile. What a connected client was sent in the last
 second may not be in it: progress is stored once a second.
 """
 
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from holdfast.history.reader import HistoryReader
+from holdfast.model.errors import PermanentError
 from holdfast.records.sessions import (
     DONE,
+    INCOMING,
     INFLIGHT,
     PROGRESS,
     RELEASED,
     REPLAY,
+    SESSION,
     SUBSCRIPTION,
     Progress,
     ReplayProgress,
@@ -24,15 +29,17 @@ from holdfast.records.sessions import (
     decode_session,
     decode_subscription,
     done_place,
-    session_key,
     session_range,
 )
 from holdfast.storage.rocks.contents import SESSIONS
-from holdfast.storage.rocks.layouts.scan import get_one, scan_items
+from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.topics.subscription import SubscriptionRecord
 
 #: In front of the name under which a group is stored (`broker/subscriptions.py`).
 _GROUP_PREFIX: Final = "\0group\0"
+
+#: Where the name of a session begins in its keys.
+_NAME_AT: Final = len(client_prefix(""))
 
 #: Shard and position.
 Place = tuple[int, int]
@@ -43,6 +50,7 @@ class Flight:
 
     def __init__(self, packet_id: int, qos: int, *, released: bool) -> None:
         self.packet_id: Final = packet_id
+        self.qos: Final = qos
         self.waits_for: Final = "PUBACK" if qos == 1 else "PUBCOMP" if released else "PUBREC"
 
 
@@ -55,9 +63,18 @@ class SessionView:
         self.subscriptions: Final[dict[bytes, SubscriptionRecord]] = {}
         self.replays: Final[dict[bytes, ReplayProgress]] = {}
         self.inflight: Final[dict[Place, Flight]] = {}
+        #: Messages in flight that have no place in the log: retained ones, and those of zones that are not stored.
+        self.placeless: Final[list[Flight]] = []
+        #: Packet ids of QoS 2 messages of the client that it has not released yet.
+        self.incoming: Final[set[int]] = set()
         #: Done above the progress.
         self.done: Final[set[Place]] = set()
         self.progress = Progress({}, [], 0)
+
+    @property
+    def group(self) -> str:
+        """`$share/…` if it is the record of a group, which is kept as a session is; else empty."""
+        return self.session_id[len(_GROUP_PREFIX) :] if self.session_id.startswith(_GROUP_PREFIX) else ""
 
     def has_passed(self, place: Place) -> bool:
         """Whether the session was sent everything up to a place, or is done with that one alone."""
@@ -67,17 +84,41 @@ class SessionView:
 
 def read_session(reader: HistoryReader, session_id: str) -> SessionView | None:
     """None if no such session is stored."""
-    family = reader.family(SESSIONS)
-    value = get_one(family, session_key(session_id))
-    if value is None:
-        return None
-    view = SessionView(session_id, decode_session(value))
-    at = len(client_prefix(session_id))
+    items = scan_items(reader.family(SESSIONS), *session_range(session_id))
+    return _view(session_id, items, len(client_prefix(session_id)))
+
+
+def scan_sessions(reader: HistoryReader, lo: bytes, hi: bytes) -> Iterator[SessionView]:
+    """The sessions and groups whose keys are in [lo, hi), which divides none."""
+    for prefix, items in groupby(scan_items(reader.family(SESSIONS), lo, hi), key=lambda item: owner_of(item[0])):
+        view = _view(prefix[_NAME_AT:].decode(errors="replace"), items, len(prefix))
+        if view is None:
+            raise PermanentError(f"{prefix!r} has stored records and no session; run: holdfast verify")
+        yield view
+
+
+def owner_of(key: bytes) -> bytes:
+    """What all keys of a session begin with."""
+    return key[: _NAME_AT + int.from_bytes(key[1:_NAME_AT], "big")]
+
+
+def read_group(reader: HistoryReader, record: SubscriptionRecord) -> SessionView | None:
+    """The group of a shared subscription, which keeps its progress as a session does."""
+    return read_session(reader, f"{_GROUP_PREFIX}$share/{record.filter.group}/{record.filter.inner().decode()}")
+
+
+def _view(session_id: str, items: Iterable[tuple[bytes, bytes]], at: int) -> SessionView | None:
+    """What the records of one session say; their kinds are `at` that place of their keys."""
+    view: SessionView | None = None
     flights: dict[int, StoredInflight] = {}
     released: set[int] = set()
-    for key, stored in scan_items(family, *session_range(session_id)):
+    for key, stored in items:
         kind = key[at]
-        if kind == SUBSCRIPTION:
+        if kind == SESSION:
+            view = SessionView(session_id, decode_session(stored))
+        elif view is None:
+            return None
+        elif kind == SUBSCRIPTION:
             view.subscriptions[key[at + 1 :]] = decode_subscription(key[at + 1 :], stored)
         elif kind == REPLAY:
             view.replays[key[at + 1 :]] = decode_replay(stored)
@@ -89,17 +130,27 @@ def read_session(reader: HistoryReader, session_id: str) -> SessionView | None:
             flights[_packet_id(key)] = StoredInflight(stored)
         elif kind == RELEASED:
             released.add(_packet_id(key))
-    for entry in view.progress.unacknowledged:
-        if entry.qos == 1:
-            view.inflight[entry.shard, entry.position_us] = Flight(entry.packet_id, 1, released=False)
-    for packet_id, flight in flights.items():
-        view.inflight[flight.shard, flight.position_us] = Flight(packet_id, 2, released=packet_id in released)
+        elif kind == INCOMING:
+            view.incoming.add(_packet_id(key))
+    if view is not None:
+        _add_flights(view, flights, released)
     return view
 
 
-def read_group(reader: HistoryReader, record: SubscriptionRecord) -> SessionView | None:
-    """The group of a shared subscription, which keeps its progress as a session does."""
-    return read_session(reader, f"{_GROUP_PREFIX}$share/{record.filter.group}/{record.filter.inner().decode()}")
+def _add_flights(view: SessionView, flights: dict[int, StoredInflight], released: set[int]) -> None:
+    for entry in view.progress.unacknowledged:
+        if entry.qos == 1:
+            _add_flight(view, (entry.shard, entry.position_us), Flight(entry.packet_id, 1, released=False))
+    for packet_id, stored in flights.items():
+        flight = Flight(packet_id, 2, released=packet_id in released)
+        _add_flight(view, (stored.shard, stored.position_us), flight)
+
+
+def _add_flight(view: SessionView, place: Place, flight: Flight) -> None:
+    if place[1]:
+        view.inflight[place] = flight
+    else:
+        view.placeless.append(flight)
 
 
 def _packet_id(key: bytes) -> int:

@@ -6,6 +6,7 @@ however that came about. Where the servers listen is told as a line of JSON on s
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -23,6 +24,7 @@ _log = structlog.get_logger()
 
 #: So that the broker gets the processor first when both want it.
 _NICE: Final = 10
+SCRATCH_PREFIX: Final = "holdfast-history-"
 _PATHS: Final = ("token_file", "certificate", "key")
 CANNOT_START: Final = 2
 
@@ -50,17 +52,19 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
-def encode_settings(folder: Path, settings: History, level: str, form: str) -> bytes:
-    """The line that a child reads."""
+def encode_settings(folder: Path, settings: History, level: str, form: str, scratch: str) -> bytes:
+    """The line that a child reads; `scratch` is the folder for its temporary files, which it removes at its end."""
     values = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(settings).items()}
-    return json.dumps({"folder": str(folder), "history": values, "level": level, "format": form}).encode() + b"\n"
+    words = {"folder": str(folder), "history": values, "level": level, "format": form, "scratch": scratch}
+    return json.dumps(words).encode() + b"\n"
 
 
-def decode_settings(line: bytes) -> tuple[Path, History, str, str]:
+def decode_settings(line: bytes) -> tuple[Path, History, str, str, Path]:
     words: dict[str, Any] = json.loads(line)
     values: dict[str, Any] = words["history"]
     paths = {name: None if values[name] is None else Path(values[name]) for name in _PATHS}
-    return Path(words["folder"]), History(**{**values, **paths}), words["level"], words["format"]
+    settings = History(**{**values, **paths})
+    return Path(words["folder"]), settings, words["level"], words["format"], Path(words["scratch"])
 
 
 def main() -> None:
@@ -68,7 +72,7 @@ def main() -> None:
     stop = stop_on_signals()
     # Ctrl-C reaches both; the broker is the one to decide.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    folder, settings, level, form = decode_settings(sys.stdin.buffer.readline())
+    folder, settings, level, form, scratch = decode_settings(sys.stdin.buffer.readline())
     configure_logs(level, form)
     os.nice(_NICE)
     threading.Thread(target=_watch_the_broker, args=(stop,), daemon=True).start()
@@ -78,6 +82,8 @@ def main() -> None:
     except HoldfastError as error:
         _log.error("history cannot be served", why=str(error))
         status = CANNOT_START
+    if scratch.name.startswith(SCRATCH_PREFIX):
+        shutil.rmtree(scratch, ignore_errors=True)  # it was made for us, and a broker that was killed cannot
     # Not by the interpreter's own end: threads of gRPC may be in the middle of something, and all can be read again.
     sys.stderr.flush()
     os._exit(status)

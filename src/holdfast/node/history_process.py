@@ -6,14 +6,16 @@
 
 import asyncio
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 import holdfast
-from holdfast.node.history_child import encode_settings
+from holdfast.node.history_child import SCRATCH_PREFIX, encode_settings
 from holdfast.node.settings import Settings
 
 _log = structlog.get_logger()
@@ -45,8 +47,8 @@ async def _keep(settings: Settings) -> None:
         began_s = loop.time()
         try:
             status = await _run(settings)
-        except OSError as error:
-            _log.error("the history process cannot be started", why=str(error))
+        except Exception:
+            _log.exception("the history process cannot be kept running, and is started again", pause_s=pause_s)
         else:
             _log.warning("the history process has ended, and is started again", status=status, pause_s=pause_s)
         if loop.time() - began_s >= _LONG_S:
@@ -57,6 +59,15 @@ async def _keep(settings: Settings) -> None:
 
 async def _run(settings: Settings) -> int:
     """One life of it; its exit status."""
+    # A process that is killed leaves the diaries of its secondaries behind; so they have a folder that goes with it.
+    scratch = tempfile.mkdtemp(prefix=SCRATCH_PREFIX)
+    try:
+        return await _run_in(scratch, settings)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+async def _run_in(scratch: str, settings: Settings) -> int:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",
@@ -64,12 +75,14 @@ async def _run(settings: Settings) -> int:
         "holdfast.node.history_child",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": _path()},
+        env={**os.environ, "PYTHONPATH": _path(), "TMPDIR": scratch},
     )
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        process.stdin.write(encode_settings(settings.storage.data.absolute(), settings.history, *_logs(settings)))
+        logs = settings.log
+        words = encode_settings(settings.storage.data.absolute(), settings.history, logs.level, logs.format, scratch)
+        process.stdin.write(words)
         # It says in the log where it listens; what else it prints is for programs that run it alone.
         while await process.stdout.read(4096):
             pass
@@ -90,7 +103,3 @@ def _path() -> str:
     """The same tree as ours, first."""
     tree = str(Path(holdfast.__file__).resolve().parents[1])
     return os.pathsep.join([tree, *filter(None, [os.environ.get("PYTHONPATH")])])
-
-
-def _logs(settings: Settings) -> tuple[str, str]:
-    return settings.log.level, settings.log.format

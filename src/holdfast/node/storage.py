@@ -84,6 +84,8 @@ class DiskStorage:
             for zone_log in self.log.zone_logs.values()
             for number, shard in zone_log.shards.items()
         }
+        #: Bound once: every queue has it.
+        self._tell_lost: Final = self._lost
         self._leap_us = 0
         #: Retained messages that could not be read, as far as that was noted.
         self._unreadable = 0
@@ -128,7 +130,7 @@ class DiskStorage:
             session_id,
             subscriptions,
             MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes),
-            lambda lost: self._lost(session_id, lost),
+            self._tell_lost,
             upgrade_qos=self._policy.mqtt.upgrade_outgoing_qos,
             with_qos0=history,
             until_us=until_us,

@@ -1,15 +1,16 @@
 """What a reader of history is asked for, as Spark hands it over: texts by name, in any case.
 
     path | endpoint      where from                          topicFilter       MQTT wildcards
-    table                history                             startingTime      as a replay's start: ISO 8601, µs, -2h
+    table                history, or one of `tables.py`      startingTime      as a replay's start: ISO 8601, µs, -2h
     columns              names with commas                   endingTime        the same, exclusive
     zone                 one zone alone                      startingOffsets   earliest, latest, offsets of a stream
     payloadFormat        json: a column of that name         maxRowsPerTrigger messages a batch of a stream takes
     rowsPerPartition     how finely to cut                   failOnDataLoss    what retention took: an error, or a gap
-    pushdown             whether Spark's filters are used
+    pushdown             whether Spark's filters are used    owed              of queues: estimate, or exact
 
 Everything is checked at once, so a wrong option fails before anything is started, and the error names it. An option
-that does not exist fails too: a filter with a typing error in its name would read everything.
+that does not exist fails too: a filter with a typing error in its name would read everything. So does one that means
+nothing for the table that is read.
 """
 
 import re
@@ -17,9 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from holdfast.history.tables import QUEUES, RETAINED, SCHEMAS
 from holdfast.model.errors import PeerError, SettingsError
 from holdfast.pipeline.offsets import EARLIEST, LATEST, parse_offsets
 from holdfast.pipeline.schema import DEFAULT_COLUMNS, JSON, check_columns
+from holdfast.pipeline.table_schema import check_table_columns
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
 
@@ -42,7 +45,11 @@ _NAMES: Final = (
     "rowsPerPartition",
     "failOnDataLoss",
     "pushdown",
+    "owed",
 )
+#: What the other tables than history know; some know one thing more.
+_OF_TABLES: Final = ("path", "endpoint", "table", "columns")
+_OF_TABLE: Final = {RETAINED: ("topicFilter",), QUEUES: ("owed",)}
 #: Spark's own, which it passes on to every source.
 _FOREIGN: Final = ("__", "spark.")
 _T = TypeVar("_T")
@@ -68,6 +75,8 @@ class Options:
     rows_per_partition: int = ROWS_PER_PARTITION
     fail_on_data_loss: bool = True
     pushdown: bool = True
+    #: Whether what queues owe is counted one by one.
+    exact: bool = False
 
     def since_us(self, now_us: int) -> int:
         return 0 if self.starting_time is None else parse_since(self.starting_time).resolve(now_us)
@@ -94,6 +103,17 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise SettingsError(
             "give either the option path, a broker's data folder on this machine, or endpoint, grpc://host:port"
         )
+    table = take("table", _table, HISTORY)
+    _check_meaning(table, texts)
+    if table != HISTORY:
+        return Options(
+            path=path,
+            endpoint=endpoint,
+            table=table,
+            levels=take("topicFilter", _levels, ()),
+            columns=take("columns", lambda text: _table_columns(table, text), tuple(SCHEMAS[table].names)),
+            exact=take("owed", _owed, False),
+        )
     columns = take("columns", _columns, DEFAULT_COLUMNS)
     if take("payloadFormat", _payload_format, "") and JSON not in columns:
         columns = (*columns, JSON)
@@ -102,7 +122,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     return Options(
         path=path,
         endpoint=endpoint,
-        table=take("table", _table, HISTORY),
+        table=table,
         levels=take("topicFilter", _levels, ()),
         starting_time=take("startingTime", _time, None),
         ending_time=take("endingTime", _time, None),
@@ -129,6 +149,15 @@ def _by_name(given: Mapping[str, str]) -> dict[str, str]:
     return texts
 
 
+def _check_meaning(table: str, texts: Mapping[str, str]) -> None:
+    for name in texts:
+        if table == HISTORY and name == "owed":
+            raise SettingsError(f"option owed: it is for the table {QUEUES}")
+        if table != HISTORY and name not in (*_OF_TABLES, *_OF_TABLE.get(table, ())):
+            known = ", ".join((*_OF_TABLES, *_OF_TABLE.get(table, ())))
+            raise SettingsError(f"option {name}: it means nothing for the table {table}, which knows {known}")
+
+
 def _path(text: str) -> str:
     found = re.match(r"file:(?://)?(/.*)", text)
     path = found[1] if found else text
@@ -138,8 +167,8 @@ def _path(text: str) -> str:
 
 
 def _table(text: str) -> str:
-    if text != HISTORY:
-        raise ValueError(f"there is no table {text!r}; there is {HISTORY}")
+    if text != HISTORY and text not in SCHEMAS:
+        raise ValueError(f"there is no table {text!r}; there are {', '.join((HISTORY, *SCHEMAS))}")
     return text
 
 
@@ -170,6 +199,18 @@ def _columns(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     check_columns(names)
     return names
+
+
+def _table_columns(table: str, text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    check_table_columns(table, names)
+    return names
+
+
+def _owed(text: str) -> bool:
+    if text not in ("estimate", "exact"):
+        raise ValueError(f"{text!r} is not known; give estimate or exact")
+    return text == "exact"
 
 
 def _payload_format(text: str) -> str:

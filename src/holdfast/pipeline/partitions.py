@@ -1,4 +1,4 @@
-"""Parts of history, cut into pieces of about equal size for Spark's tasks.
+"""Parts of history, cut into pieces of like size for Spark's tasks.
 
 Cuts are made in time. The serials at each cut are looked up, so that every task knows how many messages it owes, and
 notices if it reads fewer.
@@ -35,7 +35,7 @@ class HistoryPartition(InputPartition):
 
 
 def cut(source: HistorySource, parts: Sequence[Part], heads: Offsets, rows: int) -> list[Part]:
-    """The same messages in parts of about `rows`, each with its serials."""
+    """The same messages in parts of at most `rows`, each with its serials."""
     return [piece for part in parts for piece in _pieces(source, with_serials(source, part, heads), rows)]
 
 
@@ -88,12 +88,19 @@ def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[
 
 
 def _pieces(source: HistorySource, part: Part, rows: int) -> list[Part]:
-    count = -(-(part.last_serial - part.after_serial) // rows)
+    """Halved in time until no piece has more than `rows`: messages may have come in bursts, with hours in between."""
     pieces = []
-    for piece in part.split(count)[:-1]:
-        left, rest = part.cut(piece.hi_us)
-        first = source.first(rest)
-        serial = first.serial - 1 if first else part.last_serial
-        pieces.append(left._replace(last_serial=serial))
-        part = rest._replace(after_serial=serial, last_serial=part.last_serial)
-    return [piece for piece in [*pieces, part] if piece.after_serial < piece.last_serial]
+    waiting = [part]
+    while waiting:
+        piece = waiting.pop()
+        count = piece.last_serial - piece.after_serial
+        if count > rows and piece.hi_us - piece.lo_us > 1:
+            left, right = piece.cut((piece.lo_us + piece.hi_us) // 2)
+            first = source.first(right)
+            serial = first.serial - 1 if first else piece.last_serial
+            begins_us = first.position_us if first else right.lo_us
+            waiting.append(right._replace(lo_us=begins_us, after_serial=serial, last_serial=piece.last_serial))
+            waiting.append(left._replace(after_serial=piece.after_serial, last_serial=serial))
+        elif count > 0:
+            pieces.append(piece)
+    return pieces

@@ -15,16 +15,16 @@ LARGE = 120
 
 
 def hold_syncs(world: DiskWorld, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """No sync happens from now on, until what is returned is called."""
-    engine = world.disk.engine
-    before = engine.request_sync, engine.sync_now
-    monkeypatch.setattr(engine, "request_sync", lambda: None)
-    monkeypatch.setattr(engine, "sync_now", lambda: None)
+    """Nothing is known of a sync from now on, until what is returned is called."""
+    log = world.disk.log
+    before = log._post
+    held: list[Callable[[], None]] = []
+    monkeypatch.setattr(log, "_post", held.append)
 
     def release() -> None:
-        monkeypatch.setattr(engine, "request_sync", before[0])
-        monkeypatch.setattr(engine, "sync_now", before[1])
-        world.settle()
+        monkeypatch.setattr(log, "_post", before)
+        for call in held:
+            world.do(call)
 
     return release
 

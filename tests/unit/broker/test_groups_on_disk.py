@@ -50,6 +50,25 @@ def test_what_a_leaver_gives_back_does_not_bring_back_what_others_have(tmp_path:
         assert finish(stayer) == [b"2", b"1"]
 
 
+def test_a_qos_2_message_goes_to_nobody_else_when_the_member_ended_with_the_broker(tmp_path: Path) -> None:
+    """Q10: also without a session that is stored; [MQTT-4.8.2-5]."""
+    world = DiskWorld(tmp_path)
+    other = kept(world, "other")
+    other.subscribe("$share/g/a", qos=2)
+    other.drop()
+    member = world.connect("member")
+    member.subscribe("$share/g/a", qos=2)
+    writer = world.connect("writer")
+    writer.send(Publish("a", b"1", 2, 1))
+    assert member.take(Publish).payload == b"1"
+    world.crash()
+    with DiskWorld(tmp_path, start_us=1_700_000_010_000_000) as world:
+        other = world.peer()
+        other.send(connect("other"))
+        other.inbox.pop(0)
+        assert finish(other) == []
+
+
 def test_a_group_survives_a_crash_before_its_progress_was_first_stored(tmp_path: Path) -> None:
     """M6, L15."""
     with DiskWorld(tmp_path) as world:

@@ -10,7 +10,7 @@ from holdfast.durable.numbering import MemoryNumbers, Numbering
 from holdfast.exchange.inbound import publish_number
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import PUBACK, PUBREC, PUBREL
-from holdfast.model.reasons import PROTOCOL_ERROR
+from holdfast.model.reasons import NOT_AUTHORIZED, PROTOCOL_ERROR
 from holdfast.storage.rocks.numbers import KEPT_US
 from holdfast.wire.packets import Ack, Disconnect, Publish
 from holdfast.wire.properties import Properties
@@ -18,9 +18,9 @@ from tests.disk_world import DiskWorld, payloads
 from tests.world import Peer, World
 
 
-def numbered(number: int | str, payload: bytes, packet_id: int = 1, qos: int = 1) -> Publish:
+def numbered(number: int | str, payload: bytes, packet_id: int = 1, qos: int = 1, topic: str = "out") -> Publish:
     properties = Properties(user_properties=(("publish-number", str(number)),))
-    return Publish("out", payload, qos, packet_id, properties=properties)
+    return Publish(topic, payload, qos, packet_id, properties=properties)
 
 
 def reader(world: World) -> Peer:
@@ -103,6 +103,19 @@ def test_what_is_no_number_is_refused_with_its_reason(wrong: str) -> None:
         goodbye = writer.take(Disconnect)
         assert goodbye.reason == PROTOCOL_ERROR
         assert "publish-number" in (goodbye.properties.reason_string or "")
+
+
+def test_what_comes_behind_a_number_that_is_refused_is_not_taken() -> None:
+    with World() as world:
+        peer = reader(world)
+        writer = world.connect("writer")
+        writer.send(numbered(1, b"a", 1), numbered(2, b"b", 2, topic="$SYS/mine"), numbered(3, b"c", 3))
+        goodbye = writer.take(Disconnect)
+        assert goodbye.reason == NOT_AUTHORIZED
+        assert "'$SYS/mine'" in (goodbye.properties.reason_string or "")
+        writer = world.connect("writer")
+        writer.send(numbered(1, b"a", 1), numbered(2, b"b", 2), numbered(3, b"c", 3))
+        assert payloads(peer) == [b"a", b"b", b"c"]
 
 
 def test_the_name_inside_another_property_is_no_number() -> None:

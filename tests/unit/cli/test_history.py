@@ -103,9 +103,10 @@ def test_a_broker_refuses_history_for_everybody_and_of_nothing() -> None:
 
 def test_settings_reach_the_process_as_they_are() -> None:
     settings = History(host="::1", token_file=Path("t"), certificate=Path("c"), key=Path("k"), max_readers=7)
-    assert decode_settings(encode_settings(Path("d"), settings, "debug", "json")) == (
+    assert decode_settings(encode_settings(Path("d"), settings, "debug", "json", "/tmp/x")) == (
         Path("d"),
         settings,
         "debug",
         "json",
+        Path("/tmp/x"),
     )

@@ -107,6 +107,22 @@ def test_every_task_knows_its_serials(log: Log) -> None:
     assert all(part.after_serial >= 0 for part in parts)
 
 
+def test_a_burst_after_a_long_silence_is_cut_as_well(tmp_path: Path) -> None:
+    log = Log(tmp_path, shards=1)
+    log.node.clock.advance(86_400_000_000)
+    log.fill(100)
+    log.node.clock.advance(86_400_000_000)
+    log.fill(60)
+
+    reader = reader_of(log, rowsPerPartition="20")
+    sizes = [len(rows(reader, [partition])) for partition in reader.partitions()]
+
+    assert sum(sizes) == 160
+    assert max(sizes) <= 20
+    assert len(sizes) <= 16
+    log.close()
+
+
 def test_a_piece_that_lacks_a_message_is_an_error(log: Log) -> None:
     reader = reader_of(log, rowsPerPartition="20")
     first = reader.partitions()[3]

@@ -76,6 +76,16 @@ def test_without_columns_raw_ones_stay_away() -> None:
         ({"path": "/data", "columns": "topic,topic"}, "option columns: column 'topic' comes twice"),
         ({"path": "/data", "columns": ""}, "option columns: there is no column ''"),
         ({"path": "/data", "table": "histories"}, "option table: there is no table 'histories'"),
+        (
+            {"path": "/data", "table": "sessions", "columns": "client"},
+            "option columns: there is no column 'client' in sessions; there are client_id, ",
+        ),
+        (
+            {"path": "/data", "table": "sessions", "topicFilter": "a"},
+            "option topicFilter: it means nothing for the table sessions, which knows path, endpoint, table, columns",
+        ),
+        ({"path": "/data", "table": "queues", "owed": "all"}, "option owed: 'all' is not known; give estimate or"),
+        ({"path": "/data", "owed": "exact"}, "option owed: it is for the table queues"),
         ({"path": "/data", "payloadFormat": "xml"}, "option payloadFormat: 'xml' is not known"),
         ({"path": "/data", "maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger: '0' is not a number of messages"),
         ({"path": "/data", "rowsPerPartition": "-5"}, "option rowsPerPartition: '-5' is not a number"),
@@ -85,3 +95,11 @@ def test_without_columns_raw_ones_stay_away() -> None:
 def test_a_wrong_option_is_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         parse_options(given)
+
+
+def test_each_table_has_its_own_columns_and_options() -> None:
+    queues = parse_options({"path": "/data", "table": "queues", "owed": "exact", "columns": "client_id, owed"})
+    retained = parse_options({"path": "/data", "table": "retained", "topicFilter": "a/+"})
+
+    assert (queues.table, queues.exact, queues.columns) == ("queues", True, ("client_id", "owed"))
+    assert (retained.levels, retained.columns[0], retained.exact) == ((b"a", b"+"), "topic", False)

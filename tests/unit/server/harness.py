@@ -7,17 +7,16 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 import uvloop
 
 from holdfast.broker.gate import Gate, Origin
+from holdfast.exchange.channel import Channel
 from holdfast.exchange.link import Link
 from holdfast.server.listeners import Listeners, ListenerSpec, open_listeners
-
-if TYPE_CHECKING:
-    from holdfast.exchange.channel import Channel
+from holdfast.wire.framing import MAX_PACKET_BYTES
 
 #: Seconds for a whole test; what is awaited in one comes at once, or never.
 DEADLINE_S = 30
@@ -102,13 +101,13 @@ class RecordingGate(Gate):
             await self._came.wait()
         return self.visits[number]
 
-    def opened(self, link: Link, origin: Origin) -> "Channel":
+    def opened(self, link: Link, origin: Origin) -> Channel:
         self.visits.append(Visit(link, origin))
         self._came.set()
-        return cast("Channel", self.visits[-1])
+        return Channel(link, MAX_PACKET_BYTES, len(self.visits) - 1)
 
-    def received(self, channel: "Channel", data: bytes) -> None:
-        visit = cast(Visit, channel)
+    def received(self, channel: Channel, data: bytes) -> None:
+        visit = self.visits[channel.number]
         assert type(data) is bytes
         assert not visit.lost
         visit.received += data
@@ -116,14 +115,14 @@ class RecordingGate(Gate):
         visit.change()
         self._on_received(visit, data)
 
-    def writable(self, channel: "Channel", *, yes: bool) -> None:
-        visit = cast(Visit, channel)
+    def writable(self, channel: Channel, *, yes: bool) -> None:
+        visit = self.visits[channel.number]
         assert visit.writable != yes
         visit.writable = yes
         visit.change()
 
-    def lost(self, channel: "Channel") -> None:
-        visit = cast(Visit, channel)
+    def lost(self, channel: Channel) -> None:
+        visit = self.visits[channel.number]
         visit.lost += 1
         visit.change()
 

@@ -19,7 +19,10 @@ from holdfast.server.sockets import listen
 from holdfast.server.stream import Entrance
 from tests.unit.server.harness import RecordingGate, Visit, dialled, echo, listening, on_each_loop, spec
 
-pytestmark = pytest.mark.skipif(not plain.AVAILABLE, reason="no epoll: this needs Linux")
+pytestmark = [
+    pytest.mark.compiled,
+    pytest.mark.skipif(not plain.AVAILABLE, reason="no epoll: this needs Linux"),
+]
 
 #: More than both sockets' buffers hold together.
 FLOOD = bytes(32 * 1024 * 1024)

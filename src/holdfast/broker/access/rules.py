@@ -83,6 +83,8 @@ class Rules:
         self._anonymous: Final[list[Rule]] = []
         self._by_user: Final[dict[str, list[Rule]]] = {}
         self._patterns: Final[list[Pattern]] = []
+        #: Shared by all clients without a user name, which may be as many as connections.
+        self._otherwise: Final = f"no rule of {name} allows it to a client without a user name"
 
     @classmethod
     def load(cls, path: Path) -> "Rules":
@@ -116,8 +118,7 @@ class Rules:
 
     def for_client(self, client_id: str, user: str | None) -> ClientAccess:
         """The rights of a client; `user` is None for one without a user name, and verified otherwise."""
-        who = "a client without a user name" if user is None else f"user {shown(user)}"
-        otherwise = f"no rule of {self._name} allows it to {who}"
+        otherwise = self._otherwise if user is None else f"no rule of {self._name} allows it to user {shown(user)}"
         rules = list(self._anonymous if user is None else self._by_user.get(user, ()))
         left_out: list[str] = []
         for pattern in self._patterns:

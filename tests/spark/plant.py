@@ -1,0 +1,58 @@
+"""A broker that has seen a bit of everything: publishers, offline sessions, a group, retained messages, drops."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from holdfast.cli.client import connect
+from holdfast.cli.client_stream import Target
+from holdfast.topics.filters import parse_filter
+from holdfast.wire.packets import Subscription
+from tests.spark.publishing import Broker, Sent
+
+#: Presses have a zone of their own.
+STORAGE = """
+shards = 2
+[zones.press]
+filter = "press/#"
+"""
+#: Of which a third matches `plant/+/temp`.
+MESSAGES = 900
+OFFLINE = "archive"
+GROUP = "$share/workers/press/#"
+
+
+class Plant(Broker):
+    """`archive` was there before everything, and is owed the temperatures; `workers` are owed the presses."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, STORAGE)
+
+    def fill(self) -> None:
+        self.subscribe(OFFLINE, "plant/+/temp")
+        self.subscribe("worker-1", GROUP)
+        self.publish(self._message(number) for number in range(MESSAGES))
+
+    def subscribe(self, client_id: str, text: str, qos: int = 1) -> None:
+        """Come with a session that stays, subscribe, and leave."""
+
+        async def visit() -> None:
+            target = Target(
+                port=self.process.ports["tcp"], client_id=client_id, clean_start=False, session_expiry_s=3600
+            )
+            async with connect(target) as client:
+                await client.ask_for([Subscription(parse_filter(text.encode()), qos)])
+
+        asyncio.run(visit())
+
+    @staticmethod
+    def _message(number: int) -> Sent:
+        kind = ("plant", "plant", "press")[number % 3]
+        what = "temp" if number % 3 == 0 else "flow"
+        return Sent(
+            f"{kind}/{number % 30}/{what}",
+            json.dumps({"value": number / 10, "note": "x" * (number % 50)}).encode(),
+            client_id=f"device-{number // 90}",
+            retain=number % 30 == 0,
+            user_properties=(("unit", "C"),) if number % 30 == 0 else (),
+        )
