@@ -1,7 +1,8 @@
-"""The data source `holdfast`: stored messages as a table of Spark, and as a stream.
+"""The data source `holdfast`: stored messages as a table of Spark, and as a stream; rows as messages to a broker.
 
     spark.read.format("holdfast").option("topicFilter", "factory/#").load("/var/lib/holdfast")
     spark.readStream.format("holdfast").option("startingTime", "-1h").load("/var/lib/holdfast")
+    rows.write.format("holdfast").option("broker", "mqtt://localhost").mode("append").save()
 
 1. Options are checked here, when a table is named: nothing was started yet, and the error says which is wrong.
 2. Objects of these classes travel between processes, so none holds anything open while it does.
@@ -10,30 +11,57 @@
 from collections.abc import MutableMapping
 from typing import Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from holdfast.model.errors import SettingsError
 from holdfast.pipeline.batch_reader import BatchReader, PushdownReader
+from holdfast.pipeline.batch_writer import BatchWriter
 from holdfast.pipeline.opening import opened
-from holdfast.pipeline.options import parse_options
+from holdfast.pipeline.options import Options, parse_options
 from holdfast.pipeline.schema import check_schema, spark_schema
 from holdfast.pipeline.stream_reader import StreamReader
+from holdfast.pipeline.stream_writer import StreamWriter
+from holdfast.pipeline.write_options import WriteOptions, is_writing, parse_write_options
 
 NAME: Final = "holdfast"
 
 
 class HoldfastSource(DataSource):
-    """History as a table."""
+    """History as a table; with the option `broker`, a broker to write to."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._chosen: Final = parse_options(options)
-        with opened(self._chosen) as source:
-            source.parts(0, 0, self._chosen.zone)
+        self._read: Options | None = None
+        self._write: WriteOptions | None = None
+        if is_writing(options):
+            self._write = parse_write_options(options)
+            return
+        self._read = parse_options(options)
+        with opened(self._read) as source:
+            source.parts(0, 0, self._read.zone)
 
     @classmethod
     def name(cls) -> str:
         return NAME
+
+    @property
+    def _chosen(self) -> Options:
+        if self._read is None:
+            raise SettingsError("option broker: is for writing; to read, give path, a broker's data folder")
+        return self._read
+
+    @property
+    def _broker(self) -> WriteOptions:
+        if self._write is None:
+            raise SettingsError("option broker: name the broker to publish to, as mqtt://host:port")
+        return self._write
 
     def schema(self) -> StructType:
         return spark_schema(self._chosen.columns)
@@ -45,3 +73,9 @@ class HoldfastSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         check_schema(schema)
         return StreamReader(schema, self._chosen)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(schema, self._broker, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return StreamWriter(schema, self._broker, overwrite=overwrite)
