@@ -119,6 +119,13 @@ def test_hot_and_cold_are_one_table(spark: SparkSession, broker: Broker, lake: P
     broker.publish(numbered(300, 50))
     assert found(all_of()) == sent(broker.sent)
 
+    # One frame, several queries with conditions of their own.
+    table = all_of()
+    for level in (3, 5):
+        some = sent(message for message in broker.sent if message.topic.split("/")[1] == str(level))
+        assert found(table.where(f"topic LIKE '%/{level}/%'")) == some
+    assert found(table) == sent(broker.sent)
+
     # Every column is the same from both.
     columns = [name for name in both.columns if name != "user_properties"]
     cold = all_of().withColumn("pairs", col("user_properties").cast("string")).select(*columns, "pairs")
