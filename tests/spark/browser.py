@@ -4,6 +4,7 @@ import base64
 import json
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,13 +30,14 @@ class Browser:
         self.fetched: list[str] = []
         self._loaded = False
         self._number = 0
+        self._open = ExitStack()
+        self._open.callback(self._end)
         try:
-            self._tab = connect(self._address(), max_size=None, open_timeout=DEADLINE_S)
+            self._tab = self._open.enter_context(connect(self._address(), max_size=None, open_timeout=DEADLINE_S))
             for domain in ("Page", "Runtime", "Log", "Network"):
                 self._call(f"{domain}.enable")
         except BaseException:
-            self._process.kill()
-            self._process.wait()
+            self._open.close()
             raise
 
     def __enter__(self) -> Self:
@@ -44,7 +46,9 @@ class Browser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._tab.close()
+        self._open.close()
+
+    def _end(self) -> None:
         self._process.kill()
         self._process.wait()
 

@@ -13,7 +13,7 @@ from holdfast.pipeline.report.traffic import OTHER
 
 _WIDTH: Final = 1000
 _LEFT: Final = 52
-_TICKS: Final = 4
+_TICKS: Final = 5
 #: Labels below a timeline, at most.
 _LABELS: Final = 9
 _STEPS_S: Final = (1, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000)
@@ -140,9 +140,7 @@ def size_chart(found: Sizes) -> str:
             x = place(mark)
             yield line(x, 4, x, base, "mark")
             side = "end" if x > _WIDTH - 160 else "start"
-            yield text(
-                x + (-5 if side == "end" else 5), top - 14, f"{name} {words.size(mark)}", "t small mark-text", side
-            )
+            yield text(x + (-5 if side == "end" else 5), 14, f"{name} {words.size(mark)}", "t small mark-text", side)
 
     return f"<figure>{picture(_WIDTH, height, 'Messages by size of payload', pieces())}</figure>"
 

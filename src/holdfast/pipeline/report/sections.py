@@ -40,7 +40,7 @@ def header(found: Figures) -> str:
                 f"{rate:,.2g} a second" if rate < 10 else f"{rate:,.0f} a second",
             ),
             ("Payload", words.size(totals.size_bytes), f"{words.size(mean)} a message"),
-            ("Topics", words.number(totals.topics), f"{words.number(found.pattern_count)} patterns"),
+            ("Topics", words.number(totals.topics), words.several(found.pattern_count, "pattern")),
             ("Publishers", words.number(totals.publishers), "by client id"),
             ("Span", words.duration(totals.span_s), "first to last message"),
             ("Sessions", words.number(found.beside.sessions), f"{found.beside.connected:,} connected"),
@@ -190,11 +190,11 @@ def dropped_section(found: Figures) -> str:
     rows = [
         (
             f"<code>{escape(one.reason)}</code>",
-            escape(one.words),
+            f'<span class="wrap">{escape(one.words)}</span>',
             words.number(one.count),
             shared(one.count, most, "c6", with_number=False),
             words.moment(one.last),
-            ", ".join(f"{name(client)} {words.number(count)}" for client, count in one.clients) or "none",
+            f'<span class="wrap">{_concerned(one.clients)}</span>',
         )
         for one in found.reasons
     ]
@@ -207,13 +207,17 @@ def dropped_section(found: Figures) -> str:
     )
 
 
+def _concerned(clients: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{name(client)} {words.number(count)}" for client, count in clients) or "nobody in particular"
+
+
 def beside_section(found: Figures) -> str:
     one = found.beside
     shown = tiles(
         [
             ("Sessions", words.number(one.sessions), f"{one.connected:,} connected"),
             ("Offline", words.number(one.sessions - one.connected), "kept for their return"),
-            ("Subscriptions", words.number(one.subscriptions), f"{one.groups:,} shared groups"),
+            ("Subscriptions", words.number(one.subscriptions), words.several(one.groups, "shared group")),
             ("Wills", words.number(one.wills), "waiting"),
             ("Retained", words.number(one.retained), f"{words.size(one.retained_bytes)}"),
         ]

@@ -16,6 +16,10 @@ def number(count: float) -> str:
     return f"{count:,.0f}"
 
 
+def several(count: int, what: str) -> str:
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"
+
+
 def tick(count: float) -> str:
     """As short as an axis needs it."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
