@@ -57,7 +57,7 @@ def wait_for_files(
     folder: Path, pattern: str, count: int, process: "subprocess.Popen[str] | None" = None
 ) -> list[Path]:
     """Wait until so many files are there; a process that is meant to write them has to live."""
-    ends = time.monotonic() + DEADLINE_S * 6
+    ends = time.monotonic() + DEADLINE_S * 10
     while len(found := sorted(folder.glob(pattern))) < count:
         assert process is None or process.poll() is None, "it ended too early"
         assert time.monotonic() < ends, f"only {len(found)} files are there"
