@@ -1,6 +1,6 @@
 """Spark with two executors in processes of their own: reads a batch and a stream, and prints what came as JSON.
 
-python cluster_program.py DATA FOLDER
+python cluster_program.py DATA|ENDPOINT FOLDER
 """
 
 import json
@@ -28,14 +28,15 @@ def main(data: str, folder: str) -> None:
     spark = session(master="local-cluster[2,1,1024]")
     machine = spark.sparkContext._jvm
     assert machine is not None
-    table = spark.read.format("holdfast").option("rowsPerPartition", 50).load(data)
-    stream = spark.readStream.format("holdfast").option("maxRowsPerTrigger", 70).load(data).writeStream
+    where = {"endpoint" if data.startswith("grpc") else "path": data}
+    table = spark.read.format("holdfast").option("rowsPerPartition", 50).options(**where).load()
+    stream = spark.readStream.format("holdfast").option("maxRowsPerTrigger", 70).options(**where).load().writeStream
     query = stream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     query.start(f"{folder}/out").awaitTermination()
     found = {
         "rows": payloads(table),
         "streamed": payloads(spark.read.parquet(f"{folder}/out")),
-        "filtered": history(spark, "plant/3", path=data).count(),
+        "filtered": history(spark, "plant/3", **where).count(),
         "executors": table.mapInArrow(parents, "id bigint").distinct().count(),
         "home": machine.System.getProperty("java.home"),
         "zone": spark.conf.get("spark.sql.session.timeZone"),
