@@ -1,16 +1,17 @@
 """Spark with two executors in processes of their own: reads a batch and a stream, and prints what came as JSON.
 
-python cluster_program.py DATA
+python cluster_program.py DATA|ENDPOINT
 """
 
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from holdfast.pipeline import session
+from holdfast.pipeline import history, session
 
 
 def with_parents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -27,14 +28,17 @@ def main(data: str) -> None:
     spark = session(master="local-cluster[2,1,1024]", settings={**both, **patience})
     machine = spark.sparkContext._jvm
     assert machine is not None
-    table = spark.read.format("holdfast").option("rowsPerPartition", 50).option("columns", "payload").load(data)
-    rows = table.mapInArrow(with_parents, "payload binary, parent bigint").collect()
-    stream = spark.readStream.format("holdfast").option("maxRowsPerTrigger", 120).load(data).select("payload")
-    query = stream.writeStream.format("memory").queryName("streamed").trigger(availableNow=True).start()
+    where: dict[str, Any] = {"endpoint" if data.startswith("grpc") else "path": data}
+    read = spark.read.format("holdfast").option("rowsPerPartition", 50).option("columns", "payload")
+    rows = read.options(**where).load().mapInArrow(with_parents, "payload binary, parent bigint").collect()
+    follow = spark.readStream.format("holdfast").option("maxRowsPerTrigger", 120)
+    stream = follow.options(**where).load().select("payload").writeStream
+    query = stream.format("memory").queryName("streamed").trigger(availableNow=True).start()
     query.awaitTermination()
     found = {
         "rows": sorted(row.payload.decode() for row in rows),
         "streamed": sorted(row.payload.decode() for row in spark.table("streamed").collect()),
+        "filtered": history(spark, "plant/3", **where).count(),
         "executors": len({row.parent for row in rows}),
         "home": machine.System.getProperty("java.home"),
         "zone": spark.conf.get("spark.sql.session.timeZone"),

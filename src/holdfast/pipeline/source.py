@@ -3,6 +3,7 @@
     spark.read.format("holdfast").option("topicFilter", "factory/#").load("/var/lib/holdfast")
     spark.read.format("holdfast").option("table", "sessions").load("/var/lib/holdfast")
     spark.readStream.format("holdfast").option("startingTime", "-1h").load("/var/lib/holdfast")
+    spark.read.format("holdfast").option("endpoint", "grpc://broker:18815").option("tokenFile", "token").load()
     rows.write.format("holdfast").option("broker", "mqtt://localhost").mode("append").save()
 
 1. Options are checked here, when a table is named: nothing was started yet, and the error says which is wrong.
@@ -24,7 +25,7 @@ from pyspark.sql.types import StructType
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.batch_reader import BatchReader, PushdownReader
 from holdfast.pipeline.batch_writer import BatchWriter
-from holdfast.pipeline.opening import opened
+from holdfast.pipeline.opening import check_source
 from holdfast.pipeline.options import HISTORY, Options, parse_options
 from holdfast.pipeline.schema import check_schema, spark_schema
 from holdfast.pipeline.stream_reader import StreamReader
@@ -47,8 +48,7 @@ class HoldfastSource(DataSource):
             self._write = parse_write_options(options)
             return
         self._read = parse_options(options)
-        with opened(self._read) as source:
-            source.parts(0, 0, self._read.zone)
+        check_source(self._read)
 
     @classmethod
     def name(cls) -> str:
@@ -76,6 +76,8 @@ class HoldfastSource(DataSource):
             check_table_schema(self._chosen.table, schema)
             return TableReader(schema, self._chosen)
         check_schema(schema)
+        if self._chosen.lease is not None:
+            raise SettingsError("option lease: only a stream comes so far that it could say so; leave it out")
         return (PushdownReader if self._chosen.pushdown else BatchReader)(schema, self._chosen)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
