@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from holdfast.pipeline import history
+from pyspark_holdfast import DefaultSource
 from tests.spark.publishing import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -118,11 +119,24 @@ def test_conditions_mean_the_same_with_and_without_pushdown(
     right = sent(filled, wanted)
 
     assert payloads(table(spark, filled).where(condition)) == right
-    assert payloads(table(spark, filled, pushdown="false").where(condition)) == right
+    assert payloads(table(spark, filled, pushdown="true").where(condition)) == right
+
+
+def test_a_table_that_is_used_twice_misses_nothing(spark: SparkSession, filled: Broker) -> None:
+    """Spark keeps the plan of a Python source for later queries on the same table."""
+    messages = table(spark, filled)
+    some = payloads(messages.where("topic = 'plant/3/temp'"))
+    both = messages.where("topic = 'plant/3/temp'").union(messages.where("topic = 'press/0/flow'"))
+
+    assert some == sent(filled, lambda m: m.topic == "plant/3/temp")
+    assert payloads(messages) == sent(filled)
+    assert payloads(both) == sent(filled, lambda m: m.topic in ("plant/3/temp", "press/0/flow"))
 
 
 def test_what_was_taken_by_the_log_is_gone_from_the_plan(spark: SparkSession, filled: Broker) -> None:
-    frame = table(spark, filled).where("topic = 'plant/3/temp' AND ts > TIMESTAMP '2001-01-01' AND qos = 1")
+    frame = table(spark, filled, pushdown="true").where(
+        "topic = 'plant/3/temp' AND ts > TIMESTAMP '2001-01-01' AND qos = 1"
+    )
 
     plan = frame._jdf.queryExecution().optimizedPlan().toString()
 
@@ -213,12 +227,9 @@ def test_a_wrong_schema_is_named_before_anything_runs(spark: SparkSession, fille
 
 
 def test_the_source_is_found_by_its_module(spark: SparkSession, filled: Broker) -> None:
-    """Spark's own discovery, in a session that nobody has prepared but for one setting."""
-    import pyspark_holdfast
-
+    """Spark's own discovery, in a session that nobody has prepared."""
     fresh = spark.newSession()
-    fresh.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     found: Any = fresh.read.format("holdfast").option("path", str(filled.data)).load()
 
     assert found.count() == len(filled.sent)
-    assert pyspark_holdfast.DefaultSource.name() == "holdfast"
+    assert DefaultSource.name() == "holdfast"

@@ -21,6 +21,7 @@ from pyarrow import ArrowException, flight  # type: ignore[import-untyped]
 from holdfast.history import flight_words as words
 from holdfast.history.arrow import COLUMNS
 from holdfast.history.reader import BATCH_ROWS
+from holdfast.history.tables import TableQuery
 from holdfast.history.view import Part, View, Viewed
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
 
@@ -120,6 +121,21 @@ class FlightHistory(Viewed):
             except TransientError:
                 self._let_go()
                 if (passed and not in_order) or not waiting.wait():
+                    raise
+
+    def table(self, query: TableQuery) -> Iterator[Any]:
+        """All of a table, as of now. TransientError if the server was lost after something was passed on."""
+        passed = False
+        waiting = _Patience(self._patience_s)
+        while True:
+            try:
+                for batch, _place in self._read(flight.Ticket(words.encode_table_request(query))):
+                    passed = True
+                    yield batch
+                return
+            except TransientError:
+                self._let_go()
+                if passed or not waiting.wait():
                     raise
 
     def _read(self, ticket: Any) -> Iterator[tuple[Any, Any]]:

@@ -1,4 +1,4 @@
-"""History by Arrow Flight: what there is by actions, messages by tickets (`flight_words.py`).
+"""History by Arrow Flight: what there is by actions, messages and tables by tickets (`flight_words.py`).
 
 1. Every call shows a token, if there are tokens; a call without one learns nothing but that.
 2. Nothing is kept between two calls but readers, which any call may have: a server that was started again is as good as
@@ -17,8 +17,10 @@ from pyarrow import flight  # type: ignore[import-untyped]
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.history import flight_words as words
+from holdfast.history import tables
 from holdfast.history.arrow import COLUMNS, schema_of
 from holdfast.history.reader_pool import ReaderPool
+from holdfast.history.tables import TableQuery
 from holdfast.history.tokens import Tokens
 from holdfast.history.view import Part
 from holdfast.model.errors import HoldfastError, PermanentError, TransientError
@@ -143,8 +145,16 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         with _translated():
-            request = words.decode_request(ticket.ticket)
+            request = words.decode_ticket(ticket.ticket)
+            if isinstance(request, TableQuery):
+                return flight.GeneratorStream(
+                    tables.schema_of(request.table, request.columns), self._table(context, request)
+                )
             return flight.GeneratorStream(schema_of(request.columns), self._stream(context, request))
+
+    def _table(self, context: Any, query: TableQuery) -> Iterator[Any]:
+        with _translated():
+            yield from self._pool.scan_table(query, time.time_ns() // _MICROSECOND_NS, context.is_cancelled)
 
     def _stream(self, context: Any, request: words.Request) -> Iterator[Any]:
         own = [name for name in (_OFFSET, _SERIAL) if request.in_order and name not in request.columns]

@@ -7,6 +7,8 @@
     action `release`   {"lease": NAME}                               → {"released": true}
     action `leases`    {}                                            → [lease, …]
     ticket             {"part": part, "filter": "a/+/#", "columns": [...], "in_order": true, "rows": 16384}
+    ticket             {"table": "sessions", "columns": [...]}       all of a table of `tables.py`; also a "filter" for
+                                                                     `retained`, and "exact": true for `queues`
     error              {"family": "permanent" | "transient", "text": …} in the extra information of a Flight error
 
 Every batch of a read in order carries the place behind it (position i64, serial i64, little-endian), so that a client
@@ -21,8 +23,10 @@ from typing import Any, Final, NamedTuple
 from holdfast.durable.log import FOR_EVER
 from holdfast.history.arrow import COLUMNS
 from holdfast.history.reader import BATCH_ROWS
+from holdfast.history.tables import QUEUES, RETAINED, TableQuery
+from holdfast.history.tables import schema_of as table_schema_of
 from holdfast.history.view import UNKNOWN, Part, View, ZoneView
-from holdfast.model.errors import HoldfastError, PeerError, PermanentError, TransientError
+from holdfast.model.errors import HoldfastError, MisuseError, PeerError, PermanentError, TransientError
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.published_heads import Head
 from holdfast.topics.filters import parse_filter
@@ -93,12 +97,42 @@ def encode_request(request: Request) -> bytes:
     )
 
 
+def encode_table_request(query: TableQuery) -> bytes:
+    return encode(
+        {
+            "table": query.table,
+            "columns": list(query.columns),
+            "filter": b"/".join(query.levels).decode(),
+            "exact": query.exact,
+        }
+    )
+
+
+def decode_ticket(content: bytes) -> Request | TableQuery:
+    """PermanentError says what is wrong with it."""
+    return _table_query(words) if "table" in (words := decode_object(content)) else decode_request(content)
+
+
+def _table_query(words: Mapping[str, Any]) -> TableQuery:
+    table, columns = text(words, "table"), words.get("columns")
+    levels, exact = parse_levels(words.get("filter") or ""), bool(words.get("exact", False))
+    if (levels and table != RETAINED) or (exact and table != QUEUES):
+        raise PermanentError(f'a "filter" is for {RETAINED}, and "exact" for {QUEUES}, and not for {table}')
+    if columns is not None and (not isinstance(columns, list) or not columns):
+        raise PermanentError("columns are a list of names")
+    try:
+        names = table_schema_of(table, columns).names
+    except MisuseError as error:
+        raise PermanentError(str(error)) from error
+    return TableQuery(table, tuple(names), levels, exact)
+
+
 def decode_request(content: bytes) -> Request:
     """PermanentError says what is wrong with it."""
     words = decode_object(content)
     part = words.get("part")
     if not isinstance(part, dict):
-        raise PermanentError("a ticket names a part, as the action `parts` gives them")
+        raise PermanentError("a ticket names a part, as the action `parts` gives them, or a table")
     asked = Part(
         text(part, "zone"),
         number(part, "shard"),

@@ -126,8 +126,10 @@ def _queues(view: SessionView) -> Iterator[_Queue]:
         yield _Queue(view, {plain.raw: SubscriptionRecord(plain, 2, False, False, 0, 0, 0)}, view.progress.sent)
         return
     own = {raw: record for raw, record in view.subscriptions.items() if not record.filter.group}
-    if own:
-        yield _Queue(view, own, view.progress.sent)
+    # QoS 0 is for who was there.
+    waits = {raw: record for raw, record in own.items() if record.qos}
+    if waits:
+        yield _Queue(view, waits, view.progress.sent)
     for raw, progress in sorted(view.replays.items()):
         if not progress.joined and raw in own:
             record = own[raw]

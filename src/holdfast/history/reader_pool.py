@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from holdfast.history.arrow import COLUMNS
 from holdfast.history.reader import BATCH_ROWS, HistoryReader
+from holdfast.history.tables import TableQuery, table_batches
 from holdfast.history.view import Part, View
 from holdfast.model.errors import PermanentError, TransientError
 
@@ -104,10 +105,22 @@ class ReaderPool:
 
         `gone` says that nobody waits any more; it is asked also while nothing is found.
         """
+        return self._passed_on(
+            part, lambda reader: _sliced(reader, part, levels, columns, rows=rows, in_order=in_order), gone
+        )
+
+    def scan_table(self, query: TableQuery, now_us: int, gone: Callable[[], bool] = lambda: False) -> Iterator[Any]:
+        """The same for a table, as of now."""
+        return self._passed_on(None, lambda reader: table_batches(reader, query, now_us), gone)
+
+    def _passed_on(
+        self, part: Part | None, read: Callable[[HistoryReader], Iterator[Any]], gone: Callable[[], bool]
+    ) -> Iterator[Any]:
+        """What is read, batch by batch; the reader is lent with the first."""
         lent = self._lend(part)
         sound = False
         try:
-            lent.batches = _sliced(lent.reader, part, levels, columns, rows=rows, in_order=in_order)
+            lent.batches = read(lent.reader)
             while True:
                 with lent.turn:
                     if lent.revoked:
@@ -170,12 +183,18 @@ class ReaderPool:
 
     # ---- lending
 
-    def _lend(self, part: Part) -> _Lent:
+    def _lend(self, part: Part | None) -> _Lent:
+        """A reader that sees a part; without one, everything there is now."""
         lent = self._next_free(part)
+        fresh = False
         try:
             if lent is None:
                 lent = _Lent(HistoryReader.open(self._folder), self._clock())
-            if not _sees(lent.reader, part):
+                fresh = True
+            if part is None:
+                if not fresh:
+                    lent.reader.refresh()
+            elif not _sees(lent.reader, part):
                 lent.reader.refresh()
                 _check(lent.reader, part)
         except BaseException as error:
@@ -194,7 +213,7 @@ class ReaderPool:
             self._lent.append(lent)
         return lent
 
-    def _next_free(self, part: Part) -> _Lent | None:
+    def _next_free(self, part: Part | None) -> _Lent | None:
         """A reader that is free, or None if a new one may be opened. Counts it as coming."""
         deadline_s = self._clock() + self._wait_s
         with self._changed:
@@ -205,7 +224,7 @@ class ReaderPool:
             self._coming += 1
             if not self._free:
                 return None
-            seeing = [lent for lent in self._free if _sees(lent.reader, part)]
+            seeing = [lent for lent in self._free if part is not None and _sees(lent.reader, part)]
             lent = (seeing or self._free)[-1]
             self._free.remove(lent)
             return lent

@@ -46,7 +46,8 @@ class PathSource:
         live = {generation.number for generation in self._reader.generations(part.zone)}
         if part.generation not in live:
             raise DroppedError(
-                f"generation {part.generation} of zone {part.zone!r} was dropped by retention before it was read"
+                f"generation {part.generation} of zone {part.zone!r} was dropped by retention before it was read; "
+                f"load the table again to read what is left"
             )
         return self._reader.batches(part, levels, columns, in_order=False)
 

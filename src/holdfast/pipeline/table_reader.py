@@ -1,6 +1,7 @@
 """A batch over one of the tables beside history: sessions, queues, retained messages.
 
-The driver cuts a table into ranges of keys; each task opens the files for itself, and reads one range as of then.
+By path, the driver cuts a table into ranges of keys; each task opens the files for itself, and reads one range as of
+then. By an endpoint, one task reads all of it.
 """
 
 import time
@@ -13,6 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from holdfast.history.flight_client import FlightHistory
 from holdfast.history.reader import HistoryReader
 from holdfast.history.tables import KeyRange, TableQuery, key_ranges, table_batches
 from holdfast.pipeline.options import Options
@@ -22,7 +24,7 @@ from holdfast.pipeline.options import Options
 class TablePartition(InputPartition):
     """What one task reads."""
 
-    keys: KeyRange
+    keys: KeyRange | None
 
 
 class TableReader(DataSourceReader):
@@ -31,15 +33,24 @@ class TableReader(DataSourceReader):
     def __init__(self, schema: StructType, options: Options) -> None:
         self._schema: Final = to_arrow_schema(schema, timezone="UTC")
         self._path: Final = Path(options.path)
+        self._endpoint: Final = options.endpoint
         self._query: Final = TableQuery(options.table, tuple(schema.fieldNames()), options.levels, options.exact)
 
     def partitions(self) -> list[InputPartition]:
+        if self._endpoint:
+            return [TablePartition(None)]
         with HistoryReader.open(self._path) as reader:
             return [TablePartition(keys) for keys in key_ranges(reader, self._query)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, TablePartition)
-        with HistoryReader.open(self._path) as reader:
-            now_us = time.time_ns() // 1000
-            for batch in table_batches(reader, self._query, now_us, partition.keys):
-                yield batch.cast(self._schema)
+        for batch in self._found(partition.keys):
+            yield batch.cast(self._schema)
+
+    def _found(self, keys: KeyRange | None) -> Iterator[Any]:
+        if self._endpoint:
+            with FlightHistory(self._endpoint) as history:
+                yield from history.table(self._query)
+        else:
+            with HistoryReader.open(self._path) as reader:
+                yield from table_batches(reader, self._query, time.time_ns() // 1000, keys)

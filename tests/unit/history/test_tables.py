@@ -152,6 +152,14 @@ def test_who_has_everything_is_owed_nothing(tables: Tables) -> None:
     assert row["sent_offset"] == row["head_offset"]
 
 
+def test_nothing_waits_for_a_subscription_with_qos_0(tables: Tables) -> None:
+    reader = kept(tables.world, "reader")
+    reader.subscribe("#", qos=0)
+    reader.drop()
+    publish(tables.world, ("a", b"1"))
+    assert tables.rows(QUEUES, exact=True) == []
+
+
 def test_a_qos_2_message_that_was_done_before_the_rest_is_not_owed(tables: Tables) -> None:
     reader = kept(tables.world, "reader")
     reader.subscribe("#", qos=2)

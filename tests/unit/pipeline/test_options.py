@@ -26,7 +26,7 @@ def test_names_are_taken_in_any_case_and_values_are_parsed() -> None:
             "maxRowsPerTrigger": "10",
             "rowsPerPartition": "20",
             "failOnDataLoss": "FALSE",
-            "pushdown": "false",
+            "pushdown": "true",
             "__hidden": "of Spark",
             "spark.some": "of Spark",
         }
@@ -42,7 +42,7 @@ def test_names_are_taken_in_any_case_and_values_are_parsed() -> None:
         max_rows_per_trigger=10,
         rows_per_partition=20,
         fail_on_data_loss=False,
-        pushdown=False,
+        pushdown=True,
     )
     assert pickle.loads(pickle.dumps(found)) == found
     assert found.since_us(0) == 1_782_864_000_000_000

@@ -1,0 +1,78 @@
+"""Options that commands on Spark share, checked without Spark: it takes seconds to start, and a wrong option none."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.model.errors import HoldfastError
+
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+_MISSING: Final = 'this needs Spark, which is not installed; install it with: pip install "holdfast[spark]"'
+_ENDPOINT: Final = re.compile(r"grpcs?://(\[[0-9a-fA-F:]+\]|[^/:@\s]+):\d{1,5}")
+_MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions:
+    """Where history is read from, and where Spark runs."""
+
+    data: Annotated[
+        Path | None, typer.Option("--data", help="The broker's data folder, if Spark runs on its machine.")
+    ] = None
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", metavar="URL", help="Its history process, grpc://HOST:PORT.")
+    ] = None
+    lake: Annotated[
+        Path | None,
+        typer.Option(
+            "--lake", help="An archive of it: history comes from there as far as it reaches.", show_default=False
+        ),
+    ] = None
+    master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*]")] = None
+
+    def source(self) -> dict[str, str]:
+        """As options of the data source, which was tried: anything wrong ends the program."""
+        if self.master is not None and not _MASTER.fullmatch(self.master):
+            fail(f"--master {self.master}: give local[*], spark://HOST:PORT, k8s://URL or yarn", WRONG_USAGE)
+        given = self._given()
+        try:
+            from holdfast.pipeline.opening import opened
+            from holdfast.pipeline.options import parse_options
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("holdfast"):
+                raise
+            fail(_MISSING, WRONG_USAGE)
+        try:
+            with opened(parse_options(given)):
+                self._check_lake()
+                return given
+        except HoldfastError as error:
+            fail(str(error), WRONG_USAGE)
+
+    def _check_lake(self) -> None:
+        if self.lake is None:
+            return
+        if self.endpoint is not None:
+            fail("--lake goes with --data", WRONG_USAGE)
+        from holdfast.pipeline.lake import Lake
+
+        Lake.open(self.lake)
+
+    def _given(self) -> dict[str, str]:
+        if (self.data is None) == (self.endpoint is None):
+            fail(
+                "say where from: either --data, the broker's data folder, or --endpoint, grpc://HOST:PORT", WRONG_USAGE
+            )
+        if self.endpoint is not None:
+            if not _ENDPOINT.fullmatch(self.endpoint):
+                fail(f"--endpoint {self.endpoint}: give grpc://HOST:PORT, or grpcs://HOST:PORT", WRONG_USAGE)
+            return {"endpoint": self.endpoint}
+        assert self.data is not None
+        if not (self.data / "rocks" / "CURRENT").is_file():
+            fail(f"--data {self.data}: this is no data folder of a broker: it has no database in it", WRONG_USAGE)
+        return {"path": str(self.data.absolute())}

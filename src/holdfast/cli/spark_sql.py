@@ -1,0 +1,117 @@
+"""`holdfast spark sql`: SQL over a broker's history, sessions, queues and retained messages; a statement or a prompt.
+
+Everything that can be wrong with the options is found before Spark is started.
+
+Exit codes: 0 done, 1 a statement failed, 2 wrong usage or no data there, 130 Ctrl-C. A prompt goes on after an error,
+and ends with 0.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.meter import Meter
+from holdfast.cli.option_groups import grouped
+from holdfast.cli.spark_options import FAILED, INTERRUPTED, SparkOptions
+from holdfast.cli.sql_output import Form, print_rows
+from holdfast.cli.sql_prompt import Prompt, is_typed, remember_lines
+from holdfast.cli.sql_text import cut, is_empty
+from holdfast.cli.standard_output import ends_with_its_reader
+
+if TYPE_CHECKING:
+    from holdfast.pipeline.sql import Sql
+
+#: Rows of a table that people can look at.
+_LOOKED_AT: Final = 1000
+
+
+@grouped
+def sql(
+    options: SparkOptions,
+    statement: Annotated[
+        str | None,
+        typer.Argument(metavar="[SQL]", help="What to run; without it, a prompt or what standard input holds."),
+    ] = None,
+    form: Annotated[Form, typer.Option("--format", help="How rows are printed.")] = Form.TABLE,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Rows at most.", min=1, show_default=f"{_LOOKED_AT} in a table, else all"),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Count what queues are owed one by one: that reads their backlog.")
+    ] = False,
+) -> None:
+    """Run SQL over the views history, sessions, queues and retained. The broker may run meanwhile."""
+    if statement is not None and is_empty(statement):
+        fail("the statement is empty; write one, or leave it out for a prompt", WRONG_USAGE)
+    given = options.source()
+    prompts = statement is None and is_typed()
+    text = statement or ("" if prompts else sys.stdin.read())
+    statements, rest = cut(f"{text}\n;")
+    if not prompts and not statements:
+        fail("there is no statement on standard input; right would be: SELECT count(*) FROM history", WRONG_USAGE)
+    assert is_empty(rest)
+    rows = limit or (_LOOKED_AT if form is Form.TABLE else None)
+    with tempfile.TemporaryDirectory(prefix="holdfast-sql-") as folder, ends_with_its_reader():
+        try:
+            runner = _started(given, options, Path(folder), exact=exact)
+            if prompts:
+                _prompt(runner, form, rows)
+            else:
+                for one in statements:
+                    _run(runner, one, form, rows)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _started(given: dict[str, str], options: SparkOptions, folder: Path, *, exact: bool) -> "Sql":
+    from holdfast.pipeline.sql import Sql, SqlError
+
+    with Meter("starting Spark") as meter:
+        meter.update(None, "takes some seconds")
+        try:
+            return Sql.start(given, options.master, folder, lake=options.lake, exact=exact)
+        except SqlError as error:
+            fail(str(error), FAILED)
+
+
+def _prompt(runner: "Sql", form: Form, limit: int | None) -> None:
+    from holdfast.pipeline.sql import SqlError
+
+    def run(statement: str) -> None:
+        try:
+            _show(runner, statement, form, limit)
+        except SqlError as error:
+            typer.echo(str(error), err=True)
+
+    remember_lines()
+    typer.echo(f"views: {', '.join(runner.schemas())}; .help tells more")
+    Prompt(runner.schemas, run).loop()
+
+
+def _run(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
+    from holdfast.pipeline.sql import SqlError
+
+    try:
+        _show(runner, statement, form, limit)
+    except SqlError as error:
+        fail(str(error), FAILED)
+
+
+def _show(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
+    with Meter("sql") as meter:
+
+        def progress(share: float | None, words: str) -> None:
+            if meter.is_due():
+                meter.update(share, words)
+
+        answer = runner.run(statement, limit, progress)
+    # Statements such as SET or CREATE VIEW have nothing to show.
+    if answer.columns:
+        print_rows(form, answer.columns, answer.rows)
+    if answer.has_more:
+        typer.echo(f"these are the first {len(answer.rows):,} rows; ask for more with --limit", err=True)

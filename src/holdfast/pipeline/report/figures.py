@@ -1,0 +1,160 @@
+"""The figures of a report: everything that its page shows, and nothing that grows with the history.
+
+Spark adds up (`traffic.py`, `beside.py`); these are the results, a few hundred rows at most.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The whole of it."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    topics: int = 0
+    publishers: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    #: Messages by QoS, and those with the retain flag or an expiry.
+    qos: tuple[int, int, int] = (0, 0, 0)
+    retain: int = 0
+    expiring: int = 0
+
+    @property
+    def span_s(self) -> float:
+        return 0.0 if self.first is None or self.last is None else (self.last - self.first).total_seconds()
+
+
+@dataclass(frozen=True)
+class Share:
+    """A topic, a publisher, a pattern: what of the whole it is."""
+
+    name: str
+    messages: int
+    size_bytes: int
+    topics: int = 0
+    publishers: int = 0
+    last: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """Messages of one kind in each slice of time, by the number of the slice."""
+
+    name: str
+    counts: dict[int, int]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Slices of equal width from `start` on."""
+
+    start: datetime
+    slice_s: int
+    slices: int
+    series: list[Series]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Payloads by size: bin n holds those of less than 2**n bytes that no smaller bin holds."""
+
+    bins: dict[int, int]
+    median: int
+    p90: int
+    p99: int
+    largest: int
+
+
+@dataclass(frozen=True)
+class Silence:
+    """How regularly a publisher was heard."""
+
+    client_id: str
+    messages: int
+    #: Seconds between two messages, as a rule.
+    usual_s: float
+    longest_s: float
+    since: datetime
+    until: datetime
+    #: Silences of more than ten times the usual.
+    gaps: int
+    #: From its last message to the end of the report.
+    quiet_s: float
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """Messages that say in their payload when they were made, and how long before they were stored that was."""
+
+    messages: int
+    median_s: float
+    p99_s: float
+    largest_s: float
+    #: More than a minute late.
+    late: int
+    worst: list[tuple[str, int, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What was dropped, refused or ended for one reason."""
+
+    reason: str
+    words: str
+    count: int
+    events: int
+    last: datetime
+    clients: list[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Queued:
+    """Somebody who is owed something."""
+
+    owner: str
+    connected: bool | None
+    at_most: int
+    behind_since: datetime | None
+    inflight: int
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Sessions and retained messages."""
+
+    sessions: int = 0
+    connected: int = 0
+    subscriptions: int = 0
+    wills: int = 0
+    groups: int = 0
+    queues: list[Queued] = field(default_factory=list)
+    retained: int = 0
+    retained_bytes: int = 0
+    retained_trees: list[Share] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All of them."""
+
+    title: str
+    source: str
+    made: datetime
+    totals: Totals
+    timeline: Timeline | None = None
+    #: Of which the busiest follow.
+    pattern_count: int = 0
+    patterns: list[Share] = field(default_factory=list)
+    topics: list[Share] = field(default_factory=list)
+    publishers: list[Share] = field(default_factory=list)
+    zones: list[Share] = field(default_factory=list)
+    sizes: Sizes | None = None
+    #: By day (in UTC, counted from 1970) and hour.
+    hours: dict[tuple[int, int], int] = field(default_factory=dict)
+    silences: list[Silence] = field(default_factory=list)
+    lateness: Lateness | None = None
+    reasons: list[Reason] = field(default_factory=list)
+    beside: Beside = field(default_factory=Beside)

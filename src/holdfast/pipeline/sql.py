@@ -1,0 +1,138 @@
+"""SQL over a broker's tables: `history`, `sessions`, `queues`, `retained` as temporary views.
+
+A statement runs in a thread of its own, so that whoever waits for it can look at its progress, and can end it.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.history.tables import QUEUES, SCHEMAS
+from holdfast.model.errors import HoldfastError, PermanentError
+from holdfast.pipeline.frames import history
+from holdfast.pipeline.options import HISTORY
+from holdfast.pipeline.source import NAME
+from holdfast.pipeline.spark_session import session
+
+VIEWS: Final = (HISTORY, *SCHEMAS)
+#: Seconds between two looks at the progress of a statement.
+_LOOK_S: Final = 0.2
+#: PySpark logs every error of a statement, with its stacks, beside raising it.
+_LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_CODES: Final = re.compile(r"^\[[A-Z_.]+\] |;? ?SQLSTATE: \w+|; line \d+ pos \d+;?$", re.MULTILINE)
+#: The last line of a worker's traceback, which says what went wrong there.
+_RAISED: Final = re.compile(r"^(?:holdfast\.[\w.]*|\w*)(?:Error|Exception): (.+)$", re.MULTILINE)
+
+Progress = Callable[[float | None, str], None]
+
+
+class SqlError(PermanentError):
+    """A statement failed; in words for whoever wrote it."""
+
+
+class Answer(NamedTuple):
+    """The rows of a statement."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    has_more: bool
+
+
+class Sql:
+    """Requires: one statement at a time."""
+
+    def __init__(
+        self, spark: SparkSession, source: Mapping[str, str], *, lake: Path | None = None, exact: bool = False
+    ) -> None:
+        """With a `lake`, what is archived there is part of `history`."""
+        self._spark: Final = spark
+        for logger in _LOUD:
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
+        for name in VIEWS:
+            options = {**source, "table": name} | ({"owed": "exact"} if exact and name == QUEUES else {})
+            spark.read.format(NAME).options(**options).load().createOrReplaceTempView(name)
+        if lake is not None:
+            history(spark, path=source["path"], lake=lake).createOrReplaceTempView(HISTORY)
+
+    @classmethod
+    def start(
+        cls,
+        source: Mapping[str, str],
+        master: str | None,
+        folder: Path,
+        *,
+        lake: Path | None = None,
+        exact: bool = False,
+    ) -> "Sql":
+        """Start Spark; tables that somebody makes lie in `folder`."""
+        try:
+            spark = session("holdfast-sql", master=master, settings={"spark.sql.warehouse.dir": str(folder)})
+            return cls(spark, source, lake=lake, exact=exact)
+        except (HoldfastError, PySparkException, Py4JError) as error:
+            raise SqlError(in_words(error)) from error
+
+    def schemas(self) -> dict[str, dict[str, str]]:
+        """The columns of each view and their types."""
+        return {
+            name: {field.name: field.dataType.simpleString() for field in self._spark.table(name).schema.fields}
+            for name in VIEWS
+        }
+
+    def run(self, statement: str, limit: int | None = None, progress: Progress | None = None) -> Answer:
+        """SqlError says what is wrong with it. KeyboardInterrupt while it runs ends it."""
+        results: list[Answer] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                results.append(_answer(self._spark.sql(statement), limit))
+            except BaseException as error:
+                errors.append(error)
+
+        thread = InheritableThread(target=work, name="holdfast-sql", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(_LOOK_S)
+                if progress is not None:
+                    progress(*self._progress())
+        except KeyboardInterrupt:
+            self._spark.sparkContext.cancelAllJobs()
+            thread.join()
+            raise
+        for error in errors:
+            if isinstance(error, (PySparkException, Py4JError, HoldfastError)):
+                raise SqlError(in_words(error)) from error
+            raise error
+        return results[0]
+
+    def _progress(self) -> tuple[float | None, str]:
+        tracker = self._spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        total = sum(stage.numTasks for stage in stages if stage is not None)
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        return (done / total, f"{done} of {total} tasks") if total else (None, "")
+
+
+def _answer(frame: DataFrame, limit: int | None) -> Answer:
+    table = (frame if limit is None else frame.limit(limit + 1)).toArrow()
+    rows = list(zip(*[column.to_pylist() for column in table.columns], strict=True))
+    return Answer(table.column_names, rows if limit is None else rows[:limit], limit is not None and len(rows) > limit)
+
+
+def in_words(error: BaseException) -> str:
+    """What went wrong, without the stacks of Java and Python."""
+    text = str(error)
+    raised: list[str] = _RAISED.findall(text)
+    if raised and "Traceback (most recent call last)" in text:
+        return raised[-1]
+    text = _CODES.sub("", text.split("\n\nJVM stacktrace")[0].split("\n\tat ")[0]).strip()
+    # What is wrong with the words of a statement is shown in it; behind anything else stands Spark's plan.
+    return text if "== SQL ==" in text else text.split("\n")[0]

@@ -1,0 +1,129 @@
+"""`holdfast spark sql` over a running broker: statements, their errors, and what ends them."""
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+from holdfast.cli.main import app
+from holdfast.pipeline.sql import Sql, SqlError
+from tests.spark.plant import GROUP, MESSAGES, OFFLINE, Plant
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def run(plant: Plant, *words: str, typed: str | None = None) -> Result:
+    """The command, on the Spark that runs already."""
+    return CliRunner().invoke(app, ["spark", "sql", "--data", str(plant.data), *words], input=typed)
+
+
+def test_a_statement_answers_in_each_form(spark: SparkSession, plant: Plant) -> None:
+    statement = "SELECT split(topic, '/')[0] AS kind, count(*) AS n FROM history GROUP BY kind ORDER BY kind"
+
+    table, comma = run(plant, statement), run(plant, statement, "--format", "csv")
+    lines = run(plant, statement, "--format", "json", "--limit", "1")
+
+    assert (table.exit_code, comma.exit_code, lines.exit_code) == (0, 0, 0), table.output + comma.output + lines.output
+    assert [line.split() for line in table.stdout.splitlines()] == [["kind", "n"], ["plant", "600"], ["press", "300"]]
+    assert list(csv.reader(io.StringIO(comma.stdout))) == [["kind", "n"], ["plant", "600"], ["press", "300"]]
+    assert json.loads(lines.stdout) == {"kind": "plant", "n": 600}
+    assert "these are the first 1 rows" in lines.stderr
+
+
+def test_views_can_be_joined_and_queues_counted(spark: SparkSession, plant: Plant) -> None:
+    statements = """
+        SELECT coalesce(client_id, group) AS owner, sum(owed) AS owed FROM queues GROUP BY owner ORDER BY owner;
+        SELECT count(*) AS devices FROM (SELECT client_id FROM history EXCEPT SELECT client_id FROM sessions);
+        -- Texts of several statements may come from a file.
+        SELECT count(*) AS kept FROM retained
+    """
+    found = run(plant, "--exact", "--format", "json", typed=statements)
+
+    assert found.exit_code == 0, found.output
+    assert [json.loads(line) for line in found.stdout.splitlines()] == [
+        {"owner": GROUP, "owed": MESSAGES // 3},
+        {"owner": OFFLINE, "owed": MESSAGES // 3},
+        {"devices": 10},
+        {"kept": len({message.topic for message in plant.sent if message.retain})},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("SELEKT 1", "Syntax error at or near 'SELEKT'"),
+        (
+            "SELECT topik FROM history",
+            "with name `topik` cannot be resolved. Did you mean one of the following? [`topic`",
+        ),
+        ("SELECT * FROM histories", "The table or view `histories` cannot be found"),
+    ],
+)
+def test_a_wrong_statement_is_told_without_stacks(
+    spark: SparkSession, plant: Plant, statement: str, words: str
+) -> None:
+    found = run(plant, statement)
+
+    assert found.exit_code == 1
+    assert found.stdout == ""
+    assert words in found.stderr
+    assert "\tat " not in found.stderr
+    assert "Traceback" not in found.stderr
+    assert "Project" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "say where from: either --data"),
+        (("--data", "/nowhere"), "--data /nowhere: this is no data folder of a broker"),
+        (("--endpoint", "http://host"), "--endpoint http://host: give grpc://HOST:PORT"),
+        (("--data", "{data}", "--master", "here"), "--master here: give local[*]"),
+        (("--data", "{data}", " -- nothing"), "the statement is empty"),
+    ],
+)
+def test_wrong_usage_is_told_before_spark_starts(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.setattr(Sql, "start", lambda *_given: pytest.fail("Spark was started"))
+
+    found = CliRunner().invoke(app, ["spark", "sql", *[word.format(data=plant.data) for word in words]])
+
+    assert found.exit_code == 2
+    assert told in found.stderr
+
+
+def test_a_statement_that_is_ended_leaves_room_for_the_next(spark: SparkSession, plant: Plant) -> None:
+    sql = Sql(spark, {"path": str(plant.data)})
+    began_s = time.monotonic()
+
+    def interrupt(share: float | None, _words: str) -> None:
+        if share is not None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sql.run("SELECT sum(a.id * b.id) FROM range(2000000) a CROSS JOIN range(2000000) b", None, interrupt)
+
+    assert time.monotonic() - began_s < 120, "it ran to its end"
+    assert sql.run("SELECT count(*) AS n FROM sessions").rows == [(2,)]
+
+
+def test_an_error_of_a_worker_is_told_in_its_own_words(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
+    sql = Sql(spark, {"path": str(plant.data)})
+    spark.read.format("holdfast").option("path", str(plant.data)).load().createOrReplaceTempView("history")
+    from pyspark.sql.functions import udf
+
+    def breaks(_text: str) -> str:
+        raise ValueError("this one broke")
+
+    spark.udf.register("breaks", udf(breaks, useArrow=False))
+
+    with pytest.raises(SqlError) as caught:
+        sql.run("SELECT breaks(topic) FROM history")
+
+    assert str(caught.value) == "this one broke"
