@@ -16,7 +16,7 @@ shards = 2
 [zones.press]
 filter = "press/#"
 """
-#: Of which a third matches `plant/+/temp`.
+#: Of which a third matches `plant/+/temp`, and each kind has enough devices for a pattern.
 MESSAGES = 900
 OFFLINE = "archive"
 GROUP = "$share/workers/press/#"
@@ -50,7 +50,7 @@ class Plant(Broker):
         kind = ("plant", "plant", "press")[number % 3]
         what = "temp" if number % 3 == 0 else "flow"
         return Sent(
-            f"{kind}/{number % 30}/{what}",
+            f"{kind}/{number % 60}/{what}",
             json.dumps({"value": number / 10, "note": "x" * (number % 50)}).encode(),
             client_id=f"device-{number // 90}",
             retain=number % 30 == 0,

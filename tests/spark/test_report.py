@@ -77,15 +77,15 @@ def test_every_section_shows_its_numbers(shown: Shown, plant: Plant) -> None:
     retained = {message.topic for message in plant.sent if message.retain}
 
     assert sum(int(row[2].replace(",", "")) for row in patterns.values()) == MESSAGES
-    assert {"plant/+/temp", "plant/+/flow", "press/+/flow"} <= set(patterns)
-    assert patterns["plant/+/temp"][2:4] == ["300", "33.3 %"]
+    assert set(patterns) == {"plant/+/temp", "plant/+/flow", "press/+/flow"}
+    assert patterns["plant/+/temp"][:4] == ["20", "10", "300", "33.3 %"]
     assert {name: int(row[0]) for name, row in publishers.items()} == dict(by_client)
     assert all(int(row[0]) == by_topic[name] for name, row in topics.items())
     assert len(topics) == 15
     assert "QoS 1 100.0 %" in shown.texts["traffic"]
     assert "press 33.3 %" in shown.texts["traffic"]
     assert "Half of all payloads have" in shown.texts["sizes"]
-    assert f"The busiest hour had {MESSAGES}" in shown.texts["hours"] or "The busiest hour had" in shown.texts["hours"]
+    assert "The busiest hour had" in shown.texts["hours"]
     assert {name: row[0] for name, row in shown.cells("silences").items()} == {
         name: str(count) for name, count in by_client.items()
     }

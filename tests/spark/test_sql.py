@@ -26,7 +26,7 @@ def test_a_statement_answers_in_each_form(spark: SparkSession, plant: Plant) -> 
     statement = "SELECT split(topic, '/')[0] AS kind, count(*) AS n FROM history GROUP BY kind ORDER BY kind"
 
     table, comma = run(plant, statement), run(plant, statement, "--format", "csv")
-    lines = run(plant, statement, "--format", "json", "--limit", "1")
+    lines = run(plant, statement, "--format", "json", "--limit", "1", "--columns", "ts, topic")
 
     assert (table.exit_code, comma.exit_code, lines.exit_code) == (0, 0, 0), table.output + comma.output + lines.output
     assert [line.split() for line in table.stdout.splitlines()] == [["kind", "n"], ["plant", "600"], ["press", "300"]]
@@ -85,6 +85,8 @@ def test_a_wrong_statement_is_told_without_stacks(
         (("--endpoint", "http://host"), "--endpoint http://host: give grpc://HOST:PORT"),
         (("--data", "{data}", "--master", "here"), "--master here: give local[*]"),
         (("--data", "{data}", " -- nothing"), "the statement is empty"),
+        (("--data", "{data}", "--columns", "colour", "SELECT 1"), "option columns: there is no column 'colour'"),
+        (("--data", "{data}", "--lake", "/nowhere", "SELECT 1"), "/nowhere is no lake"),
     ],
 )
 def test_wrong_usage_is_told_before_spark_starts(

@@ -35,8 +35,8 @@ class SparkOptions:
     ] = None
     master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*]")] = None
 
-    def source(self) -> dict[str, str]:
-        """As options of the data source, which was tried: anything wrong ends the program."""
+    def source(self, **more: str) -> dict[str, str]:
+        """As options of the data source, which was tried with `more` of them: anything wrong ends the program."""
         if self.master is not None and not _MASTER.fullmatch(self.master):
             fail(f"--master {self.master}: give local[*], spark://HOST:PORT, k8s://URL or yarn", WRONG_USAGE)
         given = self._given()
@@ -48,7 +48,7 @@ class SparkOptions:
                 raise
             fail(_MISSING, WRONG_USAGE)
         try:
-            with opened(parse_options(given)):
+            with opened(parse_options(given | more)):
                 self._check_lake()
                 return given
         except HoldfastError as error:

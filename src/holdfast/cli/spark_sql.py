@@ -41,6 +41,10 @@ def sql(
         int | None,
         typer.Option(metavar="N", help="Rows at most.", min=1, show_default=f"{_LOOKED_AT} in a table, else all"),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Columns of history to read: fewer are faster.", show_default="all"),
+    ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Count what queues are owed one by one: that reads their backlog.")
     ] = False,
@@ -48,7 +52,7 @@ def sql(
     """Run SQL over the views history, sessions, queues and retained. The broker may run meanwhile."""
     if statement is not None and is_empty(statement):
         fail("the statement is empty; write one, or leave it out for a prompt", WRONG_USAGE)
-    given = options.source()
+    given = options.source(**({} if columns is None else {"columns": columns}))
     prompts = statement is None and is_typed()
     text = statement or ("" if prompts else sys.stdin.read())
     statements, rest = cut(f"{text}\n;")
@@ -58,7 +62,7 @@ def sql(
     rows = limit or (_LOOKED_AT if form is Form.TABLE else None)
     with tempfile.TemporaryDirectory(prefix="holdfast-sql-") as folder, ends_with_its_reader():
         try:
-            runner = _started(given, options, Path(folder), exact=exact)
+            runner = _started(given, options, columns, Path(folder), exact=exact)
             if prompts:
                 _prompt(runner, form, rows)
             else:
@@ -68,13 +72,13 @@ def sql(
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _started(given: dict[str, str], options: SparkOptions, folder: Path, *, exact: bool) -> "Sql":
+def _started(given: dict[str, str], options: SparkOptions, columns: str | None, folder: Path, *, exact: bool) -> "Sql":
     from holdfast.pipeline.sql import Sql, SqlError
 
     with Meter("starting Spark") as meter:
         meter.update(None, "takes some seconds")
         try:
-            return Sql.start(given, options.master, folder, lake=options.lake, exact=exact)
+            return Sql.start(given, options.master, folder, lake=options.lake, columns=columns, exact=exact)
         except SqlError as error:
             fail(str(error), FAILED)
 

@@ -49,17 +49,28 @@ class Sql:
     """Requires: one statement at a time."""
 
     def __init__(
-        self, spark: SparkSession, source: Mapping[str, str], *, lake: Path | None = None, exact: bool = False
+        self,
+        spark: SparkSession,
+        source: Mapping[str, str],
+        *,
+        lake: Path | None = None,
+        columns: str | None = None,
+        exact: bool = False,
     ) -> None:
-        """With a `lake`, what is archived there is part of `history`."""
+        """With a `lake`, what is archived there is part of `history`; of that only some `columns` are read, if given.
+
+        Spark does not tell a Python source which columns a statement needs.
+        """
         self._spark: Final = spark
         for logger in _LOUD:
             logging.getLogger(logger).setLevel(logging.CRITICAL)
+        chosen = {HISTORY: {} if columns is None else {"columns": columns}, QUEUES: {"owed": "exact"} if exact else {}}
         for name in VIEWS:
-            options = {**source, "table": name} | ({"owed": "exact"} if exact and name == QUEUES else {})
+            options = {**source, "table": name, **chosen.get(name, {})}
             spark.read.format(NAME).options(**options).load().createOrReplaceTempView(name)
         if lake is not None:
-            history(spark, path=source["path"], lake=lake).createOrReplaceTempView(HISTORY)
+            wanted = None if columns is None else [one.strip() for one in columns.split(",")]
+            history(spark, path=source["path"], columns=wanted, lake=lake).createOrReplaceTempView(HISTORY)
 
     @classmethod
     def start(
@@ -69,12 +80,13 @@ class Sql:
         folder: Path,
         *,
         lake: Path | None = None,
+        columns: str | None = None,
         exact: bool = False,
     ) -> "Sql":
         """Start Spark; tables that somebody makes lie in `folder`."""
         try:
             spark = session("holdfast-sql", master=master, settings={"spark.sql.warehouse.dir": str(folder)})
-            return cls(spark, source, lake=lake, exact=exact)
+            return cls(spark, source, lake=lake, columns=columns, exact=exact)
         except (HoldfastError, PySparkException, Py4JError) as error:
             raise SqlError(in_words(error)) from error
 
