@@ -23,6 +23,8 @@ from holdfast.node.settings_sources import Flags
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+#: Run by tests/spark/test_guide.py, with the Spark that is there.
+ELSEWHERE = [("python", "docs/guide/spark.md")]
 #: Seconds that an example may take; machines that test are busy.
 DEADLINE_S = 60.0
 
@@ -54,7 +56,7 @@ def in_language(language: str) -> list[object]:
     return [
         pytest.param(example, id=f"{example.page}:{example.line}")
         for example in EXAMPLES
-        if example.language == language
+        if example.language == language and (language, example.page) not in ELSEWHERE
     ]
 
 

@@ -40,12 +40,12 @@ def free_port() -> int:
             return port
 
 
-def until(true: Callable[[], Any], what: str) -> None:
+def until(true: Callable[[], Any], what: str, limit_s: float = DEADLINE_S) -> None:
     """Wait for it."""
-    deadline_s = time.monotonic() + DEADLINE_S
+    deadline_s = time.monotonic() + limit_s
     pause = threading.Event()
     while not true():
-        assert time.monotonic() < deadline_s, f"not within {DEADLINE_S} s: {what}"
+        assert time.monotonic() < deadline_s, f"not within {limit_s} s: {what}"
         pause.wait(0.02)
 
 

@@ -1,45 +1,45 @@
 """Spark with two executors in processes of their own: reads a batch and a stream, and prints what came as JSON.
 
-python cluster_program.py DATA FOLDER
+python cluster_program.py DATA|ENDPOINT
 """
 
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame
 
 from holdfast.pipeline import history, session
 
 
-def parents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Which process started the one that has a row."""
+def with_parents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Payloads, and which process started the one that read them: an executor starts its own."""
     for batch in batches:
-        yield pa.RecordBatch.from_pydict({"id": pa.array([os.getppid()] * batch.num_rows, pa.int64())})
+        parents = pa.array([os.getppid()] * batch.num_rows, pa.int64())
+        yield pa.RecordBatch.from_pydict({"payload": batch.column("payload"), "parent": parents})
 
 
-def payloads(frame: DataFrame) -> list[str]:
-    return sorted(row.payload.decode() for row in frame.select("payload").collect())
-
-
-def main(data: str, folder: str) -> None:
+def main(data: str) -> None:
     # Both are there before the first task is given out, so each gets some.
     both = {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
-    patience = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "120s"}
+    patience = {"spark.scheduler.maxRegisteredResourcesWaitingTime": "300s"}
     spark = session(master="local-cluster[2,1,1024]", settings={**both, **patience})
     machine = spark.sparkContext._jvm
     assert machine is not None
-    table = spark.read.format("holdfast").option("rowsPerPartition", 50).load(data)
-    stream = spark.readStream.format("holdfast").option("maxRowsPerTrigger", 70).load(data).writeStream
-    query = stream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
-    query.start(f"{folder}/out").awaitTermination()
+    where: dict[str, Any] = {"endpoint" if data.startswith("grpc") else "path": data}
+    read = spark.read.format("holdfast").option("rowsPerPartition", 50).option("columns", "payload")
+    rows = read.options(**where).load().mapInArrow(with_parents, "payload binary, parent bigint").collect()
+    follow = spark.readStream.format("holdfast").option("maxRowsPerTrigger", 120)
+    stream = follow.options(**where).load().select("payload").writeStream
+    query = stream.format("memory").queryName("streamed").trigger(availableNow=True).start()
+    query.awaitTermination()
     found = {
-        "rows": payloads(table),
-        "streamed": payloads(spark.read.parquet(f"{folder}/out")),
-        "filtered": history(spark, "plant/3", path=data).count(),
-        "executors": table.mapInArrow(parents, "id bigint").distinct().count(),
+        "rows": sorted(row.payload.decode() for row in rows),
+        "streamed": sorted(row.payload.decode() for row in spark.table("streamed").collect()),
+        "filtered": history(spark, "plant/3", **where).count(),
+        "executors": len({row.parent for row in rows}),
         "home": machine.System.getProperty("java.home"),
         "zone": spark.conf.get("spark.sql.session.timeZone"),
     }

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from tests.spark.publishing import Broker
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """Java is started once: that takes longer than most tests."""

@@ -41,15 +41,24 @@ class Sent:
     expiry_s: int | None = None
 
 
+HISTORY = """
+[history]
+enabled = true
+flight_port = 0
+http_port = 0
+"""
+
+
 class Broker:
     """`holdfast serve` on a folder; every message that was published is acknowledged, and in `sent`."""
 
-    def __init__(self, folder: Path, storage_toml: str = "") -> None:
-        """`storage_toml`: more settings, beginning inside of the table `storage`."""
+    def __init__(self, folder: Path, storage_toml: str = "", *, served: bool = False) -> None:
+        """`storage_toml`: more settings, beginning inside of the table `storage`. `served`: by Flight, too."""
+        self._served = served
         self.data = folder / "data"
         self.sent: list[Sent] = []
         self._folder = folder
-        self._settings = SETTINGS + storage_toml
+        self._settings = SETTINGS + storage_toml + (HISTORY if served else "")
         self._running: RunningBroker | None = None
 
     def __enter__(self) -> Self:
@@ -66,6 +75,13 @@ class Broker:
     def process(self) -> RunningBroker:
         assert self._running is not None, "the broker does not run"
         return self._running
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The option that leads to its history: by Flight, if it is served."""
+        if not self._served:
+            return {"path": str(self.data)}
+        return {"endpoint": f"grpc://127.0.0.1:{self.process.wait_for('history is served')[-1]['flight_port']}"}
 
     def start(self) -> None:
         self._running = RunningBroker(self._folder, self._settings)

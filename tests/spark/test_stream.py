@@ -14,10 +14,11 @@ from tests.spark.publishing import Broker, Sent
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.fixture
-def rotating(tmp_path: Path) -> Iterator[Broker]:
+@pytest.fixture(params=["path", "endpoint"])
+def rotating(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """A broker that begins a generation whenever there are some messages."""
-    with Broker(tmp_path, "shards = 2\ngeneration_bytes = 1048576\n") as broker:
+    toml = "shards = 2\ngeneration_bytes = 1048576\n"
+    with Broker(tmp_path, toml, served=request.param == "endpoint") as broker:
         yield broker
 
 
@@ -48,7 +49,7 @@ class Sink:
         return [int(progress.numInputRows) for progress in query.recentProgress if progress.numInputRows]
 
     def _frame(self, **options: str) -> DataFrame:
-        reader = self._spark.readStream.format("holdfast").option("path", str(self._broker.data))
+        reader = self._spark.readStream.format("holdfast").options(**self._broker.where)
         return reader.options(columns="topic,payload,serial", **{**self._options, **options}).load()
 
     def _writer(self, frame: DataFrame) -> DataStreamWriter:

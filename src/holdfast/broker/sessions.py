@@ -198,7 +198,10 @@ class Sessions:
         client.behind = True  # until the queue turns out to be empty
         self._exchange.delivery.begin_drain(client)
         self._rights_changed(client, channel)
-        self._exchange.delivery.pump(client)
+        if client.scans():
+            self._exchange.pump_soon(client)  # in turn with others who are back
+        else:
+            self._exchange.delivery.pump(client)
         self.subscriptions.take_from_absent(client)
 
     def _rights_changed(self, client: Client, channel: Channel) -> None:

@@ -40,6 +40,8 @@ from holdfast.wire.primitives import U16
 _READ: Final = 100
 #: Why a message is denied.
 _NO_RIGHT: Final = "the client may not read this topic"
+#: … and at most in one turn for one client.
+_MOST: Final = 1000
 #: PUBREL.
 _PUBREL: Final = b"\x62\x02"
 
@@ -179,7 +181,11 @@ class Delivery:
 
     def _drain_queue(self, client: Client, channel: Channel) -> None:
         window = client.session.window
+        left = _MOST
         while client.behind and window.room() and not channel.congested:
+            if left <= 0:
+                self.mark(channel)  # enough for one turn
+                return
             limit = _READ if client.drain is None else self._allowed(client, client.drain)
             if limit == 0:
                 return
@@ -192,6 +198,7 @@ class Delivery:
                 else:
                     client.drain = None
                 return
+            left -= len(pack)
             for owed in pack:
                 if owed.serial:  # 0 for what lies in the log
                     client.cursor = owed.serial

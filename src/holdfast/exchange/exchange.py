@@ -34,6 +34,10 @@ from holdfast.wire.codec import PINGRESP_FRAME
 
 #: Packets of one connection handled before others get their turn.
 _PACKETS_PER_TURN: Final = 2000
+#: Messages that waited, sent in one turn to all clients together; a look at what waits for one of them costs as much as
+#: so many.
+_SENT_PER_TURN: Final = 2000
+_COST_OF_A_LOOK: Final = 20
 #: What may wait for receipts, in received bytes and in effects; beyond that clients are not read from.
 _MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 _MAX_WAITING_EFFECTS: Final = 200_000
@@ -202,7 +206,12 @@ class Exchange:
                 self.read_on(channel)
         walkers = self._walkers
         self._walkers = []
-        for client in walkers:
+        enough = self.counters.messages_out + _SENT_PER_TURN
+        for index, client in enumerate(walkers):
+            if self.counters.messages_out + index * _COST_OF_A_LOOK > enough:
+                # Others first: a thousand clients that are back at once must not hold up the rest.
+                self._walkers = walkers[index:] + self._walkers
+                break
             client.pump_due = False
             self.delivery.pump(client)
         if not self.under_way.empty() and (not self._log.busy() or self.under_way.is_large()):

@@ -7,7 +7,8 @@
 
 1. What it shows is of one moment, until `refresh`; parts can be read by any other client, too.
 2. A server that is away is waited for, for `patience_s`. A read in order then goes on behind the last batch. A read
-   that is not in order begins again if nothing was passed on, and is a TransientError otherwise.
+   that is not in order begins again, and leaves out what was passed on. For that its part has to know its serials;
+   otherwise it is a TransientError once something was passed on.
 3. It can be pickled: what goes along is how to reach the server. Connections are made where they are used.
 """
 
@@ -21,9 +22,11 @@ from pyarrow import ArrowException, flight  # type: ignore[import-untyped]
 from holdfast.history import flight_words as words
 from holdfast.history.arrow import COLUMNS
 from holdfast.history.reader import BATCH_ROWS
+from holdfast.history.seen_serials import SERIAL, SeenSerials
 from holdfast.history.tables import TableQuery
 from holdfast.history.view import Part, View, Viewed
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
+from holdfast.storage.rocks.published_heads import Head
 
 _T = TypeVar("_T")
 
@@ -90,6 +93,11 @@ class FlightHistory(Viewed):
         assert self._view is not None
         return self._view
 
+    def first(self, part: Part) -> Head | None:
+        """Position and serial of the first message of a part. DroppedError: retention was faster."""
+        found = self._act("first", {"part": part._asdict()})
+        return found and Head(found["position_us"], found["serial"])
+
     def batches(
         self,
         part: Part,
@@ -104,23 +112,27 @@ class FlightHistory(Viewed):
         `rows` is how many a batch has at most, and no more than the server allows.
         """
         rest = part
+        seen = None if in_order or not SeenSerials.can_follow(part) else SeenSerials(part)
+        asked = (*columns, SERIAL) if seen is not None and SERIAL not in columns else tuple(columns)
         passed = False
         waiting = _Patience(self._patience_s)
         while rest.lo_us < rest.hi_us:
-            ticket = flight.Ticket(words.encode_request(words.Request(rest, levels, tuple(columns), in_order, rows)))
+            ticket = flight.Ticket(words.encode_request(words.Request(rest, levels, asked, in_order, rows)))
             try:
-                for batch, place in self._read(ticket):
-                    passed = True
-                    waiting = _Patience(self._patience_s)
+                for found, place in self._read(ticket):
+                    batch = found if seen is None else seen.news(found)
                     if in_order:
                         last_us, serial = words.PLACE.unpack(place)
                         # What is left is checked by serials only if all of it is read.
                         rest = rest._replace(lo_us=last_us + 1, after_serial=rest.after_serial if levels else serial)
-                    yield batch
+                    if batch.num_rows:
+                        passed = True
+                        waiting = _Patience(self._patience_s)
+                        yield batch if asked == tuple(columns) else batch.select(list(columns))
                 return
             except TransientError:
                 self._let_go()
-                if (passed and not in_order) or not waiting.wait():
+                if (passed and not in_order and seen is None) or not waiting.wait():
                     raise
 
     def table(self, query: TableQuery) -> Iterator[Any]:

@@ -32,6 +32,7 @@ ACTIONS: Final = {
     "state": "heads, zones and generations",
     "parts": "the parts of a range of time",
     "lost": "what retention dropped of a range of positions",
+    "first": "the first message of a part",
     "renew": "say how far a pipeline has come, so that retention waits for it",
     "release": "end a lease",
     "leases": "all leases",
@@ -105,6 +106,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         from_us, before_us = words.number(asked, "from_us", 0), words.number(asked, "before_us", FOR_EVER)
         lost = self._pool.view().lost(shard, from_us, before_us)
         return lost and {"from_us": lost.from_us, "to_us": lost.to_us, "at_most": lost.at_most}
+
+    def _first(self, asked: dict[str, Any]) -> Any:
+        first = self._pool.first(words.parse_part(asked))
+        return first and first._asdict()
 
     def _renew(self, asked: dict[str, Any]) -> Any:
         given = asked.get("positions")

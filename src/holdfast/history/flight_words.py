@@ -3,13 +3,15 @@
     action `state`     {}                                            → heads, zones, generations
     action `parts`     {"since_us": 0, "until_us": …, "zone": …}     → [part, …]
     action `lost`      {"shard": 0, "from_us": 0, "before_us": …}    → {"from_us", "to_us", "at_most"} or null
+    action `first`     {"part": part}                                → {"position_us", "serial"} or null
     action `renew`     {"lease": NAME, "positions": {"0": …}}        → {"renewed_us"}
     action `release`   {"lease": NAME}                               → {"released": true}
     action `leases`    {}                                            → [lease, …]
     ticket             {"part": part, "filter": "a/+/#", "columns": [...], "in_order": true, "rows": 16384}
     ticket             {"table": "sessions", "columns": [...]}       all of a table of `tables.py`; also a "filter" for
                                                                      `retained`, and "exact": true for `queues`
-    error              {"family": "permanent" | "transient", "text": …} in the extra information of a Flight error
+    error              {"family": "permanent" | "dropped" | "transient", "text": …} in the extra information of a
+                       Flight error
 
 Every batch of a read in order carries the place behind it (position i64, serial i64, little-endian), so that a client
 whose server was lost goes on from there.
@@ -25,7 +27,7 @@ from holdfast.history.arrow import COLUMNS
 from holdfast.history.reader import BATCH_ROWS
 from holdfast.history.tables import QUEUES, RETAINED, TableQuery
 from holdfast.history.tables import schema_of as table_schema_of
-from holdfast.history.view import UNKNOWN, Part, View, ZoneView
+from holdfast.history.view import UNKNOWN, DroppedError, Part, View, ZoneView
 from holdfast.model.errors import HoldfastError, MisuseError, PeerError, PermanentError, TransientError
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.published_heads import Head
@@ -34,6 +36,8 @@ from holdfast.topics.filters import parse_filter
 PLACE: Final = struct.Struct("<qq")
 PERMANENT: Final = "permanent"
 TRANSIENT: Final = "transient"
+DROPPED: Final = "dropped"
+_FAMILIES: Final = {TRANSIENT: TransientError, DROPPED: DroppedError, PERMANENT: PermanentError}
 _MAX_BYTES: Final = 1 << 20
 #: Rows of a batch, whatever is asked for.
 MAX_ROWS: Final = 65_536
@@ -130,6 +134,16 @@ def _table_query(words: Mapping[str, Any]) -> TableQuery:
 def decode_request(content: bytes) -> Request:
     """PermanentError says what is wrong with it."""
     words = decode_object(content)
+    return Request(
+        parse_part(words),
+        parse_levels(words.get("filter") or ""),
+        parse_columns(words.get("columns", list(COLUMNS))),
+        bool(words.get("in_order", True)),
+        min(max(1, number(words, "rows", BATCH_ROWS)), MAX_ROWS),
+    )
+
+
+def parse_part(words: Mapping[str, Any]) -> Part:
     part = words.get("part")
     if not isinstance(part, dict):
         raise PermanentError("a ticket names a part, as the action `parts` gives them, or a table")
@@ -144,13 +158,7 @@ def decode_request(content: bytes) -> Request:
     )
     if asked.lo_us >= asked.hi_us:
         raise PermanentError(f"[{asked.lo_us}, {asked.hi_us}) is no range: its start must be below its end")
-    return Request(
-        asked,
-        parse_levels(words.get("filter") or ""),
-        parse_columns(words.get("columns", list(COLUMNS))),
-        bool(words.get("in_order", True)),
-        min(max(1, number(words, "rows", BATCH_ROWS)), MAX_ROWS),
-    )
+    return asked
 
 
 def parse_levels(topic_filter: object) -> tuple[bytes, ...]:
@@ -243,7 +251,7 @@ def _generation(words: Mapping[str, Any]) -> Generation:
 
 
 def error_words(error: HoldfastError) -> bytes:
-    family = TRANSIENT if isinstance(error, TransientError) else PERMANENT
+    family = next((name for name, kind in _FAMILIES.items() if isinstance(error, kind)), PERMANENT)
     return encode({"family": family, "text": str(error)})
 
 
@@ -251,7 +259,6 @@ def error_of(extra_info: bytes) -> HoldfastError | None:
     """The error that a server told; None if it told none."""
     try:
         words = json.loads(extra_info)
-        found = TransientError if words["family"] == TRANSIENT else PermanentError
-        return found(words["text"])
+        return _FAMILIES.get(words["family"], PermanentError)(words["text"])
     except (ValueError, KeyError, TypeError):
         return None

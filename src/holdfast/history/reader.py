@@ -21,10 +21,10 @@ from rocksdict import Rdict
 
 from holdfast.history.arrow import COLUMNS, record_batch
 from holdfast.history.secondary import Secondary
-from holdfast.history.view import UNKNOWN, Part, View, Viewed, ZoneView
+from holdfast.history.view import UNKNOWN, DroppedError, Part, View, Viewed, ZoneView
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation, decode_generation, decode_zone, family_name
-from holdfast.records.messages import stored_serial
+from holdfast.records.messages import stored_position, stored_serial
 from holdfast.records.meta import GENERATION, ZONE, all_of
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.layouts.scan import scan_items
@@ -98,6 +98,12 @@ class HistoryReader(Viewed):
         found = self._found(part, levels, in_order=in_order)
         return found if levels else _checked(found, part)
 
+    def first(self, part: Part) -> Head | None:
+        """Position and serial of the first message of a part. DroppedError: retention was faster."""
+        for value in self._found(part, (), in_order=True):
+            return Head(stored_position(value), stored_serial(value))
+        return None
+
     def batches(
         self,
         part: Part,
@@ -166,7 +172,7 @@ class HistoryReader(Viewed):
         self._view.generations(part.zone)
         found = self._generations.get((part.zone, part.generation))
         if found is None or part.shard not in found.slices:
-            raise PermanentError(
+            raise DroppedError(
                 f"generation {part.generation} of zone {part.zone!r} was dropped by retention before it was read"
             )
         return found

@@ -20,6 +20,7 @@ from holdfast.history.reader import BATCH_ROWS, HistoryReader
 from holdfast.history.tables import TableQuery, table_batches
 from holdfast.history.view import Part, View
 from holdfast.model.errors import PermanentError, TransientError
+from holdfast.storage.rocks.published_heads import Head
 
 STALL_S: Final = 300.0
 IDLE_S: Final = 60.0
@@ -137,6 +138,21 @@ class ReaderPool:
                 if batch is not None:
                     yield batch
         except (GeneratorExit, PermanentError):
+            sound = True
+            raise
+        finally:
+            self._take_back(lent, sound=sound)
+
+    def first(self, part: Part) -> Head | None:
+        """As `HistoryReader.first`. TransientError as in `scan`."""
+        lent = self._lend(part)
+        sound = False
+        try:
+            with lent.turn:
+                found = lent.reader.first(part)
+            sound = True
+            return found
+        except PermanentError:
             sound = True
             raise
         finally:

@@ -17,6 +17,10 @@ from holdfast.storage.rocks.zone_generations import lost_range
 UNKNOWN: Final = -1
 
 
+class DroppedError(PermanentError):
+    """Retention dropped a part before it was read."""
+
+
 class ZoneView(NamedTuple):
     """A zone as it is stored; no filters means the default zone, which takes what no other zone names."""
 

@@ -26,9 +26,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from holdfast.history.arrow import COLUMNS
+from holdfast.history.view import DroppedError
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.pipeline.faults import fault
-from holdfast.pipeline.history_source import DroppedError, HistorySource
+from holdfast.pipeline.history_source import HistorySource
 from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.lake_files import Written, write
 from holdfast.pipeline.lake_patterns import MOST_PATTERNS, busiest, learned_patterns

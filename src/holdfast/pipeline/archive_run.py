@@ -83,6 +83,9 @@ def run_archive(
         try:
             for _turn in _turns(job.every_s, pause or _sleep):
                 _take_turn(job, archive, outcome, progress)
+            if was_left:
+                # Workers of whoever died may have gone on for a while.
+                outcome.swept += sweep(lake)
         finally:
             archive.close()
             outcome.version, outcome.offsets = lake.version, dict(lake.offsets)

@@ -1,4 +1,4 @@
-"""A batch over history: what is durable when the query is planned."""
+"""A batch over history: what is durable when the first query on a table is planned. Spark keeps the plan for others."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -77,7 +77,7 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownReader(BatchReader):
-    """Reads by the options and by what the query's conditions tell. Spark refuses it unless it may push them down."""
+    """Reads by the options and by what the query's conditions tell: for one query only, as `pushdown.py` says."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         return self._pushdown.take(filters)

@@ -42,15 +42,20 @@ def cold(
     shards: Collection[int] | None = None,
 ) -> DataFrame:
     """Messages of a lake with since <= ts < until; no levels mean every topic, no shards mean all."""
-    chosen = [file for file in files_of(lake) if _may_hold(file, levels, since_us, until_us)]
     names = list(dict.fromkeys([*[name for name in columns if name != JSON], "ts", "topic", "shard", "payload"]))
     # Nullable: a file that is older than a column has none.
     schema = StructType([StructField(name, FIELDS[name].dataType) for name in names])
-    paths = [str(lake.folder / unquote(file["path"])) for file in chosen]
+    paths = files_for(lake, levels, since_us, until_us)
     frame = spark.read.schema(schema).parquet(*map(_literal, paths)) if paths else spark.createDataFrame([], schema)
     for condition in _conditions(levels, since_us, until_us, shards):
         frame = frame.where(condition)
     return frame.select([expr(_PARSED).alias(JSON) if name == JSON else col(name) for name in columns])
+
+
+def files_for(lake: Lake, levels: tuple[bytes, ...], since_us: int, until_us: int) -> list[str]:
+    """The files that may hold a message of such a topic and time."""
+    chosen = [file for file in files_of(lake) if _may_hold(file, levels, since_us, until_us)]
+    return [str(lake.folder / unquote(file["path"])) for file in chosen]
 
 
 def topic_regex(levels: tuple[bytes, ...]) -> str:

@@ -20,7 +20,11 @@ def history(
     since: str | datetime | None = None,
     until: str | datetime | None = None,
     *,
-    path: str | Path,
+    path: str | Path | None = None,
+    endpoint: str | None = None,
+    token: str | None = None,
+    token_file: str | Path | None = None,
+    ca: str | Path | None = None,
     columns: Sequence[str] | None = None,
     zone: str | None = None,
     lake: str | Path | None = None,
@@ -28,12 +32,18 @@ def history(
 ) -> DataFrame:
     """Messages whose topic matches a filter, with since <= ts < until; only the columns that are named, if any are.
 
-    A time is a datetime, or a text as the option `startingTime` takes it. With a `lake`, what is archived there comes
-    from there, and the rest from the log, each message once. If retention dropped some that no lake has, it is an
-    error, unless it may be a gap.
+    From a data folder (`path`), or from a history process (`endpoint`, grpc://HOST:PORT) with its `token`, if it wants
+    one, and the authorities to trust (`ca`, a file). A time is a datetime, or a text as `startingTime` takes it.
+
+    With a `lake`, what is archived there comes from there, and the rest from the log, each message once. If retention
+    dropped some that no lake has, it is an error, unless it may be a gap.
     """
     chosen = {
-        "path": str(path),
+        "path": _text(path),
+        "endpoint": endpoint,
+        "token": token,
+        "tokenFile": _text(token_file),
+        "ca": _text(ca),
         "topicFilter": topic_filter,
         "startingTime": _time(since),
         "endingTime": _time(until),
@@ -47,6 +57,10 @@ def history(
     from holdfast.pipeline.joined import joined  # Delta is loaded where there is a lake
 
     return joined(spark, given, Path(lake))
+
+
+def _text(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _time(moment: str | datetime | None) -> str | None:

@@ -1,23 +1,18 @@
 """Where history is read from: a contract with one form for each way to get there.
 
     path=       PathSource      a RocksDB secondary in each process that reads
-    endpoint=   planned         the history process of each node
+    endpoint=   FlightSource    the history process beside the broker, by Arrow Flight
 
 Readers know this contract and nothing else. Parts travel from the driver to the workers, and each opens a source of its
 own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from holdfast.durable.log import Lost
 from holdfast.history.reader import Part, ZoneView
-from holdfast.model.errors import PermanentError
 from holdfast.pipeline.offsets import Offset, Offsets
-
-
-class DroppedError(PermanentError):
-    """Retention dropped a part before it was read."""
 
 
 class HistorySource(Protocol):
@@ -50,6 +45,10 @@ class HistorySource(Protocol):
 
         DroppedError: retention was faster.
         """
+        ...
+
+    def renew(self, lease: str, positions: Mapping[int, int]) -> None:
+        """Retention shall not pass what lies above these positions, by shard: everything up to them is done."""
         ...
 
     def close(self) -> None: ...

@@ -6,7 +6,8 @@
 
 1. No message is in both, and none is in neither, whatever is archived while a query waits or runs: the version is
    chosen before the log is looked at.
-2. What retention dropped behind the border, because another version of the lake has it by now, is an error that says
+2. A frame may be used for many queries. The log's half is planned with the first of them, and kept by Spark.
+3. What retention dropped behind the border, because another version of the lake has it by now, is an error that says
    so, and not a hole; asking again finds it.
 """
 
@@ -18,9 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit, timestamp_micros
 
 from holdfast.durable.log import FOR_EVER
+from holdfast.history.reader import UNKNOWN
 from holdfast.pipeline.cold import cold
 from holdfast.pipeline.lake import Lake
-from holdfast.pipeline.offsets import to_json
+from holdfast.pipeline.offsets import NOWHERE, Offset, Offsets, to_json
 from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import parse_options
 from holdfast.pipeline.source import NAME
@@ -32,20 +34,32 @@ def joined(spark: SparkSession, given: dict[str, str], folder: Path) -> DataFram
     options = parse_options(given)
     now_us = time.time_ns() // 1000
     since_us, until_us = options.since_us(now_us), options.until_us(now_us) or FOR_EVER
-    shards: set[int] | None = None
+    with opened(options) as source:
+        heads = source.heads()
+        source.parts(0, 0, options.zone)
+        zones = source.zones()
+    shards = None
     if options.zone is not None:
-        with opened(options) as source:
-            source.parts(0, 0, options.zone)
-            shards = {shard for view in source.zones() if view.name == options.zone for shard in view.shards}
-    cold_rows = cold(spark, lake, options.levels, since_us, until_us, options.columns, shards)
-    hot = {key: text for key, text in given.items() if key not in ("startingTime", "endingTime", "columns")}
-    hot["columns"] = ",".join(dict.fromkeys([*options.columns, "ts"]))
-    if lake.offsets:
-        hot["startingOffsets"] = json.dumps(to_json(lake.offsets))
-    hot_rows = spark.read.format(NAME).options(**hot).load()
-    # Conditions, which the source takes over: a start in time and offsets are not to be had together.
-    if since_us > 0:
-        hot_rows = hot_rows.where(col("ts") >= timestamp_micros(lit(since_us)))
+        shards = {shard for view in zones if view.name == options.zone for shard in view.shards}
+    # Conditions are left to Spark: it may use the plan of the log's half again, for a query with others.
+    hot = {**given, "columns": ",".join(dict.fromkeys([*options.columns, "ts"])), "pushdown": "false"}
     if until_us < FOR_EVER:
-        hot_rows = hot_rows.where(col("ts") < timestamp_micros(lit(until_us)))
+        hot["endingTime"] = str(until_us)
+    if lake.offsets:
+        hot.pop("startingTime", None)
+        hot["startingOffsets"] = json.dumps(to_json(_starts(lake.offsets, heads, since_us)))
+    hot_rows = spark.read.format(NAME).options(**hot).load()
+    if since_us > 0:
+        # A shard that is new by then has no start of its own.
+        hot_rows = hot_rows.where(col("ts") >= timestamp_micros(lit(since_us)))
+    cold_rows = cold(spark, lake, options.levels, since_us, until_us, options.columns, shards)
     return cold_rows.unionByName(hot_rows.select(*options.columns))
+
+
+def _starts(archived: Offsets, heads: Offsets, since_us: int) -> Offsets:
+    """Where the log's half begins: behind what is archived, and not before it is wanted."""
+    starts = dict(archived)
+    for shard in heads:
+        if starts.get(shard, NOWHERE).position_us < since_us - 1:
+            starts[shard] = Offset(since_us - 1, UNKNOWN)
+    return starts

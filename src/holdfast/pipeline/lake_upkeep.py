@@ -105,7 +105,8 @@ def compact(lake: Lake, today: datetime | None = None) -> int:
         lake.sync(before)
         fault("archive-compacted")
         try:
-            lake.table.vacuum(dry_run=False)
+            # Also what tasks left that Spark has tried again elsewhere.
+            lake.table.vacuum(dry_run=False, full=True)
         except DeltaError as error:
             LOGGER.warning("old files of %s stay for now: %s", lake.folder, error)
         lake.refresh()

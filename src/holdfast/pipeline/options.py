@@ -6,23 +6,29 @@
     zone                 one zone alone                      startingOffsets   earliest, latest, offsets of a stream
     payloadFormat        json: a column of that name         maxRowsPerTrigger messages a batch of a stream takes
     rowsPerPartition     how finely to cut                   failOnDataLoss    what retention took: an error, or a gap
-    pushdown             whether Spark's filters are used    owed              of queues: estimate, or exact
+    pushdown             use a query's own conditions        owed              of queues: estimate, or exact
+    lease                what a stream has not read is kept  ca                a file: whom to trust, for TLS
+    token | tokenFile    for an endpoint that wants one
 
 Everything is checked at once, so a wrong option fails before anything is started, and the error names it. An option
 that does not exist fails too: a filter with a typing error in its name would read everything. So does one that means
 nothing for the table that is read.
+
+Files are read where the query is made, and what was in them goes along: workers need not have them.
 """
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeVar
 
 from holdfast.history.tables import QUEUES, RETAINED, SCHEMAS
-from holdfast.model.errors import PeerError, SettingsError
+from holdfast.model.errors import PeerError, PermanentError, SettingsError
 from holdfast.pipeline.offsets import EARLIEST, LATEST, parse_offsets
 from holdfast.pipeline.schema import DEFAULT_COLUMNS, JSON, check_columns
 from holdfast.pipeline.table_schema import check_table_columns
+from holdfast.storage.rocks.leases import check_name
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
 
@@ -46,9 +52,14 @@ _NAMES: Final = (
     "failOnDataLoss",
     "pushdown",
     "owed",
+    "lease",
+    "token",
+    "tokenFile",
+    "ca",
 )
+_OF_ENDPOINTS: Final = ("token", "tokenFile", "ca")
 #: What the other tables than history know; some know one thing more.
-_OF_TABLES: Final = ("path", "endpoint", "table", "columns")
+_OF_TABLES: Final = ("path", "endpoint", *_OF_ENDPOINTS, "table", "columns")
 _OF_TABLE: Final = {RETAINED: ("topicFilter",), QUEUES: ("owed",)}
 #: Spark's own, which it passes on to every source.
 _FOREIGN: Final = ("__", "spark.")
@@ -74,9 +85,14 @@ class Options:
     max_rows_per_trigger: int | None = None
     rows_per_partition: int = ROWS_PER_PARTITION
     fail_on_data_loss: bool = True
-    pushdown: bool = True
+    #: See `pushdown.py` for why it is not the default.
+    pushdown: bool = False
     #: Whether what queues owe is counted one by one.
     exact: bool = False
+    lease: str | None = None
+    #: Never shown.
+    token: str | None = field(default=None, repr=False)
+    ca: bytes | None = field(default=None, repr=False)
 
     def since_us(self, now_us: int) -> int:
         return 0 if self.starting_time is None else parse_since(self.starting_time).resolve(now_us)
@@ -103,6 +119,13 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise SettingsError(
             "give either the option path, a broker's data folder on this machine, or endpoint, grpc://host:port"
         )
+    for name in _OF_ENDPOINTS:
+        if name in texts and path:
+            raise SettingsError(f"option {name}: it goes with the option endpoint; a path is read without")
+    if "token" in texts and "tokenFile" in texts:
+        raise SettingsError("give either the option token or tokenFile")
+    token = take("tokenFile", _token_file, take("token", _token, None))
+    ca = take("ca", _content, None)
     table = take("table", _table, HISTORY)
     _check_meaning(table, texts)
     if table != HISTORY:
@@ -113,6 +136,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
             levels=take("topicFilter", _levels, ()),
             columns=take("columns", lambda text: _table_columns(table, text), tuple(SCHEMAS[table].names)),
             exact=take("owed", _owed, False),
+            token=token,
+            ca=ca,
         )
     columns = take("columns", _columns, DEFAULT_COLUMNS)
     if take("payloadFormat", _payload_format, "") and JSON not in columns:
@@ -132,7 +157,10 @@ def parse_options(given: Mapping[str, str]) -> Options:
         max_rows_per_trigger=take("maxRowsPerTrigger", _count, None),
         rows_per_partition=take("rowsPerPartition", _count, ROWS_PER_PARTITION),
         fail_on_data_loss=take("failOnDataLoss", _yes, True),
-        pushdown=take("pushdown", _yes, True),
+        pushdown=take("pushdown", _yes, False),
+        lease=take("lease", _lease, None),
+        token=token,
+        ca=ca,
     )
 
 
@@ -217,6 +245,34 @@ def _payload_format(text: str) -> str:
     if text not in ("json", "binary"):
         raise ValueError(f"{text!r} is not known; give json or binary")
     return "" if text == "binary" else text
+
+
+def _lease(text: str) -> str:
+    try:
+        check_name(text)
+    except PermanentError as wrong:
+        raise ValueError(str(wrong)) from None
+    return text
+
+
+def _token(text: str) -> str:
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("this is no token; `holdfast token add` makes one")  # and is not shown
+    return text
+
+
+def _token_file(text: str) -> str:
+    try:
+        return _token(_content(text).decode().strip())
+    except UnicodeDecodeError:
+        raise ValueError(f"{text} does not hold a token; `holdfast token add` makes one") from None
+
+
+def _content(text: str) -> bytes:
+    try:
+        return Path(text).read_bytes()
+    except OSError as wrong:
+        raise ValueError(f"{text} cannot be read: {wrong.strerror}") from None
 
 
 def _count(text: str) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from holdfast.durable.log import FOR_EVER, Lost
-from holdfast.history.reader import UNKNOWN, Part
-from holdfast.pipeline.history_source import DroppedError, HistorySource
+from holdfast.history.view import UNKNOWN, DroppedError, Part
+from holdfast.pipeline.history_source import HistorySource
 from holdfast.pipeline.offsets import Offset, Offsets
 from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import Options

@@ -7,6 +7,10 @@
 | `topic` =, IN a few                    | filters without wildcards                   | no                 |
 | `topic` starts with                    | the whole levels of it, and `#`             | yes                |
 
+This is on request only (`pushdown=true`), because Spark 4.3 keeps what a source has planned in one place for each table
+that was loaded. A second query on the same table finds the plan of the first, with its conditions: it would miss
+messages, and so would a union of two parts of one table. Whoever asks for it loads the table anew for each query.
+
 Everything else is left to Spark. With a `topicFilter`, topics that it does not match are left out, and a beginning is
 left to Spark.
 """

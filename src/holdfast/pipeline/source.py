@@ -1,8 +1,10 @@
-"""The data source `holdfast`: stored messages as a table of Spark and as a stream, and tables of what lies beside them.
+"""The data source `holdfast`: history and what lies beside it as tables of Spark; rows as messages to a broker.
 
     spark.read.format("holdfast").option("topicFilter", "factory/#").load("/var/lib/holdfast")
     spark.read.format("holdfast").option("table", "sessions").load("/var/lib/holdfast")
     spark.readStream.format("holdfast").option("startingTime", "-1h").load("/var/lib/holdfast")
+    spark.read.format("holdfast").option("endpoint", "grpc://broker:18815").option("tokenFile", "token").load()
+    rows.write.format("holdfast").option("broker", "mqtt://localhost").mode("append").save()
 
 1. Options are checked here, when a table is named: nothing was started yet, and the error says which is wrong.
 2. Objects of these classes travel between processes, so none holds anything open while it does.
@@ -11,33 +13,58 @@
 from collections.abc import MutableMapping
 from typing import Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.batch_reader import BatchReader, PushdownReader
-from holdfast.pipeline.opening import opened
-from holdfast.pipeline.options import HISTORY, parse_options
+from holdfast.pipeline.batch_writer import BatchWriter
+from holdfast.pipeline.opening import check_source
+from holdfast.pipeline.options import HISTORY, Options, parse_options
 from holdfast.pipeline.schema import check_schema, spark_schema
 from holdfast.pipeline.stream_reader import StreamReader
+from holdfast.pipeline.stream_writer import StreamWriter
 from holdfast.pipeline.table_reader import TableReader
 from holdfast.pipeline.table_schema import check_table_schema, table_schema
+from holdfast.pipeline.write_options import WriteOptions, is_writing, parse_write_options
 
 NAME: Final = "holdfast"
 
 
 class HoldfastSource(DataSource):
-    """History as a table, and the tables beside it."""
+    """History as a table, and the tables beside it; with the option `broker`, a broker to write to."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._chosen: Final = parse_options(options)
-        with opened(self._chosen) as source:
-            source.parts(0, 0, self._chosen.zone)
+        self._read: Options | None = None
+        self._write: WriteOptions | None = None
+        if is_writing(options):
+            self._write = parse_write_options(options)
+            return
+        self._read = parse_options(options)
+        check_source(self._read)
 
     @classmethod
     def name(cls) -> str:
         return NAME
+
+    @property
+    def _chosen(self) -> Options:
+        if self._read is None:
+            raise SettingsError("option broker: is for writing; to read, give path, a broker's data folder")
+        return self._read
+
+    @property
+    def _broker(self) -> WriteOptions:
+        if self._write is None:
+            raise SettingsError("option broker: name the broker to publish to, as mqtt://host:port")
+        return self._write
 
     def schema(self) -> StructType:
         if self._chosen.table != HISTORY:
@@ -49,6 +76,8 @@ class HoldfastSource(DataSource):
             check_table_schema(self._chosen.table, schema)
             return TableReader(schema, self._chosen)
         check_schema(schema)
+        if self._chosen.lease is not None:
+            raise SettingsError("option lease: only a stream comes so far that it could say so; leave it out")
         return (PushdownReader if self._chosen.pushdown else BatchReader)(schema, self._chosen)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -56,3 +85,9 @@ class HoldfastSource(DataSource):
             raise SettingsError(f"option table: {self._chosen.table} cannot be streamed; only {HISTORY} can")
         check_schema(schema)
         return StreamReader(schema, self._chosen)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(schema, self._broker, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return StreamWriter(schema, self._broker, overwrite=overwrite)

@@ -23,7 +23,7 @@ _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 
 #: May be set in a session that runs.
 _RUNTIME: Final = {
-    # Without it Spark refuses a Python source that takes filters.
+    # Without it Spark refuses a source with the option `pushdown`.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

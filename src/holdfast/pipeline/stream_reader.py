@@ -6,7 +6,9 @@
 
 1. An end is never above the durable heads, so a batch that is read again after a crash is the same.
 2. A shard that is new is read from its first message.
-3. What retention dropped before it was read is an error, unless `failOnDataLoss` is false; then the gap is reported.
+3. With a `lease`, what was read and not committed yet is kept: Spark commits a batch once the next one is planned. The
+   lease is renewed with each commit, and now and then while nothing comes.
+4. What retention dropped before it was read is an error, unless `failOnDataLoss` is false; then the gap is reported.
 """
 
 import time
@@ -29,6 +31,8 @@ from holdfast.pipeline.reporting import in_words, report_gap
 from holdfast.pipeline.schema import Shape
 
 _KEPT_BY_ONE: Final = "_source"
+#: Seconds without a commit after which a lease is renewed all the same. A broker may break one after a minute.
+_RENEW_S: Final = 30.0
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -40,6 +44,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source: HistorySource | None = None
         #: Where a query ends that takes what is available now.
         self._target: Offsets | None = None
+        #: When the lease was renewed last, by the monotonic clock.
+        self._renewed_s: float | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, _KEPT_BY_ONE: None}
@@ -60,6 +66,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begun = from_json(start)
+        # Whoever asks for the next batch is done with everything before it.
+        if self._renewed_s is None or time.monotonic() - self._renewed_s > _RENEW_S:
+            self._renew(begun)
         end = self._behind(begun, self._heads() if self._target is None else self._target)
         if isinstance(limit, ReadMaxRows):
             end = limited(self._opened(), self._known(begun, end), end, limit.max_rows)
@@ -91,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(self._options, self._shape, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to let go of: messages stay until retention drops them."""
+        self._renew(from_json(end))
 
     def stop(self) -> None:
         source, self._source = self._source, None
@@ -99,6 +108,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             source.close()
 
     # ---- within
+
+    def _renew(self, done: Offsets) -> None:
+        """What lies above is still needed, shards of which nothing was read included."""
+        lease = self._options.lease
+        if lease is None:
+            return
+        shards = self._opened().heads() if self._options.zone is None else self._heads()
+        positions = {shard: max(0, done.get(shard, NOWHERE).position_us) for shard in shards}
+        self._opened().renew(lease, positions)
+        self._renewed_s = time.monotonic()
 
     def _opened(self) -> HistorySource:
         if self._source is None:

@@ -34,6 +34,8 @@ class TableReader(DataSourceReader):
         self._schema: Final = to_arrow_schema(schema, timezone="UTC")
         self._path: Final = Path(options.path)
         self._endpoint: Final = options.endpoint
+        self._token: Final = options.token
+        self._ca: Final = options.ca
         self._query: Final = TableQuery(options.table, tuple(schema.fieldNames()), options.levels, options.exact)
 
     def partitions(self) -> list[InputPartition]:
@@ -49,7 +51,7 @@ class TableReader(DataSourceReader):
 
     def _found(self, keys: KeyRange | None) -> Iterator[Any]:
         if self._endpoint:
-            with FlightHistory(self._endpoint) as history:
+            with FlightHistory(self._endpoint, self._token, self._ca) as history:
                 yield from history.table(self._query)
         else:
             with HistoryReader.open(self._path) as reader:

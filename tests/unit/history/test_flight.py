@@ -16,6 +16,7 @@ from holdfast.history.flight_server import FlightServer
 from holdfast.history.reader import HistoryReader
 from holdfast.history.reader_pool import ReaderPool
 from holdfast.history.tokens import Tokens, add_token, remove_token
+from holdfast.history.view import UNKNOWN, DroppedError
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.storage.rocks.leases import read_leases
@@ -254,3 +255,55 @@ def test_a_server_that_is_not_there_is_named() -> None:
         pytest.raises(TransientError, match=r"grpc://127\.0\.0\.1:1 cannot be reached"),
     ):
         history.heads()
+
+
+def test_the_first_message_of_a_part(served: Served, history: FlightHistory) -> None:
+    with HistoryReader.open(served.node.folder) as files:
+        for part in history.parts():
+            first = next(iter(history.batches(part, rows=1))).to_pylist()[0]
+            assert history.first(part) == files.first(part) == (first["offset"], first["serial"])
+            assert history.first(part._replace(hi_us=part.lo_us + 1)) == files.first(
+                part._replace(hi_us=part.lo_us + 1)
+            )
+
+
+def test_a_generation_that_is_gone_is_told_as_such(still: FlightHistory) -> None:
+    gone = still.parts()[0]._replace(generation=7)
+
+    for read in (lambda: still.first(gone), lambda: list(still.batches(gone))):
+        with pytest.raises(DroppedError, match="generation 7 of zone 'default' was dropped by retention"):
+            read()
+
+
+class Lossy(FlightHistory):
+    """Loses its server after the second batch, again and again."""
+
+    def _read(self, ticket: Any) -> Iterator[tuple[Any, Any]]:
+        for number, found in enumerate(super()._read(ticket)):
+            if number == 2 and self.losses:
+                self.losses -= 1
+                raise TransientError("lost")
+            yield found
+
+    losses = 3
+
+
+@pytest.mark.parametrize("levels", [(), (b"plant", b"#")])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_read_whose_server_was_lost_gives_each_message_once(
+    served: Served, history: FlightHistory, levels: tuple[bytes, ...], in_order: bool
+) -> None:
+    with Lossy(served.endpoint) as lossy:
+        found = rows(lossy, levels, ("topic", "payload"), in_order=in_order, rows=30)
+
+        assert lossy.losses == 0
+        right = rows(history, levels, ("topic", "payload"))
+        assert found == right if in_order else sorted(map(str, found)) == sorted(map(str, right))
+        assert list(found[0]) == ["topic", "payload"]
+
+
+def test_a_read_that_is_not_in_order_and_knows_no_serials_is_given_up(served: Served, history: FlightHistory) -> None:
+    part = history.parts()[0]._replace(after_serial=UNKNOWN)
+
+    with Lossy(served.endpoint) as lossy, pytest.raises(TransientError, match="lost"):
+        list(lossy.batches(part, rows=30, in_order=False))

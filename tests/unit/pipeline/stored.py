@@ -7,7 +7,10 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from holdfast.history.flight_server import FlightServer
 from holdfast.history.reader import HistoryReader
+from holdfast.history.reader_pool import ReaderPool
+from holdfast.history.tokens import Tokens
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -23,14 +26,25 @@ START_US = 1_700_000_000_000_000
 class Log:
     """Messages are durable as soon as they are written, unless the test says otherwise."""
 
-    def __init__(self, folder: Path, layout: str = "learned", shards: int = 2) -> None:
+    def __init__(self, folder: Path, layout: str = "learned", shards: int = 2, *, tokens: Tokens | None = None) -> None:
+        """With tokens it is served by Flight, too."""
         self.node = Node(folder / "data", ManualClock(wall_us=START_US), layout=layout, shards=shards)
         self.sent: list[Message] = []
         self._random = Random(1)
+        self.pool: ReaderPool | None = None
+        self.server: FlightServer | None = None
+        if tokens is not None:
+            self.pool = ReaderPool(self.node.folder, 4)
+            self.server = FlightServer(self.node.folder, self.pool, tokens, "127.0.0.1", 0)
 
     @property
     def path(self) -> str:
         return str(self.node.folder)
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The option that leads here."""
+        return {"path": self.path} if self.server is None else {"endpoint": f"grpc://127.0.0.1:{self.server.port}"}
 
     @property
     def now_us(self) -> int:
@@ -70,6 +84,9 @@ class Log:
         return found
 
     def close(self) -> None:
+        if self.server is not None and self.pool is not None:
+            self.server.shutdown()
+            self.pool.close()
         self.node.log.close()
 
     def _write(self, messages: list[Message]) -> None:

@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
+from holdfast.history.tokens import Tokens
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.batch_reader import PushdownReader
 from holdfast.pipeline.offsets import Offset, to_json
@@ -41,10 +42,11 @@ def any_log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     yield from filled(Log(tmp_path_factory.mktemp(request.param), request.param))
 
 
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
-    """In the layout that is usual."""
-    yield from filled(Log(tmp_path_factory.mktemp("log")))
+@pytest.fixture(scope="module", params=["path", "endpoint"])
+def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
+    """In the layout that is usual, by each way to it."""
+    tokens = Tokens(None) if request.param == "endpoint" else None
+    yield from filled(Log(tmp_path_factory.mktemp("log"), tokens=tokens))
 
 
 def filled(log: Log) -> Iterator[Log]:
@@ -57,7 +59,7 @@ def filled(log: Log) -> Iterator[Log]:
 
 
 def reader_of(log: Log, made: tuple[str, ...] = DEFAULT_COLUMNS, **given: str) -> PushdownReader:
-    return PushdownReader(spark_schema(made), parse_options({"path": log.path, **given}))
+    return PushdownReader(spark_schema(made), parse_options({**log.where, **given}))
 
 
 def expected(log: Log, wanted: Callable[[StoredMessage], bool] = lambda stored: True) -> list[Key]:

@@ -1,6 +1,7 @@
 """Options are checked at once, and an error names the one that is wrong and what would be right."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_names_are_taken_in_any_case_and_values_are_parsed() -> None:
             "maxRowsPerTrigger": "10",
             "rowsPerPartition": "20",
             "failOnDataLoss": "FALSE",
-            "pushdown": "false",
+            "pushdown": "true",
             "__hidden": "of Spark",
             "spark.some": "of Spark",
         }
@@ -42,7 +43,7 @@ def test_names_are_taken_in_any_case_and_values_are_parsed() -> None:
         max_rows_per_trigger=10,
         rows_per_partition=20,
         fail_on_data_loss=False,
-        pushdown=False,
+        pushdown=True,
     )
     assert pickle.loads(pickle.dumps(found)) == found
     assert found.since_us(0) == 1_782_864_000_000_000
@@ -82,13 +83,19 @@ def test_without_columns_raw_ones_stay_away() -> None:
         ),
         (
             {"path": "/data", "table": "sessions", "topicFilter": "a"},
-            "option topicFilter: it means nothing for the table sessions, which knows path, endpoint, table, columns",
+            "option topicFilter: it means nothing for the table sessions, which knows path, endpoint, token, tokenFile, ca, table, columns",
         ),
         ({"path": "/data", "table": "queues", "owed": "all"}, "option owed: 'all' is not known; give estimate or"),
         ({"path": "/data", "owed": "exact"}, "option owed: it is for the table queues"),
         ({"path": "/data", "payloadFormat": "xml"}, "option payloadFormat: 'xml' is not known"),
         ({"path": "/data", "maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger: '0' is not a number of messages"),
         ({"path": "/data", "rowsPerPartition": "-5"}, "option rowsPerPartition: '-5' is not a number"),
+        ({"path": "/data", "lease": "../lake"}, "option lease: '../lake' is no name for a lease"),
+        ({"path": "/data", "token": "secret"}, "option token: it goes with the option endpoint"),
+        ({"endpoint": "grpc://h:1", "token": "a", "tokenFile": "b"}, "either the option token or tokenFile"),
+        ({"endpoint": "grpc://h:1", "token": "two words"}, "option token: this is no token"),
+        ({"endpoint": "grpc://h:1", "tokenFile": "/nowhere"}, "option tokenFile: /nowhere cannot be read: No such"),
+        ({"endpoint": "grpc://h:1", "ca": "/nowhere"}, "option ca: /nowhere cannot be read: No such file"),
         ({"path": "/data", "failOnDataLoss": "no"}, "option failOnDataLoss: 'no' is neither true nor false"),
     ],
 )
@@ -103,3 +110,25 @@ def test_each_table_has_its_own_columns_and_options() -> None:
 
     assert (queues.table, queues.exact, queues.columns) == ("queues", True, ("client_id", "owed"))
     assert (retained.levels, retained.columns[0], retained.exact) == ((b"a", b"+"), "topic", False)
+
+
+def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("hft_secret\n", encoding="utf-8")
+    (tmp_path / "ca.pem").write_bytes(b"authorities")
+
+    by_file = parse_options(
+        {"endpoint": "grpc+tls://h:1", "tokenFile": str(tmp_path / "token"), "ca": str(tmp_path / "ca.pem")}
+    )
+    by_text = parse_options({"endpoint": "grpc+tls://h:1", "token": "hft_secret"})
+
+    assert (by_file.token, by_file.ca) == ("hft_secret", b"authorities")
+    assert by_text.token == "hft_secret"
+    assert "hft_secret" not in f"{by_file}{by_text!r}"
+
+
+@pytest.mark.parametrize("token", ["two words", "", "naïve"])
+def test_a_token_that_is_wrong_is_not_shown_either(token: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_options({"endpoint": "grpc://h:1", "token": token})
+
+    assert str(caught.value) == "option token: this is no token; `holdfast token add` makes one"

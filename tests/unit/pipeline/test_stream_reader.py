@@ -2,23 +2,26 @@
 
 import json
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.history.tokens import Tokens
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.offsets import Offset, to_json
 from holdfast.pipeline.options import parse_options
 from holdfast.pipeline.schema import DEFAULT_COLUMNS, spark_schema
 from holdfast.pipeline.stream_reader import StreamReader
+from holdfast.storage.rocks.leases import read_leases
 from tests.unit.pipeline.stored import Key, Log, keys, rows
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    log = Log(tmp_path)
+@pytest.fixture(params=["path", "endpoint"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
+    log = Log(tmp_path, tokens=Tokens(None) if request.param == "endpoint" else None)
     yield log
     log.close()
 
@@ -27,7 +30,7 @@ class Query:
     """What Spark's driver does with a reader: offsets go through texts, tasks get the reader by pickle."""
 
     def __init__(self, log: Log, start: str | None = None, **given: str) -> None:
-        self.reader = StreamReader(spark_schema(DEFAULT_COLUMNS), parse_options({"path": log.path, **given}))
+        self.reader = StreamReader(spark_schema(DEFAULT_COLUMNS), parse_options({**log.where, **given}))
         self.start: str = json.dumps(self.reader.initialOffset()) if start is None else start
 
     def batch(self) -> list[dict[str, Any]] | None:
@@ -283,3 +286,46 @@ def test_what_was_read_before_it_was_dropped_is_not_missed(log: Log) -> None:
     log.fill(20)
 
     assert query.all() == sorted(log.walk())
+
+
+def test_a_lease_is_at_what_was_committed(log: Log) -> None:
+    log.fill(30)
+    query = Query(log, lease="lake", maxRowsPerTrigger="10")
+    start = json.loads(query.start)
+    first = query.reader.latestOffset(start, query.reader.getDefaultReadLimit())
+    [lease] = read_leases(log.node.folder)
+    assert lease.positions == {shard: max(0, start[str(shard)][0]) for shard in (0, 1)}
+
+    query.reader.partitions(start, first)
+    assert read_leases(log.node.folder) == [lease]
+    query.reader.commit(first)
+
+    [lease] = read_leases(log.node.folder)
+    assert (lease.name, lease.positions) == ("lake", {shard: first[str(shard)][0] for shard in (0, 1)})
+    query.reader.stop()
+
+
+def test_a_lease_names_shards_of_which_nothing_was_read(log: Log) -> None:
+    log.fill(30)
+    query = Query(log, lease="lake")
+    query.reader.commit({"0": [log.now_us, 3]})
+
+    [lease] = read_leases(log.node.folder)
+    assert lease.positions == {0: log.now_us, 1: 0}
+    query.reader.stop()
+
+
+def test_a_lease_is_renewed_while_nothing_comes(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.fill(10)
+    query = Query(log, lease="lake")
+    query.all()
+    [before] = read_leases(log.node.folder)
+
+    now_s = time.monotonic()
+    monkeypatch.setattr("holdfast.pipeline.stream_reader.time.monotonic", lambda: now_s + 31)
+    assert query.batch() is None
+    [after] = read_leases(log.node.folder)
+
+    assert after.renewed_us > before.renewed_us
+    assert after.positions == before.positions
+    query.reader.stop()

@@ -1,0 +1,45 @@
+"""What is in a lake, against what publishers were acknowledged."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from holdfast.pipeline.archive import Runner, SparkRunner
+from holdfast.pipeline.archive_run import ArchiveJob, Outcome, run_archive
+from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.options import parse_options
+from tests.spark.publishing import Broker, Sent
+
+
+def here(work: Any, tasks: Any) -> list[Any]:
+    """Runs tasks without Spark."""
+    return [work(task) for task in tasks]
+
+
+def archive(broker: Broker, lake: Path, run: Runner = here, *, batch_rows: int = 1_000, **given: str) -> Outcome:
+    """All that is durable now."""
+    options = parse_options({"path": str(broker.data), **given})
+    return run_archive(ArchiveJob(options, lake, "main", batch_rows=batch_rows), lambda: run)
+
+
+def check_whole(lake: Path) -> None:
+    """Each message up to the offsets of the lake is there once, and no other is."""
+    opened = Lake.open(lake)
+    found = opened.table.to_pyarrow_table(columns=["shard", "serial"]).to_pylist()
+    right = [
+        (shard, serial) for shard in sorted(opened.offsets) for serial in range(1, opened.offsets[shard].serial + 1)
+    ]
+    assert sorted((row["shard"], row["serial"]) for row in found) == right
+
+
+def payloads(lake: Path) -> list[bytes]:
+    return sorted(DeltaTable(str(lake)).to_pyarrow_table(columns=["payload"])["payload"].to_pylist())
+
+
+def sent(messages: Iterable[Sent]) -> list[bytes]:
+    return sorted(message.payload for message in messages)
+
+
+__all__ = ["SparkRunner", "archive", "check_whole", "here", "payloads", "sent"]
