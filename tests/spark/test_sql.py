@@ -11,6 +11,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.main import app
+from holdfast.history.flight_server import FlightServer
+from holdfast.history.reader_pool import ReaderPool
+from holdfast.history.tokens import Tokens, add_token
 from holdfast.pipeline.sql import Sql, SqlError
 from tests.spark.plant import GROUP, MESSAGES, OFFLINE, Plant
 
@@ -98,6 +101,28 @@ def test_wrong_usage_is_told_before_spark_starts(
 
     assert found.exit_code == 2
     assert told in found.stderr
+
+
+def test_an_endpoint_answers_as_the_folder_does(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
+    statement = (
+        "SELECT (SELECT count(*) FROM history) AS h, (SELECT count(*) FROM sessions) AS s, count(*) AS r FROM retained"
+    )
+    tokens, secret = tmp_path / "tokens", tmp_path / "secret"
+    secret.write_text(add_token(tokens, "tester"))
+    pool = ReaderPool(plant.data, 4)
+    server = FlightServer(plant.data, pool, Tokens(tokens), "127.0.0.1", 0)
+    endpoint = ["spark", "sql", "--endpoint", f"grpc://127.0.0.1:{server.port}"]
+    try:
+        found = CliRunner().invoke(app, [*endpoint, "--token-file", str(secret), "--format", "csv", statement])
+        refused = CliRunner().invoke(app, [*endpoint, statement])
+    finally:
+        server.shutdown()
+        pool.close()
+
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines() == ["h,s,r", f"{MESSAGES},2,2"]
+    assert refused.exit_code == 2
+    assert "a token is needed" in refused.stderr
 
 
 def test_a_statement_that_is_ended_leaves_room_for_the_next(spark: SparkSession, plant: Plant) -> None:

@@ -27,6 +27,14 @@ class SparkOptions:
     endpoint: Annotated[
         str | None, typer.Option("--endpoint", metavar="URL", help="Its history process, grpc://HOST:PORT.")
     ] = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="A token for --endpoint, in a file.", show_default=False),
+    ] = None
+    ca: Annotated[
+        Path | None,
+        typer.Option("--ca", metavar="FILE", help="Whom --endpoint grpcs://… has to show, PEM.", show_default=False),
+    ] = None
     lake: Annotated[
         Path | None,
         typer.Option(
@@ -41,16 +49,16 @@ class SparkOptions:
             fail(f"--master {self.master}: give local[*], spark://HOST:PORT, k8s://URL or yarn", WRONG_USAGE)
         given = self._given()
         try:
-            from holdfast.pipeline.opening import opened
+            from holdfast.pipeline.opening import check_source
             from holdfast.pipeline.options import parse_options
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("holdfast"):
                 raise
             fail(_MISSING, WRONG_USAGE)
         try:
-            with opened(parse_options(given | more)):
-                self._check_lake()
-                return given
+            check_source(parse_options(given | more))
+            self._check_lake()
+            return given
         except HoldfastError as error:
             fail(str(error), WRONG_USAGE)
 
@@ -71,7 +79,10 @@ class SparkOptions:
         if self.endpoint is not None:
             if not _ENDPOINT.fullmatch(self.endpoint):
                 fail(f"--endpoint {self.endpoint}: give grpc://HOST:PORT, or grpcs://HOST:PORT", WRONG_USAGE)
-            return {"endpoint": self.endpoint}
+            files = {"tokenFile": self.token_file, "ca": self.ca}
+            return {"endpoint": self.endpoint} | {key: str(path) for key, path in files.items() if path is not None}
+        if self.token_file is not None or self.ca is not None:
+            fail("--token-file and --ca go with --endpoint; a folder is read without", WRONG_USAGE)
         assert self.data is not None
         if not (self.data / "rocks" / "CURRENT").is_file():
             fail(f"--data {self.data}: this is no data folder of a broker: it has no database in it", WRONG_USAGE)
