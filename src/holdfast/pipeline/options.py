@@ -29,9 +29,6 @@ from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
 
 HISTORY: Final = "history"
-#: What is read in one task: a second or two of work, and little to do again if it fails.
-ROWS_PER_PARTITION: Final = 1_000_000
-
 _NAMES: Final = (
     "path",
     "endpoint",
@@ -75,7 +72,8 @@ class Options:
     zone: str | None = None
     #: None: no limit.
     max_rows_per_trigger: int | None = None
-    rows_per_partition: int = ROWS_PER_PARTITION
+    #: None: as many as make good tasks.
+    rows_per_partition: int | None = None
     fail_on_data_loss: bool = True
     pushdown: bool = True
     lease: str | None = None
@@ -129,7 +127,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         columns=columns,
         zone=texts.get("zone"),
         max_rows_per_trigger=take("maxRowsPerTrigger", _count, None),
-        rows_per_partition=take("rowsPerPartition", _count, ROWS_PER_PARTITION),
+        rows_per_partition=take("rowsPerPartition", _count, None),
         fail_on_data_loss=take("failOnDataLoss", _yes, True),
         pushdown=take("pushdown", _yes, True),
         lease=take("lease", _lease, None),
