@@ -13,8 +13,8 @@ from pyspark.sql.datasource import InputPartition
 from holdfast.durable.log import FOR_EVER
 from holdfast.history.view import UNKNOWN, DroppedError, Part
 from holdfast.pipeline.history_source import HistorySource
+from holdfast.pipeline.kept_source import kept_source
 from holdfast.pipeline.offsets import Offset, Offsets
-from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import Options
 from holdfast.pipeline.reporting import report_gap
 from holdfast.pipeline.schema import Shape
@@ -75,7 +75,7 @@ def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[
     """In a worker: the record batches of a partition. Spark gives one of its own if there was nothing to read."""
     if not isinstance(partition, HistoryPartition):
         return
-    with opened(options) as source:
+    with kept_source(options, partition.part) as source:
         try:
             for levels in partition.filters or ((),):
                 for batch in source.batches(partition.part, levels, shape.columns):
