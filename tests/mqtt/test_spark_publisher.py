@@ -17,6 +17,8 @@ from tests.mqtt.raw import RawClient
 from tests.mqtt.running import RunningBroker
 from tests.unit.server.certificates import Authority
 
+pytestmark = pytest.mark.slow
+
 
 def publisher(options: WriteOptions, client_id: str = "worker") -> Publisher:
     return Publisher(partial(connect, options, client_id), options.max_inflight, options.retry_for_s)

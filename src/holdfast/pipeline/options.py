@@ -33,9 +33,6 @@ from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
 
 HISTORY: Final = "history"
-#: What is read in one task: a second or two of work, and little to do again if it fails.
-ROWS_PER_PARTITION: Final = 1_000_000
-
 _NAMES: Final = (
     "path",
     "endpoint",
@@ -83,7 +80,8 @@ class Options:
     zone: str | None = None
     #: None: no limit.
     max_rows_per_trigger: int | None = None
-    rows_per_partition: int = ROWS_PER_PARTITION
+    #: None: as many as make good tasks.
+    rows_per_partition: int | None = None
     fail_on_data_loss: bool = True
     #: See `pushdown.py` for why it is not the default.
     pushdown: bool = False
@@ -155,7 +153,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         columns=columns,
         zone=texts.get("zone"),
         max_rows_per_trigger=take("maxRowsPerTrigger", _count, None),
-        rows_per_partition=take("rowsPerPartition", _count, ROWS_PER_PARTITION),
+        rows_per_partition=take("rowsPerPartition", _count, None),
         fail_on_data_loss=take("failOnDataLoss", _yes, True),
         pushdown=take("pushdown", _yes, False),
         lease=take("lease", _lease, None),

@@ -6,18 +6,25 @@ notices if it reads fewer.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import InputPartition
 
 from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.history.view import UNKNOWN, DroppedError, Part
 from holdfast.pipeline.history_source import HistorySource
+from holdfast.pipeline.kept_source import kept_source
 from holdfast.pipeline.offsets import Offset, Offsets
-from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import Options
 from holdfast.pipeline.reporting import report_gap
 from holdfast.pipeline.schema import Shape
+
+#: What one task reads at most: a second or two of work, and little to do again if it fails.
+MAX_ROWS: Final = 1_000_000
+#: Below this a task costs more than it saves.
+MIN_ROWS: Final = 50_000
+#: Tasks that there should be, so that all processors have something to do until the end.
+_TASKS: Final = 16
 
 #: Levels of topic filters that no topic matches two of; none means every topic.
 Filters = tuple[tuple[bytes, ...], ...]
@@ -34,9 +41,13 @@ class HistoryPartition(InputPartition):
         return f"HistoryPartition({self.part}, {self.filters})"
 
 
-def cut(source: HistorySource, parts: Sequence[Part], heads: Offsets, rows: int) -> list[Part]:
-    """The same messages in parts of at most `rows`, each with its serials."""
-    return [piece for part in parts for piece in _pieces(source, with_serials(source, part, heads), rows)]
+def cut(source: HistorySource, parts: Sequence[Part], heads: Offsets, rows: int | None) -> list[Part]:
+    """The same messages in parts of about `rows`, each with its serials; None cuts them as is good for tasks."""
+    known = [with_serials(source, part, heads) for part in parts]
+    if rows is None:
+        total = sum(part.last_serial - part.after_serial for part in known)
+        rows = min(MAX_ROWS, max(MIN_ROWS, total // _TASKS))
+    return [piece for part in known for piece in _pieces(source, part, rows)]
 
 
 def with_serials(source: HistorySource, part: Part, heads: Offsets) -> Part:
@@ -76,7 +87,7 @@ def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[
     """In a worker: the record batches of a partition. Spark gives one of its own if there was nothing to read."""
     if not isinstance(partition, HistoryPartition):
         return
-    with opened(options) as source:
+    with kept_source(options, partition.part) as source:
         try:
             for levels in partition.filters or ((),):
                 for batch in source.batches(partition.part, levels, shape.columns):

@@ -21,12 +21,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
+from holdfast.durable.log import FOR_EVER
 from holdfast.history.tokens import Tokens
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.batch_reader import PushdownReader
 from holdfast.pipeline.offsets import Offset, to_json
+from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import parse_options
-from holdfast.pipeline.partitions import HistoryPartition
+from holdfast.pipeline.partitions import HistoryPartition, cut
 from holdfast.pipeline.schema import DEFAULT_COLUMNS, FIELDS, JSON, check_schema, spark_schema
 from holdfast.records.messages import StoredMessage
 from holdfast.topics.filters import levels_match
@@ -293,3 +295,16 @@ def test_a_schema_that_history_has_not_is_refused(
 
     with pytest.raises(SettingsError, match=message):
         check_schema(schema)
+
+
+@pytest.mark.parametrize(("least", "tasks"), [(1_000, 4), (10, 16)])
+def test_without_a_wish_there_are_as_many_tasks_as_are_worth_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch, least: int, tasks: int
+) -> None:
+    monkeypatch.setattr("holdfast.pipeline.partitions.MIN_ROWS", least)
+    with opened(parse_options(log.where)) as source:
+        heads = source.heads()
+        pieces = cut(source, source.parts(0, FOR_EVER), heads, None)
+
+    assert sum(piece.last_serial - piece.after_serial for piece in pieces) == 500
+    assert tasks <= len(pieces) <= tasks + 4

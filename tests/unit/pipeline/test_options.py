@@ -83,7 +83,7 @@ def test_without_columns_raw_ones_stay_away() -> None:
         ),
         (
             {"path": "/data", "table": "sessions", "topicFilter": "a"},
-            "option topicFilter: it means nothing for the table sessions, which knows path, ",
+            "option topicFilter: it means nothing for the table sessions, which knows path, endpoint,",
         ),
         ({"path": "/data", "table": "queues", "owed": "all"}, "option owed: 'all' is not known; give estimate or"),
         ({"path": "/data", "owed": "exact"}, "option owed: it is for the table queues"),

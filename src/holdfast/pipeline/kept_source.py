@@ -1,0 +1,68 @@
+"""The source that a task leaves for the next one of the same process: Spark uses its workers again.
+
+To open a data folder takes as long as the messages that are not in its tables yet are many, a tenth of a second for a
+hundred thousand. To look again takes a few milliseconds.
+
+1. One is kept at most, and none that is in use, or that failed.
+2. One that cannot see a part looks again. One whose broker was started anew since then is not taken.
+3. Whoever keeps one keeps the files that it sees. Spark ends workers that have had nothing to do for a minute.
+"""
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.history.view import Part
+from holdfast.pipeline.history_source import HistorySource
+from holdfast.pipeline.opening import open_source
+from holdfast.pipeline.options import Options
+from holdfast.storage.rocks.published_heads import HEADS_NAME
+
+_kept: list[tuple[Hashable, HistorySource]] = []
+
+
+@contextmanager
+def kept_source(options: Options, part: Part) -> Iterator[HistorySource]:
+    """A source that sees the part, if it is there."""
+    place = _place(options)
+    source: HistorySource | None = None
+    if _kept:
+        found, left = _kept.pop()
+        if found == place:
+            source = left
+        else:
+            left.close()
+    if source is None:
+        source = open_source(options)
+    try:
+        if options.path and not _sees(source, part):
+            source.heads()
+        yield source
+    except BaseException:
+        source.close()
+        raise
+    let_go()
+    _kept.append((place, source))
+
+
+def let_go() -> None:
+    """Close what is kept."""
+    while _kept:
+        _kept.pop()[1].close()
+
+
+def _place(options: Options) -> Hashable:
+    if options.endpoint:
+        return options.endpoint, options.token, options.ca
+    try:
+        # A broker replaces it whenever it starts.
+        return options.path, (Path(options.path) / HEADS_NAME).stat().st_ino
+    except OSError:
+        return options.path, None  # the error is found, and told, when it is opened
+
+
+def _sees(source: HistorySource, part: Part) -> bool:
+    return any(
+        seen.generation == part.generation and seen.shard == part.shard and seen.hi_us >= part.hi_us
+        for seen in source.parts(part.lo_us, part.hi_us, part.zone)
+    )
