@@ -3,7 +3,8 @@
 import base64
 import json
 import subprocess
-import time
+import threading
+from collections import deque
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,7 @@ from tests.services import need
 
 #: Seconds that anything may take. Generous: machines that test are busy.
 DEADLINE_S = 90.0
+_LISTENS = "DevTools listening on "
 
 
 class Browser:
@@ -24,12 +26,13 @@ class Browser:
         self._profile = folder / "profile"
         command = [need("chromium", "chromium"), "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"]
         command += ["--remote-debugging-port=0", f"--user-data-dir={self._profile}", "about:blank"]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         #: What the page and the browser had to complain about, and what was fetched.
         self.complaints: list[str] = []
         self.fetched: list[str] = []
         self._loaded = False
         self._number = 0
+        self._drain: threading.Thread | None = None
         self._open = ExitStack()
         self._open.callback(self._end)
         try:
@@ -51,6 +54,10 @@ class Browser:
     def _end(self) -> None:
         self._process.kill()
         self._process.wait()
+        if self._drain is not None:
+            self._drain.join(DEADLINE_S)
+        if self._process.stderr is not None:
+            self._process.stderr.close()
 
     def open(self, page: Path, *, dark: bool = False, width: int = 1160) -> None:
         """Show a file, and wait until it is there."""
@@ -74,19 +81,19 @@ class Browser:
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def _address(self) -> str:
-        """Of the tab; the browser writes the port that it took into its profile."""
-        port_file = self._profile / "DevToolsActivePort"
-        ends = time.monotonic() + DEADLINE_S
-        while not (port_file.exists() and len(port_file.read_text().splitlines()) == 2):
-            assert self._process.poll() is None, "the browser has ended"
-            assert time.monotonic() < ends, "the browser does not start"
-            time.sleep(0.05)
-        port, path = port_file.read_text().splitlines()
-        with connect(f"ws://127.0.0.1:{port}{path}", open_timeout=DEADLINE_S) as whole:
+        """Of the tab; the browser says where it listens, and is read on, or it would stop when the pipe is full."""
+        assert self._process.stderr is not None
+        lines = iter(self._process.stderr)
+        whole_address = next((line.split()[-1] for line in lines if line.startswith(_LISTENS)), "")
+        assert whole_address, "the browser has ended"
+        self._drain = threading.Thread(target=lambda: deque(lines, 0), daemon=True)
+        self._drain.start()
+        address = whole_address.split("/devtools/")[0]
+        with connect(whole_address, open_timeout=DEADLINE_S) as whole:
             whole.send(json.dumps({"id": 1, "method": "Target.getTargets"}))
             targets = json.loads(whole.recv(DEADLINE_S))["result"]["targetInfos"]
         (tab,) = [target["targetId"] for target in targets if target["type"] == "page"]
-        return f"ws://127.0.0.1:{port}/devtools/page/{tab}"
+        return f"{address}/devtools/page/{tab}"
 
     def _call(self, method: str, **given: Any) -> dict[str, Any]:
         self._number += 1

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -127,7 +126,6 @@ def test_an_endpoint_answers_as_the_folder_does(spark: SparkSession, plant: Plan
 
 def test_a_statement_that_is_ended_leaves_room_for_the_next(spark: SparkSession, plant: Plant) -> None:
     sql = Sql(spark, {"path": str(plant.data)})
-    began_s = time.monotonic()
 
     def interrupt(share: float | None, _words: str) -> None:
         if share is not None:
@@ -136,7 +134,6 @@ def test_a_statement_that_is_ended_leaves_room_for_the_next(spark: SparkSession,
     with pytest.raises(KeyboardInterrupt):
         sql.run("SELECT sum(a.id * b.id) FROM range(2000000) a CROSS JOIN range(2000000) b", None, interrupt)
 
-    assert time.monotonic() - began_s < 120, "it ran to its end"
     assert sql.run("SELECT count(*) AS n FROM sessions").rows == [(2,)]
 
 
