@@ -46,8 +46,9 @@ QUICK = Amounts(stored=4_000, devices=100, watch_s=0.5)
 class Served:
     """A broker with its history process."""
 
-    def __init__(self, running: Running, flight_port: int) -> None:
+    def __init__(self, running: Running, flight_port: int, data: Path) -> None:
         self.running = running
+        self.data = data
         self.endpoint = f"grpc://127.0.0.1:{flight_port}"
 
     def history_cpu_s(self) -> float:
@@ -64,7 +65,10 @@ def served(amounts: Amounts) -> Iterator[Served]:
     assignments = ["history.enabled=true", f"history.flight_port={flight_port}", "history.http_port=0"]
     assignments += ["sys.interval_s=0", "storage.retention_s=0", "storage.min_free_bytes=0"]
 
+    folders: list[Path] = []
+
     def command(folder: Path, port: int) -> list[str]:
+        folders.append(folder / "data")
         store = Store(folder / "data")
         store.fill(Workload(amounts.stored, amounts.devices, 64).messages_in_order(), lambda _done: None)
         store.close()
@@ -74,7 +78,7 @@ def served(amounts: Amounts) -> Iterator[Served]:
 
     running = start("history", command, environment)
     try:
-        yield Served(running, flight_port)
+        yield Served(running, flight_port, folders[-1])
     finally:
         running.stop()
 

@@ -1,0 +1,118 @@
+"""Spark in a process of its own: takes commands as lines of JSON, and answers each with one.
+
+    {"do": "query", "source": …, "grouped": …, "columns": …}     → {"rows": …, "took_s": …}
+    {"do": "latency", "port": …, "messages": …}                  → {"waits_ms": […]}
+    {"do": "scan"}                                               → {"rows": …}, when anything more comes in
+
+python -m bench.spark.child <places as JSON>
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import count, length
+from pyspark.sql.functions import sum as total
+
+from holdfast.pipeline import session
+
+_EVERY_S = 0.05
+_LIMIT_S = 120.0
+
+
+class Child:
+    """`places`: where each source is."""
+
+    def __init__(self, spark: SparkSession, places: dict[str, str]) -> None:
+        self._spark = spark
+        self._places = places
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = getattr(self, asked.pop("do"))(**asked)
+        return found
+
+    def query(self, source: str, columns: str, *, grouped: bool) -> dict[str, Any]:
+        frame = self._frame(source, columns)
+        began_s = time.perf_counter()
+        return {"rows": _rows(frame, grouped=grouped), "took_s": time.perf_counter() - began_s}
+
+    def latency(self, port: int, messages: int) -> dict[str, Any]:
+        """How long each message took from its publisher into a micro-batch."""
+        waits_ms: list[float] = []
+        enough = threading.Event()
+
+        def take(batch: DataFrame, _number: int) -> None:
+            rows = batch.select("payload").collect()
+            now_ns = time.time_ns()
+            waits_ms.extend((now_ns - int(bytes(row.payload))) / 1e6 for row in rows)
+            if len(waits_ms) >= messages:
+                enough.set()
+
+        reader = self._spark.readStream.format("holdfast").options(startingOffsets="latest", topicFilter="latency/now")
+        frame = reader.option("path", self._places["path"]).load()
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
+            query = frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+            publisher = paho.Client(CallbackAPIVersion.VERSION2)
+            publisher.connect("127.0.0.1", port)
+            publisher.loop_start()
+            # What comes while the stream begins is not counted, and there is something to begin with.
+            while not waits_ms:
+                publisher.publish("latency/now", b"%d" % time.time_ns(), qos=1)
+                enough.wait(_EVERY_S)
+            waits_ms.clear()
+            enough.clear()
+            ends_s = time.monotonic() + _LIMIT_S
+            while not enough.wait(_EVERY_S):
+                publisher.publish("latency/now", b"%d" % time.time_ns(), qos=1)
+                if time.monotonic() > ends_s:
+                    raise SystemExit(f"{len(waits_ms)} of {messages} messages came within {_LIMIT_S} s")
+            publisher.disconnect()
+            publisher.loop_stop()
+            query.stop()
+        return {"waits_ms": sorted(waits_ms)}
+
+    def scan(self) -> dict[str, Any]:
+        rows = 0
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            rows += _rows(self._frame("path", ""), grouped=True)
+        return {"rows": rows}
+
+    def _frame(self, source: str, columns: str) -> DataFrame:
+        if source == "parquet":
+            return self._spark.read.parquet(self._places[source])
+        if source == "json":
+            return self._spark.read.schema("ts long, topic string, qos int, payload string").json(self._places[source])
+        options = {"columns": columns} if columns else {}
+        where = {"path" if source == "path" else "endpoint": self._places[source]}
+        return self._spark.read.format("holdfast").options(**where, **options).load()
+
+
+def _rows(frame: DataFrame, *, grouped: bool) -> int:
+    if not grouped:
+        return frame.count()
+    topics = frame.groupBy("topic").agg(count("*").alias("messages"), total(length("payload")).alias("bytes"))
+    [row] = topics.agg(total("messages").alias("messages"), total("bytes")).collect()
+    return int(row["messages"])
+
+
+def main(places: str) -> int:
+    spark = session("bench", master="local[2]", settings={"spark.driver.memory": "2g"})
+    child = Child(spark, json.loads(places))
+    print("ready", flush=True)
+    while line := sys.stdin.readline():
+        print(json.dumps(child.answer(json.loads(line))), flush=True)
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
