@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
-from pathlib import Path
 
 from rich.console import Console
 
@@ -15,6 +12,7 @@ from bench.checkout import ROOT
 from bench.history import plot, rows
 from bench.history.collect import QUICK, Amounts, Results, collect
 from bench.progress import progress_bar
+from bench.reports import write_reports
 from bench.storage.table import Block, number, print_lines
 
 DEFAULTS: dict[str, object] = {"rows": 1_000_000}
@@ -44,7 +42,7 @@ def main(wanted: argparse.Namespace) -> int:
     console = Console()
     print_lines(found, [CAPTION, *notes], console if console.is_terminal else Console(width=_FILE_WIDTH))
     picture = plot.draw(results)
-    write_reports(wanted.reports, results, notes, picture)
+    write_reports(wanted.reports, "history", {"values": results}, notes, picture)
     if wanted.docs:
         document.renew(ROOT, "history", markdown(found, notes), picture)
     return 0
@@ -72,17 +70,3 @@ def markdown(found: list[Block], notes: list[str]) -> str:
         lines += [f"| {' | '.join(line)} |" for line in block.lines]
         lines.append("")
     return "\n".join([*lines, CAPTION, "", *[f"- {note}" for note in notes], ""])
-
-
-def write_reports(folder: Path, results: Results, notes: list[str], picture: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "processors": os.cpu_count(),
-        "notes": notes,
-        "values": results,
-    }
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    (folder / "bench-history.json").write_text(text, encoding="utf-8")
-    (folder / "bench-history.svg").write_text(picture, encoding="utf-8")

@@ -6,9 +6,7 @@ What is measured is the installed `holdfast bench layouts`; here it is repeated,
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from bench import conditions, document
 from bench.checkout import ROOT
 from bench.layouts import plot, table
 from bench.layouts.sizes import Results, Size
+from bench.reports import write_reports
 from holdfast.cli.bench import check_layouts, measure_layouts, print_table
 from holdfast.storage.rocks.layout_bench import Spec
 from holdfast.storage.rocks.layouts.making import LAYOUTS
@@ -55,24 +54,14 @@ def main(wanted: argparse.Namespace) -> int:
         print_table(size.title, list(by_layout), list(by_layout.values()))
     notes = [f"Payloads of {wanted.payload} bytes.", *conditions.describe(rounds, load_before)]
     picture = plot.draw(results)
-    write_reports(wanted.reports, results, notes, picture)
+    write_reports(wanted.reports, "layouts", {"sizes": _by_size(results)}, notes, picture)
     if wanted.docs:
         document.renew(ROOT, "layouts", table.markdown(results, notes), picture)
     return 0
 
 
-def write_reports(folder: Path, results: Results, notes: list[str], picture: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "processors": os.cpu_count(),
-        "notes": notes,
-        "sizes": [
-            {"messages": size.messages, "devices": size.devices, "layouts": by_layout}
-            for size, by_layout in results.items()
-        ],
-    }
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    (folder / "bench-layouts.json").write_text(text, encoding="utf-8")
-    (folder / "bench-layouts.svg").write_text(picture, encoding="utf-8")
+def _by_size(results: Results) -> list[dict[str, object]]:
+    return [
+        {"messages": size.messages, "devices": size.devices, "layouts": by_layout}
+        for size, by_layout in results.items()
+    ]

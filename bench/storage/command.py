@@ -7,9 +7,7 @@ and being killed are matters of a whole process.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 from pathlib import Path
 
 from rich.console import Console
@@ -17,8 +15,9 @@ from rich.console import Console
 from bench import conditions, document
 from bench.checkout import ROOT
 from bench.progress import progress_bar
+from bench.reports import write_reports
 from bench.storage import plot, table
-from bench.storage.collect import QUICK, Amounts, Results, collect
+from bench.storage.collect import QUICK, Amounts, collect
 
 DEFAULTS: dict[str, object] = {"stored": "1000000", "disk": None}
 
@@ -48,7 +47,7 @@ def main(wanted: argparse.Namespace) -> int:
     console = Console()
     table.print_tables(blocks, notes, console if console.is_terminal else Console(width=_FILE_WIDTH))
     picture = plot.draw(results)
-    write_reports(wanted.reports, results, notes, picture)
+    write_reports(wanted.reports, "storage", {"values": results}, notes, picture)
     if wanted.docs:
         document.renew(ROOT, "storage", table.markdown(blocks, notes), picture)
     return 0
@@ -59,17 +58,3 @@ def parse_stored(text: str) -> tuple[int, ...]:
     if not all(part.isdecimal() and int(part) for part in parts):
         raise SystemExit(f"--stored: {text!r} is no list of numbers; right would be 1000000,10000000")
     return tuple(map(int, parts))
-
-
-def write_reports(folder: Path, results: Results, notes: list[str], picture: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "processors": os.cpu_count(),
-        "notes": notes,
-        "values": results,
-    }
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    (folder / "bench-storage.json").write_text(text, encoding="utf-8")
-    (folder / "bench-storage.svg").write_text(picture, encoding="utf-8")

@@ -6,13 +6,10 @@ Writes `.reports/bench-stress.json` and `.svg`. Everything is measured once: wha
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from rich.console import Console
 
@@ -20,6 +17,7 @@ from bench import document
 from bench.brokers import peers
 from bench.checkout import ROOT
 from bench.progress import progress_bar
+from bench.reports import write_reports
 from bench.stress import plot, table
 from bench.stress.scenarios import FULL, QUICK, SCENARIOS, Amounts, Scenario, Stage
 
@@ -70,7 +68,7 @@ def main(wanted: argparse.Namespace) -> int:
     console = Console()
     table.print_table(shown, notes, console if console.is_terminal else Console(width=_FILE_WIDTH))
     picture = plot.draw(results, scenarios)
-    write_reports(wanted.reports, results, notes, picture)
+    write_reports(wanted.reports, "stress", {"values": results}, notes, picture)
     if wanted.docs:
         document.renew(ROOT, "stress", table.markdown(shown, notes), picture)
     return 0
@@ -87,17 +85,3 @@ def measure(peer: peers.Peer, scenario: Scenario, amounts: Amounts) -> dict[str,
             stage.close()
     finally:
         broker.stop()
-
-
-def write_reports(folder: Path, results: table.Results, notes: list[str], picture: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "processors": os.cpu_count(),
-        "notes": notes,
-        "values": results,
-    }
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    (folder / "bench-stress.json").write_text(text, encoding="utf-8")
-    (folder / "bench-stress.svg").write_text(picture, encoding="utf-8")
