@@ -46,7 +46,7 @@ _PATIENCE_S = 300.0
 RUNS = {
     "path": ("local[2,8]", {"driver": 0, "worker": 1, "broker": 1}),
     "endpoint": ("local[2,8]", {"driver": 1, "worker": 1, "history": 2, "broker": 1}),
-    "cluster": ("local-cluster[2,1,512]", {"executor": 1}),
+    "cluster": ("local-cluster[2,1,1024]", {"executor": 1}),
 }
 
 
@@ -69,6 +69,7 @@ class Run:
         until(self.broker.history_pids, "the broker runs")
         self.driver.start()
         until(lambda: not self.driver.alive or read_leases(self.broker.data), "there is a lease", _PATIENCE_S)
+        assert self.driver.alive, self.driver.log()[-6000:]
         for publisher in self.publishers:
             publisher.start()
 
