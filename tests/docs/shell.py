@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -58,13 +59,13 @@ def blocks_of(page: Path, heading: str) -> list[str]:
     return [block for block in found if "example.org" not in block]
 
 
-def run_shell(text: str, folder: Path, timeout_s: float) -> Ran:
-    """Run a script in `folder`. Whatever it leaves running is ended."""
+def run_shell(text: str, folder: Path, timeout_s: float, programs_too: Mapping[str, str] | None = None) -> Ran:
+    """Run a script in `folder`, with further programs by name. Whatever it leaves running is ended."""
     marks = folder / "marks"
     programs = folder / "programs"
     for made in (marks, programs):
         made.mkdir()
-    for name, content in _PROGRAMS.items():
+    for name, content in {**_PROGRAMS, **(programs_too or {})}.items():
         (programs / name).write_text(f"#!/bin/sh\n{content}\n", encoding="utf-8")
         (programs / name).chmod(0o755)
     numbers = iter(range(1000))

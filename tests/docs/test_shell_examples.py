@@ -1,14 +1,18 @@
 """What a reader may paste into a terminal does what the text around it says: the tour of the README, and commands."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+import holdfast
+from tests.crash.broker_process import free_port
 from tests.docs.shell import blocks_of, run_shell
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ROOT / "docs" / "guide" / "command-line.md"
+PIPELINE = ROOT / "docs" / "pipeline.md"
 #: Seconds that a whole page may take; machines that test are busy.
 DEADLINE_S = 170.0
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
@@ -59,3 +63,34 @@ def test_the_commands_of_replay_and_export_run(tmp_path: Path) -> None:
     assert re.search(f'^"{_TIME}","plant/hall1/temp","21.5","utf-8"$', ran.out, re.MULTILINE), told
     assert (tmp_path / "plant.parquet").is_file()
     assert (tmp_path / "day.jsonl").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_the_way_from_zero_to_a_cluster_can_be_gone(tmp_path: Path) -> None:
+    """docs/pipeline.md: a query by path and by Flight, a stream, a cluster on one machine."""
+    headings = ("## From zero to a query", "## To a stream", "## To a cluster")
+    blocks = [block for heading in headings for block in blocks_of(PIPELINE, heading)]
+    assert len(blocks) == 6
+    tree = Path(holdfast.__file__).resolve().parents[1]
+    place = f"export PYTHONPATH={tree} SPARK_LOCAL_IP=127.0.0.1"
+    flight_port = free_port()
+    ports = f"export HOLDFAST__HISTORY__FLIGHT_PORT={flight_port} HOLDFAST__HISTORY__HTTP_PORT=0"
+    text = "\n".join([place, ports, *blocks]).replace("18815", str(flight_port))
+    submit = Path(sys.executable).with_name("spark-submit")
+    spark = {
+        "python": f'exec "{sys.executable}" "$@"',
+        "spark-submit": f'PYSPARK_PYTHON="{sys.executable}" exec "{submit}" "$@"',
+    }
+
+    ran = run_shell(text, tmp_path, 1480.0, spark)
+
+    told = f"{ran.out}\n{ran.err}"
+    assert ran.failed() == [], told
+    lines = ran.out.splitlines()
+    found = [f"plant/hall{hall}/temp 2{hall}.5" for hall in (1, 2, 3, 4)]
+    assert lines[:6] == [*found[:3], *found[:3]], told
+    assert lines[6:8] == ["3 messages in files", "4 messages in files"], told
+    assert lines[8].split() == ["lease", "shards", "behind", "renewed"], told
+    assert lines[9].split()[0] == "files", told
+    assert lines[-4:] == found, told

@@ -1,5 +1,6 @@
 """A stream of Spark in a process of its own, publishers that count, and ways to kill whatever has a part in it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -129,6 +130,14 @@ class Driver:
         """Batches that are through."""
         names = [path.name for path in (self.folder / "checkpoint" / "commits").glob("*")]
         return max([0, *[int(name) + 1 for name in names if name.isdigit()]])
+
+    def committed(self) -> dict[int, int]:
+        """Up to which serial of each shard that is."""
+        if not self.commits():
+            return {}
+        planned = self.folder / "checkpoint" / "offsets" / str(self.commits() - 1)
+        offsets = json.loads(planned.read_text(encoding="utf-8").splitlines()[-1])
+        return {int(shard): serial for shard, (_position_us, serial) in offsets.items() if serial}
 
     def log(self) -> str:
         return (self.folder / "driver.log").read_text(encoding="utf-8", errors="replace")
