@@ -47,9 +47,10 @@ def main(data: str, broker: str, folder: str, run: str, gates: str) -> None:
     spark = session(master="local[2,4]")
     spark.dataSource.register(GatedSource)
     reader = spark.readStream.format("holdfast").options(
-        topicFilter="in/#", columns="offset,topic,payload", maxRowsPerTrigger=4000, rowsPerPartition=2000
+        topicFilter="in/#", columns="offset,topic,payload", maxRowsPerTrigger=4000
     )
-    frame = reader.load(data).selectExpr("offset", "concat('out/', topic) topic", "payload")
+    # Two partitions of about the same size, whatever the times of the messages are; and rows in any order.
+    frame = reader.load(data).repartition(2, "offset").selectExpr("offset", "concat('out/', topic) topic", "payload")
     writer = frame.writeStream.format("holdfast").option("checkpointLocation", f"{folder}/checkpoint")
     writer = writer.options(broker=broker, orderBy="offset", maxInflight=4)
     writer.trigger(availableNow=True).start().awaitTermination()
