@@ -307,4 +307,4 @@ def test_without_a_wish_there_are_as_many_tasks_as_are_worth_it(
         pieces = cut(source, source.parts(0, FOR_EVER), heads, None)
 
     assert sum(piece.last_serial - piece.after_serial for piece in pieces) == 500
-    assert tasks <= len(pieces) <= tasks + 4
+    assert tasks <= len(pieces) <= 2 * tasks  # parts are halved in time, not by their messages
