@@ -15,8 +15,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PINNED := $(PIP) install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
-# Quick tests share nothing; slow ones mount disks, kill brokers and measure memory, so they run one by one, and those of
-# Spark beside them, which wait for one Java most of the time.
+# Quick tests share nothing. Slow ones are handed out file by file, because those of a file may share a broker or a Java.
 SIDE_BY_SIDE := -n 2
 
 # Stamps of the environment lie inside it, so that they go when it goes.
@@ -51,9 +50,8 @@ test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow te
 	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow" --junitxml=.reports/quick.xml
 	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
 		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
-	@scripts/both \
-		"$(PYTEST) -m 'slow and not spark' --junitxml=.reports/slow.xml" \
-		"$(PYTEST) -m 'slow and spark' --junitxml=.reports/spark.xml"
+	$(PYTEST) $(SIDE_BY_SIDE) --dist loadfile -m "slow and not spark" --junitxml=.reports/slow.xml
+	$(PYTEST) $(SIDE_BY_SIDE) --dist loadfile -m "slow and spark" --junitxml=.reports/spark.xml
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports
 

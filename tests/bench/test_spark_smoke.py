@@ -16,6 +16,7 @@ from bench.spark import command, rows
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_quick_run_prints_and_reports_every_row(tmp_path: Path) -> None:
     called = [sys.executable, "-m", "bench", "spark", "--quick", "--reports", str(tmp_path)]
     # The Holdfast under test, not the one that is installed.
@@ -26,11 +27,11 @@ def test_a_quick_run_prints_and_reports_every_row(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    values = json.loads((tmp_path / "bench.spark.json").read_text(encoding="utf-8"))["values"]
+    values = json.loads((tmp_path / "bench-spark.json").read_text(encoding="utf-8"))["values"]
     assert sorted(values) == sorted(rows.keys())
     assert not [key for key, value in values.items() if not value > 0]
     assert not [query.label for query in rows.QUERIES if query.label not in done.stdout]
-    assert (tmp_path / "bench.spark.svg").read_text(encoding="utf-8").endswith("</svg>\n")
+    assert (tmp_path / "bench-spark.svg").read_text(encoding="utf-8").endswith("</svg>\n")
 
 
 def test_tables_hold_every_value() -> None:

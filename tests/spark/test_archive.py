@@ -189,7 +189,7 @@ def test_retention_waits_for_the_archive_and_history_stays_whole(
 
         assert found(history(spark, path=broker.data, lake=lake)) == sent(broker.sent)
         assert len(found(history(spark, path=broker.data))) < len(broker.sent)
-        # Its border lies in what is gone by now: that is said, unless a worker has the files open still. None is skipped.
+        # Its border lies in what is gone by now: that is said, unless a worker has the files open still; no gap.
         try:
             again = found(early)
         except PySparkException as dropped:
