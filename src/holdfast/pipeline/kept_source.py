@@ -4,7 +4,8 @@ To open a data folder takes as long as the messages that are not in its tables y
 hundred thousand. To look again takes a few milliseconds.
 
 1. One is kept at most, and none that is in use, or that failed.
-2. One that cannot see a part looks again. One whose broker was started anew since then is not taken.
+2. One that was kept looks again before it is used: what retention has dropped since then is gone for it, too.
+   One whose broker was started anew is not taken.
 3. Whoever keeps one keeps the files that it sees. Spark ends workers that have had nothing to do for a minute.
 """
 
@@ -12,7 +13,6 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.history.view import Part
 from holdfast.pipeline.history_source import HistorySource
 from holdfast.pipeline.opening import open_source
 from holdfast.pipeline.options import Options
@@ -22,8 +22,8 @@ _kept: list[tuple[Hashable, HistorySource]] = []
 
 
 @contextmanager
-def kept_source(options: Options, part: Part) -> Iterator[HistorySource]:
-    """A source that sees the part, if it is there."""
+def kept_source(options: Options) -> Iterator[HistorySource]:
+    """A source that sees what there is now."""
     place = _place(options)
     source: HistorySource | None = None
     if _kept:
@@ -32,10 +32,11 @@ def kept_source(options: Options, part: Part) -> Iterator[HistorySource]:
             source = left
         else:
             left.close()
+    is_kept = source is not None
     if source is None:
         source = open_source(options)
     try:
-        if options.path and not _sees(source, part):
+        if is_kept and options.path:
             source.heads()
         yield source
     except BaseException:
@@ -59,10 +60,3 @@ def _place(options: Options) -> Hashable:
         return options.path, (Path(options.path) / HEADS_NAME).stat().st_ino
     except OSError:
         return options.path, None  # the error is found, and told, when it is opened
-
-
-def _sees(source: HistorySource, part: Part) -> bool:
-    return any(
-        seen.generation == part.generation and seen.shard == part.shard and seen.hi_us >= part.hi_us
-        for seen in source.parts(part.lo_us, part.hi_us, part.zone)
-    )

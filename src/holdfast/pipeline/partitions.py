@@ -87,7 +87,7 @@ def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[
     """In a worker: the record batches of a partition. Spark gives one of its own if there was nothing to read."""
     if not isinstance(partition, HistoryPartition):
         return
-    with kept_source(options, partition.part) as source:
+    with kept_source(options) as source:
         try:
             for levels in partition.filters or ((),):
                 for batch in source.batches(partition.part, levels, shape.columns):

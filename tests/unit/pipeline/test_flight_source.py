@@ -36,8 +36,8 @@ def test_the_right_token_opens(guarded: tuple[Log, str], tmp_path: Path) -> None
     log, token = guarded
     (tmp_path / "token").write_text(token, encoding="utf-8")
 
-    HoldfastSource({**log.where, "token": token})
-    HoldfastSource({**log.where, "tokenFile": str(tmp_path / "token")})
+    for given in ({"token": token}, {"tokenFile": str(tmp_path / "token")}):
+        assert "topic" in HoldfastSource({**log.where, **given}).schema().fieldNames()
 
 
 def test_a_wrong_token_is_named_and_not_shown(guarded: tuple[Log, str]) -> None:

@@ -32,7 +32,7 @@ def read(options: Options) -> tuple[int, list[int]]:
     rows = 0
     used = []
     for part in parts:
-        with kept_source(options, part) as source:
+        with kept_source(options) as source:
             used.append(id(source))
             rows += sum(batch.num_rows for batch in source.batches(part, (), ("serial",)))
     return rows, used
@@ -54,12 +54,12 @@ def test_a_source_that_is_in_use_or_failed_is_not_taken(log: Log) -> None:
     options = parse_options(log.where)
     with opened(options) as planner:
         part = planner.parts(0, FOR_EVER)[0]
-    with kept_source(options, part) as one, kept_source(options, part) as other:
+    with kept_source(options) as one, kept_source(options) as other:
         assert one is not other
-    with pytest.raises(DroppedError), kept_source(options, part) as failed:
+    with pytest.raises(DroppedError), kept_source(options) as failed:
         list(failed.batches(part._replace(generation=7), (), ("serial",)))
     assert failed is one
-    with kept_source(options, part) as fresh:
+    with kept_source(options) as fresh:
         assert fresh is not failed
 
 
@@ -69,11 +69,28 @@ def test_a_broker_that_was_started_anew_is_looked_at_anew(tmp_path: Path) -> Non
     log.fill(20)
     options = parse_options(log.where)
     _rows, before = read(options)
-    with opened(options) as planner, kept_source(options, planner.parts(0, FOR_EVER)[0]) as source:
+    with kept_source(options) as source:
         assert id(source) == before[-1]
         held = source
     log.node.reopen()
-    with opened(options) as planner, kept_source(options, planner.parts(0, FOR_EVER)[0]) as source:
+    with kept_source(options) as source:
         assert source is not held
     let_go()
+    log.close()
+
+
+def test_what_was_dropped_meanwhile_is_gone_for_a_source_that_was_kept(tmp_path: Path) -> None:
+    """L12: said, and neither skipped nor read from files that are held open."""
+    let_go()
+    log = Log(tmp_path)
+    log.fill(20)
+    options = parse_options(log.where)
+    with opened(options) as planner:
+        part = planner.parts(0, FOR_EVER)[0]
+    read(options)
+    log.rotate()
+    log.fill(10)
+    log.drop_oldest()
+    with pytest.raises(DroppedError), kept_source(options) as source:
+        list(source.batches(part, (), ("serial",)))
     log.close()
