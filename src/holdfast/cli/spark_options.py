@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,13 +14,15 @@ from holdfast.model.errors import HoldfastError
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 _MISSING: Final = 'this needs Spark, which is not installed; install it with: pip install "holdfast[spark]"'
+#: What comes with the extra, and jobs use.
+_NEEDED: Final = ("pyspark", "deltalake", "pyarrow")
 _ENDPOINT: Final = re.compile(r"grpcs?://(\[[0-9a-fA-F:]+\]|[^/:@\s]+):\d{1,5}")
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparkOptions:
-    """Where history is read from, and where Spark runs."""
+class Where:
+    """Where history is read from."""
 
     data: Annotated[
         Path | None, typer.Option("--data", help="The broker's data folder, if Spark runs on its machine.")
@@ -35,6 +38,43 @@ class SparkOptions:
         Path | None,
         typer.Option("--ca", metavar="FILE", help="Whom --endpoint grpcs://… has to show, PEM.", show_default=False),
     ] = None
+
+    def given(self) -> dict[str, str]:
+        """As options of the data source; wrong ones end the program."""
+        if (self.data is None) == (self.endpoint is None):
+            fail(
+                "say where from: either --data, the broker's data folder, or --endpoint, grpc://HOST:PORT", WRONG_USAGE
+            )
+        if self.endpoint is not None:
+            if not _ENDPOINT.fullmatch(self.endpoint):
+                fail(f"--endpoint {self.endpoint}: give grpc://HOST:PORT, or grpcs://HOST:PORT", WRONG_USAGE)
+            files = {"tokenFile": self.token_file, "ca": self.ca}
+            return {"endpoint": self.endpoint} | {key: str(path) for key, path in files.items() if path is not None}
+        if self.token_file is not None or self.ca is not None:
+            fail("--token-file and --ca go with --endpoint; a folder is read without", WRONG_USAGE)
+        assert self.data is not None
+        if not (self.data / "rocks" / "CURRENT").is_file():
+            fail(f"--data {self.data}: this is no data folder of a broker: it has no database in it", WRONG_USAGE)
+        return {"path": str(self.data.absolute())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """Where Spark runs."""
+
+    master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*]")] = None
+
+    def check(self) -> None:
+        """Anything wrong ends the program, and so does a Spark that is not installed."""
+        if self.master is not None and not _MASTER.fullmatch(self.master):
+            fail(f"--master {self.master}: give local[*], spark://HOST:PORT, k8s://URL or yarn", WRONG_USAGE)
+        needs_spark()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions(Where):
+    """Where history is read from, hot and cold, and where Spark runs."""
+
     lake: Annotated[
         Path | None,
         typer.Option(
@@ -45,16 +85,11 @@ class SparkOptions:
 
     def source(self, **more: str) -> dict[str, str]:
         """As options of the data source, which was tried with `more` of them: anything wrong ends the program."""
-        if self.master is not None and not _MASTER.fullmatch(self.master):
-            fail(f"--master {self.master}: give local[*], spark://HOST:PORT, k8s://URL or yarn", WRONG_USAGE)
-        given = self._given()
-        try:
-            from holdfast.pipeline.opening import check_source
-            from holdfast.pipeline.options import parse_options
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("holdfast"):
-                raise
-            fail(_MISSING, WRONG_USAGE)
+        Engine(master=self.master).check()
+        given = self.given()
+        from holdfast.pipeline.opening import check_source
+        from holdfast.pipeline.options import parse_options
+
         try:
             check_source(parse_options(given | more))
             self._check_lake()
@@ -71,19 +106,8 @@ class SparkOptions:
 
         Lake.open(self.lake)
 
-    def _given(self) -> dict[str, str]:
-        if (self.data is None) == (self.endpoint is None):
-            fail(
-                "say where from: either --data, the broker's data folder, or --endpoint, grpc://HOST:PORT", WRONG_USAGE
-            )
-        if self.endpoint is not None:
-            if not _ENDPOINT.fullmatch(self.endpoint):
-                fail(f"--endpoint {self.endpoint}: give grpc://HOST:PORT, or grpcs://HOST:PORT", WRONG_USAGE)
-            files = {"tokenFile": self.token_file, "ca": self.ca}
-            return {"endpoint": self.endpoint} | {key: str(path) for key, path in files.items() if path is not None}
-        if self.token_file is not None or self.ca is not None:
-            fail("--token-file and --ca go with --endpoint; a folder is read without", WRONG_USAGE)
-        assert self.data is not None
-        if not (self.data / "rocks" / "CURRENT").is_file():
-            fail(f"--data {self.data}: this is no data folder of a broker: it has no database in it", WRONG_USAGE)
-        return {"path": str(self.data.absolute())}
+
+def needs_spark() -> None:
+    """End the program with what to install, if Spark is missing. Importing it takes longer than people wait."""
+    if any(find_spec(name) is None for name in _NEEDED):
+        fail(_MISSING, WRONG_USAGE)

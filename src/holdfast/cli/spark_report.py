@@ -5,21 +5,19 @@ Everything that can be wrong with the options is found before Spark is started.
 Exit codes: 0 done, 1 the data cannot be read or the file not be written, 2 wrong usage or no data folder, 130 Ctrl-C.
 """
 
-import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from holdfast.cli.broker_options import WRONG_USAGE, fail
-from holdfast.cli.meter import Meter
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.output_file import whole_file
-from holdfast.cli.spark_options import FAILED, INTERRUPTED, SparkOptions
+from holdfast.cli.spark_job import Job, job
+from holdfast.cli.spark_options import FAILED, SparkOptions
 from holdfast.cli.times import span_of
 from holdfast.cli.words import size_in_words
-from holdfast.model.errors import HoldfastError, PeerError
+from holdfast.model.errors import PeerError
 from holdfast.topics.filters import parse_filter
 
 if TYPE_CHECKING:
@@ -47,31 +45,18 @@ def report(
     if options.endpoint is not None:
         fail("a report is made from a data folder, with its events; name it with --data", WRONG_USAGE)
     options.source()
-    began_s = time.monotonic()
-    with Meter("report") as meter:
+    with job("report", as_json=as_json) as run:
+        figures = _figures(options, since_us, title, topic, run)
+        text = _page(figures).encode()
         try:
-            figures = _figures(options, since_us, title, topic, meter)
-            text = _page(figures).encode()
             with whole_file(output) as sink:
                 sink.write(text)
-        except HoldfastError as error:
-            fail(str(error), FAILED)
         except OSError as error:
             fail(f"{output}: {error.strerror or error}", FAILED)
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
-    row = {
-        "file": str(output),
-        "bytes": len(text),
-        "messages": figures.totals.messages,
-        "topics": figures.totals.topics,
-    }
-    seconds = time.monotonic() - began_s
-    if as_json:
-        typer.echo(json.dumps(row | {"seconds": round(seconds, 3)}, ensure_ascii=False))
-    else:
-        about = f"{figures.totals.messages:,} messages on {figures.totals.topics:,} topics"
-        typer.echo(f"{output}: {about}, {size_in_words(len(text))}, in {seconds:.1f} s")
+        totals = figures.totals
+        about = f"{totals.messages:,} messages on {totals.topics:,} topics, {size_in_words(len(text))}"
+        row = {"file": str(output), "bytes": len(text), "messages": totals.messages, "topics": totals.topics}
+        run.sum_up(row, f"{output}: {about}")
 
 
 def _check(output: Path, topic: str | None) -> None:
@@ -86,15 +71,12 @@ def _check(output: Path, topic: str | None) -> None:
             fail(f"--topic {topic}: write the filter alone, without $replay/ and $share/", WRONG_USAGE)
 
 
-def _figures(options: SparkOptions, since_us: int, title: str, topic: str | None, meter: Meter) -> "Figures":
+def _figures(options: SparkOptions, since_us: int, title: str, topic: str | None, run: Job) -> "Figures":
     from holdfast.pipeline.report.making import Wish, report_of
 
-    def progress(share: float, words: str) -> None:
-        meter.update(share, words)
-
-    progress(0.0, "starting Spark")
+    run.begin("starting Spark")
     assert options.data is not None
-    return report_of(Wish(options.data.absolute(), since_us, title, topic, options.lake), options.master, progress)
+    return report_of(Wish(options.data.absolute(), since_us, title, topic, options.lake), options.master, run.progress)
 
 
 def _page(figures: "Figures") -> str:

@@ -19,9 +19,12 @@ def data(tmp_path: Path) -> Path:
 
 
 WRONG = [
-    (["--lake", "lake"], "say where from: --data"),
+    (["--lake", "lake"], "say where from: either --data"),
     (["--lake", "lake", "--data", "nowhere"], "--data nowhere: this is no data folder of a broker"),
-    (["--lake", "lake", "--data", "DATA", "--endpoint", "grpc://h:1"], "give either --data"),
+    (
+        ["--lake", "lake", "--data", "DATA", "--endpoint", "grpc://h:1"],
+        "either --data, the broker's data folder, or --endpoint",
+    ),
     (["--lake", "lake", "--endpoint", "http://h:1"], "--endpoint http://h:1: give grpc://HOST:PORT"),
     (["--lake", "DATA/rocks/CURRENT", "--data", "DATA"], "this is a file; name a folder"),
     (["--lake", "s3://bucket/lake", "--data", "DATA"], "--lake s3:/bucket/lake: name a folder"),
