@@ -16,7 +16,9 @@ PLENTY = QueueLimits(1_000_000, 1_000_000_000)
 SECOND_US = 1_000_000
 
 
-def limits(max_messages: int, max_bytes: int = 1_000_000_000, ttl_s: int = 0, *, on_full: str = DROP_OLDEST) -> QueueLimits:
+def limits(
+    max_messages: int, max_bytes: int = 1_000_000_000, ttl_s: int = 0, *, on_full: str = DROP_OLDEST
+) -> QueueLimits:
     return QueueLimits(max_messages, max_bytes, ttl_s, on_full=on_full)
 
 
