@@ -35,6 +35,9 @@ class RedisServer(Server):
         until(self._answers, f"Redis answers: {self.lines()}")
         return self
 
+    def option(self, name: str) -> str:
+        return self._options[name.replace("_", "-")]
+
     def _answers(self) -> bool:
         with suppress(OSError):
             return self.ask("PING").startswith(("+PONG", "-NOAUTH", "-WRONGPASS"))
@@ -84,8 +87,7 @@ class RedisCluster:
             # Members that begin with the same epoch would have to settle it among themselves first.
             member.ask("CLUSTER", "SET-CONFIG-EPOCH", str(place + 1))
         for member in self.members[1:]:
-            bus = member._options["cluster-port"]
-            first.ask("CLUSTER", "MEET", "127.0.0.1", str(member.port), bus)
+            first.ask("CLUSTER", "MEET", "127.0.0.1", str(member.port), member.option("cluster_port"))
         until(lambda: all(self._knows_all(member) for member in self.members), "members know each other")
         for place, member in enumerate(self.members[MASTERS:]):
             master = self.members[place].ask("CLUSTER", "MYID").split("\r\n")[1]

@@ -49,13 +49,13 @@ class Connections:
         self._prepared = False
 
     async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        """TransientError when the time is up. PermanentError: PostgreSQL refuses it and will again."""
+        """TransientError: a try failed and `give_up_s` have passed. PermanentError: PostgreSQL refuses it for good."""
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + self._options.give_up_s
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                return await self._try(work, min(self._options.timeout_s, until_s - now_s()))
+                return await self._try(work, self._options.timeout_s)
             except _PASSING as error:
                 reason = str(error) or f"no answer in {self._options.timeout_s:.3g} s"
                 left_s = until_s - now_s()

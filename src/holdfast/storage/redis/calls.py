@@ -22,7 +22,7 @@ from redis.exceptions import (
 )
 
 from holdfast.model.errors import PermanentError, TransientError
-from holdfast.storage.redis.keys import slot_of_key
+from holdfast.storage.redis.keys import STATE, slot_of_key
 from holdfast.storage.redis.line import Argument, Line, LostError, Reply
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.scripts import Script
@@ -56,7 +56,7 @@ class Call:
     def __init__(self, script: Script, base: bytes, arguments: Sequence[Argument]) -> None:
         self.script: Final = script
         self.slot: Final = slot_of_key(base)
-        self.command: Final = (b"EVALSHA", script.sha, 1, base, *arguments)
+        self.command: Final = (b"EVALSHA", script.sha, 2, base, base + STATE, *arguments)
         self.size_bytes: Final = sum(len(part) for part in arguments if isinstance(part, bytes)) + 100
         #: What became of it, once it is known; until then why it is not.
         self.reply: Reply = None
@@ -82,14 +82,16 @@ class Calls:
         self._options: Final = options
 
     async def run(self, calls: Sequence[Call], *, safe: bool = False) -> None:
-        """Ensures: every call is done, or its time was up."""
+        """Ensures: every call is done, or `give_up_s` had passed when the last try failed."""
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + self._options.give_up_s
         pause_s = _FIRST_PAUSE_S
         waiting = list(calls)
         redirections = 0
+        if waiting and self._servers.line(waiting[0].slot) is None:
+            await self._look_again(waiting)
         while True:
-            redirections = redirections + 1 if await self._try(waiting, until_s, safe=safe) else 0
+            redirections = redirections + 1 if await self._try(waiting, safe=safe) else 0
             waiting = [call for call in waiting if not call.done]
             left_s = until_s - now_s()
             if not waiting or left_s <= 0:
@@ -97,13 +99,16 @@ class Calls:
             if not 0 < redirections <= _REDIRECTIONS:
                 await asyncio.sleep(min(pause_s, left_s))
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            try:
-                await self._servers.refresh(min(self._options.timeout_s, max(left_s - pause_s, 0.1)))
-            except LostError as lost:
-                for call in waiting:
-                    call.obstacle = str(lost)
+            await self._look_again(waiting)
 
-    async def _try(self, calls: list[Call], until_s: float, *, safe: bool) -> bool:
+    async def _look_again(self, waiting: list[Call]) -> None:
+        try:
+            await self._servers.refresh(self._options.timeout_s)
+        except LostError as lost:
+            for call in waiting:
+                call.obstacle = str(lost)
+
+    async def _try(self, calls: list[Call], *, safe: bool) -> bool:
         """One round. Whether all that is left was only sent to the wrong server."""
         groups: dict[Line, list[Call]] = defaultdict(list)
         for call in calls:
@@ -116,10 +121,10 @@ class Calls:
         async with asyncio.TaskGroup() as group:
             for line, wanted in groups.items():
                 for part in _parts(wanted):
-                    tasks.append(group.create_task(self._pipeline(line, part, until_s, safe=safe)))  # noqa: PERF401
+                    tasks.append(group.create_task(self._pipeline(line, part, safe=safe)))  # noqa: PERF401
         return bool(tasks) and all(task.result() for task in tasks)
 
-    async def _pipeline(self, line: Line, calls: list[Call], until_s: float, *, safe: bool) -> bool:
+    async def _pipeline(self, line: Line, calls: list[Call], *, safe: bool) -> bool:
         """Whether what was left over has only another address."""
         options = self._options
         commands: list[Sequence[Argument]] = []
@@ -130,7 +135,7 @@ class Calls:
         copies = options.replicas if safe else 0
         if copies:
             commands.append((b"WAIT", copies, int(options.replicas_timeout_s * 1000)))
-        timeout_s = min(options.timeout_s, max(until_s - asyncio.get_running_loop().time(), 0.05))
+        timeout_s = options.timeout_s
         try:
             replies = await line.run(commands, timeout_s)
             missing = {call.script for call, reply in _matched(calls, replies) if isinstance(reply, NoScriptError)}

@@ -1,6 +1,8 @@
 """What happens inside Redis. One call concerns one client and is one step: nobody sees half of it.
 
-1. Every key begins with KEYS[1], so all lie in one slot.
+1. Every key begins with KEYS[1], so all lie in one slot. There is no key of that very name: while a slot moves from
+   one master to another, Redis therefore finds that one of two keys is missing on either side, and lets no script run
+   on half a queue. The caller asks again until the slot has moved.
 2. Values are bytes that no script looks into, but for the first: whether PUBREC has come.
 3. Checks come before the first write, because Redis does not take back what a failing script has written.
 4. Numbers are compared as text of 20 digits: Lua's own numbers are exact to 53 bits alone.

@@ -43,10 +43,11 @@ class OneServer:
 
     def __init__(self, options: RedisOptions) -> None:
         self._lines: Final = [Line(options, url) for url in options.urls]
-        self._current = 0
+        # Of several, one has to say first that it is the master: a copy would answer, too, and not the truth.
+        self._current = 0 if len(self._lines) == 1 else -1
 
     def line(self, slot: int) -> Line | None:  # noqa: ARG002
-        return self._lines[self._current]
+        return self._lines[self._current] if self._current >= 0 else None
 
     def line_to(self, address: Address) -> Line:
         raise LostError(f"Redis points to {address[0]}:{address[1]}: it is a cluster, which the settings do not say")
@@ -58,15 +59,16 @@ class OneServer:
         if len(self._lines) == 1:
             return
         reason = ""
-        for _ in self._lines:
-            self._current = (self._current + 1) % len(self._lines)
-            line = self._lines[self._current]
+        for step in range(1, len(self._lines) + 1):
+            place = (self._current + step) % len(self._lines)
+            line = self._lines[place]
             try:
                 (reply,) = await line.run([(b"ROLE",)], timeout_s / len(self._lines))
             except LostError as lost:
                 reason = str(lost)
                 continue
             if isinstance(reply, list) and reply[0] == b"master":
+                self._current = place
                 return
             reason = f"Redis at {line.name} is not the master"
         raise LostError(reason)
