@@ -196,8 +196,10 @@ class Breaking:
 def test_an_import_that_was_interrupted_goes_on(
     source: TbmqRedis, tbmq_redis: Redis, redis_store: RedisQueues, steps: Steps
 ) -> None:
-    for score in range(65_537, 69_000):
-        put(tbmq_redis, "client", score, score % 65_535 + 1, "eA==")
+    with tbmq_redis.pipeline() as at_once:
+        for score in range(65_537, 69_000):
+            put(at_once, "client", score, score % 65_535 + 1, "eA==")
+        at_once.execute()
     base = steps(choose_base(source, steps.clock))
     with pytest.raises(TransientError):
         steps(bring(source, Breaking(redis_store), steps, base))  # type: ignore[arg-type]
