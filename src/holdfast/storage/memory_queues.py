@@ -49,6 +49,8 @@ class MemoryQueueStore:
         queue = self._queues.setdefault(pack.client_id, _Queue())
         now_us = self._clock.wall_us()
         queue.forget_expired(now_us)
+        if not queue.waiting():
+            queue.refusing = False
         refused = dropped = 0
         for entry in pack.entries:
             if entry.number <= queue.last_number:
@@ -80,8 +82,6 @@ class MemoryQueueStore:
             return []
         queue.forget_expired(self._clock.wall_us())
         found = [entry for serial, entry in queue.entries.items() if serial > after]
-        if len(found) <= limit:
-            queue.refusing = False
         found = found[:limit]
         if found:
             queue.read_up_to = max(queue.read_up_to, found[-1].owed.serial)
@@ -93,8 +93,6 @@ class MemoryQueueStore:
             if queue is not None:
                 for serial in serials:
                     queue.entries.pop(serial, None)
-                if not queue.entries:
-                    queue.refusing = False
 
     async def release(self, client_id: str, serials: list[int]) -> None:
         queue = self._queues.get(client_id)
