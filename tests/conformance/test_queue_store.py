@@ -71,8 +71,16 @@ class Queues:
         return self.wait(look())
 
 
-def entry(number: int, payload: bytes = b"x", *, qos: int = 1, expires_us: int = 0, retain: bool = False) -> Entry:
-    message = Message(b"a/b", payload, qos, ClientId("p"), START_US, expires_us=expires_us)
+def entry(
+    number: int,
+    payload: bytes = b"x",
+    *,
+    qos: int = 1,
+    expires_us: int = 0,
+    retain: bool = False,
+    received_us: int = START_US,
+) -> Entry:
+    message = Message(b"a/b", payload, qos, ClientId("p"), received_us, expires_us=expires_us)
     return Entry(number, Owed(message, qos, retain=retain, identifiers=(number % 7,)), expires_us)
 
 

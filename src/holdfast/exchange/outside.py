@@ -71,6 +71,8 @@ class Outside:
         #: Whether messages are refused while the home of one of their queues is away; else they wait.
         self.refuses = False
         self._done: list[int] = []
+        #: How many acknowledgements a channel may have held before it is not read from.
+        self.max_held = _MAX_HELD
         self._held_bytes = 0
         self._stalled: list[Channel] = []
         #: Messages that wait for their queues.
@@ -183,7 +185,6 @@ class Outside:
     def _stand_in_line(self, waiting: Waiting, targets: list[tuple[Client, Owed]]) -> None:
         self.waiting += 1
         waiting.left = len(targets) + 1
-        now_us = self._exchange.delivery.now_us
         for client, owed in targets:
             queue = client.queue
             if not isinstance(queue, OutsideQueue) or queue.ended:
@@ -195,7 +196,8 @@ class Outside:
                 line = lines[client] = Line(client, queue)
             expires_us = owed.message.expires_us
             if not expires_us and queue.limits.ttl_s:
-                expires_us = now_us + queue.limits.ttl_s * 1_000_000
+                # From when it came: said again after a crash, it is no younger.
+                expires_us = owed.message.received_us + queue.limits.ttl_s * 1_000_000
             line.entries.append((Entry(waiting.number, owed, expires_us), waiting))
             queue.home.work()
         self._answer(waiting)
@@ -355,7 +357,7 @@ class Outside:
         channel.held_bytes += held.size_bytes
         self._held_bytes += held.size_bytes
         if (
-            len(channel.held) >= _MAX_HELD
+            len(channel.held) >= self.max_held
             or channel.held_bytes >= _MAX_HELD_BYTES
             or self._held_bytes >= _MAX_ALL_BYTES
         ) and not channel.stalled:
@@ -397,7 +399,7 @@ class Outside:
         stalled = self._stalled
         self._stalled = []
         for channel in stalled:
-            few = channel.held is None or len(channel.held) < _MAX_HELD // 2
+            few = channel.held is None or len(channel.held) < self.max_held // 2
             if channel.closed or (few and channel.held_bytes < _MAX_HELD_BYTES // 2):
                 channel.stalled = False
                 self._exchange.read_on(channel)

@@ -30,7 +30,7 @@ class Assembled:
         self.homes: Final = homes
 
 
-def assemble(settings: Settings) -> Assembled:
+async def assemble(settings: Settings) -> Assembled:
     """What the settings describe. SettingsError if a file of theirs is wrong, or the data folder is in use."""
     policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions, classes=settings.classes)
     authenticator = Authenticator(settings.security.password_file, settings.security.acl_file)
@@ -42,7 +42,7 @@ def assemble(settings: Settings) -> Assembled:
 
     disk = DiskStorage(settings, policy, clock)
     try:
-        homes = open_homes(settings, clock, homes_used(settings, disk.sessions))
+        homes = await open_homes(settings, clock, homes_used(settings, disk.sessions))
     except BaseException:
         disk.close()
         raise

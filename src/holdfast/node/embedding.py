@@ -96,7 +96,7 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
 
     SettingsError if a listener cannot be opened, a file of the settings is wrong, or another process has the data.
     """
-    assembled = assemble(settings)
+    assembled = await assemble(settings)
     broker, disk = assembled.broker, assembled.disk
     try:
         async with broker:

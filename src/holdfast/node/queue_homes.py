@@ -3,7 +3,7 @@
 A home is imported when it is used, because it may need a library that is not installed otherwise.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -18,7 +18,7 @@ from holdfast.node.settings import Settings
 #: Sessions looked at in one go.
 _PAGE: Final = 1000
 
-Opener = Callable[[Settings, Clock], QueueStore]
+Opener = Callable[[Settings, Clock], Awaitable[QueueStore]]
 
 
 def homes_named(settings: Settings) -> set[str]:
@@ -37,14 +37,22 @@ def homes_used(settings: Settings, sessions: SessionStore) -> set[str]:
     return used
 
 
-def open_homes(settings: Settings, clock: Clock, names: set[str]) -> dict[str, QueueStore]:
+async def open_homes(settings: Settings, clock: Clock, names: set[str]) -> dict[str, QueueStore]:
     """SettingsError if a home cannot be used as the settings want it."""
     unknown = names - OPENERS.keys()
     if unknown:
         raise SettingsError(
             f"sessions have their queues in {', '.join(sorted(unknown))}, which this Holdfast cannot use"
         )
-    return {name: OPENERS[name](settings, clock) for name in sorted(names)}
+    homes: dict[str, QueueStore] = {}
+    try:
+        for name in sorted(names):
+            homes[name] = await OPENERS[name](settings, clock)
+    except BaseException:
+        for home in homes.values():
+            await home.close()
+        raise
+    return homes
 
 
 def _missing(home: str, error: ImportError) -> SettingsError:

@@ -56,7 +56,9 @@ class MemoryQueueStore:
             if entry.number <= queue.last_number:
                 continue
             queue.last_number = entry.number
-            expires_us = entry.expires_us or (now_us + pack.limits.ttl_s * 1_000_000 if pack.limits.ttl_s else 0)
+            expires_us = entry.expires_us
+            if not expires_us and pack.limits.ttl_s:
+                expires_us = entry.message.received_us + pack.limits.ttl_s * 1_000_000
             if 0 < expires_us <= now_us:
                 continue
             if pack.limits.on_full != DROP_OLDEST and (queue.refusing or not _fits(queue, entry, pack.limits)):

@@ -6,7 +6,7 @@ from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
 from holdfast.wire.packets import Ack, Publish
 from tests.disk_world import back, payloads
 from tests.queue_world import DiskQueueWorld, new_store
-from tests.slow_world import connect, kept
+from tests.slow_world import KEPT, kept
 
 
 def test_a_message_that_no_queue_has_at_a_crash_reaches_it_afterwards(tmp_path: Path) -> None:
@@ -136,11 +136,7 @@ def test_a_new_session_gets_nothing_of_the_queue_of_an_earlier_one(tmp_path: Pat
         world.connect("writer").send(Publish("a/b", b"old", 1, 7))
         assert world.size("reader") == 1
         store.away = True
-        anew = connect("reader")
-        anew.clean_start = True
-        reader = world.peer()
-        reader.send(anew)
-        reader.inbox.clear()
+        reader = world.connect("reader", properties=KEPT)
         reader.subscribe("a/#", qos=1)
         reader.drop()
         world.connect("writer").send(Publish("a/b", b"new", 1, 8))
