@@ -1,0 +1,78 @@
+"""The homes of client queues outside the log: which of them a node uses, and how each is opened.
+
+A home is imported when it is used, because it may need a library that is not installed otherwise.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from holdfast.broker.policy import LOG
+from holdfast.durable.queue_store import QueueStore
+from holdfast.durable.sessions import SessionStore
+from holdfast.model.clock import Clock
+from holdfast.model.errors import SettingsError
+from holdfast.node.settings import Settings
+
+#: Sessions looked at in one go.
+_PAGE: Final = 1000
+
+Opener = Callable[[Settings, Clock], Awaitable[QueueStore]]
+
+
+def homes_named(settings: Settings) -> set[str]:
+    """The homes that the settings speak of."""
+    named: set[str] = {settings.sessions.queue, *(rule.queue for rule in settings.classes.values())}
+    return named - {LOG}
+
+
+def homes_used(settings: Settings, sessions: SessionStore) -> set[str]:
+    """… and those in which sessions have their queues that were begun under other settings."""
+    used: set[str] = set(homes_named(settings))
+    last = ""
+    while page := sessions.outside(last, _PAGE):
+        used.update(record.queue for record in map(sessions.record, page) if record is not None)
+        last = page[-1]
+    return used
+
+
+async def open_homes(settings: Settings, clock: Clock, names: set[str]) -> dict[str, QueueStore]:
+    """SettingsError if a home cannot be used as the settings want it."""
+    unknown = names - OPENERS.keys()
+    if unknown:
+        raise SettingsError(
+            f"sessions have their queues in {', '.join(sorted(unknown))}, which this Holdfast cannot use"
+        )
+    homes: dict[str, QueueStore] = {}
+    try:
+        for name in sorted(names):
+            homes[name] = await OPENERS[name](settings, clock)
+    except BaseException:
+        for home in homes.values():
+            await home.close()
+        raise
+    return homes
+
+
+def _missing(home: str, error: ImportError) -> SettingsError:
+    install = f"pip install 'holdfast[{home}]'"
+    return SettingsError(
+        f"queue = {home!r} needs a library that is not installed ({error.name}); install it: {install}"
+    )
+
+
+def _with_password(url: str, settings: Settings, home: str) -> str:
+    """The URL with the password that a file holds: settings themselves are shown to whoever asks for them."""
+    path = settings.redis.password_file if home == "redis" else settings.postgres.password_file
+    if path is None:
+        return url
+    lines = path.read_text(encoding="utf-8").splitlines()
+    parts = urlsplit(url)
+    user, _at, host = parts.netloc.rpartition("@")
+    secret = quote(lines[0] if lines else "", safe="")
+    return urlunsplit(parts._replace(netloc=f"{user}:{secret}@{host}"))
+
+
+#: Every home that a queue can have.
+OPENERS: Final[Mapping[str, Opener]] = MappingProxyType({})
