@@ -123,14 +123,14 @@ def test_a_client_id_that_cannot_be_stored_does_not_concern_others(
     postgres_store: PostgresQueues, steps: Steps
 ) -> None:
     """T4"""
-    packs = [Pack("a\0b", entries(1), PLENTY), Pack("c", entries(1), PLENTY)]
+    packs = [Pack("a\ud800", entries(1), PLENTY), Pack("c", entries(1), PLENTY)]
 
     wrong, right = steps(postgres_store.append(packs))
 
     assert isinstance(wrong, PermanentError)
     assert isinstance(right, Appended)
     assert right.serials == [1]
-    steps(postgres_store.drop(["a\0b"]))
+    steps(postgres_store.drop(["a\ud800"]))
 
 
 def test_tables_of_a_newer_version_are_left_alone(postgres_options: PostgresOptions, steps: Steps) -> None:
