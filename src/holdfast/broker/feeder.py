@@ -16,7 +16,7 @@ import structlog
 
 from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.durable.outbox import QueueDrop
-from holdfast.durable.outside_queue import OutsideQueue, QueueHome
+from holdfast.durable.outside_queue import OutsideQueue, QueueHome, queue_name
 from holdfast.durable.queue_store import QueueStore
 from holdfast.exchange.outside import Outside
 from holdfast.model.clock import Clock
@@ -161,14 +161,14 @@ class Feeder:
 
     async def _remove(self) -> None:
         drops = list(self._drops)
-        await self.store.drop([change.client_id for change in drops])
+        await self.store.drop([queue_name(change.client_id) for change in drops])
         del self._drops[: len(drops)]
         self._outside.dropped(drops)
 
     async def _read(self, queue: OutsideQueue) -> None:
         try:
             limit = queue.page_limit()
-            entries = await self.store.read(queue.session_id, queue.page_after(), limit)
+            entries = await self.store.read(queue.name, queue.page_after(), limit)
         except TransientError as error:
             queue.page_failed()
             self._go_away(error)
@@ -204,10 +204,10 @@ class Feeder:
         try:
             while released:
                 queue, serials = next(iter(released.items()))
-                await self.store.release(queue.session_id, serials)
+                await self.store.release(queue.name, serials)
                 del released[queue]
             if done:
-                await self.store.acknowledge([(queue.session_id, serials) for queue, serials in done.items()])
+                await self.store.acknowledge([(queue.name, serials) for queue, serials in done.items()])
                 for queue, serials in done.items():
                     queue.confirmed(serials)
                 done = {}

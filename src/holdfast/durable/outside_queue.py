@@ -27,6 +27,11 @@ _PAGE: Final = 256
 _PAGE_BYTES: Final = 1 << 20
 
 
+def queue_name(session_id: str) -> str:
+    """What a store knows a queue by: the client id, without the U+0000 that it has behind a mount point."""
+    return session_id.replace("%", "%25").replace("\0", "%00")
+
+
 class QueueHome:
     """What the queues of one home have to ask of their store."""
 
@@ -59,6 +64,7 @@ class OutsideQueue(ClientQueue):
 
     def __init__(self, session_id: str, home: QueueHome, limits: QueueLimits, begun: int) -> None:
         self.session_id: Final = session_id
+        self.name: Final = queue_name(session_id)
         self.home: Final = home
         self.limits: Final = limits
         #: Entries with a number below it are of an earlier session with the same id.

@@ -217,7 +217,7 @@ class Outside:
                 entries.append(entry)
                 if size_bytes >= _MAX_CALL_BYTES:
                     break
-            found.append((line, Pack(line.queue.session_id, entries, line.queue.limits)))
+            found.append((line, Pack(line.queue.name, entries, line.queue.limits)))
             if size_bytes >= _MAX_CALL_BYTES:
                 break
         return found
@@ -260,7 +260,7 @@ class Outside:
         if not line.entries:
             self._lines[home.name].pop(line.client, None)
         client = line.client
-        name = pack.client_id
+        name = line.queue.session_id
         drops = self._exchange.drops
         now_us = self._exchange.delivery.now_us
         if answer.dropped:
@@ -284,7 +284,7 @@ class Outside:
             self._lines[home.name].pop(line.client, None)
         for entry, waiting in answered:
             self._exchange.drops.drop(
-                DROP_UNREADABLE, pack.client_id, entry.message, self._exchange.delivery.now_us, str(error)
+                DROP_UNREADABLE, line.queue.session_id, entry.message, self._exchange.delivery.now_us, str(error)
             )
             self._answer(waiting)
         self.set_aside(line.client, error)
