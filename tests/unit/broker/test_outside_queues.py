@@ -6,7 +6,7 @@ from holdfast.model.protocol import PUBACK, PUBREC, PUBREL
 from holdfast.wire.packets import Ack, Connack, Disconnect, Publish
 from holdfast.wire.properties import Properties
 from tests.queue_world import HOME, QueueWorld
-from tests.slow_world import connect, kept
+from tests.slow_world import MOUNTED, MOUNTED_2, connect, kept
 
 
 def test_a_live_client_gets_its_message_when_the_queue_has_it() -> None:
@@ -237,3 +237,22 @@ def test_a_backlog_comes_at_the_pace_that_is_set() -> None:
             assert not reader.inbox
             world.advance(0.01)
             assert reader.payloads() == [b"%d" % number]
+
+
+def test_clients_of_two_mount_points_have_queues_of_their_own() -> None:
+    with QueueWorld() as world:
+        for origin in (MOUNTED, MOUNTED_2):
+            reader = world.peer(origin=origin)
+            reader.send(connect("reader"))
+            reader.take(Connack)
+            reader.subscribe("a/#", qos=1)
+            reader.drop()
+        writer = world.peer(origin=MOUNTED)
+        writer.send(connect("writer"))
+        writer.send(Publish("a/b", b"1", 1, 7))
+        assert world.queues() == ["t1/%00reader"]
+        reader = world.peer(origin=MOUNTED)
+        reader.send(connect("reader"))
+        assert reader.take(Connack).session_present
+        message = reader.take(Publish)
+        assert (message.topic, message.payload) == ("a/b", b"1")
