@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 
-from rich.console import Console
-
-from bench import conditions, document
-from bench.checkout import ROOT
+from bench import conditions
 from bench.history import plot, rows
 from bench.history.collect import QUICK, Amounts, Results, collect
+from bench.present import present
 from bench.progress import progress_bar
-from bench.reports import write_reports
-from bench.storage.table import Block, number, print_lines
+from bench.storage.table import Block, number
 
 DEFAULTS: dict[str, object] = {"rows": 1_000_000}
 
@@ -22,8 +19,6 @@ CAPTION = (
     "bystander. CPU is that of the history process, per row. Messages have 64 random bytes of payload, topics of 34 "
     "bytes on average. The bystander publishes a QoS 1 message every 5 ms, whose PUBACK waits for a sync."
 )
-
-_FILE_WIDTH = 130
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,13 +33,7 @@ def main(wanted: argparse.Namespace) -> int:
         results = collect(amounts, rounds, progress)
     stored = f"{amounts.stored:,} stored messages of {amounts.devices:,} devices with four topics each."
     notes = [stored, *conditions.describe(rounds, load_before)]
-    found = blocks(results)
-    console = Console()
-    print_lines(found, [CAPTION, *notes], console if console.is_terminal else Console(width=_FILE_WIDTH))
-    picture = plot.draw(results)
-    write_reports(wanted.reports, "history", {"values": results}, notes, picture)
-    if wanted.docs:
-        document.renew(ROOT, "history", markdown(found, notes), picture)
+    present(wanted, "history", results, blocks(results), CAPTION, notes, plot.draw(results))
     return 0
 
 
@@ -61,12 +50,3 @@ def blocks(results: Results) -> list[Block]:
         Block(("scan", "rows", "CPU"), tuple(scans)),
         Block(("a bystander's PUBACK, while", "median", "99th of 100", "longest"), tuple(waits)),
     ]
-
-
-def markdown(found: list[Block], notes: list[str]) -> str:
-    lines: list[str] = []
-    for block in found:
-        lines += [f"| {' | '.join(block.headings)} |", f"|---|{'---:|' * (len(block.headings) - 1)}"]
-        lines += [f"| {' | '.join(line)} |" for line in block.lines]
-        lines.append("")
-    return "\n".join([*lines, CAPTION, "", *[f"- {note}" for note in notes], ""])

@@ -78,9 +78,9 @@ class Spark:
 
 
 @contextmanager
-def running(places: dict[str, str]) -> Iterator[Spark]:
+def running(places: dict[str, str], cores: int = 2) -> Iterator[Spark]:
     environment = {**os.environ, "PYTHONPATH": f"{Path(holdfast.__file__).parent.parent}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "bench.spark.child", json.dumps(places)]
+    command = [sys.executable, "-m", "bench.spark.child", json.dumps(places), f"local[{cores}]"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

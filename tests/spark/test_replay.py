@@ -86,7 +86,15 @@ class Copy:
 
 
 class Target(WrittenBroker):
-    """Where copies arrive."""
+    """Where copies arrive, from somebody who knows a password."""
+
+    def __init__(self, folder: Path) -> None:
+        self.secret = folder / "secret"
+        self.secret.write_text("correct horse")
+        words = ["user", "add", "ann", "--file", str(folder / "passwords"), "--password-stdin"]
+        added = CliRunner().invoke(app, words, input=self.secret.read_text())
+        assert added.exit_code == 0, added.output
+        super().__init__(folder, 'shards = 2\n[security]\npassword_file = "passwords"\n')
 
     def copies(self, prefix: str) -> list[Copy]:
         """In the order of arrival."""
@@ -118,14 +126,18 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    running = Target(tmp_path_factory.mktemp("target"), "shards = 2\n")
+    running = Target(tmp_path_factory.mktemp("target"))
     yield running
     running.stop()
 
 
-def replay(target: WrittenBroker, *words: str) -> Result:
+def to(target: Target) -> list[str]:
+    return ["--to", target.url, "-u", "ann", "--password-file", str(target.secret)]
+
+
+def replay(target: Target, *words: str) -> Result:
     """The command, on the Spark that runs already."""
-    return CliRunner().invoke(app, ["spark", "replay", "--to", target.url, "--json", *words])
+    return CliRunner().invoke(app, ["spark", "replay", *to(target), "--json", *words])
 
 
 def check(copies: list[Copy], rows: list[dict[str, Any]]) -> None:
@@ -199,7 +211,7 @@ def test_a_killed_replay_goes_on_and_nothing_arrives_twice(
     named = ["--data", str(source.data), "--prefix", "killed", "--name", "tuesday", "--state", str(tmp_path)]
     # Slow enough to be killed in the middle.
     speed = (source.rows[-1]["offset"] - source.rows[0]["offset"]) / 20e6
-    words = [*named, "--to", target.url, "--speed", f"{speed:.6f}", "--master", "local[2]"]
+    words = [*named, *to(target), "--speed", f"{speed:.6f}", "--master", "local[2]"]
     log = tmp_path / "log"
     with log.open("wb") as said:
         process = subprocess.Popen([*COMMAND, *words], stdout=said, stderr=said)
@@ -255,6 +267,9 @@ def test_a_broker_is_not_replayed_into_itself_by_mistake(
         gone = CliRunner().invoke(app, ["spark", "replay", "--to", "mqtt://127.0.0.1:1", *where])
         assert gone.exit_code == 1
         assert "cannot connect to 127.0.0.1:1: Connection refused" in gone.stderr
+        nobody = CliRunner().invoke(app, ["spark", "replay", "--to", target.url, "-u", "ann", *where])
+        assert nobody.exit_code == 1
+        assert "Bad User Name or Password" in nobody.stderr
 
     # Another broker may be told to take topics as they are.
     one = ["--topic", "plant/0/temp", "--until", str(source.rows[100]["offset"])]
