@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
+from functools import partial
 
-from bench import conditions
 from bench.history import plot, rows
-from bench.history.collect import QUICK, Amounts, Results, collect
+from bench.history.collect import QUICK, Amounts, Results, one_round
+from bench.measuring import measure
 from bench.present import present
-from bench.progress import progress_bar
 from bench.storage.table import Block, number
 
 DEFAULTS: dict[str, object] = {"rows": 1_000_000}
@@ -27,13 +26,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(wanted: argparse.Namespace) -> int:
     amounts = QUICK if wanted.quick else Amounts(stored=wanted.rows)
-    rounds = 1 if wanted.quick else wanted.rounds
-    load_before = os.getloadavg()[0]
-    with progress_bar() as progress:
-        results = collect(amounts, rounds, progress)
+    results, conditions = measure(wanted, partial(one_round, amounts))
     stored = f"{amounts.stored:,} stored messages of {amounts.devices:,} devices with four topics each."
-    notes = [stored, *conditions.describe(rounds, load_before)]
-    present(wanted, "history", results, blocks(results), CAPTION, notes, plot.draw(results))
+    present(wanted, "history", results, blocks(results), CAPTION, [stored, *conditions], plot.draw(results))
     return 0
 
 

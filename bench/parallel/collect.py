@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import statistics
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -164,12 +162,3 @@ def one_round(amounts: Amounts, progress: Progress) -> Iterator[tuple[str, float
 def _named(reader: str, figures: dict[str, float]) -> Iterator[tuple[str, float]]:
     for key, value in figures.items():
         yield f"{reader}/{key}", value
-
-
-def collect(amounts: Amounts, rounds: int, progress: Progress) -> Results:
-    """Measure everything `rounds` times."""
-    samples: dict[str, list[float]] = defaultdict(list)
-    for _ in range(rounds):
-        for key, value in one_round(amounts, progress):
-            samples[key].append(value)
-    return {key: statistics.median(values) for key, values in samples.items()}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
+from functools import partial
 
-from bench import conditions
+from bench.measuring import measure
 from bench.parallel import plot, rows
-from bench.parallel.collect import QUICK, Amounts, Results, collect
+from bench.parallel.collect import QUICK, Amounts, Results, one_round
 from bench.present import present
-from bench.progress import progress_bar
 from bench.storage.table import Block, number
 
 DEFAULTS: dict[str, object] = {"parallel_rows": 500_000}
@@ -35,13 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(wanted: argparse.Namespace) -> int:
     amounts = QUICK if wanted.quick else Amounts(stored=wanted.parallel_rows)
-    rounds = 1 if wanted.quick else wanted.rounds
-    load_before = os.getloadavg()[0]
-    with progress_bar() as progress:
-        results = collect(amounts, rounds, progress)
+    results, conditions = measure(wanted, partial(one_round, amounts))
     stored = f"{amounts.stored:,} stored messages of {amounts.devices:,} publishers with four topics each."
-    notes = [stored, *conditions.describe(rounds, load_before)]
-    present(wanted, "parallel", results, blocks(results), CAPTION, notes, plot.draw(results))
+    present(wanted, "parallel", results, blocks(results), CAPTION, [stored, *conditions], plot.draw(results))
     return 0
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
+from functools import partial
 
-from bench import conditions
+from bench.measuring import measure
 from bench.present import present
-from bench.progress import progress_bar
 from bench.spark import plot, rows
-from bench.spark.collect import QUICK, Amounts, Results, collect
+from bench.spark.collect import QUICK, Amounts, Results, one_round
 from bench.storage.table import Block, number
 
 DEFAULTS: dict[str, object] = {"spark_rows": 2_000_000}
@@ -35,13 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(wanted: argparse.Namespace) -> int:
     amounts = QUICK if wanted.quick else Amounts(stored=wanted.spark_rows)
-    rounds = 1 if wanted.quick else wanted.rounds
-    load_before = os.getloadavg()[0]
-    with progress_bar() as progress:
-        results = collect(amounts, rounds, progress)
+    results, conditions = measure(wanted, partial(one_round, amounts))
     stored = f"{amounts.stored:,} stored messages of {amounts.devices:,} devices with four topics each."
-    notes = [stored, *conditions.describe(rounds, load_before)]
-    present(wanted, "spark", results, blocks(results), CAPTION, notes, plot.draw(results))
+    present(wanted, "spark", results, blocks(results), CAPTION, [stored, *conditions], plot.draw(results))
     return 0
 
 

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -30,9 +29,7 @@ from holdfast.pipeline.replay_state import Note, Plan, State, taken, write_note
 from holdfast.pipeline.replay_task import RESULT, Task, replay_rows
 from holdfast.pipeline.spark_session import session
 from holdfast.pipeline.sql import in_words
-
-#: Seconds between two looks at the notes.
-_LOOK_S: Final = 0.2
+from holdfast.pipeline.watched import watched
 
 
 @dataclass
@@ -120,7 +117,7 @@ class _Run:
         task = Task(plan.id, job.to, job.prefix, tuple(self._notes), folder, job.speed, self._beginning)
         # Those of a replay with a speed have to run at the same time.
         frame = parts.mapInArrow(partial(replay_rows, task), from_arrow_schema(RESULT), barrier=job.speed is not None)
-        results = self._watched(frame.collect)
+        results = watched(self._spark, frame.collect, self._look)
         for result in results:
             self._notes[result["connection"]] = Note(last_number_before(one.hi_us), result["messages"], result["bytes"])
             if job.speed is not None:
@@ -137,28 +134,6 @@ class _Run:
                 f"retention has dropped the rest, or the lake was changed"
             )
 
-    def _watched(self, work: Callable[[], list[Any]]) -> list[Any]:
-        """Look at the notes while it runs."""
-        results: list[list[Any]] = []
-        errors: list[Exception] = []
-
-        def run() -> None:
-            try:
-                results.append(work())
-            except Exception as error:
-                errors.append(error)
-
-        thread = InheritableThread(target=run, name="holdfast-replay", daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                thread.join(_LOOK_S)
-                done = sum(note.messages for note in self._state.notes(self._plan.connections))
-                self._progress(done / max(1, self._plan.messages), done, self._plan.messages)
-        except KeyboardInterrupt:
-            self._spark.sparkContext.cancelAllJobs()
-            thread.join()
-            raise
-        for error in errors:
-            raise error
-        return results[0]
+    def _look(self) -> None:
+        done = sum(note.messages for note in self._state.notes(self._plan.connections))
+        self._progress(done / max(1, self._plan.messages), done, self._plan.messages)
