@@ -243,6 +243,15 @@ def _noted(folder: Path) -> int:
     return sum(read_note(folder, connection).messages for connection in range(CONNECTIONS))
 
 
+def test_more_connections_than_tasks_cannot_keep_a_schedule(
+    spark: SparkSession, source: Source, target: Target
+) -> None:
+    done = replay(target, "--data", str(source.data), "--speed", "1", "--connections", "3", "--topic", "nothing")
+
+    assert done.exit_code == 2
+    assert "all 3 connections have to run at the same time, and Spark runs 2 tasks" in done.stderr
+
+
 def test_what_the_broker_refuses_is_told_with_topic_and_reason(
     spark: SparkSession, source: Source, target: Target
 ) -> None:

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from holdfast.model.errors import PermanentError
+from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.replay_plan import Planner, ReplayJob, messages
 from holdfast.pipeline.replay_rows import COLUMNS
 from holdfast.pipeline.replay_schedule import Beginning, Round, last_number_before, offset_of
@@ -66,11 +66,22 @@ def run_replay(job: ReplayJob, master: str | None, begin: Callable[[str], None],
                 begin("counting")
                 plan = Planner(spark, job).plan()
                 state.keep(plan)
+            _check_room(spark, job, plan)
             outcome = _Run(spark, job, plan, state, progress).run()
         except (PySparkException, Py4JError) as error:
             raise PermanentError(in_words(error)) from error
         state.complete()
         return outcome
+
+
+def _check_room(spark: SparkSession, job: ReplayJob, plan: Plan) -> None:
+    """Spark itself waits for minutes before it says so."""
+    tasks = spark.sparkContext.defaultParallelism
+    if job.speed is not None and plan.connections > tasks:
+        raise SettingsError(
+            f"with --speed all {plan.connections} connections have to run at the same time, and Spark runs {tasks} "
+            f"tasks; give fewer --connections under another --name, a larger --master, or no speed"
+        )
 
 
 def _outcome(plan: Plan, notes: Sequence[Note], before: int) -> Outcome:
