@@ -36,7 +36,7 @@ _STALL_S = 20.0
 class Amounts:
     """How much is stored."""
 
-    stored: int = 500_000
+    stored: int = 1_000_000
     devices: int = 10_000
     #: Whether Spark is started anew for another number of cores, which takes longer than all else of a quick run.
     starts_anew: bool = True

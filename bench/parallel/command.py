@@ -11,7 +11,7 @@ from bench.parallel.collect import QUICK, Amounts, Results, one_round
 from bench.present import present
 from bench.storage.table import Block, number
 
-DEFAULTS: dict[str, object] = {"parallel_rows": 500_000}
+DEFAULTS: dict[str, object] = {"parallel_rows": 1_000_000}
 
 CAPTION = (
     "Everything that is stored is read from its beginning. The x is how many times as fast as one subscriber. "
@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         dest="parallel_rows",
         type=int,
         default=DEFAULTS["parallel_rows"],
-        help="stored messages (default: 500000)",
+        help="stored messages (default: 1000000)",
     )
 
 
