@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
-from holdfast.pipeline.lake_files import sync
 from holdfast.pipeline.replay_schedule import Round
 
 #: Never change: in the files.
@@ -102,7 +101,7 @@ class State:
             out.flush()
             os.fsync(out.fileno())
         new.replace(self.folder / _PLAN)
-        sync(self.folder)
+        self._sync()
 
     def notes(self, connections: int) -> list[Note]:
         return [read_note(self.folder, connection) for connection in range(connections)]
@@ -113,6 +112,11 @@ class State:
 
     def complete(self) -> None:
         (self.folder / _COMPLETE).touch()
+        self._sync()
+
+    def _sync(self) -> None:
+        from holdfast.pipeline.lake_files import sync  # not for workers, who come through here as well
+
         sync(self.folder)
 
 
