@@ -142,7 +142,7 @@ class _Run:
         if replayed != planned:
             raise PermanentError(
                 f"{planned:,} messages were there when the replay was planned, and {replayed:,} when it was made; "
-                f"retention has dropped the rest, or the lake was changed"
+                f"{'retention has dropped the rest' if replayed < planned else 'the log or the lake was changed'}"
             )
 
     def _look(self) -> None:
