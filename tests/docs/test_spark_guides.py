@@ -1,4 +1,4 @@
-"""Commands in the guides to SQL and reports are taken as they stand there; tests/spark shows what they do."""
+"""Commands in the guides to SQL, reports and patterns are taken as they stand there; tests/spark shows what they do."""
 
 import shlex
 from datetime import UTC, datetime
@@ -7,19 +7,24 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import spark_report, spark_sql
+from holdfast.cli import spark_learn, spark_report, spark_sql
 from holdfast.cli.main import app
+from holdfast.pipeline.learning.counting import Outside
+from holdfast.pipeline.learning.making import Result
+from holdfast.pipeline.learning.words import explain
 from holdfast.pipeline.report.figures import Figures, Totals
 from holdfast.pipeline.sql import Answer
-from tests.disk_world import DiskWorld
+from tests.disk_world import DiskWorld, publish
+from tests.unit.pipeline.counted import learn_from
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
+PAGES = ("spark-sql.md", "spark-report.md", "spark-learn.md")
 #: In place of the folder that the guides name.
 DATA = "/var/lib/holdfast/data"
 
 
 def commands() -> list[str]:
-    pages = [(GUIDE / name).read_text(encoding="utf-8") for name in ("spark-sql.md", "spark-report.md")]
+    pages = [(GUIDE / name).read_text(encoding="utf-8") for name in PAGES]
     return [line for page in pages for line in page.splitlines() if line.startswith("holdfast spark ")]
 
 
@@ -31,7 +36,7 @@ class Runner:
 
 
 def test_the_guides_have_commands() -> None:
-    assert len(commands()) >= 6
+    assert len(commands()) >= 9
 
 
 @pytest.mark.parametrize("line", commands())
@@ -39,9 +44,13 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     monkeypatch.setattr(spark_sql, "_started", lambda *_given, **_more: Runner())
     figures = Figures("made up", "/data", datetime.now(UTC), Totals())
     monkeypatch.setattr(spark_report, "_figures", lambda *_given: figures)
+    found = explain(learn_from([(f"fleet/d{n}/temp", 1, 4) for n in range(30)]))
+    monkeypatch.setattr(spark_learn, "_result", lambda *_given: Result(found, 30, Outside(0, 0, 0)))
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    with DiskWorld(tmp_path / "data"):
+    with DiskWorld(tmp_path / "data") as world:
+        publish(world, *[(f"fleet/d{n}/temp", b"21.5") for n in range(30)])
+        world.settle()
         words = shlex.split(line.replace(DATA, str(tmp_path / "data")), comments=True)[1:]
         kept = [word for word in words if word not in ("<", ">")]
         if len(kept) < len(words):

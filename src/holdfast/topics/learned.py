@@ -85,6 +85,8 @@ class LearnedTopics:
         #: What it was given to begin with, and all beginnings of that.
         self._given: Final[list[tuple[bytes, ...]]] = []
         self._named: Final[set[bytes]] = set()
+        #: Of an heir: what the structure was given that it inherits from.
+        self._given_before: Final[list[tuple[bytes, ...]]] = []
         self._changes: list[tuple[bytes, bytes]] = []
         self._next_record = 0
         # Two halves: when the young one is full, the old one is forgotten.
@@ -193,6 +195,7 @@ class LearnedTopics:
         At most half of the streams are taken over, the busiest first, so that there is room to learn.
         """
         heir = self.fresh()
+        heir._given_before.extend(self._given)
         for merged in merge(self._trie, self._named):
             if merged.varies:
                 heir._adopt(merged.pattern)
@@ -218,11 +221,15 @@ class LearnedTopics:
     def adopt(self, inherited: "LearnedTopics") -> None:
         """Go on with what another structure inherited; its parameters may be others. Requires: nothing learnt yet.
 
-        What it was given says the same or more.
+        What it was given knows better: it makes a pattern superfluous that it covers, and one that is wider, unless
+        that was learnt beside it, from topics that it does not hold.
         """
+        new = [given for given in self._given if given not in inherited._given_before]
         for stream in inherited._streams.values():
             levels = tuple(stream.pattern.split(SEPARATOR))
-            if not any(covers(given, levels) for given in self._given):
+            if not any(covers(given, levels) for given in self._given) and not any(
+                covers(levels, given) for given in new
+            ):
                 self._adopt(stream.pattern)
 
     def _adopt(self, pattern: bytes) -> None:

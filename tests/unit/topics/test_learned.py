@@ -251,11 +251,19 @@ def test_what_it_was_given_is_never_merged() -> None:
     assert texts(reloaded.inherit()) == ["$+/s", "a/+/+", "b/+"], "without a word on what it began with"
     reloaded.keep(given)
     assert texts(reloaded.inherit()) == texts(topics.inherit())
-    heir = topics.fresh()
-    heir.begin_with([b"a/+/+", b"c/+"])
-    heir.adopt(topics.inherit())
-    assert texts(heir) == ["$+/s", "a/+/+", "b/+", "c/+"], "what a given pattern covers is not needed"
-    heir.check_invariants()
+    wider = topics.fresh()
+    wider.begin_with([b"a/+/+", b"c/+"])
+    wider.adopt(topics.inherit())
+    assert texts(wider) == ["$+/s", "a/+/+", "b/+", "c/+"], "what a given pattern covers is not needed"
+    same = topics.fresh()
+    same.begin_with(given)
+    same.adopt(topics.inherit())
+    assert texts(same) == ["$+/s", "a/+/+", "a/+/x", "a/+/y", "a/+/z", "a/own/x", "b/+"], "it was learnt beside them"
+    other = topics.fresh()
+    other.begin_with([b"a/+/u", b"b/1"])
+    other.adopt(topics.inherit())
+    assert texts(other) == ["$+/s", "a/+/u", "a/+/x", "a/+/y", "a/+/z", "b/1"], "it took these topics for others"
+    other.check_invariants()
 
 
 def test_inheritance_leaves_half_of_the_streams_for_what_is_new() -> None:

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.faults import fault
@@ -19,13 +18,14 @@ from holdfast.pipeline.learning.learner import Learner, Progress, learn
 from holdfast.pipeline.learning.words import Learnt, explain
 from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import parse_options
+from holdfast.pipeline.schema import SIZE
 from holdfast.pipeline.source import NAME
 from holdfast.pipeline.spark_session import session
 from holdfast.pipeline.sql import in_words
 from holdfast.storage.rocks.next_patterns import MAX_PATTERNS, read_patterns, write_patterns
 
-#: All that is read of a message. A payload is only measured.
-_COLUMNS: Final = "shard,topic,payload"
+#: All that is wanted of a message.
+_COLUMNS: Final = f"shard,topic,{SIZE}"
 
 
 class Wish(NamedTuple):
@@ -88,7 +88,7 @@ def _zones(wish: Wish) -> dict[int, str]:
 def _messages(spark: SparkSession, wish: Wish) -> DataFrame:
     given = {**wish.source, "columns": _COLUMNS} | ({} if wish.zone is None else {"zone": wish.zone})
     rows = spark.read.format(NAME).options(**given).load() if wish.lake is None else joined(spark, given, wish.lake)
-    return rows.select("shard", "topic", fn.length("payload").alias("size"))
+    return rows.withColumnRenamed(SIZE, "size")
 
 
 # ---- what follows from it

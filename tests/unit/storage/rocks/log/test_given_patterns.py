@@ -77,6 +77,15 @@ def test_what_is_given_is_there_after_a_crash_before_the_first_message(store: St
     assert texts(learnt(store)) == sorted(GIVEN)
 
 
+def test_what_led_the_broker_astray_is_not_inherited(store: Store) -> None:
+    """L11: topics of chance came first, so it took the fleet for a value of the first level."""
+    store.publish(*[f"x{n}" for n in range(30)], *DEVICES)
+    assert "+/+/engine/a" in texts(learnt(store))
+    write_patterns(store.folder, {"default": GIVEN})
+    store.maintenance.tick()
+    assert texts(learnt(store)) == sorted([*GIVEN, "+"])
+
+
 def test_what_the_broker_learns_besides_is_inherited(store: Store) -> None:
     """L11: from generation to generation, together with what is given."""
     write_patterns(store.folder, {"default": GIVEN})
