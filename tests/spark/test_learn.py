@@ -18,7 +18,7 @@ from holdfast.cli.main import app
 from holdfast.history.reader import HistoryReader
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline import history
-from holdfast.pipeline.learning.counting import SparkCounting
+from holdfast.pipeline.learning.counting import Outside, SparkCounting
 from holdfast.pipeline.learning.found import Pattern
 from holdfast.pipeline.learning.learner import Learner, learn
 from holdfast.pipeline.learning.making import Wish, chosen, learn_from
@@ -40,15 +40,15 @@ def silent(_share: float, _words: str) -> None:
     pass
 
 
-def learnt(spark: SparkSession, query: str) -> list[Pattern]:
+def learnt(spark: SparkSession, query: str) -> tuple[list[Pattern], Outside]:
     learner = Learner(["default"])
     with closing(SparkCounting(spark.sql(query), {0: "default"}, learner)) as counting:
-        return learn(counting, learner, silent)
+        return learn(counting, learner, silent), counting.outside
 
 
 def test_100_000_devices_with_five_topics_have_exactly_five_patterns(spark: SparkSession) -> None:
     shapes = ", ".join(f"'{shape}'" for shape in SHAPES)
-    found = learnt(
+    found, _outside = learnt(
         spark,
         f"""SELECT 0 AS shard, concat('fleet/dev-', lpad(id div 5, 6, '0'), '/', array({shapes})[id % 5]) AS topic,
             20 AS size FROM range(500000)""",
@@ -78,31 +78,25 @@ def test_spark_counts_what_brute_force_counts(spark: SparkSession, tmp_path: Pat
         add(f"$state/{device}")
         add(f"site/{dice.choice(['main', *'abcdefghijklmn'])}/{number}/x")
         add("/".join(dice.choice(["", "a", "b", f"n{number}"]) for _level in range(dice.randrange(1, 7))) or "/")
+    rows = [(topic, len(all_of), sum(all_of)) for topic, all_of in sizes.items()]
+    sizes |= {"/" * 40: [3], "x" * 2_000: [1, 2]}
     file = tmp_path / "topics.json"
     lines = [json.dumps({"topic": topic, "size": size}) for topic, all_of in sizes.items() for size in all_of]
     file.write_text("\n".join(lines), encoding="utf-8")
-    rows = [(topic, len(all_of), sum(all_of)) for topic, all_of in sizes.items()]
 
-    found = learnt(spark, f"SELECT 0 AS shard, topic, size FROM json.`{file}`")
+    found, outside = learnt(spark, f"SELECT 0 AS shard, topic, size FROM json.`{file}`")
 
     assert found == learn_by_brute_force(rows)
     assert len(found) > 20
-
-
-def test_what_no_pattern_can_hold_is_added_up_and_a_foreign_shard_refused(spark: SparkSession) -> None:
-    learner = Learner(["default"])
-    messages = spark.sql(
-        "SELECT 0 AS shard, topic, 3 AS size FROM VALUES ('a/b'), (repeat('/', 40)), (repeat('x', 2000)) AS t(topic)"
-    )
-    with closing(SparkCounting(messages, {0: "default"}, learner)) as counting:
-        assert [pattern.text for pattern in learn(counting, learner, silent)] == ["a/b"]
-        assert counting.outside == (2, 2, 6)
+    assert outside == (2, 3, 6), "too deep and too long for any pattern"
     with pytest.raises(PermanentError, match="a shard that belongs to no zone"):
-        SparkCounting(messages, {1: "default"}, learner)
+        learnt(spark, "SELECT 1 AS shard, 'a/b' AS topic, 3 AS size")
 
 
 # ---- with a broker
 
+FLEET = sorted(f"fleet/+/{shape}" for shape in SHAPES)
+APPLIED = {"default": FLEET, "press": ["press/+/force"]}
 STORAGE = """
 [zones.press]
 filter = "press/#"
@@ -141,19 +135,13 @@ def run(*words: str) -> dict[str, Any]:
     return found
 
 
-FLEET = sorted(f"fleet/+/{shape}" for shape in SHAPES)
-
-
 def test_a_broker_goes_on_with_what_was_learnt_whatever_is_killed(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     """L9, L10, L11: the job is killed when it knows all and has said nothing; again, it finds and does the same."""
     data = broker.data
     undisturbed = run("--data", str(data))
-    assert {zone: sorted(given) for zone, given in undisturbed["zones"].items()} == {
-        "default": FLEET,
-        "press": ["press/+/force"],
-    }
+    assert {zone: sorted(given) for zone, given in undisturbed["zones"].items()} == APPLIED
     doubts = {one["pattern"]: one["doubts"] for one in undisturbed["patterns"] if not one["sure"]}
     assert set(doubts) == {"+/", "+/x", "+/xx"}
     assert all("few observations: 10 topics so far" in said for said in doubts.values())
@@ -196,8 +184,10 @@ def test_lake_and_log_are_learnt_from_as_one(spark: SparkSession, broker: Broker
     lake = tmp_path / "lake"
     archive(broker, lake)
     broker.publish([Sent(f"fleet/dev-{number:03d}/gps", b"48.1") for number in range(50)])
-    by_log = learn_from(spark, Wish({"path": str(broker.data)}), silent)
-    by_both = learn_from(spark, Wish({"path": str(broker.data)}, lake=lake), silent)
-    presses = learn_from(spark, Wish({"path": str(broker.data)}, zone="press"), silent)
-    assert by_both == by_log
+    found = learn_from(spark, Wish({"path": str(broker.data)}, lake=lake), silent)
+    assert (found.messages, found.topics) == (len(broker.sent), len({one.topic for one in broker.sent}))
+    assert found.size_bytes == sum(len(one.payload) for one in broker.sent)
+    assert {zone: sorted(texts) for zone, texts in chosen(found.found).items()} == APPLIED
+    presses = learn_from(spark, Wish({"path": str(broker.data)}, zone="press", lake=lake), silent)
     assert chosen(presses.found) == {"press": ["press/+/force"]}
+    assert presses.messages == 40

@@ -25,8 +25,8 @@ from holdfast.topics.learned import LearnedTopics
 from holdfast.topics.learned_trie import is_varying
 from holdfast.topics.names import SEPARATOR, is_dollar
 
-#: Messages that are tried out, at most: they are held in memory.
-MOST_MESSAGES: Final = 500_000
+#: Messages that are tried out, at most: they are held in memory, and written three times.
+MOST_MESSAGES: Final = 200_000
 #: Devices that are asked for, one after the other.
 _SAMPLES: Final = 20
 

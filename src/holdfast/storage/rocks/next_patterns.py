@@ -15,7 +15,6 @@ else.
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,7 @@ from typing import Any, Final
 import structlog
 
 from holdfast.model.errors import PermanentError, TransientError
+from holdfast.storage.rocks.json_file import replace_json
 from holdfast.topics.learned import MAX_LEVELS, MAX_TOPIC_BYTES
 from holdfast.topics.learned_ids import fingerprint
 from holdfast.topics.learned_trie import is_varying
@@ -123,28 +123,9 @@ def write_patterns(folder: Path, zones: Mapping[str, Sequence[str]]) -> None:
     patterns_of(content)
     path = folder / FILE_NAME
     try:
-        descriptor, made = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=folder)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(content, file, ensure_ascii=False, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(made, 0o644)  # the broker may be another user
-            os.replace(made, path)
-        except BaseException:
-            os.unlink(made)
-            raise
-        _sync(folder)
+        replace_json(path, content)
     except OSError as error:
         raise TransientError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 class NextPatterns:
