@@ -7,6 +7,7 @@ import pytest
 
 from holdfast.durable.zones import Zone
 from holdfast.records.generations import Generation
+from holdfast.storage.rocks.checking.folder import verify_folder
 from holdfast.storage.rocks.next_patterns import FILE_NAME, mark_of, write_patterns
 from holdfast.topics.learned import LearnedTopics
 from tests.unit.storage.rocks.log.store import Store, places, zone
@@ -115,13 +116,22 @@ def test_a_generation_goes_on_when_the_file_is_gone(store: Store) -> None:
     assert texts(learnt(store)) == sorted(GIVEN)
 
 
-def test_a_stopped_broker_finds_them_when_it_starts(store: Store) -> None:
+def test_a_stopped_broker_finds_them_when_it_starts(tmp_path: Path) -> None:
+    """And nothing is wrong with what it makes of them."""
+    store = Store(tmp_path / "data")
     store.publish(*DEVICES)
     write_patterns(store.folder, {"default": GIVEN})
     store.reopen()
     assert texts(learnt(store)) == sorted(GIVEN)
     store.reopen()
     assert len(records(store)) == 2
+    store.close()
+    assert verify_folder(store.folder).is_sound
+    store = Store(tmp_path / "data")
+    store.publish(*DEVICES, "fleet/depot/gate")
+    store.index()
+    store.close()
+    assert verify_folder(store.folder).is_sound
 
 
 def test_zones_have_their_own_and_layouts_that_do_not_learn_have_none(tmp_path: Path) -> None:
