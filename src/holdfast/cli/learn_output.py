@@ -28,8 +28,8 @@ def print_learnt(result: "Result") -> None:
     _print("not sure", unsure, with_zone=len({one.pattern.zone for one in result.found}) > 1)
     outside = result.outside
     if outside.topics:
-        size = f"{outside.topics:,} topics with {outside.messages:,} messages"
-        _console().print(f"{size} are too long or too deep to follow a pattern", highlight=False)
+        size = f"topics that are too long or too deep to follow a pattern: {outside.topics:,}"
+        _console().print(f"{size}, with {outside.messages:,} messages", highlight=False)
 
 
 def _print(title: str, found: "Sequence[Learnt]", *, with_zone: bool) -> None:

@@ -57,7 +57,7 @@ def learn(
         sure = sum(one.is_sure for one in result.found)
         about = f"{result.messages:,} messages on {result.topics:,} topics, {size_in_words(result.size_bytes)}"
         unsure = len(result.found) - sure
-        doubt = f", and {unsure} that are not sure" if unsure else ""
+        doubt = f", and {unsure} that {'is' if unsure == 1 else 'are'} not sure" if unsure else ""
         run.sum_up(row, f"{sure} pattern{'' if sure == 1 else 's'}{doubt}, from {about}")
     if not as_json:
         print_learnt(result)

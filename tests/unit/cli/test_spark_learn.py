@@ -81,14 +81,14 @@ def test_people_get_a_table_with_words(data: Path, learnt: Result) -> None:
 
     assert shown.exit_code == 0, shown.output
     lines = shown.stdout.splitlines()
-    assert lines[0].startswith("3 patterns, and 1 that are not sure, from 103 messages on 82 topics, 432 B, in ")
+    assert lines[0].startswith("3 patterns, and 1 that is not sure, from 103 messages on 82 topics, 432 B, in ")
     temp = next(line for line in lines if line.startswith("fleet/+/temp "))
     assert temp.split()[1:5] == ["40", "40", "39.6%", "160"]
     assert "level 2 varies, 40 values, looks like a device id (d0 … d9), 5.3 bits" in temp
     unsure = lines[lines.index(next(line for line in lines if line.startswith("not sure"))) + 2]
     assert unsure.startswith("fleet/+/+ ")
     assert "fits no other pattern: level 3 has 2 names that most have, and these have another" in unsure
-    assert "1 topics with 2 messages are too long or too deep to follow a pattern" in lines
+    assert "topics that are too long or too deep to follow a pattern: 1, with 2 messages" in lines
     assert lines[-1] == "with --apply, the next generation would begin with 2 patterns"
     assert not (data / FILE_NAME).exists()
 
