@@ -118,7 +118,6 @@ class Learner:
         moves: list[Move] = []
         stands_out = stand_out(level, self._depth, before.parents)
         for token in kept:
-            # An empty beginning has one parent, whatever was counted.
             named = _Beginning(before.zone, (*before.levels, token.token), max(1, token.going_on), dollar=before.dollar)
             named.varying = before.varying
             about = Named(

@@ -107,7 +107,7 @@ def _percent(share: float) -> str:
 
 def _near(pattern: Pattern) -> list[str]:
     found = [
-        f"level {level.depth + 1} has {level.values} values; up to {few(level.depth)} would be names, each"
+        f"level {level.depth + 1} has {approximately(level.values)}; up to {few(level.depth)} would be names, each"
         for level in pattern.varying
         if level.values <= _NEAR[1] * few(level.depth)
     ]
