@@ -1,4 +1,4 @@
-"""Commands in the guides to SQL, reports and replays are taken as they stand there; tests/spark shows what they do."""
+"""Commands in the guides to jobs on Spark are taken as they stand there; tests/spark shows what they do."""
 
 import shlex
 from datetime import UTC, datetime
@@ -7,14 +7,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import spark_replay, spark_report, spark_sql
+from holdfast.cli import spark_learn, spark_replay, spark_report, spark_sql
 from holdfast.cli.main import app
 from holdfast.pipeline import replay
+from holdfast.pipeline.learning.counting import Outside
+from holdfast.pipeline.learning.making import Result
+from holdfast.pipeline.learning.words import explain
 from holdfast.pipeline.report.figures import Figures, Totals
 from holdfast.pipeline.sql import Answer
-from tests.disk_world import DiskWorld
+from tests.disk_world import DiskWorld, publish
+from tests.unit.pipeline.counted import learn_from
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
+PAGES = ("spark-sql.md", "spark-report.md", "spark-learn.md", "spark-replay.md")
 #: In place of the folder that the guides name.
 DATA = "/var/lib/holdfast/data"
 LAKE = "/srv/lake"
@@ -22,9 +27,7 @@ SECRET = "/run/secrets/replay"
 
 
 def commands() -> list[str]:
-    pages = [
-        (GUIDE / name).read_text(encoding="utf-8") for name in ("spark-sql.md", "spark-report.md", "spark-replay.md")
-    ]
+    pages = [(GUIDE / name).read_text(encoding="utf-8") for name in PAGES]
     return [line for page in pages for line in page.splitlines() if line.startswith("holdfast spark ")]
 
 
@@ -47,11 +50,15 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     monkeypatch.setattr(spark_replay, "_checked", lambda *_given: None)
     monkeypatch.setattr(spark_replay, "_knock", lambda *_given: None)
     monkeypatch.setattr(replay, "run_replay", lambda *_given: replay.Outcome())
+    found = explain(learn_from([(f"fleet/d{n}/temp", 1, 4) for n in range(30)]))
+    monkeypatch.setattr(spark_learn, "_result", lambda *_given: Result(found, 30, Outside(0, 0, 0)))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "secret").touch()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    with DiskWorld(tmp_path / "data"):
+    with DiskWorld(tmp_path / "data") as world:
+        publish(world, *[(f"fleet/d{n}/temp", b"21.5") for n in range(30)])
+        world.settle()
         named = {DATA: "data", LAKE: "lake", SECRET: "secret"}
         for folder, own in named.items():
             line = line.replace(folder, str(tmp_path / own))

@@ -2,12 +2,13 @@
 
     HOLDFAST_FAULT=archive-committed holdfast spark archive …
 
-| fault                | the archive dies                                                        |
+| fault                | the job dies                                                            |
 |----------------------|-------------------------------------------------------------------------|
 | `archive-begun`      | when it holds the lake, before it wrote anything                        |
 | `archive-written`    | when the files of a batch are written, before they belong to the table  |
 | `archive-committed`  | when the table has the batch, before anybody else knows                 |
 | `archive-compacted`  | when small files were replaced, before anything is cleaned up           |
+| `learn-learnt`       | when all is counted, before anything is said or applied                 |
 
 Without the variable nothing happens.
 """
