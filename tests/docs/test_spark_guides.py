@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import spark_learn, spark_replay, spark_report, spark_sql
+from holdfast.cli import spark_audit, spark_learn, spark_replay, spark_report, spark_retain, spark_sql
 from holdfast.cli.main import app
 from holdfast.pipeline import replay
+from holdfast.pipeline.audit.findings import Audit, Check
+from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.learning.counting import Outside
 from holdfast.pipeline.learning.making import Result
 from holdfast.pipeline.learning.words import explain
@@ -19,7 +21,7 @@ from tests.disk_world import DiskWorld, publish
 from tests.unit.pipeline.counted import learn_from
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
-PAGES = ("spark-sql.md", "spark-report.md", "spark-learn.md", "spark-replay.md")
+PAGES = tuple(f"spark-{job}.md" for job in ("sql", "report", "learn", "replay", "audit", "retain"))
 #: In place of the folder that the guides name.
 DATA = "/var/lib/holdfast/data"
 LAKE = "/srv/lake"
@@ -39,7 +41,7 @@ class Runner:
 
 
 def test_the_guides_have_commands() -> None:
-    assert len(commands()) >= 10
+    assert len(commands()) >= 16
 
 
 @pytest.mark.parametrize("line", commands())
@@ -52,6 +54,12 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     monkeypatch.setattr(replay, "run_replay", lambda *_given: replay.Outcome())
     found = explain(learn_from([(f"fleet/d{n}/temp", 1, 4) for n in range(30)]))
     monkeypatch.setattr(spark_learn, "_result", lambda *_given: Result(found, 30, Outside(0, 0, 0)))
+    sound = Audit([Check("serials", "serials are dense", 1, "messages")], 1, 0)
+    monkeypatch.setattr(spark_audit, "_audit", lambda *_given, **_more: sound)
+    # Nothing to look through.
+    monkeypatch.setattr(spark_retain, "_spark", lambda _master: None)
+    (tmp_path / "lake").mkdir()
+    Lake.open_or_make(tmp_path / "lake", "main")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "secret").touch()
     (tmp_path / "work").mkdir()
