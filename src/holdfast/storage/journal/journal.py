@@ -315,7 +315,7 @@ class Journal:
                 break
             if client_id not in self._staged:
                 messages -= self._open[client_id].messages
-                self._forget(client_id)
+                self._put_away(client_id)
 
     def close_idle(self) -> None:
         """Queues that nobody used for a while close their files; an empty one lets go of them."""
@@ -325,9 +325,15 @@ class Journal:
                 continue
             if queue.files and not queue.messages:
                 queue.let_files_go()
-                queue.save(self._clock.wall_us())
-                self._dirty(queue)
-            self._forget(client_id)
+            self._put_away(client_id)
+
+    def _put_away(self, client_id: str) -> None:
+        """Close a queue, with the state that it has now."""
+        queue = self._open[client_id]
+        if queue.is_unsaved and not queue.is_new and self._failure is None:
+            queue.save(self._clock.wall_us())
+            self._dirty(queue)
+        self._forget(client_id)
 
     # ---- checkpoints
 
@@ -381,9 +387,12 @@ class Journal:
         """Ensures: the queues' own files hold everything, unless writing has failed."""
         if self._failure is None:
             self.flush(sync=True)
-            checkpoint = self.begin_checkpoint()
-            if checkpoint is not None:
-                checkpoint.sync()
-                self.end_checkpoint(checkpoint)
+        for client_id in list(self._open):
+            if client_id not in self._staged:
+                self._put_away(client_id)
+        checkpoint = self.begin_checkpoint() if self._failure is None else None
+        if checkpoint is not None:
+            checkpoint.sync()
+            self.end_checkpoint(checkpoint)
         for client_id in list(self._open):
             self._forget(client_id)
