@@ -349,8 +349,11 @@ class Journal:
         return is_old or self.commit_bytes >= self.options.commit_bytes
 
     def begin_checkpoint(self) -> Checkpoint | None:
-        """Changes go to another file from now on. None: not now, a state has to be written first."""
-        if self._current is None or self._staged or self._turn:
+        """Changes go to another file from now on. None: not now; a state has to be written first, or another one ends.
+
+        They end one after the other: a base speaks of files that only its own commit file keeps from being deleted.
+        """
+        if self._current is None or self._staged or self._turn or self._ending:
             return None
         checkpoint, self._current = self._current, None
         self._ending.append(checkpoint)
@@ -358,12 +361,12 @@ class Journal:
 
     def end_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Requires: it is synced."""
-        self._ending.remove(checkpoint)
         for paths in checkpoint.drained.values():
             for path in paths:
                 path.unlink(missing_ok=True)
         checkpoint.file.close()
         checkpoint.file.path.unlink(missing_ok=True)
+        self._ending.remove(checkpoint)
 
     # ---- looking
 
