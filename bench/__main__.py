@@ -1,4 +1,4 @@
-"""`python -m bench`: pure packages (`codec`), brokers, layouts, storage, stress, history, queues, Spark, or all."""
+"""`python -m bench`: `codec`, brokers, layouts, `storage`, `stress`, `history`, `queues`, `spark`, `parallel`, or all."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bench.checkout import ROOT
 from bench.codec import command as codec
 from bench.history import command as history
 from bench.layouts import command as layouts
+from bench.parallel import command as parallel
 from bench.queues import command as queues
 from bench.spark import command as spark
 from bench.storage import command as storage
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "history": history.main,
     "queues": queues.main,
     "spark": spark.main,
+    "parallel": parallel.main,
 }
 
 
@@ -47,7 +49,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    suites = (codec, brokers, layouts, storage, stress, history, queues, spark)
+    suites = (codec, brokers, layouts, storage, stress, history, queues, spark, parallel)
     own = {name: value for suite in suites for name, value in suite.DEFAULTS.items()}
     parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
     commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
@@ -64,6 +66,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
             "homes of client queues: journal, Redis, PostgreSQL; and one script per message",
         ),
         ("spark", spark.add_options, "queries of Spark over the log and over files, latency, and who notices"),
+        ("parallel", parallel.add_options, "one history read by one subscriber, by groups, and by Spark"),
     ):
         one = commands.add_parser(name, help=purpose, description=purpose, parents=[common_options(defaults=False)])
         one.set_defaults(command=name)

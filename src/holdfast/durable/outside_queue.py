@@ -27,6 +27,11 @@ _PAGE: Final = 256
 _PAGE_BYTES: Final = 1 << 20
 
 
+def queue_name(session_id: str) -> str:
+    """What a store knows a queue by: the client id, without the U+0000 that it has behind a mount point."""
+    return session_id.replace("%", "%25").replace("\0", "%00")
+
+
 class QueueHome:
     """What the queues of one home have to ask of their store."""
 
@@ -59,12 +64,15 @@ class OutsideQueue(ClientQueue):
 
     def __init__(self, session_id: str, home: QueueHome, limits: QueueLimits, begun: int) -> None:
         self.session_id: Final = session_id
+        self.name: Final = queue_name(session_id)
         self.home: Final = home
         self.limits: Final = limits
         #: Entries with a number below it are of an earlier session with the same id.
         self.begun: Final = begun
         #: The session has ended.
         self.ended = False
+        #: Nothing was asked of the store for this session yet.
+        self.fresh = True
         self._online = False
         self._cursor = 0
         self._top = 0
@@ -89,6 +97,7 @@ class OutsideQueue(ClientQueue):
         self, settled: int, done: set[int], in_flight: list[int], repeated: set[int], repeated_below: int
     ) -> None:
         """Go on where an earlier run of the broker stopped."""
+        self.fresh = False
         self._cursor = self._top = settled
         self._done = set(done)
         self._repeated = repeated
@@ -99,6 +108,7 @@ class OutsideQueue(ClientQueue):
 
     def online(self) -> None:
         """A connection takes what there is."""
+        self.fresh = False
         self._online = True
 
     def offline(self) -> None:

@@ -55,6 +55,67 @@ async def open_homes(settings: Settings, clock: Clock, names: set[str]) -> dict[
     return homes
 
 
+async def _journal(settings: Settings, clock: Clock) -> QueueStore:
+    try:
+        from holdfast.storage.journal.options import JournalOptions
+        from holdfast.storage.journal.store import JournalStore
+    except ImportError as error:
+        raise _missing("journal", error) from error
+    journal = settings.journal
+    fragments = tuple(int(part) for part in journal.fragments.split(",")) if journal.fragments else None
+    options = JournalOptions(
+        durability=journal.durability,
+        sync_interval_s=journal.sync_interval_s,
+        fragments=fragments,
+        max_queue_messages=journal.max_queue_messages,
+        max_file_messages=journal.max_file_messages,
+        max_open_queues=journal.max_open_queues,
+        idle_s=journal.idle_s,
+    )
+    return await JournalStore.open(journal.folder or settings.storage.data / "queues", clock, options)
+
+
+async def _redis(settings: Settings, clock: Clock) -> QueueStore:
+    try:
+        from holdfast.storage.redis.options import RedisOptions
+        from holdfast.storage.redis.queues import RedisQueues
+    except ImportError as error:
+        raise _missing("redis", error) from error
+    redis = settings.redis
+    options = RedisOptions(
+        urls=tuple(_with_password(url.strip(), settings, "redis") for url in redis.url.split(",")),
+        cluster=redis.cluster,
+        prefix=redis.prefix,
+        replicas=redis.replicas,
+        replicas_timeout_s=redis.replicas_timeout_s,
+        timeout_s=redis.timeout_s,
+        give_up_s=redis.give_up_s,
+        connections=redis.connections,
+        tls_ca=str(redis.tls_ca or ""),
+        tls_certificate=str(redis.tls_certificate or ""),
+        tls_key=str(redis.tls_key or ""),
+    )
+    return RedisQueues(options, clock)
+
+
+async def _postgres(settings: Settings, clock: Clock) -> QueueStore:
+    try:
+        from holdfast.storage.postgres.options import PostgresOptions
+        from holdfast.storage.postgres.queues import PostgresQueues
+    except ImportError as error:
+        raise _missing("postgres", error) from error
+    postgres = settings.postgres
+    options = PostgresOptions(
+        url=_with_password(postgres.url, settings, "postgres"),
+        schema=postgres.schema,
+        timeout_s=postgres.timeout_s,
+        give_up_s=postgres.give_up_s,
+        connections=postgres.connections,
+        synchronous_commit=postgres.synchronous_commit or "",
+    )
+    return PostgresQueues(options, clock)
+
+
 def _missing(home: str, error: ImportError) -> SettingsError:
     install = f"pip install 'holdfast[{home}]'"
     return SettingsError(
@@ -75,4 +136,4 @@ def _with_password(url: str, settings: Settings, home: str) -> str:
 
 
 #: Every home that a queue can have.
-OPENERS: Final[Mapping[str, Opener]] = MappingProxyType({})
+OPENERS: Final[Mapping[str, Opener]] = MappingProxyType({"journal": _journal, "redis": _redis, "postgres": _postgres})

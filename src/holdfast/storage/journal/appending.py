@@ -2,9 +2,10 @@
 
 1. A message whose number the queue was given already is not stored again.
 2. What has expired goes first and counts toward nothing.
-3. `drop_oldest`: the oldest go until the rest fits, those of the pack included; messages that PUBREC came for stay.
-4. `refuse`: what does not fit is refused, a mark is written once, and everything is refused from then on until the
-   queue has been emptied.
+3. Limits concern what waits: what was read already is in the reader's hands, and stays.
+4. `drop_oldest`: the oldest go until the rest fits, those of the pack included.
+5. `refuse`: what does not fit is refused, a mark is written once, and everything is refused from then on until the
+   queue has been read to its end.
 """
 
 from typing import Final
@@ -40,11 +41,14 @@ class _Plan:
         self._pack: Final = pack
         self._now_us: Final = now_us
         self._gone: Final = Serials(queue.expired(now_us))
-        sizes = [file.size_of(serial) for serial in self._gone if (file := queue.file_of(serial)) is not None]
-        self._messages = queue.messages - len(self._gone)
-        self._size_bytes = queue.size_bytes - sum(sizes)
+        waited = [serial for serial in self._gone if serial > queue.given]
+        sizes = [file.size_of(serial) for serial in waited if (file := queue.file_of(serial)) is not None]
+        #: What waits, and how large that is.
+        self._messages = queue.waiting - len(waited)
+        self._size_bytes = queue.waiting_bytes - sum(sizes)
         self._number = queue.number
-        self._full = queue.full and self._messages > 0
+        self._was_full: Final = queue.full and self._messages > 0
+        self._full = self._was_full
         self._dropped = 0
         self._refused = 0
         #: Where in the pack the new ones are.
@@ -52,7 +56,6 @@ class _Plan:
 
     def result(self) -> Planned:
         places = [self._place(index, entry) for index, entry in enumerate(self._pack.entries)]
-        was_full = self._queue.full and self._messages - len(self._new) > 0
         if self._pack.limits.on_full != REFUSE:
             self._drop_oldest()
             self._full = False
@@ -64,7 +67,8 @@ class _Plan:
             entry = self._pack.entries[index]
             value = encode_queued(entry.owed, entry.number, self._expiry_us(entry))
             records.append(encode_record(MESSAGE, serial, entry.owed.size_bytes, value))
-        if self._full and not was_full and self._messages:
+        self._full = self._full and self._messages > 0
+        if self._full and not self._was_full:
             records.append(encode_record(FULL, serial, 0, b""))
         change = Change(
             self._pack.client_id,
@@ -98,10 +102,10 @@ class _Plan:
 
     def _drop_oldest(self) -> None:
         limits = self._pack.limits
-        older = self._queue.live()
+        older = self._queue.waiting_messages()
         while self._messages > limits.max_messages or self._size_bytes > limits.max_bytes:
             for file, serial in older:
-                if serial not in self._gone and serial not in self._queue.released:
+                if serial not in self._gone:
                     self._gone.add(serial)
                     self._size_bytes -= file.size_of(serial)
                     break

@@ -315,7 +315,7 @@ class Journal:
                 break
             if client_id not in self._staged:
                 messages -= self._open[client_id].messages
-                self._forget(client_id)
+                self._put_away(client_id)
 
     def close_idle(self) -> None:
         """Queues that nobody used for a while close their files; an empty one lets go of them."""
@@ -325,9 +325,15 @@ class Journal:
                 continue
             if queue.files and not queue.messages:
                 queue.let_files_go()
-                queue.save(self._clock.wall_us())
-                self._dirty(queue)
-            self._forget(client_id)
+            self._put_away(client_id)
+
+    def _put_away(self, client_id: str) -> None:
+        """Close a queue, with the state that it has now."""
+        queue = self._open[client_id]
+        if queue.is_unsaved and not queue.is_new and self._failure is None:
+            queue.save(self._clock.wall_us())
+            self._dirty(queue)
+        self._forget(client_id)
 
     # ---- checkpoints
 
@@ -343,8 +349,11 @@ class Journal:
         return is_old or self.commit_bytes >= self.options.commit_bytes
 
     def begin_checkpoint(self) -> Checkpoint | None:
-        """Changes go to another file from now on. None: not now, a state has to be written first."""
-        if self._current is None or self._staged or self._turn:
+        """Changes go to another file from now on. None: not now; a state has to be written first, or another one ends.
+
+        They end one after the other: a base speaks of files that only its own commit file keeps from being deleted.
+        """
+        if self._current is None or self._staged or self._turn or self._ending:
             return None
         checkpoint, self._current = self._current, None
         self._ending.append(checkpoint)
@@ -352,12 +361,12 @@ class Journal:
 
     def end_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Requires: it is synced."""
-        self._ending.remove(checkpoint)
         for paths in checkpoint.drained.values():
             for path in paths:
                 path.unlink(missing_ok=True)
         checkpoint.file.close()
         checkpoint.file.path.unlink(missing_ok=True)
+        self._ending.remove(checkpoint)
 
     # ---- looking
 
@@ -381,9 +390,12 @@ class Journal:
         """Ensures: the queues' own files hold everything, unless writing has failed."""
         if self._failure is None:
             self.flush(sync=True)
-            checkpoint = self.begin_checkpoint()
-            if checkpoint is not None:
-                checkpoint.sync()
-                self.end_checkpoint(checkpoint)
+        for client_id in list(self._open):
+            if client_id not in self._staged:
+                self._put_away(client_id)
+        checkpoint = self.begin_checkpoint() if self._failure is None else None
+        if checkpoint is not None:
+            checkpoint.sync()
+            self.end_checkpoint(checkpoint)
         for client_id in list(self._open):
             self._forget(client_id)

@@ -75,6 +75,7 @@ def _fill(queue: JournalQueue, state: QueueState, *, writable: bool) -> None:
     folder, owner = queue.folder, queue_hash(queue.client_id)
     queue.done = Serials.parse(state.done)
     queue.released = Serials.parse(state.released)
+    queue.given = state.given
     numbers = [number for number in message_files(folder) if state.read_file <= number <= state.write_file]
     for number, size_bytes in ((state.read_file, state.read_byte), (state.write_file, state.write_byte)):
         if size_bytes and number not in numbers:
@@ -130,9 +131,7 @@ def _settle(queue: JournalQueue, state: QueueState) -> None:
     for serial in queue.done:
         file = queue.file_with(serial)
         if file is not None:
-            file.live -= 1
-            queue.messages -= 1
-            queue.size_bytes -= file.size_of(serial)
+            queue.take_out(file, serial)
     queue.front = queue.done.after(queue.front)
     queue.done.forget_below(queue.front)
     queue.full = state.full

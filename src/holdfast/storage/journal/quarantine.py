@@ -35,7 +35,7 @@ def set_aside(root: Path, folder: Path, client_id: str, why: str, now_us: int) -
     after = QueueState()
     with suppress(PermanentError, FileNotFoundError, StopIteration):
         last = next(load_state_file(folder).states)
-        after = QueueState(serial=last.serial + _JUMP, number=last.number)
+        after = QueueState(serial=last.serial + _JUMP, number=last.number, given=last.serial + _JUMP)
     target = _place(root, queue_id(client_id), now_us)
     with suppress(FileNotFoundError):
         folder.replace(target)

@@ -63,14 +63,19 @@ class JournalQueue:
         self._rotated = False
         #: Files that are not needed any more.
         self.drained: Final[list[Path]] = []
-        #: The last serial that was given out for reading since it was opened.
-        self.peeked = 0
+        #: The last serial that was read. What lies above it waits, and that is what limits are for.
+        self.given = 0
+        self.waiting = 0
+        self.waiting_bytes = 0
 
     # ---- what it holds
 
     def live(self) -> Iterator[tuple[MessageFile, int]]:
         """Every message that is not gone, in order."""
         yield from self._live_from(self.front)
+
+    def waiting_messages(self) -> Iterator[tuple[MessageFile, int]]:
+        yield from self._live_from(max(self.given + 1, self.front))
 
     def _live_from(self, serial: int) -> Iterator[tuple[MessageFile, int]]:
         for file in self.files:
@@ -118,11 +123,25 @@ class JournalQueue:
                 continue
             owed, number, expires_us = decode_queued(file.read(serial).value, serial)
             found.append(Entry(number, owed, expires_us, released=serial in self.released))
-            self.peeked = max(self.peeked, serial)
+        if found:
+            self._read_up_to(found[-1].owed.serial)
         return found
 
+    def _read_up_to(self, serial: int) -> None:
+        """What was read is in the reader's hands. It is written down with the next state, or on closing."""
+        if serial <= self.given:
+            return
+        for file, passed in self.waiting_messages():
+            if passed > serial:
+                break
+            self.waiting -= 1
+            self.waiting_bytes -= file.size_of(passed)
+        self.given = serial
+        self.is_unsaved = True
+
     def state(self) -> QueueState:
-        rest = (self.serial, self.number, self.commit, self.full, self.earliest_us, str(self.done), str(self.released))
+        last_ones = (self.serial, self.number, self.given, self.commit)
+        rest = (*last_ones, self.full, self.earliest_us, str(self.done), str(self.released))
         end = (self.next_file, 0, 0)
         if self.files:
             last = self.files[-1]
@@ -215,6 +234,9 @@ class JournalQueue:
         self.number = max(self.number, file.number_of(serial))
         self.messages += 1
         self.size_bytes += placed.record.size_bytes
+        if serial > self.given:
+            self.waiting += 1
+            self.waiting_bytes += placed.record.size_bytes
         expires_us = file.expiry_of(serial)
         if expires_us:
             self.earliest_us = min(expires_us, self.earliest_us or expires_us)
@@ -223,11 +245,19 @@ class JournalQueue:
         file = self.file_of(serial)
         if file is None:
             return
-        file.live -= 1
-        self.messages -= 1
-        self.size_bytes -= file.size_of(serial)
+        self.take_out(file, serial)
         self.done.add(serial)
         self.released.discard(serial)
+
+    def take_out(self, file: MessageFile, serial: int) -> None:
+        """A message does not count any more."""
+        size_bytes = file.size_of(serial)
+        file.live -= 1
+        self.messages -= 1
+        self.size_bytes -= size_bytes
+        if serial > self.given:
+            self.waiting -= 1
+            self.waiting_bytes -= size_bytes
 
     def _advance(self) -> None:
         """Move the front over what is gone, and let go of files that hold nothing any more."""
@@ -261,9 +291,9 @@ class JournalQueue:
         self.earliest_us = min(expiries, default=0)
 
     def check_delivered(self, serials: list[int]) -> None:
-        """MisuseError if one of them was not read since the queue was opened, or is gone."""
+        """MisuseError if one of them was not read, or is gone."""
         for serial in serials:
-            if serial > self.peeked or self.file_of(serial) is None:
+            if serial > self.given or self.file_of(serial) is None:
                 raise MisuseError(f"message {serial} of {self.client_id!r} is acknowledged, and was not delivered")
 
     # ---- the state on disk
@@ -297,6 +327,8 @@ class JournalQueue:
         live = list(self.live())
         assert len(live) == self.messages == sum(file.live for file in self.files)
         assert sum(file.size_of(serial) for file, serial in live) == self.size_bytes
+        waiting = [file.size_of(serial) for file, serial in live if serial > self.given]
+        assert (len(waiting), sum(waiting)) == (self.waiting, self.waiting_bytes)
         assert self.front not in self.done
         assert self.front == (live[0][1] if live else self.serial + 1)
         assert all(a.last_serial < b.first_serial for a, b in zip(self.files, self.files[1:], strict=False))

@@ -2,14 +2,15 @@
 
     holdfast-queue version=1 id=4tDAhd… client=c2Vuc29yLTc check=9d2b8f04
     read_file=00000001 read_msg=2 read_byte=301 write_file=00000002 write_msg=7 write_byte=912 serial=17 number=1204
-        commit=1790000000000012 full=0 expires=0 done=5-8,11 released=4 check=0c6fb7a2           (one line)
+        given=9 commit=1790000000000012 full=0 expires=0 done=5-8,11 released=4 check=0c6fb7a2       (one line)
 
 1. The last line that is whole and has the right checksum is the state.
 2. `read_…` is the place of the first message that is not acknowledged; everything before it is gone. `write_…` is the
    end. `msg` counts from the start of a file, `byte` too. A `byte` of 0: the file is not there yet.
 3. `serial` is the last one given out, `number` the last one taken, `commit` the last change that is in the line.
 4. `done` are serials above the place of reading that are gone all the same, `released` those that PUBREC came for.
-5. `expires` is not above the expiry of any message; 0 if none has one.
+5. `given` is the last serial that was read; limits concern what lies above it. It may be behind after a crash.
+6. `expires` is not above the expiry of any message; 0 if none has one.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -25,7 +26,7 @@ VERSION: Final = 1
 _CHECK: Final = " check="
 _STATE_KEYS: Final = (
     *("read_file", "read_msg", "read_byte", "write_file", "write_msg", "write_byte", "serial", "number"),
-    *("commit", "full", "expires", "done", "released"),
+    *("given", "commit", "full", "expires", "done", "released"),
 )
 
 
@@ -40,6 +41,7 @@ class QueueState(NamedTuple):
     write_byte: int = 0
     serial: int = 0
     number: int = 0
+    given: int = 0
     commit: int = 0
     full: bool = False
     expires_us: int = 0
@@ -69,7 +71,7 @@ def decode_owner(line: bytes) -> tuple[str, str] | None:
 def encode_state(state: QueueState) -> bytes:
     files = f"read_file={state.read_file:08x} read_msg={state.read_msg} read_byte={state.read_byte}"
     files += f" write_file={state.write_file:08x} write_msg={state.write_msg} write_byte={state.write_byte}"
-    last = f"serial={state.serial} number={state.number} commit={state.commit}"
+    last = f"serial={state.serial} number={state.number} given={state.given} commit={state.commit}"
     rest = f"full={int(state.full)} expires={state.expires_us} done={state.done} released={state.released}"
     return _checked(f"{files} {last} {rest}")
 
@@ -85,10 +87,10 @@ def decode_state(line: bytes) -> QueueState | None:
     try:
         Serials.parse(fields["done"])
         Serials.parse(fields["released"])
-        numbers = [int(fields[key], 16 if key.endswith("_file") else 10) for key in _STATE_KEYS[:11]]
+        numbers = [int(fields[key], 16 if key.endswith("_file") else 10) for key in _STATE_KEYS[:12]]
     except (ValueError, PermanentError):
         return None
-    first, full, expires_us = numbers[:9], bool(numbers[9]), numbers[10]
+    first, full, expires_us = numbers[:10], bool(numbers[10]), numbers[11]
     return QueueState._make([*first, full, expires_us, fields["done"], fields["released"]])
 
 

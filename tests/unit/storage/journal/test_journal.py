@@ -204,7 +204,7 @@ def test_a_message_without_a_state_is_adopted_whole_or_not_at_all(tmp_path: Path
         world.journal.close()
 
 
-def test_a_full_queue_refuses_until_it_was_emptied_and_is_marked_once(tmp_path: Path) -> None:
+def test_a_full_queue_refuses_until_it_was_read_to_its_end_and_is_marked_once(tmp_path: Path) -> None:
     """S7."""
     world = JournalWorld(tmp_path)
     three = limits(3, on_full=REFUSE)
@@ -213,34 +213,37 @@ def test_a_full_queue_refuses_until_it_was_emptied_and_is_marked_once(tmp_path: 
     assert world.journal.state("c").full
     path = world.folder("c") / "messages.00000001.log"
     marked_bytes = path.stat().st_size
+    assert world.journal.read("c", 0, 2)[1].number == 2
     world.acknowledge("c", 1, 2)
     assert world.append("c", 6, limits=three).refused == 1
     assert path.stat().st_size == marked_bytes
     world.restart()
     assert world.append("c", 7, limits=three).refused == 1
     assert world.numbers("c") == [3]
+    assert world.append("c", 8, limits=three).serials == [4]
     world.acknowledge("c", 3)
     assert not world.journal.state("c").full
-    assert world.append("c", 8, limits=three).serials == [4]
     world.restart()
     assert world.numbers("c") == [8]
 
 
-def test_over_the_limit_the_oldest_go_and_what_is_released_stays(tmp_path: Path) -> None:
-    """T5 and S7 of the other kind: `drop_oldest`."""
+def test_over_the_limit_the_oldest_go_of_those_that_wait(tmp_path: Path) -> None:
+    """T5 and S7 of the other kind: `drop_oldest`. What was read is in flight, also after a restart."""
     world = JournalWorld(tmp_path)
     world.append("c", 1, 2, 3)
-    world.release("c", 1)
-    appended = world.append("c", 4, 5, limits=limits(3))
+    assert world.journal.read("c", 0, 1)[0].number == 1
+    appended = world.append("c", 4, 5, limits=limits(2))
     assert (appended.serials, appended.dropped) == ([4, 5], 2)
-    assert world.numbers("c") == [1, 4, 5]
-    appended = world.append("c", *range(10, 20), limits=limits(3))
+    world.journal.close()
+    world.restart()
+    appended = world.append("c", *range(10, 20), limits=limits(2))
     assert (appended.serials[:8], appended.dropped) == ([0] * 8, 2 + 8)
     assert world.numbers("c") == [1, 18, 19]
     assert world.append("nothing", 1, limits=limits(0)).serials == [0]
     assert world.journal.append(pack("d", 1, 2, limits=limits(9, 11))).dropped == 1
     world.journal.flush(sync=True)
     assert world.numbers("d") == [2]
+    world.journal._queue("c").check_invariants()
 
 
 def test_what_was_given_already_is_not_stored_again(tmp_path: Path) -> None:
