@@ -1,4 +1,4 @@
-"""`python -m bench`: `codec`, brokers, layouts, `storage`, `stress`, `history`, `queues`, `spark`, `parallel`, or all."""
+"""`python -m bench`: `codec`, brokers, layouts, `storage`, `stress`, history, queues, `spark`, parallel, or all."""
 
 from __future__ import annotations
 
