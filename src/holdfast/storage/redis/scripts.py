@@ -159,7 +159,7 @@ while first <= #fresh do
   first = final + 1
 end
 
--- Also when nothing new came: WAIT waits for writes of its own connection alone, so a repetition has to be one.
+-- Also when nothing was stored: the numbers were given.
 save()
 answer[1], answer[2] = dropped, refused
 return answer
