@@ -162,13 +162,13 @@ class Archive:
                 raise result
             written.append(result)
         files = list(chain.from_iterable(result.files for result in written))
-        rows = sum(file.rows for file in files)
+        rows = sum(file.file.rows for file in files)
         lost = self._missing(begin, end, written)
         fault("archive-written")
         told = {"archive": self.lake.name, "end": to_json(end), "rows": rows, "lost": lost}
         version = self.lake.commit(end, files, told)
         fault("archive-committed")
-        size_bytes = sum(file.size_bytes for file in files)
+        size_bytes = sum(file.file.size_bytes for file in files)
         return Batch(version, rows, len(files), size_bytes, lost, end, share(end), self._now_s() - started_s)
 
     def _missing(self, begin: Offsets, end: Offsets, written: Sequence[Written]) -> int:

@@ -24,19 +24,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from holdfast.history.arrow import SCHEMA
-from holdfast.model.errors import PermanentError, SettingsError, TransientError
-from holdfast.pipeline.lake_files import DAY, PATTERN, LakeFile, sync
+from holdfast.model.errors import PermanentError, SettingsError
+from holdfast.pipeline.delta_files import adding, append, sync_log
+from holdfast.pipeline.lake_files import DAY, PATTERN, LakeFile
 from holdfast.pipeline.offsets import NOWHERE, Offset, Offsets
 
 PARTITIONS: Final = [DAY, PATTERN]
 #: Beside Delta's own folder; the underscore hides both from readers.
 OWN_FOLDER: Final = "_holdfast"
-_LOG: Final = "_delta_log"
 _ABOUT: Final = "Messages of a Holdfast broker"
 
 #: Every column may be null: one that a Holdfast did not know yet is.
@@ -136,48 +135,18 @@ class Lake:
         Survives: a power loss, when it has returned; a kill, as a whole or not at all.
         """
         moved = {shard: offset for shard, offset in end.items() if offset != self.offsets.get(shard, NOWHERE)}
-        marks = [Transaction(_shards(self.name), max(end, default=-1) + 1)]
+        marks = {_shards(self.name): max(end, default=-1) + 1}
         for shard, offset in moved.items():
-            marks.append(Transaction(_position(self.name, shard), offset.position_us))
-            marks.append(Transaction(_serial(self.name, shard), offset.serial))
-        before = self.version
-        try:
-            # Delta refuses it if another transaction has moved the same marks since this version.
-            self._table.create_write_transaction(
-                [_add(file) for file in files],
-                "append",
-                self._table.schema(),
-                partition_by=PARTITIONS,
-                commit_properties=CommitProperties(custom_metadata={"holdfast": dict(told)}, app_transactions=marks),
-            )
-        except CommitFailedError as error:
-            raise PermanentError(f"somebody else wrote to the lake {self.folder}: {error}") from error
-        except (DeltaError, OSError) as error:
-            raise TransientError(f"the lake {self.folder} cannot be written: {error}") from error
-        self.refresh()
-        self.sync(before)
+            marks[_position(self.name, shard)] = offset.position_us
+            marks[_serial(self.name, shard)] = offset.serial
+        actions = [adding(file.file, {DAY: file.day, PATTERN: file.pattern}) for file in files]
+        self._table = append(self.folder, self._table, actions, PARTITIONS, marks, told, "lake")
+        self.offsets = self._read_offsets()
         return self.version
 
     def sync(self, since_version: int) -> None:
-        """Have all transactions behind a version on the disk: Delta itself does not wait for that."""
-        log = self.folder / _LOG
-        for version in range(since_version + 1, self.version + 1):
-            path = log / f"{version:020}.json"
-            if path.exists():
-                sync(path)
-        sync(log)
-        sync(self.folder)
-
-
-def _add(file: LakeFile) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size_bytes,
-        partition_values={DAY: file.day, PATTERN: file.pattern},
-        modification_time=file.modified_ms,
-        data_change=True,
-        stats=file.stats,
-    )
+        """Have all transactions behind a version on the disk."""
+        sync_log(self.folder, since_version, self.version)
 
 
 def _shards(name: str) -> str:

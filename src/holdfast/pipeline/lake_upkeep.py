@@ -20,9 +20,10 @@ from deltalake import WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from holdfast.model.errors import SettingsError
+from holdfast.pipeline.delta_files import sync
 from holdfast.pipeline.faults import fault
 from holdfast.pipeline.lake import OWN_FOLDER, Lake
-from holdfast.pipeline.lake_files import DAY, PATTERN, sync
+from holdfast.pipeline.lake_files import DAY, PATTERN
 from holdfast.pipeline.reporting import LOGGER
 
 _LOCK: Final = "lock"
@@ -39,8 +40,8 @@ _WRITING: Final = WriterProperties(compression="ZSTD")
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[bool]:
-    """Be the only writer of a lake, for the length of a block; whether the last one did not come to its end.
+def writing(folder: Path, who: str = "archive") -> Iterator[bool]:
+    """Be the only writer of a lake, or of another job's folder, for the length of a block; whether the last one died.
 
     SettingsError if there is another.
     """
@@ -50,13 +51,13 @@ def writing(folder: Path) -> Iterator[bool]:
         lock = os.open(own / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise SettingsError(
-            f"{folder} cannot be a lake: {error.strerror}; name a folder that can be written"
+            f"{folder} cannot be made: {error.strerror}; name a folder that can be written"
         ) from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SettingsError(f"another archive is writing to {folder}; wait for it, or stop it") from None
+            raise SettingsError(f"another {who} is writing to {folder}; wait for it, or stop it") from None
         unfinished = own / _UNFINISHED
         was_left = unfinished.exists()
         unfinished.touch()
