@@ -4,10 +4,12 @@ import typer
 
 from holdfast.cli.spark_archive import archive
 from holdfast.cli.spark_report import report
+from holdfast.cli.spark_run import run
 from holdfast.cli.spark_sql import sql
 
 app = typer.Typer(name="spark", help="Jobs over all of history, on Spark.", no_args_is_help=True)
 
 app.command()(archive)
 app.command()(report)
+app.command()(run)
 app.command()(sql)

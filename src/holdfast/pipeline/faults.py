@@ -9,6 +9,13 @@
 | `archive-committed`  | when the table has the batch, before anybody else knows                 |
 | `archive-compacted`  | when small files were replaced, before anything is cleaned up           |
 
+| fault                  | a declared pipeline dies in STEP                                             |
+|------------------------|------------------------------------------------------------------------------|
+| `run-written-STEP`     | when the files of a batch are written, before they belong to a table         |
+| `run-quarantined-STEP` | when the quarantine has its part of a batch, and the other table has not     |
+| `run-committed-STEP`   | when the tables have the batch, before anybody else knows                    |
+| `run-done-STEP`        | when a batch is done, before Spark notes that                                |
+
 Without the variable nothing happens.
 """
 

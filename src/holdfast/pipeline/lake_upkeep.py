@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import WriterProperties
+from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from holdfast.model.errors import SettingsError
@@ -67,7 +67,16 @@ def writing(folder: Path, who: str = "archive") -> Iterator[bool]:
         os.close(lock)
 
 
-def sweep(lake: Lake) -> int:
+class Swept(Protocol):
+    """A lake, or a table of another job."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def table(self) -> DeltaTable: ...
+
+
+def sweep(lake: Swept) -> int:
     """Remove files that no version of the table knows; how many. Requires: `writing`."""
     unneeded = set(lake.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=True))
     # Known, but replaced: readers may be at them.

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.declared.declaration import (
+    DECODE,
     QUARANTINE,
     QUARANTINED,
     ROWS,
@@ -98,6 +99,7 @@ def _read(file: Path, found: dict[str, Any], lines: dict[Place, int], said: Comp
     _differ(said, "aggregate", [each.name for each in aggregates])
     columns = {ROWS: list(rows), QUARANTINE: list(QUARANTINED)}
     columns |= {each.name: [*WINDOW, *each.by, *each.measures] for each in aggregates}
+    _lead_somewhere(said, aggregates, top.tables("sink"))
     tables, publishes = read_sinks(said, top.tables("sink"), columns, folder, source.options.get("topicFilter", "#"))
     return Declaration(
         file,
@@ -133,6 +135,8 @@ def _deduplicate(fields: Fields, rows: dict[str, str]) -> Deduplicate:
     return Deduplicate(by, within)
 
 
+#: Names of tables and steps that there are anyway.
+_RESERVED: Final = (ROWS, QUARANTINE, DECODE, "accepted", "deduplicate")
 _AGGREGATE: Final = ("name", "window", "slide", "by", "measures", "watermark", "time")
 
 
@@ -141,8 +145,8 @@ def _aggregate(said: Complaints, number: int, found: object, rows: dict[str, str
     title = found.get("name") if isinstance(found, dict) else None
     fields = Fields(said, place, found, f"[[aggregate]] {title or number + 1}", _AGGREGATE)
     named = fields.parsed("name", name, f"aggregate_{number}", needed='a name, such as name = "per_minute"')
-    if named in (ROWS, QUARANTINE):
-        fields.wrong("name", f"{named} is the name of another table; take a different one")
+    if named.lower() in _RESERVED:
+        fields.wrong("name", f"{named} is the name of something else in a pipeline; take a different one")
     window = fields.parsed("window", duration, "1 minutes", needed='a time, such as window = "1m"')
     slide = fields.parsed("slide", duration, None) if fields.has("slide") else None
     if slide is not None and duration_ms(slide) > duration_ms(window):
@@ -175,6 +179,14 @@ def _measures(fields: Fields, taken: tuple[str, ...]) -> dict[str, str]:
         if not isinstance(expression, str) or not expression.strip():
             fields.said.say(place, f"{fields.title}: {key} has to be an expression of SQL, such as avg(celsius)")
     return {key: expression for key, expression in found.items() if isinstance(expression, str)}
+
+
+def _lead_somewhere(said: Complaints, aggregates: tuple[Aggregate, ...], sinks: list[object]) -> None:
+    used = [sink.get("of") for sink in sinks if isinstance(sink, dict)]
+    for each in aggregates:
+        if each.name not in used:
+            what = f"[[aggregate]] {each.name} goes nowhere; add a [[sink]] with of = {each.name!r}, or leave it out"
+            said.say(each.place, what)
 
 
 def _differ(said: Complaints, key: str, names: list[str]) -> None:
