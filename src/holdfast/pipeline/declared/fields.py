@@ -16,6 +16,11 @@ _DURATION: Final = re.compile(r"([1-9]\d{0,8})(ms|s|m|h|d)")
 _WORDS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_CHANGING: Final = re.compile(
+    r"\b(now|current_timestamp|current_date|curdate|current_time|localtimestamp|rand|randn|random|uuid|shuffle|"
+    r"monotonically_increasing_id|spark_partition_id|input_file_name)\b(?!\s*\.)|\bunix_timestamp\s*\(\s*\)",
+    re.IGNORECASE,
+)
 _KINDS: Final = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a table"}
 
 
@@ -103,6 +108,14 @@ class Fields:
     def tables(self, key: str) -> list[object]:
         """An array of tables."""
         return self.take(key, list, [])
+
+
+def expression(text: str) -> str:
+    """Of SQL. ValueError if its answer changes by itself; whether it is right only Spark can tell."""
+    found = _CHANGING.search(re.sub(r"'[^']*'", "''", text))
+    if found:
+        raise ValueError(f"{found[0]} gives another answer when a batch is repeated; use columns, such as ts")
+    return text
 
 
 def duration(text: str) -> str:

@@ -22,7 +22,7 @@ from holdfast.pipeline.declared.declaration import (
     PublishSink,
     line_of,
 )
-from holdfast.pipeline.declared.fields import Complaints, Fields, duration, duration_ms, name
+from holdfast.pipeline.declared.fields import Complaints, Fields, duration, duration_ms, expression, name
 from holdfast.pipeline.declared.reading_parts import read_decode, read_rule, read_source
 from holdfast.pipeline.declared.reading_sinks import read_sinks
 from holdfast.pipeline.declared.toml_lines import Path as Place
@@ -168,17 +168,18 @@ def _measures(fields: Fields, taken: tuple[str, ...]) -> dict[str, str]:
     found = fields.take("measures", dict, {}, needed=example)
     if fields.raw("measures") == {}:
         fields.wrong("measures", f"measures is empty; give {example}")
-    for key, expression in found.items():
+    for key, text in found.items():
         place = (*fields.place, "measures", key)
         try:
             name(key)
+            expression(str(text))
         except ValueError as error:
             fields.said.say(place, f"{fields.title}: {key!r}: {error}")
         if key.lower() in (each.lower() for each in taken):
             fields.said.say(place, f"{fields.title}: there is a column {key} already; take another name")
-        if not isinstance(expression, str) or not expression.strip():
+        if not isinstance(text, str) or not text.strip():
             fields.said.say(place, f"{fields.title}: {key} has to be an expression of SQL, such as avg(celsius)")
-    return {key: expression for key, expression in found.items() if isinstance(expression, str)}
+    return {key: text for key, text in found.items() if isinstance(text, str)}
 
 
 def _lead_somewhere(said: Complaints, aggregates: tuple[Aggregate, ...], sinks: list[object]) -> None:

@@ -18,7 +18,7 @@ from holdfast.pipeline.declared.declaration import (
     Rule,
     Source,
 )
-from holdfast.pipeline.declared.fields import Complaints, Fields, name, one_of
+from holdfast.pipeline.declared.fields import Complaints, Fields, expression, name, one_of
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
 
@@ -104,7 +104,9 @@ def read_rule(said: Complaints, number: int, found: object) -> Rule:
     named = fields.parsed("name", name, f"rule_{number}", needed='name = "plausible"')
     if named == DECODE:
         fields.wrong("name", f"{DECODE} is the name under which undecodable messages are counted; take another one")
-    where = fields.text("where", needed='a condition that good rows meet: where = "celsius BETWEEN -40 AND 125"')
+    where = fields.parsed(
+        "where", expression, "", needed='a condition that good rows meet: where = "celsius BETWEEN -40 AND 125"'
+    )
     on_fail = fields.parsed("on_fail", one_of(OnFail, [each.value for each in OnFail]), OnFail.QUARANTINE)
     return Rule(named, where, on_fail, place)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdfast.model.errors import PeerError, SettingsError
 from holdfast.pipeline.declared.declaration import DeltaSink, PublishSink, in_words
-from holdfast.pipeline.declared.fields import Complaints, Fields, one_of
+from holdfast.pipeline.declared.fields import Complaints, Fields, expression, one_of
 from holdfast.pipeline.write_options import WriteOptions, parse_write_options
 from holdfast.topics.names import check_topic_name
 
@@ -84,7 +84,7 @@ def _publish(fields: Fields, of: str, columns: Sequence[str], folder: Path, sour
             text = str(value).lower() if isinstance(value, bool) else str(value)
             options[key] = str(folder / text) if key in _FILES else text
     _check_writer(fields, options)
-    payload = fields.text("payload") if fields.has("payload") else None
+    payload = fields.parsed("payload", expression, "") if fields.has("payload") else None
     number = fields.place[-1]
     return PublishSink(of, f"publish_{number}", topic, payload, options, fields.place)
 
