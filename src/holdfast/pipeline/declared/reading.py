@@ -127,11 +127,17 @@ def _sinks(
     return tuple(tables), tuple(publishes)
 
 
+#: Messages of different shards become durable in another order than that of their times, by as much as a sync takes.
+_LEAST_WITHIN_MS: Final = 1_000
+
+
 def _deduplicate(fields: Fields, rows: dict[str, str]) -> Deduplicate:
     by = fields.names("by", list(rows), needed='columns that are equal in duplicates, such as by = ["topic", "seq"]')
     if fields.raw("by") == []:
         fields.wrong("by", "by is empty; name the columns that are equal in duplicates")
     within = fields.parsed("within", duration, "1 seconds", needed='a time, such as within = "10m"')
+    if duration_ms(within) < _LEAST_WITHIN_MS:
+        fields.wrong("within", f"within = {fields.raw('within')!r}; give 1s or more")
     return Deduplicate(by, within)
 
 

@@ -23,9 +23,9 @@ from holdfast.pipeline.declared.decode_step import DecodeStep
 from holdfast.pipeline.declared.state import State, check_state, open_state, tables_made
 from holdfast.pipeline.declared.steps import Counts, Step, TableStep, as_json, publishing, started, stream_of
 from holdfast.pipeline.declared.table import Table
-from holdfast.pipeline.declared.table_files import target
+from holdfast.pipeline.declared.table_files import DAY, target
 from holdfast.pipeline.declared.table_stream import TableSource
-from holdfast.pipeline.lake_upkeep import sweep, writing
+from holdfast.pipeline.lake_upkeep import compact, sweep, writing
 from holdfast.pipeline.opening import check_source
 from holdfast.pipeline.options import parse_options
 from holdfast.pipeline.reporting import LOGGER
@@ -64,6 +64,8 @@ class Outcome:
     rounds: int = 0
     #: Files that somebody left who died.
     swept: int = 0
+    #: Small files that were replaced by larger ones.
+    compacted: int = 0
 
 
 #: Is told which step has done a batch, and what it did so far in this round.
@@ -149,15 +151,20 @@ class _Run:
         self._schemas: Final = schemas
         self._progress: Final = progress
         kept = {QUARANTINE, *(sink.of for sink in declared.tables)}
+        self._kept: Final = [table for name, table in tables.items() if name in kept]
         self._between: Final = [table for name, table in tables.items() if name not in kept]
 
     def round(self) -> None:
+        for table in self._tables.values():
+            table.refresh()
         self._decode()
         self._deduplicate()
         self._aggregate()
         self._publish()
         for table in self._between:
             table.empty()
+        for table in self._kept:
+            self.outcome.compacted += compact(table, partitions=(DAY,))
         self.outcome.rounds += 1
 
     # ---- steps

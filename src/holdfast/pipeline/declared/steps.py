@@ -23,12 +23,12 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from holdfast.model.errors import HoldfastError, PermanentError, TransientError
+from holdfast.model.errors import HoldfastError
 from holdfast.pipeline.declared.table import Table
 from holdfast.pipeline.declared.table_files import TOLD_TYPE, Target, Writing, Written, gathered
 from holdfast.pipeline.declared.table_stream import NAME as TABLE_SOURCE
 from holdfast.pipeline.faults import fault
-from holdfast.pipeline.spark_errors import last_line
+from holdfast.pipeline.spark_errors import translated
 
 
 @dataclass
@@ -63,13 +63,13 @@ class Step:
         try:
             query = start()
         except PySparkException as error:
-            raise PermanentError(f"step {self.name}: {last_line(error)}") from error
+            raise translated(error, f"step {self.name}") from error
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
             if isinstance(self.error, HoldfastError):
                 raise self.error from None
-            raise TransientError(f"step {self.name}: {last_line(error)}") from error
+            raise translated(error, f"step {self.name}") from error
         finally:
             query.stop()
         for progress in query.recentProgress:

@@ -67,6 +67,13 @@ class Table:
     def version(self) -> int:
         return int(self.table.version())
 
+    def refresh(self) -> None:
+        self.table = DeltaTable(str(self.folder))
+
+    def sync(self, since_version: int) -> None:
+        """Have all transactions behind a version on the disk."""
+        sync_log(self.folder, since_version, self.version)
+
     def has(self, batch: int) -> bool:
         """Whether a batch is in it."""
         last = self.table.transaction_version(self._mark)
@@ -84,8 +91,8 @@ class Table:
             return
         before = self.version
         self.table.delete()
-        self.table = DeltaTable(str(self.folder))
-        sync_log(self.folder, before, self.version)
+        self.refresh()
+        self.sync(before)
         for path in paths:
             path.unlink(missing_ok=True)
 
