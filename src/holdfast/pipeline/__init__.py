@@ -5,10 +5,11 @@ from holdfast.pipeline import history, session
 spark = session()
 history(spark, "factory/+/temperature", since="-1d", path="/var/lib/holdfast").groupBy("topic").count().show()
 
-Spark is imported with the first of the two: modules of this package that need none are loaded without it.
+Nothing is imported before it is used: Spark's workers come through here as well, and want only a part of it.
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.pipeline.frames import history
@@ -16,14 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["history", "session"]
 
+_HOMES: Final = {"history": "frames", "session": "spark_session"}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "history":
-        from holdfast.pipeline.frames import history
-
-        return history
-    if name == "session":
-        from holdfast.pipeline.spark_session import session
-
-        return session
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.history.tokens import Tokens
+from holdfast.history.view import Part
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.batch_reader import PushdownReader
 from holdfast.pipeline.offsets import Offset, to_json
@@ -307,4 +309,19 @@ def test_without_a_wish_there_are_as_many_tasks_as_are_worth_it(
         pieces = cut(source, source.parts(0, FOR_EVER), heads, None)
 
     assert sum(piece.last_serial - piece.after_serial for piece in pieces) == 500
-    assert tasks <= len(pieces) <= 2 * tasks  # parts are halved in time, not by their messages
+    assert tasks <= len(pieces) < 2 * tasks  # parts are halved in time, not by their messages
+
+
+def test_pieces_with_little_in_them_are_one(log: Log) -> None:
+    with opened(parse_options(log.where)) as source:
+        pieces = cut(source, source.parts(0, FOR_EVER), source.heads(), 40)
+
+    by_shard: dict[int, list[Part]] = {}
+    for piece in pieces:
+        by_shard.setdefault(piece.shard, []).append(piece)
+    for those in by_shard.values():
+        for before, after in pairwise(those):
+            assert before.last_serial == after.after_serial
+            assert before.hi_us <= after.lo_us
+            same = before.generation == after.generation
+            assert not same or after.last_serial - before.after_serial > 40
