@@ -1,16 +1,17 @@
-"""Files of Delta tables, and the transactions that add them: what lakes and declared pipelines have in common.
+"""Parquet files of Delta tables: what lakes and declared pipelines have in common.
 
 1. A name is used once: a task that is tried again writes other files. Nobody knows a file before it is in the table.
 2. When `close` returns, the file survives a power loss; its folder is for the caller to `sync`.
 3. Statistics never exclude a row: times are rounded outwards to the milliseconds that Delta keeps.
-4. A transaction happens as a whole or not at all, with its marks: numbers under names, which say how far the table is.
+
+Written where Spark's tasks run, which need nothing of Delta itself: `delta_log.py` adds them to their table.
 """
 
 import json
 import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,13 +19,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
 
-from holdfast.model.errors import PermanentError, TransientError
-
-LOG: Final = "_delta_log"
 #: Rows of a row group: it is what a reader skips or reads.
 _GROUP_ROWS: Final = 131_072
 _BEGINNING: Final = "hf-"
@@ -110,63 +105,6 @@ def _greatest(value: Any) -> Any:
 
 def _milliseconds(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
-
-
-# ---- transactions
-
-
-def adding(file: DataFile, partition: Mapping[str, str | None]) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size_bytes,
-        partition_values=dict(partition),
-        modification_time=file.modified_ms,
-        data_change=True,
-        stats=file.stats,
-    )
-
-
-def append(
-    folder: Path,
-    table: DeltaTable,
-    files: Sequence[AddAction],
-    partitions: Sequence[str],
-    marks: Mapping[str, int],
-    told: Mapping[str, Any],
-    what: str = "table",
-) -> DeltaTable:
-    """Add files and set marks in one transaction; the table as it is then. `told` and `what` it is are for people.
-
-    Survives: a power loss, when it has returned; a kill, as a whole or not at all.
-    """
-    properties = CommitProperties(
-        custom_metadata={"holdfast": dict(told)},
-        app_transactions=[Transaction(name, number) for name, number in marks.items()],
-    )
-    before = int(table.version())
-    try:
-        # Delta refuses it if another transaction has moved the same marks since this version.
-        table.create_write_transaction(
-            list(files), "append", table.schema(), partition_by=list(partitions), commit_properties=properties
-        )
-    except CommitFailedError as error:
-        raise PermanentError(f"somebody else wrote to the {what} {folder}: {error}") from error
-    except (DeltaError, OSError) as error:
-        raise TransientError(f"the {what} {folder} cannot be written: {error}") from error
-    after = DeltaTable(str(folder))
-    sync_log(folder, before, int(after.version()))
-    return after
-
-
-def sync_log(folder: Path, since_version: int, version: int) -> None:
-    """Have all transactions behind a version on the disk: Delta itself does not wait for that."""
-    log = folder / LOG
-    for number in range(since_version + 1, version + 1):
-        path = log / f"{number:020}.json"
-        if path.exists():
-            sync(path)
-    sync(log)
-    sync(folder)
 
 
 def sync(path: Path) -> None:

@@ -29,7 +29,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from holdfast.history.arrow import SCHEMA
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.pipeline.delta_files import adding, append, sync_log
+from holdfast.pipeline.delta_log import adding, append, sync_log
 from holdfast.pipeline.lake_files import DAY, PATTERN, LakeFile
 from holdfast.pipeline.offsets import NOWHERE, Offset, Offsets
 

@@ -50,9 +50,7 @@ def writing(folder: Path, who: str = "archive") -> Iterator[bool]:
         own.mkdir(parents=True, exist_ok=True)
         lock = os.open(own / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise SettingsError(
-            f"{folder} cannot be made: {error.strerror}; name a folder that can be written"
-        ) from error
+        raise SettingsError(f"{folder} cannot be made: {error.strerror}; name a folder that can be written") from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

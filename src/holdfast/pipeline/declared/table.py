@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.declared.table_files import DAY, TableFile
-from holdfast.pipeline.delta_files import adding, append, sync_log
+from holdfast.pipeline.delta_log import adding, append, sync_log
 
 _ABOUT: Final = "Made by holdfast spark run"
 

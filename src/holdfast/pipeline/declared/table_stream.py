@@ -23,9 +23,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from holdfast.model.errors import PermanentError
-from holdfast.pipeline.delta_files import LOG
 
 NAME: Final = "holdfast-table"
+#: Delta's own folder.
+LOG: Final = "_delta_log"
 _VERSION: Final = "version"
 _ENTRY: Final = re.compile(r"(\d{20})\.json")
 #: Rows that a task reads, about.
