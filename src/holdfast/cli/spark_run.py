@@ -7,7 +7,7 @@ Exit codes: 0 done, 1 it cannot go on, 2 wrong usage or a file that is wrong, 13
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -59,6 +59,7 @@ def run(
         place = declared.where_is(("source", "data"))
         fail(f"{place}: data = {data}: this is no data folder of a broker: it has no database in it", WRONG_USAGE)
     with job("run", as_json=as_json, stopped=_STOPPED) as under_way:
+        from holdfast.pipeline.declared.reading import DeclarationError
         from holdfast.pipeline.declared.run import check_run, run_declared
         from holdfast.pipeline.spark_session import session
 
@@ -69,7 +70,10 @@ def run(
         def progress(step: str, counts: "Counts") -> None:
             under_way.progress(None, f"{step}: {counts.rows_out:,} rows in {counts.batches} batches")
 
-        outcome = run_declared(declared, spark, every_s, progress)
+        try:
+            outcome = run_declared(declared, spark, every_s, progress)
+        except DeclarationError as error:
+            _tell(error)
         if not as_json:
             _print(outcome)
         words = f"{declared.name}: {outcome.messages:,} messages, {outcome.passed:,} rows passed"
@@ -82,11 +86,15 @@ def _load(file: Path) -> "Declaration":
     try:
         return load(file)
     except DeclarationError as error:
-        # A line for each mistake, as editors and people find them.
-        typer.echo(str(error), err=True)
-        raise typer.Exit(WRONG_USAGE) from None
+        _tell(error)
     except SettingsError as error:
         fail(str(error), WRONG_USAGE)
+
+
+def _tell(error: SettingsError) -> NoReturn:
+    """A line for each mistake, as editors and people find them."""
+    typer.echo(str(error), err=True)
+    raise typer.Exit(WRONG_USAGE) from None
 
 
 def _print(outcome: "Outcome") -> None:

@@ -8,8 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -30,6 +33,7 @@ from holdfast.pipeline.opening import check_source
 from holdfast.pipeline.options import parse_options
 from holdfast.pipeline.reporting import LOGGER
 from holdfast.pipeline.source import NAME, HoldfastSource
+from holdfast.pipeline.spark_errors import translated
 
 #: Between the rules and the rows, where duplicates are taken out.
 ACCEPTED: Final = "accepted"
@@ -43,6 +47,10 @@ _SETTINGS: Final = {
     # One row of text a file: small payloads and large ones alike.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
 }
+
+
+#: By Spark's context: a source cannot be registered twice.
+_SESSIONS: Final[WeakKeyDictionary[SparkContext, SparkSession]] = WeakKeyDictionary()
 
 
 @dataclass
@@ -86,16 +94,28 @@ def run_declared(
     pause: Callable[[float], bool] | None = None,
 ) -> Outcome:
     """Run once, or until `pause` says no. Requires: `check_run`."""
-    own = _own_session(spark)
+    try:
+        return _run_declared(declared, _own_session(spark), every_s, progress or _silent, pause or _sleep)
+    except (Py4JError, PySparkException) as error:
+        raise translated(error, "Spark failed") from error
+
+
+def _run_declared(
+    declared: Declaration,
+    own: SparkSession,
+    every_s: float | None,
+    progress: Progress,
+    pause: Callable[[float], bool],
+) -> Outcome:
     schemas = check_expressions(own, declared)
     with writing(declared.state, "run of this pipeline") as was_left:
         state = open_state(declared)
         tables = _tables(declared, state, schemas)
         state = tables_made(state, declared)
-        run = _Run(declared, own, state, tables, schemas, progress or _silent)
+        run = _Run(declared, own, state, tables, schemas, progress)
         if was_left:
             run.outcome.swept = sum(sweep(table) for table in tables.values())
-        for _turn in turns(every_s, pause or _sleep):
+        for _turn in turns(every_s, pause):
             try:
                 run.round()
             except TransientError as error:
@@ -106,17 +126,15 @@ def run_declared(
 
 
 def _own_session(spark: SparkSession) -> SparkSession:
-    """With settings and sources of its own; whoever runs beside it has theirs."""
-    own = spark.newSession()
-    for key, value in _SETTINGS.items():
-        own.conf.set(key, value)
-    for source in (HoldfastSource, TableSource):
-        try:
-            own.dataSource.register(source)
-        except AnalysisException as error:
-            # Another run in this process has done it.
-            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-                raise
+    """With settings and sources of its own; whoever runs beside it has theirs. One for all runs of a process."""
+    context = spark.sparkContext
+    own = _SESSIONS.get(context)
+    if own is None:
+        own = _SESSIONS[context] = spark.newSession()
+        for key, value in _SETTINGS.items():
+            own.conf.set(key, value)
+        own.dataSource.register(HoldfastSource)
+        own.dataSource.register(TableSource)
     return own
 
 
