@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.pipeline.delta_files import DataFile, sync
@@ -32,13 +32,13 @@ def adding(file: DataFile, partition: Mapping[str, str | None]) -> AddAction:
 def append(
     folder: Path,
     table: DeltaTable,
-    files: Sequence[AddAction],
+    actions: Sequence[AddAction | RemoveAction],
     partitions: Sequence[str],
     marks: Mapping[str, int],
     told: Mapping[str, Any],
     what: str = "table",
 ) -> DeltaTable:
-    """Add files and set marks in one transaction; the table as it is then. `told` and `what` it is are for people.
+    """Change files and marks in one transaction; the table as it is then. `told`, and `what` it is, are for people.
 
     Survives: a power loss, when it has returned; a kill, as a whole or not at all.
     """
@@ -50,7 +50,7 @@ def append(
     try:
         # Delta refuses it if another transaction has moved the same marks since this version.
         table.create_write_transaction(
-            list(files), "append", table.schema(), partition_by=list(partitions), commit_properties=properties
+            list(actions), "append", table.schema(), partition_by=list(partitions), commit_properties=properties
         )
     except CommitFailedError as error:
         raise PermanentError(f"somebody else wrote to the {what} {folder}: {error}") from error

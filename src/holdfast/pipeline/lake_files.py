@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from holdfast.pipeline.delta_files import DataFile, FileUnderWay, sync
+from holdfast.pipeline.delta_files import FileUnderWay, sync
 from holdfast.pipeline.lake_patterns import PatternFinder
+from holdfast.pipeline.serial_ranges import Ranges
 
 #: Columns that say where a row lies; they are in Delta's log, not in the files.
 DAY: Final = "day"
@@ -23,16 +24,22 @@ PATTERN: Final = "pattern"
 _HELD_BYTES: Final = 96 * 2**20
 _DAY_US: Final = 86_400_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_STATISTICS: Final = ("ts", "shard", "offset", "serial")
+#: Columns that Delta knows bounds of.
+STATISTICS: Final = ("ts", "shard", "offset", "serial")
 _REPEATING: Final = ("topic", "client_id", "content_type", "response_topic")
 
 
 class LakeFile(NamedTuple):
     """A file that is whole and on disk."""
 
-    file: DataFile
+    #: From the folder of the lake.
+    path: str
+    size_bytes: int
+    modified_ms: int
     day: str
     pattern: str
+    rows: int
+    stats: str
 
 
 class Written(NamedTuple):
@@ -41,6 +48,8 @@ class Written(NamedTuple):
     files: list[LakeFile]
     #: Rows by shard.
     rows: dict[int, int]
+    #: What was read and not written, because it is erased.
+    left_out: tuple[Ranges, ...] = ()
 
 
 def write(folder: Path, batches: Iterator[Any], patterns: Sequence[str]) -> Written:
@@ -63,13 +72,32 @@ def write(folder: Path, batches: Iterator[Any], patterns: Sequence[str]) -> Writ
                 max(sheaves.values(), key=lambda sheaf: sheaf.held_bytes).flush()
         files = [sheaf.close() for sheaf in sheaves.values()]
         stack.pop_all()
-    for path in {folder / file.file.path for file in files}:
+    for path in {folder / file.path for file in files}:
         sync(path.parent)
     for day in {file.day for file in files}:
         sync(folder / f"{DAY}={day}")
     if files:
         sync(folder)
     return Written(files, rows)
+
+
+def rewrite(folder: Path, day: str, pattern: str, schema: Any, batches: Iterator[Any]) -> LakeFile | None:
+    """Write rows of one day and pattern to a file of their own; None, and no file, if there are none."""
+    with ExitStack() as stack:
+        sheaf: _Sheaf | None = None
+        for batch in batches:
+            if batch.num_rows:
+                if sheaf is None:
+                    sheaf = _Sheaf(folder, day, pattern, schema)
+                    stack.callback(sheaf.abandon)
+                sheaf.add(batch)
+        if sheaf is None:
+            return None
+        file = sheaf.close()
+        stack.pop_all()
+    sync((folder / file.path).parent)
+    sync(folder / f"{DAY}={day}")
+    return file
 
 
 class _Sheaf:
@@ -79,7 +107,7 @@ class _Sheaf:
         slug = hashlib.sha256(pattern.encode()).hexdigest()[:8]
         self._day: Final = day
         self._pattern: Final = pattern
-        self._file: Final = FileUnderWay(folder, f"{DAY}={day}/p-{slug}", schema, _STATISTICS, _REPEATING)
+        self._file: Final = FileUnderWay(folder, f"{DAY}={day}/p-{slug}", schema, STATISTICS, _REPEATING)
         self.add: Final = self._file.add
         self.flush: Final = self._file.flush
         self.abandon: Final = self._file.abandon
@@ -89,7 +117,8 @@ class _Sheaf:
         return self._file.held_bytes
 
     def close(self) -> LakeFile:
-        return LakeFile(self._file.close(), self._day, self._pattern)
+        done = self._file.close()
+        return LakeFile(done.path, done.size_bytes, done.modified_ms, self._day, self._pattern, done.rows, done.stats)
 
 
 def _divided(batch: Any, finder: PatternFinder) -> Iterator[tuple[tuple[int, int], Any]]:

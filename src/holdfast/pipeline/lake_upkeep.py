@@ -97,7 +97,7 @@ def compact(lake: Kept, today: datetime | None = None, partitions: Sequence[str]
     removed = 0
     before = lake.version
     files = files_of(lake)
-    for place in _crowded(files, (today or datetime.now(UTC)).date().isoformat(), partitions)[:_MOST_PLACES]:
+    for place in crowded(files, (today or datetime.now(UTC)).date().isoformat(), partitions)[:_MOST_PLACES]:
         try:
             done = lake.table.optimize.compact(
                 [(name, "=", value) for name, value in zip(partitions, place, strict=True)],
@@ -128,7 +128,9 @@ def compact(lake: Kept, today: datetime | None = None, partitions: Sequence[str]
     return removed
 
 
-def _crowded(files: list[dict[str, Any]], today: str, partitions: Sequence[str]) -> list[tuple[str, ...]]:
+def crowded(
+    files: list[dict[str, Any]], today: str, partitions: Sequence[str] = (DAY, PATTERN)
+) -> list[tuple[str, ...]]:
     """Days and patterns with too many small files, the most crowded first."""
     counts: dict[tuple[str, ...], int] = {}
     for file in files:

@@ -31,7 +31,7 @@ from holdfast.pipeline.offsets import Offset, to_json
 from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import parse_options
 from holdfast.pipeline.partitions import HistoryPartition, cut
-from holdfast.pipeline.schema import DEFAULT_COLUMNS, FIELDS, JSON, check_schema, spark_schema
+from holdfast.pipeline.schema import DEFAULT_COLUMNS, FIELDS, JSON, SIZE, check_schema, spark_schema
 from holdfast.records.messages import StoredMessage
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import is_dollar
@@ -102,6 +102,15 @@ def test_everything_is_read_once_however_it_is_cut(any_log: Log, rows_per_partit
         assert row["ts"] == moment(row["offset"])
     if rows_per_partition == "37":
         assert len(partitions) > 12
+
+
+def test_the_size_of_a_payload_comes_without_it(log: Log) -> None:
+    read = rows(reader_of(log, ("shard", "serial", SIZE)))
+
+    assert {(row["shard"], row["serial"]): row[SIZE] for row in read} == {
+        key: len(stored.message.payload) for key, stored in log.walk().items()
+    }
+    assert set(read[0]) == {"shard", "serial", SIZE}
 
 
 def test_every_task_knows_its_serials(log: Log) -> None:

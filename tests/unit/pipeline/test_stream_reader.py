@@ -114,7 +114,8 @@ def test_shards_that_are_read_in_step_never_go_back_in_time(log: Log, limit: int
         log.publish("plant/a", client_id=quiet if number % 10 == 0 else busy)
     query = Query(log, maxRowsPerTrigger=str(limit), inStep="true")
 
-    sizes, found = [], []
+    sizes: list[int] = []
+    found: list[dict[str, Any]] = []
     while (batch := query.batch()) is not None:
         assert not found or min(row["ts"] for row in batch) > max(row["ts"] for row in found)
         sizes.append(len(batch))
