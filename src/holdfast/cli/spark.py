@@ -8,6 +8,7 @@ from holdfast.cli.spark_learn import learn
 from holdfast.cli.spark_replay import replay
 from holdfast.cli.spark_report import report
 from holdfast.cli.spark_retain import retain
+from holdfast.cli.spark_run import run
 from holdfast.cli.spark_sql import sql
 
 app = typer.Typer(name="spark", help="Jobs over all of history, on Spark.", no_args_is_help=True)
@@ -18,4 +19,5 @@ app.command()(learn)
 app.command()(replay)
 app.command()(report)
 app.command()(retain)
+app.command()(run)
 app.command()(sql)

@@ -16,6 +16,13 @@
 |                      | **`audit` dies**                                                        |
 | `audit-read`         | when it has read the log, before it has judged anything                 |
 
+| fault                  | a declared pipeline dies in STEP                                             |
+|------------------------|------------------------------------------------------------------------------|
+| `run-written-STEP`     | when the files of a batch are written, before they belong to a table         |
+| `run-quarantined-STEP` | when the quarantine has its part of a batch, and the other table has not     |
+| `run-committed-STEP`   | when the tables have the batch, before anybody else knows                    |
+| `run-done-STEP`        | when a batch is done, before Spark notes that                                |
+
 Without the variable nothing happens.
 """
 
