@@ -19,6 +19,7 @@ from holdfast.records.generations import (
     encode_zone,
     family_parts,
 )
+from holdfast.records.lanes import zone_of_lane
 from holdfast.records.meta import (
     CEILING,
     FOLDER_KEY,
@@ -85,7 +86,7 @@ def open_log(
     count = sum(zone.shards for zone in wanted)
     for zone in [*wanted, *_retired(stored, wanted, default)]:
         shards = {shard: _shard(stored, shard, RING_BYTES // count) for shard in assigned[zone.name]}
-        zone_log = zone_logs[zone.name] = ZoneLog(zone, shards, engine, _filters(zone, mounts))
+        zone_log = zone_logs[zone.name] = ZoneLog(zone, shards, engine, filters_text(zone, mounts))
         _find_generations(engine, zone_log, stored.generations.get(zone.name, []))
     _raise_floors(list(zone_logs.values()), now_us)
     for zone in wanted:
@@ -103,20 +104,26 @@ def open_log(
 
 
 def _retired(stored: _Stored, wanted: list[Zone], default: Zone) -> list[Zone]:
-    """Zones that the settings name no longer: what they hold is read, and goes when the default retention says so."""
-    names = {zone.name for zone in wanted}
+    """Lanes, and zones that the settings name no longer: what they hold is read, and goes when the retention says so,
+    which is the default one if the settings have no other."""
+    known = {zone.name: zone for zone in wanted}
     return [
-        Zone(
-            name,
-            tuple(parse_zone_filter(text) for text in record.filters),
-            shards=len(record.shards),
-            retention_s=default.retention_s,
-            retention_bytes=default.retention_bytes,
-            store=False,
-        )
+        lane_zone(record, known.get(zone_of_lane(name), default))
         for name, record in stored.zones.items()
-        if name not in names
+        if name not in known
     ]
+
+
+def lane_zone(record: ZoneRecord, owner: Zone) -> Zone:
+    """A zone that nothing is published to, kept as long as its owner keeps what it has."""
+    return Zone(
+        record.name,
+        tuple(parse_zone_filter(text) for text in record.filters),
+        shards=len(record.shards),
+        retention_s=owner.retention_s,
+        retention_bytes=owner.retention_bytes,
+        store=False,
+    )
 
 
 def _check_folder(engine: Engine, changes: Changes, now_us: int, version: str) -> None:
@@ -157,7 +164,7 @@ def _find_generations(engine: Engine, zone_log: ZoneLog, records: list[Generatio
             zone_log.dropped.append(record)
 
 
-def _filters(zone: Zone, mounts: list[bytes]) -> str:
+def filters_text(zone: Zone, mounts: list[bytes]) -> str:
     """A short text that differs when other topics belong to the zone; none for the default zone."""
     if not zone.filters:
         return ""

@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdfast.durable.log import Lost
-from holdfast.records.generations import Generation, family_name
+from holdfast.records.generations import Generation
 from holdfast.storage.rocks.layouts.layout import Layout
 from holdfast.storage.rocks.layouts.making import make_layout
 from holdfast.topics.learned import LearnedTopics
@@ -24,7 +24,7 @@ class LiveGeneration:
         self.record = record
         learnt = inherited or {}
         self.slices: Final = {
-            shard: Slice(family_name(shard, record.number), self._layout(learnt.get(shard))) for shard in record.shards
+            shard: Slice(record.family(shard), self._layout(learnt.get(shard))) for shard in record.shards
         }
 
     def forget_writing(self, piece: Slice) -> None:

@@ -26,7 +26,7 @@ from holdfast.topics.learned import LearnedTopics
 #: Records of dropped generations that are kept, to tell readers what they lost.
 _KEPT_RECORDS: Final = 200
 #: The parameter of a generation that tells by which filters its topics were chosen. Never change.
-_FILTERS: Final = "filters"
+FILTERS: Final = "filters"
 
 
 class Finishing:
@@ -123,7 +123,7 @@ class ZoneLog(ZoneGenerations):
         if self.zone.thresholds:
             parameters["thresholds"] = self.zone.thresholds
         if self._filters:
-            parameters[_FILTERS] = self._filters
+            parameters[FILTERS] = self._filters
         return parameters
 
     def _seal(self, old: LiveGeneration, changes: Changes, *, loaded: bool) -> None:
@@ -155,6 +155,8 @@ class ZoneLog(ZoneGenerations):
         self.live.remove(oldest)
         self.finishing[:] = [entry for entry in self.finishing if entry.generation is not oldest]
         self.dropped.append(oldest.record)
+        # One that was brought back goes again, and is not the newest of those that went.
+        self.dropped.sort(key=lambda record: record.number)
         while len(self.dropped) > _KEPT_RECORDS:
             gone = self.dropped.pop(0)
             changes.into(META).delete(generation_key(self.zone.name, gone.number))
@@ -163,7 +165,7 @@ class ZoneLog(ZoneGenerations):
 
     def is_true_to_filters(self) -> bool:
         """Whether all that it holds was chosen by the filters that it has now."""
-        return all(generation.record.parameters.get(_FILTERS, "") == self._filters for generation in self.live)
+        return all(generation.record.parameters.get(FILTERS, "") == self._filters for generation in self.live)
 
 
 def _learnt(generation: LiveGeneration) -> dict[int, LearnedTopics]:

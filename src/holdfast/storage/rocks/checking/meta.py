@@ -12,7 +12,6 @@ from holdfast.records.generations import (
     ZoneRecord,
     decode_generation,
     decode_zone,
-    family_name,
     family_parts,
 )
 from holdfast.records.meta import APPLIED, CEILING, FOLDER, FOLDER_KEY, GENERATION, HEAD, NUMBER, ZONE, shard_of_key
@@ -112,7 +111,7 @@ def live_generations(stored: StoredMeta, families: list[str], report: Report) ->
     for zone, generations in stored.generations.items():
         found: list[Generation] = []
         for record in generations:
-            names = [family_name(shard, record.number) for shard in record.shards]
+            names = [record.family(shard) for shard in record.shards]
             known.update(names)
             missing = [name for name in names if name not in there]
             if not missing:
