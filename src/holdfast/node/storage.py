@@ -179,9 +179,12 @@ class DiskStorage:
                 more = False
                 try:
                     more = self.maintenance.work_behind()
-                    more = self.incoming.step() or more
                 except Exception:
                     _log.exception("index entries could not be written")
+                try:
+                    more = self.incoming.step() or more
+                except Exception:
+                    _log.exception("what came in could not be taken; it is tried again")
                 await asyncio.sleep(_BEHIND_S if more else _TICK_S)
                 if not more:
                     break

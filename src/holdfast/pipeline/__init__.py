@@ -7,6 +7,7 @@ history(spark, "factory/+/temperature", since="-1d", path="/var/lib/holdfast").g
 """
 
 from holdfast.pipeline.frames import history
+from holdfast.pipeline.loading import Files, load
 from holdfast.pipeline.spark_session import session
 
-__all__ = ["history", "session"]
+__all__ = ["Files", "history", "load", "session"]

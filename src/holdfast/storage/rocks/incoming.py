@@ -90,14 +90,19 @@ class Incoming:
 
     def _bring(self, work: TakingIn) -> Iterator[None]:
         log = self._log
-        while work.make_family():
-            yield
-        while work.ingest():
-            yield
-        yield from self._rewrite(work)
-        while not log.idle():
-            yield
-        log.write_own(work.changes())
+        try:
+            while work.make_family():
+                yield
+            while work.ingest():
+                yield
+            yield from self._rewrite(work)
+            while not log.idle():
+                yield
+            changes = work.changes()
+        except HoldfastError:
+            work.undo()
+            raise
+        log.write_own(changes)
         mark = log.mark
         log.engine.request_sync()
         while not log.idle() or log.engine.synced < mark:

@@ -14,6 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ from typing import Final
 from rocksdict import BottommostLevelCompaction, CompactOptions, IngestExternalFileOptions
 
 from holdfast.durable.changes import Changes
-from holdfast.model.errors import PermanentError
+from holdfast.model.errors import HoldfastError, PermanentError
 from holdfast.records.generations import (
     Generation,
     ZoneRecord,
@@ -147,6 +148,12 @@ class TakingIn:
             meta.put(generation_key(record.zone, record.number), encode_generation(record))
         return changes
 
+    def undo(self) -> None:
+        """It cannot be taken now: its families go, or the next attempt would leave more of them. Before `changes`."""
+        for name, _paths in self._families[: self._made]:
+            with suppress(HoldfastError):
+                self._engine.drop_family(name)
+
     def replaced(self) -> list[str]:
         """Families that nobody needs once the changes are synced."""
         there = set(self._engine.families())
@@ -165,12 +172,17 @@ def take_in(engine: Engine, shipment: Shipment) -> bool:
     is_new = work.check()
     if is_new:
         shipment.note_seen()
-        while work.make_family():
-            pass
-        while work.ingest():
-            pass
-        work.rewrite()
-        engine.write(engine.written + 1, work.changes())
+        try:
+            while work.make_family():
+                pass
+            while work.ingest():
+                pass
+            work.rewrite()
+            changes = work.changes()
+        except HoldfastError:
+            work.undo()
+            raise
+        engine.write(engine.written + 1, changes)
         engine.sync_now()
         for name in work.replaced():
             engine.drop_family(name)

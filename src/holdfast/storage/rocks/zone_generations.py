@@ -1,8 +1,9 @@
 """The generations of a zone for whoever reads them, in the broker or beside it."""
 
+from itertools import pairwise
 from typing import Final
 
-from holdfast.durable.log import Lost
+from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.layouts.layout import Layout
 from holdfast.storage.rocks.layouts.making import make_layout
@@ -57,6 +58,18 @@ class ZoneGenerations:
             end_us = min(hi_us, record.end_us) if record.end_us else hi_us
             found.append((piece, max(lo_us, record.start_us), end_us))
         return found
+
+    def gap_us(self, from_us: int) -> int:
+        """Where something was dropped behind what can be read from a position on; FOR_EVER if that is nowhere.
+
+        Retention drops the oldest, so there is no gap unless a generation was brought back.
+        """
+        if self.live and self.dropped and self.dropped[-1].number > self.live[0].record.number:
+            for one, following in pairwise(generation.record for generation in self.live):
+                between = any(one.number < gone.number < following.number for gone in self.dropped)
+                if one.end_us > from_us and between:
+                    return one.end_us
+        return FOR_EVER
 
     def lost(self, shard: int, from_us: int, before_us: int) -> Lost | None:
         """What was dropped of [from, before) in a shard, up to the first generation that can still be read."""
