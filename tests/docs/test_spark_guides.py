@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import spark_report, spark_sql
+from holdfast.cli import spark_load, spark_relayout, spark_report, spark_sql
 from holdfast.cli.main import app
+from holdfast.pipeline.loading import Loaded
+from holdfast.pipeline.relayout import Relaid, Rewritten
 from holdfast.pipeline.report.figures import Figures, Totals
 from holdfast.pipeline.sql import Answer
+from holdfast.records.generations import Generation
 from tests.disk_world import DiskWorld
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
@@ -19,7 +22,8 @@ DATA = "/var/lib/holdfast/data"
 
 
 def commands() -> list[str]:
-    pages = [(GUIDE / name).read_text(encoding="utf-8") for name in ("spark-sql.md", "spark-report.md")]
+    names = ("spark-sql.md", "spark-report.md", "spark-load.md", "spark-relayout.md")
+    pages = [(GUIDE / name).read_text(encoding="utf-8") for name in names]
     return [line for page in pages for line in page.splitlines() if line.startswith("holdfast spark ")]
 
 
@@ -31,7 +35,7 @@ class Runner:
 
 
 def test_the_guides_have_commands() -> None:
-    assert len(commands()) >= 6
+    assert len(commands()) >= 13
 
 
 @pytest.mark.parametrize("line", commands())
@@ -39,7 +43,14 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     monkeypatch.setattr(spark_sql, "_started", lambda *_given, **_more: Runner())
     figures = Figures("made up", "/data", datetime.now(UTC), Totals())
     monkeypatch.setattr(spark_report, "_figures", lambda *_given: figures)
-    (tmp_path / "work").mkdir()
+    record = Generation("default~1", 1, "learned", {}, 1, (1,), 3, end_us=2, last_serials=(1,))
+    loaded = Loaded("made-up", 1, 0, [record], 100, "the broker", verified=True)
+    monkeypatch.setattr(spark_load, "_load", lambda *_given, **_more: loaded)
+    relaid = Relaid([Rewritten(record, "timeline", 1, 100, "the broker")], 0)
+    monkeypatch.setattr(spark_relayout, "_relayout", lambda *_given, **_more: relaid)
+    (tmp_path / "work" / "lake" / "_delta_log").mkdir(parents=True)
+    for name in ("messages.jsonl", "2025.parquet", "log.csv"):
+        (tmp_path / "work" / name).touch()
     monkeypatch.chdir(tmp_path / "work")
     with DiskWorld(tmp_path / "data"):
         words = shlex.split(line.replace(DATA, str(tmp_path / "data")), comments=True)[1:]
