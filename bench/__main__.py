@@ -1,4 +1,4 @@
-"""`python -m bench`: pure packages (`codec`), brokers, layouts, `storage`, `stress`, `history`, `spark`, or all."""
+"""`python -m bench`: `codec`, brokers, layouts, `storage`, `stress`, `history`, `spark`, `parallel`, or all of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bench.checkout import ROOT
 from bench.codec import command as codec
 from bench.history import command as history
 from bench.layouts import command as layouts
+from bench.parallel import command as parallel
 from bench.spark import command as spark
 from bench.storage import command as storage
 from bench.stress import command as stress
@@ -24,6 +25,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "stress": stress.main,
     "history": history.main,
     "spark": spark.main,
+    "parallel": parallel.main,
 }
 
 
@@ -45,7 +47,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    suites = (codec, brokers, layouts, storage, stress, history, spark)
+    suites = (codec, brokers, layouts, storage, stress, history, spark, parallel)
     own = {name: value for suite in suites for name, value in suite.DEFAULTS.items()}
     parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
     commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
@@ -57,6 +59,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         ("stress", stress.add_options, "memory and bystanders while clients are slow, deaf, away, or all back"),
         ("history", history.add_options, "reading through Arrow Flight, and who notices"),
         ("spark", spark.add_options, "queries of Spark over the log and over files, latency, and who notices"),
+        ("parallel", parallel.add_options, "one history read by one subscriber, by groups, and by Spark"),
     ):
         one = commands.add_parser(name, help=purpose, description=purpose, parents=[common_options(defaults=False)])
         one.set_defaults(command=name)

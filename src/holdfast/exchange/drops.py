@@ -34,6 +34,7 @@ SUBSCRIBE_REFUSED: Final = "subscribe_refused"
 DISCONNECTED: Final = "disconnected"
 TAKEOVER: Final = "takeover"
 DAMAGED: Final = "damaged"
+ERASED: Final = "erased"
 
 #: Every reason, in words.
 REASONS: Final = {
@@ -54,6 +55,7 @@ REASONS: Final = {
     DISCONNECTED: "the broker ended a connection",
     TAKEOVER: "a newer connection took the session over",
     DAMAGED: "stored data was damaged, and set aside",
+    ERASED: "messages were erased on purpose, and are not shown any more",
 }
 
 #: Events of one reason in one second.

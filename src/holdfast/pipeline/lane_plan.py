@@ -17,7 +17,7 @@ from holdfast.records.generations import Generation, Parameter, ZoneRecord
 from holdfast.records.lanes import is_lane, lane_name, lane_number, zone_of_lane
 from holdfast.storage.rocks.opening import filters_text
 from holdfast.storage.rocks.taking_in import MAX_LOADED_FAMILIES
-from holdfast.storage.rocks.zone_log import FILTERS
+from holdfast.storage.rocks.zone_log import FILTERS, PATTERNS
 
 #: In the parameters of a generation that was loaded: which load it was, and what it has to hold. Never change.
 LOAD: Final = "load"
@@ -145,9 +145,8 @@ def plan_lanes(view: View, first_us: dict[str, int], created_us: int, layout: st
                 "limit; wait until retention has dropped some, or load more rows at once"
             )
         chosen = layout or pattern.layout
-        parameters = {
-            key: value for key, value in pattern.parameters.items() if key == FILTERS or chosen == pattern.layout
-        }
+        kept = (FILTERS,) if chosen != pattern.layout else tuple(key for key in pattern.parameters if key != PATTERNS)
+        parameters = {key: value for key, value in pattern.parameters.items() if key in kept}
         lane = _lane(view, name, count, begins_us)
         if lane is None:
             number = max([0, *[lane_number(other) for other in view.zones if zone_of_lane(other) == name]]) + 1

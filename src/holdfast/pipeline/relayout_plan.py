@@ -15,6 +15,7 @@ from holdfast.history.view import UNKNOWN, View
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.records.generations import Generation, Parameter
 from holdfast.records.lanes import zone_of_lane
+from holdfast.storage.rocks.zone_log import PATTERNS
 
 #: What names of shipments begin with.
 PREFIX: Final = "relayout-"
@@ -106,11 +107,11 @@ def _present(view: View, zone: str) -> Generation | None:
 
 
 def _parameters(record: Generation, layout: str, present: Generation | None) -> dict[str, Parameter]:
-    """Texts say what is in it, and stay. Numbers belong to the layout."""
-    texts = {name: value for name, value in record.parameters.items() if isinstance(value, str)}
+    """Texts say what is in it, and stay; numbers belong to the layout. Patterns are those that are learnt now."""
+    known = {name: value for name, value in record.parameters.items() if name != PATTERNS}
     if layout == record.layout:
-        return {**record.parameters, **texts}
-    found: dict[str, Parameter] = {**texts}
+        return known
+    found: dict[str, Parameter] = {name: value for name, value in known.items() if isinstance(value, str)}
     for like in (record, present):
         if layout in _LEARNING and like is not None and _THRESHOLDS in like.parameters:
             found[_THRESHOLDS] = like.parameters[_THRESHOLDS]

@@ -27,7 +27,7 @@ def topics_of(data: str, part: Part) -> list[tuple[tuple[int, bytes], tuple[int,
     counted: Counter[bytes] = Counter()
     last: dict[bytes, int] = {}
     with HistoryReader.open(Path(data)) as reader:
-        for value in reader.values(part):
+        for value in reader.stored(part):
             topic = stored_topic(value)
             counted[topic] += 1
             last[topic] = stored_position(value)
@@ -48,7 +48,7 @@ def lay_out_parts(
             part = parts[number]
             emitting = Emitting(structures)
             with HistoryReader.open(Path(data)) as reader:
-                for row, value in enumerate(reader.values(part)):
+                for row, value in enumerate(reader.stored(part)):
                     emitting.put(part.shard, stored_topic(value), stored_position(value), value)
                     if row % 10_000 == 9_999:
                         yield from emitting.take()

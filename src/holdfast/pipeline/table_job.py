@@ -163,7 +163,7 @@ def _take_in(data: Path, shipment: Shipment) -> str:
 
 
 def read_back(spark: SparkSession, data: Path, records: list[Generation], progress: Progress) -> dict[str, Digest]:
-    """The digest of each generation, read as anybody would, by its zone and number."""
+    """The digest of each generation, by its zone and number: as the reader finds it, what is erased included."""
     tasks: list[tuple[str, list[Part]]] = []
     with HistoryReader.open(data) as reader:
         for record in records:
@@ -189,7 +189,7 @@ def _read_back(data: str, task: tuple[str, list[Part]]) -> tuple[str, Digest | H
     name, parts = task
     try:
         with HistoryReader.open(Path(data)) as reader:
-            return name, summed([digest_of(reader.values(part)) for part in parts])
+            return name, summed([digest_of(reader.stored(part)) for part in parts])
     except (PermanentError, SettingsError) as error:
         return name, error
 
