@@ -196,8 +196,13 @@ def _begin(zone_log: ZoneLog, ids: tuple[int, ...], now_us: int, changes: Change
 
 
 def _drop_strays(engine: Engine, zone_logs: dict[str, ZoneLog]) -> None:
-    """Families of generations that were being prepared or dropped when the last run ended."""
-    known = {
+    """Families of generations that were being taken in or dropped when the last run ended.
+
+    Those that were being prepared are kept, and empty. One that is dropped and made again under its name ends every
+    process that reads beside the broker: RocksDB's secondaries crash.
+    """
+    known = {name for zone_log in zone_logs.values() for name in zone_log.prepared()}
+    known |= {
         piece.family
         for zone_log in zone_logs.values()
         for generation in zone_log.live

@@ -72,6 +72,10 @@ class ZoneLog(ZoneGenerations):
 
     # ---- generations come
 
+    def prepared(self) -> list[str]:
+        """Families of the next generation, made or not, whichever shards it will have."""
+        return [family_name(shard, self._next_number()) for shard in self.shards]
+
     def prepare(self, shard_ids: tuple[int, ...]) -> bool:
         """Make one column family of the next generation; whether one was missing."""
         there = self._families.families()
