@@ -124,7 +124,7 @@ def live_generations(stored: StoredMeta, families: list[str], report: Report) ->
         live[zone] = found
     strays = [name for name in families if family_parts(name) is not None and name not in known]
     if strays:
-        report.notes.append(f"{', '.join(strays)}: made ahead or being dropped; gone at the next start")
+        report.notes.append(f"{', '.join(strays)}: made ahead, or being taken in or dropped; no message is missing")
     return live
 
 
