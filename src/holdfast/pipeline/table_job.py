@@ -59,7 +59,7 @@ def spark_errors(work: Callable[[], Any]) -> Any:
         return work()
     except (Py4JError, PySparkException) as error:
         said = last_line(error)
-        name, _colon, words = said.rpartition("Error: ")
+        name, _colon, words = said.partition("Error: ")
         if name.endswith(("holdfast.model.errors.Permanent", "holdfast.model.errors.Settings")):
             raise PermanentError(words) from error
         raise TransientError(f"Spark failed: {said}") from error
