@@ -136,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         zone = self._options.zone
         if zone is not None:
             source.parts(0, 0, zone)
-            shards = {shard for view in source.zones() if view.name == zone for shard in view.shards}
+            shards = {shard for view in source.zones() if view.is_of(zone) for shard in view.shards}
             heads = {shard: head for shard, head in heads.items() if shard in shards}
         until_us = self._options.until_us(time.time_ns() // 1000)
         if until_us is not None:
