@@ -25,7 +25,7 @@ from holdfast.history.reader import HistoryReader, Part
 from holdfast.model.errors import HoldfastError, PermanentError, SettingsError, TransientError
 from holdfast.pipeline.digests import Digest, digest_of, summed
 from holdfast.pipeline.emitting import DIGEST_SLOT, PAIRS, batch_of_rows, read_digest
-from holdfast.pipeline.spark_errors import last_line
+from holdfast.pipeline.spark_errors import translated
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.failures import FolderHeldError
@@ -54,15 +54,11 @@ class Tables:
 
 
 def spark_errors(work: Callable[[], Any]) -> Any:
-    """Run something on Spark; TransientError with what a worker said last, if it fails."""
+    """Run something on Spark; what a worker said last, as one of our errors, if it fails."""
     try:
         return work()
     except (Py4JError, PySparkException) as error:
-        said = last_line(error)
-        name, _colon, words = said.partition("Error: ")
-        if name.endswith(("holdfast.model.errors.Permanent", "holdfast.model.errors.Settings")):
-            raise PermanentError(words) from error
-        raise TransientError(f"Spark failed: {said}") from error
+        raise translated(error, "Spark failed") from error
 
 
 def write_tables(pairs: DataFrame, folder: Path, keys: int, more: Mapping[int, list[tuple[bytes, bytes]]]) -> Tables:
