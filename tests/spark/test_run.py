@@ -16,7 +16,8 @@ from holdfast.model.errors import PermanentError
 from holdfast.pipeline.declared.reading import DeclarationError, load
 from holdfast.pipeline.declared.run import run_declared
 from tests.spark.declared import MIDNIGHT, Expected, Found, declare, reading, some
-from tests.spark.publishing import Broker
+from tests.spark.publishing import Broker, Sent
+from tests.unit.pipeline.declared.sparkplug_payloads import metric, payload
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -120,3 +121,23 @@ def test_a_rule_may_end_it_and_then_nothing_is_written(spark: SparkSession, brok
     with pytest.raises(PermanentError, match=r"pipeline\.toml:\d+: rule indoors fails the pipeline: 1 rows .* topic"):
         run_declared(load(file), spark)
     assert Found(tmp_path, broker).rows() == []
+
+
+def test_aliases_of_sparkplug_are_known_from_run_to_run(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    source = f'[source]\ndata = "{broker.data}"\ntopic = "spBv1.0/#"\n[decode]\nformat = "sparkplug_b"\n'
+    sink = '[[sink]]\nkind = "delta"\nof = "rows"\npath = "lake/rows"\n'
+    file.write_text(f'name = "edge"\nstate = "state"\n{source}{sink}', encoding="utf-8")
+    birth = payload(metric(20.0, name="celsius", alias=7), metric("on", "String", name="state", alias=8))
+    broker.publish([Sent("spBv1.0/plant/NBIRTH/edge", birth), Sent("spBv1.0/plant/NDATA/other", birth[:-5])])
+    first = run_declared(load(file), spark)
+    broker.publish([Sent("spBv1.0/plant/NDATA/edge", payload(metric(21.5, alias=7), metric(1.0, alias=9)))])
+    second = run_declared(load(file), spark)
+
+    found = [(row["message_type"], row["metric"], row["value"]) for row in Found(tmp_path, broker).table("lake/rows")]
+    wanted = [("NBIRTH", "celsius", 20.0), ("NBIRTH", "state", None), ("NDATA", "celsius", 21.5)]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+    assert (first.messages, first.passed, first.quarantined) == (2, 2, {"decode": 1})
+    assert (second.messages, second.passed, second.quarantined) == (1, 1, {"decode": 1})
+    why = {row["why"] for row in Found(tmp_path, broker).table("state/tables/quarantine")}
+    assert "alias 9 of plant/edge is not known: the log has no birth before it" in why
