@@ -45,6 +45,7 @@ def test_a_pipeline_gives_what_a_plain_calculation_gives(spark: SparkSession, br
     assert found.published() == expected.windows()
     assert found.quarantined() == expected.quarantined == outcome.quarantined
     assert (outcome.messages, outcome.duplicates) == (expected.messages, expected.duplicates)
+    assert outcome.decoded == expected.messages - expected.quarantined["decode"]
     assert outcome.dropped == {"indoors": expected.dropped}
     assert outcome.windows == {"per_minute": len(expected.windows())}
     assert outcome.published == {"publish_2": len(expected.windows())}
