@@ -93,11 +93,13 @@ def test_one_queue_that_fails_for_a_while_does_not_hold_up_the_others() -> None:
         world.store.errors["slow"] = TransientError("its server is away")
         writer.send(Publish("a/x", b"1", 1, 1), Publish("a/x", b"2", 1, 2))
         assert fast.payloads() == [b"1", b"2"]
+        writer.send(Publish("a/x", b"3", 1, 3))
+        assert fast.payloads() == [b"3"]
         assert not writer.inbox
         world.store.errors.clear()
         world.advance(5)
-        assert acks(writer) == [(PUBACK, 1), (PUBACK, 2)]
-        assert slow.payloads() == [b"1", b"2"]
+        assert acks(writer) == [(PUBACK, 1), (PUBACK, 2), (PUBACK, 3)]
+        assert slow.payloads() == [b"1", b"2", b"3"]
 
 
 def test_a_publisher_with_too_much_unanswered_is_not_read_from() -> None:
