@@ -133,6 +133,24 @@ def test_a_client_id_that_cannot_be_stored_does_not_concern_others(
     steps(postgres_store.drop(["a\ud800"]))
 
 
+def test_a_damaged_message_is_set_aside_and_the_rest_is_read(
+    postgres_store: PostgresQueues, postgres_options: PostgresOptions, steps: Steps
+) -> None:
+    steps(append(postgres_store, "c", entries(1, 2, 3), limits(4)))
+    damage = f"UPDATE {postgres_options.schema}.message SET packet_type = 'PUBCOMP' WHERE serial_number = 2"
+    steps(ask(postgres_options.url, damage))
+
+    with pytest.raises(PermanentError, match="message 2"):
+        steps(postgres_store.read("c", 0, 10))
+
+    assert steps(numbers(postgres_store, "c")) == [1, 3]
+    assert steps(postgres_store.size("c")).messages == 2
+    assert steps(append(postgres_store, "c", entries(2, 3, 4))).serials == [0, 3, 4]
+    steps(postgres_store.drop(["c"]))
+    left = f"SELECT count(*) FROM {postgres_options.schema}.message"
+    assert steps(ask(postgres_options.url, left)) == [(0,)]
+
+
 def test_tables_of_a_newer_version_are_left_alone(postgres_options: PostgresOptions, steps: Steps) -> None:
     store = PostgresQueues(postgres_options, steps.clock)
     steps(append(store, "c", entries(1)))

@@ -57,10 +57,11 @@ class PostgresQueues:
         return answers
 
     async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
+        """A message that cannot be read is set aside, which is told once; the rest is there when it is read again."""
         statements, now_us = self._statements, self._clock.wall_us()
         client = encode_client(client_id)
 
-        async def work(connection: Connection) -> list[Entry]:
+        async def work(connection: Connection) -> list[Entry] | PermanentError:
             async with connection.transaction():
                 state = (await appending.locked(connection, statements, [client])).get(client)
                 if state is None:
@@ -71,9 +72,23 @@ class PostgresQueues:
                     up_to = rows[-1][0]
                     passed = await connection.fetchrow(statements.passed, client, state.read, up_to)
                     await connection.execute(statements.mark, client, up_to, *passed)
-            return [decode_row(row) for row in rows]
+                entries: list[Entry] = []
+                damaged: dict[int, str] = {}
+                for row in rows:
+                    try:
+                        entries.append(decode_row(row))
+                    except PermanentError as wrong:
+                        damaged[row[0]] = str(wrong)
+                if damaged:
+                    await connection.execute(statements.set_aside, client, list(damaged))
+                    told = "; ".join(f"message {serial}: {reason}" for serial, reason in damaged.items())
+                    return PermanentError(f"set aside, as rows with serials below 0: {told}")
+            return entries
 
-        return await self._connections.run(work)
+        found = await self._connections.run(work)
+        if isinstance(found, PermanentError):
+            raise found
+        return found
 
     async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
         runs = [(encode_client(client_id), low, high) for client_id, serials in done for low, high in _runs(serials)]
