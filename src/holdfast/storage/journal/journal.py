@@ -378,10 +378,7 @@ class Journal:
             raise self._set_aside(client_id, queue.folder, str(error)) from error
 
     def size(self, client_id: str) -> QueueSize:
-        queue = self._queue(client_id)
-        expired = queue.expired(self._clock.wall_us())
-        sizes = [file.size_of(serial) for serial in expired if (file := queue.file_of(serial)) is not None]
-        return QueueSize(queue.messages - len(expired), queue.size_bytes - sum(sizes))
+        return self._queue(client_id).size(self._clock.wall_us())
 
     def state(self, client_id: str) -> QueueState:
         return self._queue(client_id).state()
