@@ -17,6 +17,8 @@ PINNED := $(PIP) install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 # Quick tests share nothing. Slow ones are handed out file by file, because those of a file may share a broker or a Java.
 SIDE_BY_SIDE := -n 2
+# No test runs long enough for Java's second compiler to earn what it costs.
+SHORT_LIVED := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # Stamps of the environment lie inside it, so that they go when it goes.
 VENV := .venv/.made
@@ -51,7 +53,7 @@ test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow te
 	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
 		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
 	$(PYTEST) $(SIDE_BY_SIDE) --dist loadfile -m "slow and not spark" --junitxml=.reports/slow.xml
-	$(PYTEST) $(SIDE_BY_SIDE) --dist loadfile -m "slow and spark" --junitxml=.reports/spark.xml
+	$(SHORT_LIVED) $(PYTEST) $(SIDE_BY_SIDE) --dist loadfile -m "slow and spark" --junitxml=.reports/spark.xml
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports
 

@@ -84,3 +84,15 @@ class Crowd:
     def forget(self, client_ids: Sequence[str]) -> None:
         """End the sessions that were kept under these ids."""
         self.close(self.plain(client_ids))
+
+
+def leave_sessions(crowd: Crowd, prefix: str, count: int) -> None:
+    """Sessions with one subscription each, whose clients go away."""
+    began = time.monotonic()
+    for begin in range(0, count, AT_ONCE):
+        names = [f"{prefix}{i:06d}" for i in range(begin, min(count, begin + AT_ONCE))]
+        clients = crowd.plain(names, clean=False)
+        crowd.subscribe(clients, [[f"b/offline/{name}"] for name in names], 1)
+        crowd.close(clients)
+        if time.monotonic() - began > 3 * STALL_S:
+            raise LostError(f"{begin + AT_ONCE} of {count} sessions within {3 * STALL_S:.0f} s")

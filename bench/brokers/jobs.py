@@ -40,8 +40,11 @@ class Job:
     rate: int = 0
     #: Whether subscribers keep their sessions.
     persistent: bool = False
-    #: Subscriptions of others that are there meanwhile.
+    #: Topics of a publisher, which take turns; a multiple of 256, or 0 for a single one.
+    topics: int = 0
+    #: Subscriptions of others that are there meanwhile, and sessions of others who are away.
     ballast: int = 0
+    absent: int = 0
     #: Connections or sessions, where these are counted.
     clients: int = 0
     #: For the broker to tidy up before its memory is read.

@@ -8,7 +8,7 @@ import time
 
 from bench.brokers import jobs
 from bench.brokers.clients import Publisher, Subscriber
-from bench.brokers.crowd import STALL_S, Crowd
+from bench.brokers.crowd import STALL_S, Crowd, leave_sessions
 from bench.brokers.jobs import Job
 from bench.brokers.packets import Cycle, Ring, Shape
 from bench.brokers.stream import LostError
@@ -32,11 +32,13 @@ class Load:
         self.run = f"{os.getpid() % 1_000_000:06d}"
         self.ready: list[Publisher] = []
         shape = Shape(job.version, job.qos)
-        self.ring_count = _SMALL_RING if max(job.window, job.undelivered) < _SMALL_RING // 2 else _RING
+        small = max(job.window, job.undelivered) < _SMALL_RING // 2
+        self.ring_count = job.topics or (_SMALL_RING if small else _RING)
         self._sequence = Cycle(0, self.ring_count)
         self._packet_ids = Cycle(1, self.ring_count)
         self.topics = [self._topic(i) for i in range(job.publishers)]
-        self.rings = [Ring(shape, topic, i, self.ring_count) for i, topic in enumerate(self.topics)]
+        spread = job.topics > 0
+        self.rings = [Ring(shape, topic, i, self.ring_count, spread=spread) for i, topic in enumerate(self.topics)]
         self.subscriber_ids = [f"s{self.run}-{i}" for i in range(job.subscribers)]
         self.receivers = job.subscribers if job.pattern == jobs.FAN_OUT else 1
         self.subscribers: list[Subscriber] = []
@@ -51,7 +53,8 @@ class Load:
     def _filter(self, subscriber: int) -> str:
         if self.job.pattern == jobs.FAN_IN:
             return f"b/{self.run}/+"
-        return self.topics[0 if self.job.pattern == jobs.FAN_OUT else subscriber]
+        topic = self.topics[0 if self.job.pattern == jobs.FAN_OUT else subscriber]
+        return f"{topic}/+" if self.job.topics else topic
 
     def _sources(self, subscriber: int) -> list[int]:
         if self.job.pattern == jobs.FAN_IN:
@@ -198,6 +201,8 @@ def measure_closed(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     load = Load(job)
     if job.ballast:
         add_ballast(load.crowd, job.ballast, load.run)
+    if job.absent:
+        leave_sessions(load.crowd, "a", job.absent)
     load.open_subscribers()
     load.open_publishers()
     span = Span(usage)

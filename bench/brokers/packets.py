@@ -92,10 +92,12 @@ class Ring:
 
     1. `count` is larger than any window, so a packet id is free again when its turn comes; and a multiple of 256, so
        that the low byte of the sequence goes round evenly.
+    2. With `spread`, every packet has a topic of its own, below the one that is given.
     """
 
-    def __init__(self, shape: Shape, topic: str, publisher: int, count: int) -> None:
-        packets = [shape.publish(topic, number + 1, publisher, number) for number in range(count)]
+    def __init__(self, shape: Shape, topic: str, publisher: int, count: int, *, spread: bool = False) -> None:
+        topics = [f"{topic}/{number:05d}" if spread else topic for number in range(count)]
+        packets = [shape.publish(name, number + 1, publisher, number) for number, name in enumerate(topics)]
         self.count = count
         self.frame_bytes = len(packets[0])
         self.data = memoryview(b"".join(packets))

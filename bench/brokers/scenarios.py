@@ -40,6 +40,12 @@ def _load(key: str, label: str, job: Job) -> Scenario:
 _PIPELINED = Job()
 _BACKLOG = Job(kind=jobs.BACKLOG, pattern=jobs.FAN_IN, subscribers=1, messages=100_000, seconds=8.0, persistent=True)
 
+
+def _among(key: str, label: str, absent: int) -> Scenario:
+    """On a fresh broker, and at the end: these sessions stay."""
+    return replace(_load(key, label, replace(_PIPELINED, absent=absent)), fresh=True)
+
+
 SCENARIOS = (
     _load("qos1", "QoS 1, 10 → 10, pipelined", _PIPELINED),
     _load("qos1_v5", "QoS 1, 10 → 10, pipelined, MQTT 5", replace(_PIPELINED, version=5)),
@@ -66,6 +72,8 @@ SCENARIOS = (
     ),
     _load("subscriptions_10k", "QoS 1, 10 → 10, among 10,000 subscriptions", replace(_PIPELINED, ballast=10_000)),
     _load("subscriptions_100k", "QoS 1, 10 → 10, among 100,000 subscriptions", replace(_PIPELINED, ballast=100_000)),
+    _load("topics_10k", "QoS 1, 10 → 10, on 10,240 topics", replace(_PIPELINED, topics=1024)),
+    _load("topics_100k", "QoS 1, 10 → 10, on 102,400 topics", replace(_PIPELINED, topics=10_240)),
     _load("connects", "connect storm", Job(kind=jobs.STORM, clients=5000)),
     Scenario(
         "steady",
@@ -91,6 +99,8 @@ SCENARIOS = (
         (Row("sessions", "memory per offline session", figure=BYTES),),
         fresh=True,
     ),
+    _among("absent_1k", "QoS 1, 10 → 10, among 1,000 offline sessions", 1000),
+    _among("absent_10k", "QoS 1, 10 → 10, among 10,000 offline sessions", 10_000),
 )
 
 
@@ -103,6 +113,8 @@ def quick(scenario: Scenario) -> Scenario:
         messages=min(job.messages, 2000),
         ballast=min(job.ballast, 200),
         clients=min(job.clients, 100),
+        topics=min(job.topics, 256),
+        absent=min(job.absent, 100),
         settle_s=0.05,
     )
     return replace(scenario, job=small)

@@ -9,7 +9,7 @@ import socket
 import time
 
 from bench.brokers import packets
-from bench.brokers.crowd import AT_ONCE, STALL_S, Crowd
+from bench.brokers.crowd import AT_ONCE, STALL_S, Crowd, leave_sessions
 from bench.brokers.jobs import Job
 from bench.brokers.stream import LostError
 from bench.brokers.usage import Span, Usage
@@ -78,20 +78,9 @@ def measure_idle(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
 def measure_sessions(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     """Memory of sessions with one subscription each, whose clients are away."""
     crowd = Crowd(job.port, job.version)
-    _leave_sessions(crowd, "w", _WARM_UP)
+    leave_sessions(crowd, "w", _WARM_UP)
     time.sleep(job.settle_s)
     before = usage.resident_bytes()
-    _leave_sessions(crowd, "o", job.clients)
+    leave_sessions(crowd, "o", job.clients)
     time.sleep(job.settle_s)
     return {"load": {"bytes": (usage.resident_bytes() - before) / job.clients}}
-
-
-def _leave_sessions(crowd: Crowd, prefix: str, count: int) -> None:
-    began = time.monotonic()
-    for begin in range(0, count, AT_ONCE):
-        names = [f"{prefix}{i:06d}" for i in range(begin, min(count, begin + AT_ONCE))]
-        clients = crowd.plain(names, clean=False)
-        crowd.subscribe(clients, [[f"b/offline/{name}"] for name in names], 1)
-        crowd.close(clients)
-        if time.monotonic() - began > 3 * STALL_S:
-            raise LostError(f"{begin + AT_ONCE} of {count} sessions within {3 * STALL_S:.0f} s")

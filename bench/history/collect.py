@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,12 +136,3 @@ def one_round(amounts: Amounts, progress: Progress) -> Iterator[tuple[str, float
             for key, value in watch(place, amounts.watch_s).items():
                 yield f"bystander/scanned/{key}", value
         progress.advance(task)
-
-
-def collect(amounts: Amounts, rounds: int, progress: Progress) -> Results:
-    """Measure everything `rounds` times."""
-    samples: dict[str, list[float]] = defaultdict(list)
-    for _ in range(rounds):
-        for key, value in one_round(amounts, progress):
-            samples[key].append(value)
-    return {key: statistics.median(values) for key, values in samples.items()}

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
+from functools import partial
 
-from rich.console import Console
-
-from bench import conditions, document
-from bench.checkout import ROOT
 from bench.history import plot, rows
-from bench.history.collect import QUICK, Amounts, Results, collect
-from bench.progress import progress_bar
-from bench.reports import write_reports
-from bench.storage.table import Block, number, print_lines
+from bench.history.collect import QUICK, Amounts, Results, one_round
+from bench.measuring import measure
+from bench.present import present
+from bench.storage.table import Block, number
 
 DEFAULTS: dict[str, object] = {"rows": 1_000_000}
 
@@ -23,8 +19,6 @@ CAPTION = (
     "bytes on average. The bystander publishes a QoS 1 message every 5 ms, whose PUBACK waits for a sync."
 )
 
-_FILE_WIDTH = 130
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=DEFAULTS["rows"], help="stored messages (default: 1000000)")
@@ -32,19 +26,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(wanted: argparse.Namespace) -> int:
     amounts = QUICK if wanted.quick else Amounts(stored=wanted.rows)
-    rounds = 1 if wanted.quick else wanted.rounds
-    load_before = os.getloadavg()[0]
-    with progress_bar() as progress:
-        results = collect(amounts, rounds, progress)
+    results, conditions = measure(wanted, partial(one_round, amounts))
     stored = f"{amounts.stored:,} stored messages of {amounts.devices:,} devices with four topics each."
-    notes = [stored, *conditions.describe(rounds, load_before)]
-    found = blocks(results)
-    console = Console()
-    print_lines(found, [CAPTION, *notes], console if console.is_terminal else Console(width=_FILE_WIDTH))
-    picture = plot.draw(results)
-    write_reports(wanted.reports, "history", {"values": results}, notes, picture)
-    if wanted.docs:
-        document.renew(ROOT, "history", markdown(found, notes), picture)
+    present(wanted, "history", results, blocks(results), CAPTION, [stored, *conditions], plot.draw(results))
     return 0
 
 
@@ -61,12 +45,3 @@ def blocks(results: Results) -> list[Block]:
         Block(("scan", "rows", "CPU"), tuple(scans)),
         Block(("a bystander's PUBACK, while", "median", "99th of 100", "longest"), tuple(waits)),
     ]
-
-
-def markdown(found: list[Block], notes: list[str]) -> str:
-    lines: list[str] = []
-    for block in found:
-        lines += [f"| {' | '.join(block.headings)} |", f"|---|{'---:|' * (len(block.headings) - 1)}"]
-        lines += [f"| {' | '.join(line)} |" for line in block.lines]
-        lines.append("")
-    return "\n".join([*lines, CAPTION, "", *[f"- {note}" for note in notes], ""])

@@ -54,6 +54,10 @@ class PostgresServer(Server):
         command = [initdb, "-D", "data", "-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
         subprocess.run(command, cwd=self.folder, user=self._user, check=True, capture_output=True)
 
+    def set_options(self, **options: object) -> None:
+        """For the next start."""
+        self._options.update({name: str(value) for name, value in options.items()})
+
     def start(self) -> PostgresServer:
         postgres = program("postgres")
         assert postgres is not None

@@ -4,7 +4,7 @@
     {"do": "latency", "port": …, "messages": …}                  → {"waits_ms": […]}
     {"do": "scan"}                                               → {"rows": …}, when anything more comes in
 
-python -m bench.spark.child <places as JSON>
+python -m bench.spark.child <places as JSON> <master>
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _rows(frame: DataFrame, *, grouped: bool) -> int:
     return int(row["messages"])
 
 
-def main(places: str) -> int:
-    spark = session("bench", master="local[2]", settings={"spark.driver.memory": "2g"})
+def main(places: str, master: str) -> int:
+    spark = session("bench", master=master, settings={"spark.driver.memory": "2g"})
     child = Child(spark, json.loads(places))
     print("ready", flush=True)
     while line := sys.stdin.readline():
@@ -115,4 +115,4 @@ def main(places: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,9 +76,9 @@ class Spark:
 
 
 @contextmanager
-def running(places: dict[str, str]) -> Iterator[Spark]:
+def running(places: dict[str, str], cores: int = 2) -> Iterator[Spark]:
     environment = {**os.environ, "PYTHONPATH": f"{Path(holdfast.__file__).parent.parent}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-m", "bench.spark.child", json.dumps(places)]
+    command = [sys.executable, "-m", "bench.spark.child", json.dumps(places), f"local[{cores}]"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -138,12 +136,3 @@ def one_round(amounts: Amounts, progress: Progress) -> Iterator[tuple[str, float
                 raise SystemExit("nothing was read while the bystander was watched")
             spark.hear()
             progress.advance(task)
-
-
-def collect(amounts: Amounts, rounds: int, progress: Progress) -> Results:
-    """Measure everything `rounds` times."""
-    samples: dict[str, list[float]] = defaultdict(list)
-    for _ in range(rounds):
-        for key, value in one_round(amounts, progress):
-            samples[key].append(value)
-    return {key: statistics.median(values) for key, values in samples.items()}

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
+from functools import partial
 
-from rich.console import Console
-
-from bench import conditions, document
-from bench.checkout import ROOT
-from bench.progress import progress_bar
-from bench.reports import write_reports
+from bench.measuring import measure
+from bench.present import present
 from bench.spark import plot, rows
-from bench.spark.collect import QUICK, Amounts, Results, collect
-from bench.storage.table import Block, number, print_lines
+from bench.spark.collect import QUICK, Amounts, Results, one_round
+from bench.storage.table import Block, number
 
 DEFAULTS: dict[str, object] = {"spark_rows": 2_000_000}
 
@@ -24,8 +20,6 @@ CAPTION = (
     "files. JSON files hold time, topic, QoS and payload (in hex), as a client's callback writes them. Messages have "
     "64 random bytes of payload, topics of 34 bytes on average."
 )
-
-_FILE_WIDTH = 130
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,19 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(wanted: argparse.Namespace) -> int:
     amounts = QUICK if wanted.quick else Amounts(stored=wanted.spark_rows)
-    rounds = 1 if wanted.quick else wanted.rounds
-    load_before = os.getloadavg()[0]
-    with progress_bar() as progress:
-        results = collect(amounts, rounds, progress)
+    results, conditions = measure(wanted, partial(one_round, amounts))
     stored = f"{amounts.stored:,} stored messages of {amounts.devices:,} devices with four topics each."
-    notes = [stored, *conditions.describe(rounds, load_before)]
-    found = blocks(results)
-    console = Console()
-    print_lines(found, [CAPTION, *notes], console if console.is_terminal else Console(width=_FILE_WIDTH))
-    picture = plot.draw(results)
-    write_reports(wanted.reports, "spark", {"values": results}, notes, picture)
-    if wanted.docs:
-        document.renew(ROOT, "spark", markdown(found, notes), picture)
+    present(wanted, "spark", results, blocks(results), CAPTION, [stored, *conditions], plot.draw(results))
     return 0
 
 
@@ -73,12 +57,3 @@ def blocks(results: Results) -> list[Block]:
         Block(("from publishing to", "median", "99th of 100"), (("a row in a micro-batch", *latency),)),
         Block(("a bystander's PUBACK, while", "median", "99th of 100", "longest"), tuple(waits)),
     ]
-
-
-def markdown(found: list[Block], notes: list[str]) -> str:
-    lines: list[str] = []
-    for block in found:
-        lines += [f"| {' | '.join(block.headings)} |", f"|---|{'---:|' * (len(block.headings) - 1)}"]
-        lines += [f"| {' | '.join(line)} |" for line in block.lines]
-        lines.append("")
-    return "\n".join([*lines, CAPTION, "", *[f"- {note}" for note in notes], ""])

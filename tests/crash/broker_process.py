@@ -93,7 +93,8 @@ class BrokerProcess:
 
     def complaints(self) -> list[str]:
         """What in its log should not be there."""
-        return [line for line in self.log_text().splitlines() if _complains(line)]
+        # A kill may come between a line and its end.
+        return [line for line in self.log_text().replace("}{", "}\n{").splitlines() if _complains(line)]
 
 
 def _complains(line: str) -> bool:

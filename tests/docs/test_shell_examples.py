@@ -66,6 +66,7 @@ def test_the_commands_of_replay_and_export_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.timeout(1500)
 def test_the_way_from_zero_to_a_cluster_can_be_gone(tmp_path: Path) -> None:
     """docs/pipeline.md: a query by path and by Flight, a stream, a cluster on one machine."""

@@ -1,4 +1,4 @@
-"""Commands in the guides to SQL and reports are taken as they stand there; tests/spark shows what they do."""
+"""Commands in the guides to jobs on Spark are taken as they stand there; tests/spark shows what they do."""
 
 import shlex
 from datetime import UTC, datetime
@@ -7,19 +7,29 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import spark_report, spark_sql
+from holdfast.cli import spark_audit, spark_learn, spark_replay, spark_report, spark_retain, spark_sql
 from holdfast.cli.main import app
+from holdfast.pipeline import replay
+from holdfast.pipeline.audit.findings import Audit, Check
+from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.learning.counting import Outside
+from holdfast.pipeline.learning.making import Result
+from holdfast.pipeline.learning.words import explain
 from holdfast.pipeline.report.figures import Figures, Totals
 from holdfast.pipeline.sql import Answer
-from tests.disk_world import DiskWorld
+from tests.disk_world import DiskWorld, publish
+from tests.unit.pipeline.counted import learn_from
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
+PAGES = tuple(f"spark-{job}.md" for job in ("sql", "report", "learn", "replay", "audit", "retain"))
 #: In place of the folder that the guides name.
 DATA = "/var/lib/holdfast/data"
+LAKE = "/srv/lake"
+SECRET = "/run/secrets/replay"
 
 
 def commands() -> list[str]:
-    pages = [(GUIDE / name).read_text(encoding="utf-8") for name in ("spark-sql.md", "spark-report.md")]
+    pages = [(GUIDE / name).read_text(encoding="utf-8") for name in PAGES]
     return [line for page in pages for line in page.splitlines() if line.startswith("holdfast spark ")]
 
 
@@ -31,7 +41,7 @@ class Runner:
 
 
 def test_the_guides_have_commands() -> None:
-    assert len(commands()) >= 6
+    assert len(commands()) >= 16
 
 
 @pytest.mark.parametrize("line", commands())
@@ -39,10 +49,28 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     monkeypatch.setattr(spark_sql, "_started", lambda *_given, **_more: Runner())
     figures = Figures("made up", "/data", datetime.now(UTC), Totals())
     monkeypatch.setattr(spark_report, "_figures", lambda *_given: figures)
+    monkeypatch.setattr(spark_replay, "_checked", lambda *_given: None)
+    monkeypatch.setattr(spark_replay, "_knock", lambda *_given: None)
+    monkeypatch.setattr(replay, "run_replay", lambda *_given: replay.Outcome())
+    found = explain(learn_from([(f"fleet/d{n}/temp", 1, 4) for n in range(30)]))
+    monkeypatch.setattr(spark_learn, "_result", lambda *_given: Result(found, 30, Outside(0, 0, 0)))
+    sound = Audit([Check("serials", "serials are dense", 1, "messages")], 1, 0)
+    monkeypatch.setattr(spark_audit, "_audit", lambda *_given, **_more: sound)
+    # Nothing to look through.
+    monkeypatch.setattr(spark_retain, "_spark", lambda _master: None)
+    (tmp_path / "lake").mkdir()
+    Lake.open_or_make(tmp_path / "lake", "main")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "secret").touch()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    with DiskWorld(tmp_path / "data"):
-        words = shlex.split(line.replace(DATA, str(tmp_path / "data")), comments=True)[1:]
+    with DiskWorld(tmp_path / "data") as world:
+        publish(world, *[(f"fleet/d{n}/temp", b"21.5") for n in range(30)])
+        world.settle()
+        named = {DATA: "data", LAKE: "lake", SECRET: "secret"}
+        for folder, own in named.items():
+            line = line.replace(folder, str(tmp_path / own))
+        words = shlex.split(line, comments=True)[1:]
         kept = [word for word in words if word not in ("<", ">")]
         if len(kept) < len(words):
             kept.pop()  # the file behind it

@@ -201,17 +201,29 @@ def test_a_layout_is_the_same_after_the_database_was_closed(
     store.close()
 
 
+_patterns = st.builds(
+    lambda first, rest: "/".join([first, *rest]).encode(),
+    st.sampled_from(["a", "b", "+", "$s", "$+"]),
+    st.lists(st.sampled_from(["a", "b", "+", ""]), max_size=3),
+)
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(generations=st.lists(st.tuples(layouts(), _puts), min_size=2, max_size=4), text=filters())
+@given(
+    generations=st.lists(
+        st.tuples(layouts(), _puts, st.lists(_patterns, max_size=4, unique=True)), min_size=2, max_size=4
+    ),
+    text=filters(),
+)
 def test_generations_inherit_and_old_ones_stay_readable(
-    store: Store, generations: list[tuple[tuple[str, Parameters], list[tuple[str, int]]]], text: str
+    store: Store, generations: list[tuple[tuple[str, Parameters], list[tuple[str, int]], list[bytes]]], text: str
 ) -> None:
-    """L11: each generation keeps its layout and its parameters; the next one begins with what was learnt."""
+    """L11: each generation keeps its layout and its parameters; the next one begins with what was learnt, and given."""
     runs: list[Run] = []
     learned = None
-    for (name, wanted), puts in generations:
+    for (name, wanted), puts, patterns in generations:
         run = Run(store, name, wanted)
-        run.log.layout = make_layout(name, wanted, learned.inherit() if learned is not None else None)
+        run.log.layout = make_layout(name, wanted, learned.inherit() if learned is not None else None, patterns)
         run.take(puts)
         learned = run.log.layout.learned() or learned
         runs.append(run)

@@ -73,7 +73,7 @@ def postgres() -> Iterator[PostgresServer]:
 def redis_options(redis: RedisServer) -> RedisOptions:
     from holdfast.storage.redis.options import RedisOptions
 
-    redis.ask("FLUSHALL")
+    redis.ask("FLUSHDB")
     return RedisOptions((redis.url,), prefix=f"store[{next(_NAMES)}]:")
 
 

@@ -10,7 +10,7 @@ from redis.crc import key_slot
 from bench.queues.processes import free_port
 from bench.queues.redis_server import PACKAGE, PROGRAM, RedisServer
 from holdfast.durable.queue_store import Pack
-from holdfast.model.errors import SettingsError, TransientError
+from holdfast.model.errors import PermanentError, SettingsError, TransientError
 from holdfast.storage.redis import scripts
 from holdfast.storage.redis.keys import base_key, decode_tag, encode_tag, slot_of_key
 from holdfast.storage.redis.options import RedisOptions
@@ -22,7 +22,7 @@ from tests.unit.server.certificates import Authority
 
 #: What a user needs (docs/guide/redis-queues.md).
 RIGHTS = (
-    "on >p@ss ~holdfast:* +evalsha +script|load +scan +wait +hmget +hset +mget +mset +set +setrange +exists +unlink "
+    "on >p@ss ~holdfast:* +evalsha +script|load +scan +wait +get +hmget +hset +mget +mset +set +setrange +exists +unlink "
     "+zadd +zcard +zcount +zrange +zrangebyscore +zrem"
 )
 
@@ -181,6 +181,23 @@ def test_an_end_that_comes_late_does_not_take_what_came_after_it(
     assert steps(numbers(redis_store, "c")) == [1, 2]
 
     raw.eval(scripts.DROP.source.decode(), 1, base_key(redis_options.prefix.encode(), "c"), b"%020d" % 2)
+    assert keys(raw, redis_options) == set()
+
+
+def test_a_damaged_message_is_set_aside_and_the_rest_is_read(
+    redis_store: RedisQueues, redis_options: RedisOptions, steps: Steps, raw: Redis
+) -> None:
+    steps(append(redis_store, "c", entries(1, 2, 3)))
+    base = f"{redis_options.prefix}{{c}}"
+    raw.set(f"{base}:2", b"no message")
+
+    with pytest.raises(PermanentError, match="message 2"):
+        steps(redis_store.read("c", 0, 10))
+
+    assert steps(numbers(redis_store, "c")) == [1, 3]
+    assert steps(redis_store.size("c")).size_bytes == entry(1).owed.size_bytes + entry(3).owed.size_bytes
+    assert raw.hgetall(f"{base}:damaged") == {b"2": b"no message"}
+    steps(redis_store.drop(["c"]))
     assert keys(raw, redis_options) == set()
 
 

@@ -8,6 +8,8 @@ from holdfast.durable.queue_store import REFUSE, Appended, Pack, QueueStore
 from tests.servers.entries import PLENTY, SECOND_US, Steps, append, entries, entry, limits, numbers, payloads
 
 CLIENT_IDS = ["", "{", "}", "{}", "}{", "a{b}c", "%", "%7D", "%25", "ünïcode", "a b\n\t*?[x]", "\x01\x7f", "x" * 2000]
+#: Ids behind a mount point have U+0000 in them.
+CLIENT_IDS += ["m/\0b", "\\", "\\0", "\0\\\\0"]
 U32_MAX_S = 0xFFFF_FFFF
 
 

@@ -1,15 +1,18 @@
 """What is in a lake, against what publishers were acknowledged."""
 
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
-from holdfast.pipeline.archive import Runner, SparkRunner
+from holdfast.pipeline.archive import Archive, Runner, SparkRunner
 from holdfast.pipeline.archive_run import ArchiveJob, Outcome, run_archive
 from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.lake_upkeep import writing
 from holdfast.pipeline.options import parse_options
+from holdfast.storage.rocks.leases import remove_lease
 from tests.spark.publishing import Broker, Sent
 
 
@@ -22,6 +25,15 @@ def archive(broker: Broker, lake: Path, run: Runner = here, *, batch_rows: int =
     """All that is durable now."""
     options = parse_options({"path": str(broker.data), **given})
     return run_archive(ArchiveJob(options, lake, "main", batch_rows=batch_rows), lambda: run)
+
+
+def archive_some(broker: Broker, lake: Path, rows: int) -> None:
+    """The oldest so many: the rest is in the log alone."""
+    with writing(lake):
+        options = parse_options({"path": str(broker.data)})
+        with closing(Archive(options, Lake.open_or_make(lake, "main"), here, batch_rows=rows)) as begun:
+            assert next(begun.batches()).rows == rows
+    remove_lease(broker.data, "archive-main")
 
 
 def check_whole(lake: Path) -> None:
@@ -42,4 +54,4 @@ def sent(messages: Iterable[Sent]) -> list[bytes]:
     return sorted(message.payload for message in messages)
 
 
-__all__ = ["SparkRunner", "archive", "check_whole", "here", "payloads", "sent"]
+__all__ = ["SparkRunner", "archive", "archive_some", "check_whole", "here", "payloads", "sent"]

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.main import app
 from tests.spark.browser import Browser
+from tests.spark.lakes import archive_some
 from tests.spark.plant import GROUP, MESSAGES, OFFLINE, Plant
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -104,6 +105,19 @@ def test_pictures_show_what_the_tables_say(shown: Shown) -> None:
     assert sum(int(title.split(": ")[1].split(" ")[0].replace(",", "")) for title in titles) == MESSAGES
     assert sum(int(title.split(": ")[-1].split(" ")[0].replace(",", "")) for title in hours) == MESSAGES
     assert sum(int(title.split(": ")[1].split(" ")[0].replace(",", "")) for title in sizes) == MESSAGES
+
+
+def test_with_a_lake_the_page_is_about_hot_and_cold_together(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
+    archive_some(plant, tmp_path / "lake", 500)
+    page = tmp_path / "report.html"
+
+    lake = ["--lake", str(tmp_path / "lake"), "--topic", "plant/+/temp"]
+    made = CliRunner().invoke(app, ["spark", "report", "--data", str(plant.data), "-o", str(page), *lake, "--json"])
+
+    assert made.exit_code == 0, made.output
+    topics = {message.topic for message in plant.sent if message.topic.endswith("/temp")}
+    summary = json.loads(made.stdout)
+    assert (summary["messages"], summary["topics"]) == (MESSAGES // 3, len(topics))
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

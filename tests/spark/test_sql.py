@@ -14,6 +14,7 @@ from holdfast.history.flight_server import FlightServer
 from holdfast.history.reader_pool import ReaderPool
 from holdfast.history.tokens import Tokens, add_token
 from holdfast.pipeline.sql import Sql, SqlError
+from tests.spark.lakes import archive_some
 from tests.spark.plant import GROUP, MESSAGES, OFFLINE, Plant
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -122,6 +123,25 @@ def test_an_endpoint_answers_as_the_folder_does(spark: SparkSession, plant: Plan
     assert found.stdout.splitlines() == ["h,s,r", f"{MESSAGES},2,2"]
     assert refused.exit_code == 2
     assert "a token is needed" in refused.stderr
+
+
+def test_history_is_that_of_a_lake_as_far_as_it_reaches(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    archive_some(plant, lake, 400)
+    statement = (
+        "SELECT count(*) AS n, count(DISTINCT shard, offset) AS places, count(DISTINCT topic) AS topics FROM history"
+    )
+
+    found = run(plant, statement, "--lake", str(lake), "--format", "csv", "--columns", "shard,offset,topic")
+
+    assert found.exit_code == 0, found.output
+    topics = len({message.topic for message in plant.sent})
+    assert found.stdout.splitlines() == ["n,places,topics", f"{MESSAGES},{MESSAGES},{topics}"]
+    # Of the lake's files some were read, and they do not have everything.
+    files = spark.table("history").inputFiles()
+    assert files
+    assert all(file.startswith(lake.as_uri()) for file in files)
+    assert spark.read.parquet(*files).count() == 400
 
 
 def test_a_statement_that_is_ended_leaves_room_for_the_next(spark: SparkSession, plant: Plant) -> None:

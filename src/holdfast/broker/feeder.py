@@ -10,6 +10,7 @@ A home that is away is tried again with growing pauses. Meanwhile nothing is ask
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -20,7 +21,7 @@ from holdfast.durable.outside_queue import OutsideQueue, QueueHome, queue_name
 from holdfast.durable.queue_store import QueueStore
 from holdfast.exchange.outside import Outside
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, TransientError
+from holdfast.model.errors import HoldfastError, PermanentError
 
 _log = structlog.get_logger()
 
@@ -42,6 +43,8 @@ class Feeder:
 
     1. At most one append is under way.
     2. While it pauses, nothing is asked of the store.
+    3. A queue that is to be removed is not read, and no serial of it is acknowledged, until it is gone: the next one of
+       its client has the same serials.
     """
 
     def __init__(
@@ -111,8 +114,10 @@ class Feeder:
         if not self._appending and (self._drops or self._outside.has_packs(self.home)):
             self._appending = True
             self._spawn(self._append())
-        while self.home.reads and self._reading < _READS:
-            queue = next(iter(self.home.reads))
+        going = {queue_name(change.client_id) for change in self._drops}
+        for queue in [queue for queue in self.home.reads if queue.name not in going]:
+            if self._reading >= _READS:
+                break
             del self.home.reads[queue]
             self._reading += 1
             self._spawn(self._read(queue))
@@ -138,13 +143,15 @@ class Feeder:
         try:
             while self._pause is None:
                 if self._drops:
+                    if not self._told:
+                        break  # what is being acknowledged may be of these queues; it goes on behind that
                     await self._remove()
                 given = self._outside.packs(self.home)
                 if not given:
                     break
                 try:
                     answers = await self.store.append([pack for _line, pack in given])
-                except TransientError as error:
+                except Exception as error:
                     self._outside.failed(given)
                     self._go_away(error)
                     break
@@ -152,11 +159,11 @@ class Feeder:
                     self._come_back()
                 else:
                     self._rest()
-        except TransientError as error:
+        except Exception as error:
             self._go_away(error)
         finally:
             self._appending = False
-        if self._drops or self._outside.has_packs(self.home):
+        if self._told or not self._drops:  # else it goes on when that is told
             self.work()
 
     async def _remove(self) -> None:
@@ -169,15 +176,15 @@ class Feeder:
         try:
             limit = queue.page_limit()
             entries = await self.store.read(queue.name, queue.page_after(), limit)
-        except TransientError as error:
-            queue.page_failed()
-            self._go_away(error)
-        except HoldfastError as error:
+        except PermanentError as error:
             client = self._outside.client_of(queue)
             queue.page_failed()
             self.home.reads.pop(queue, None)
             if client is not None:
                 self._outside.set_aside(client, error)
+        except Exception as error:
+            queue.page_failed()
+            self._go_away(error)
         else:
             self._come_back()
             self._outside.page(queue, entries, limit)
@@ -189,7 +196,7 @@ class Feeder:
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
-        if self._loop is not None and self._told and self._pause is None:
+        if self._loop is not None and self._told and self._pause is None and not (self._drops and self._appending):
             self._told = False
             self._spawn(self._forget())
 
@@ -204,20 +211,13 @@ class Feeder:
         try:
             while released:
                 queue, serials = next(iter(released.items()))
-                await self.store.release(queue.name, serials)
+                with suppress(PermanentError):  # it shows when it is read
+                    await self.store.release(queue.name, serials)
                 del released[queue]
             if done:
-                await self.store.acknowledge([(queue.name, serials) for queue, serials in done.items()])
-                for queue, serials in done.items():
-                    queue.confirmed(serials)
-                done = {}
-        except TransientError as error:
+                await self._acknowledge(done)
+        except Exception as error:
             self._go_away(error)
-        except HoldfastError as error:
-            # One queue of many cannot be used: it shows when it is read. What is not forgotten comes again, with DUP.
-            _log.warning("acknowledgements were not stored", home=home.name, why=str(error))
-            done = {}
-            released = {}
         finally:
             self._told = True
             for queue, serials in released.items():
@@ -228,9 +228,26 @@ class Feeder:
                     home.acknowledged[queue] = serials + home.acknowledged.get(queue, [])
         self.work()
 
+    async def _acknowledge(self, done: dict[OutsideQueue, list[int]]) -> None:
+        """Takes what is told, or cannot be told, out of `done`."""
+        try:
+            await self.store.acknowledge([(queue.name, serials) for queue, serials in done.items()])
+        except PermanentError:
+            for queue, serials in list(done.items()):  # one of them cannot be used: it shows when it is read
+                with suppress(PermanentError):
+                    await self.store.acknowledge([(queue.name, serials)])
+                del done[queue]
+                queue.confirmed(serials)
+        else:
+            for queue, serials in done.items():
+                queue.confirmed(serials)
+            done.clear()
+
     # ---- away and back
 
-    def _go_away(self, error: TransientError) -> None:
+    def _go_away(self, error: Exception) -> None:
+        if not isinstance(error, HoldfastError):
+            _log.error("a store failed in a way of its own", home=self.home.name, exc_info=error)
         if not self.home.away:
             self.home.away = True
             self._changed(self.home, str(error))

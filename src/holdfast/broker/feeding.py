@@ -51,9 +51,9 @@ class Feeding:
             feeder.start(loop)
 
     def drop(self, change: QueueDrop) -> None:
-        """Remove the queue of a session that has ended, unless there is a new one: that leaves out what is not its."""
+        """Remove the queue of a session that has ended, unless a new one has it: that leaves out what is not its."""
         feeder = self.feeders.get(change.home)
-        if feeder is None or self._exchange.outside.has(change.client_id):
+        if feeder is None or self._exchange.outside.uses(change.client_id):
             self._exchange.outside.dropped([change])
         else:
             feeder.drop(change)

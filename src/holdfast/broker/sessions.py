@@ -326,8 +326,6 @@ class Sessions:
         self.wills.publish_waiting(client_id)
         if client.session.record is not None:
             self._drop_stored(client_id, client.session.record)
-        if client.outside:
-            self._drop_queue(client)
         self.subscriptions.leave_groups(client)
         window = client.session.window
         unqueued = [owed for owed in map(window.owed, window.packet_ids()) if owed is not None and owed.serial == 0]
@@ -336,11 +334,6 @@ class Sessions:
             self._lose(client_id, count, why)
         self._forget(client)
         self._outside.leave(client)
-
-    def _drop_queue(self, client: Client) -> None:
-        """Its queue goes when the end of the session is committed, and after a crash in between as well."""
-        change = self._outside.drop(client)
-        self._exchange.after_commit(None, b"", lambda: self._feeding.drop(change))
 
     def _lose(self, client_id: str, count: int, why: str) -> None:
         """What a session was owed ends with it, also what cannot be counted without reading the log."""
@@ -358,6 +351,10 @@ class Sessions:
     def _drop_stored(self, client_id: str, record: SessionRecord) -> None:
         """Have everything of a session removed; until that is committed, what is stored of it does not count."""
         self._exchange.under_way.step(DropSession(client_id, record))
+        if record.queue:
+            # It goes when this is committed, and after a crash in between as well.
+            change = self._outside.drop(record.queue, client_id)
+            self._exchange.after_commit(None, b"", lambda: self._feeding.drop(change))
         self._dropped.add(client_id)
         self._exchange.after_commit(None, b"", lambda: self._dropped.discard(client_id))
 

@@ -13,6 +13,7 @@ from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.queue_move import export, import_, migrate, relayout
 from holdfast.cli.queue_options import Clients, Home, Json, PasswordOptions, chosen, run
+from holdfast.cli.queue_tbmq import import_tbmq
 from holdfast.cli.words import iso_time, size_in_words
 from holdfast.model.errors import PermanentError
 from holdfast.node.queue_addresses import parse_home
@@ -183,3 +184,4 @@ app.command()(migrate)
 app.command()(relayout)
 app.command()(export)
 app.command("import")(import_)
+app.command("import-tbmq")(import_tbmq)

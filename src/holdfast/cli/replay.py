@@ -17,7 +17,7 @@ from holdfast.cli.option_groups import grouped
 from holdfast.cli.replaying import Copier, Printer, Request, Sink, Source, Tally, replay_into
 from holdfast.cli.standard_output import ends_with_its_reader
 from holdfast.cli.sub import Format
-from holdfast.cli.times import span_of
+from holdfast.cli.times import span_of, speed_of
 from holdfast.model.errors import PeerError
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.names import check_topic_name
@@ -145,8 +145,7 @@ def replay(
 def _request(text: str, since: str, until: str | None, speed: str, *, follow: bool) -> Request:
     if follow and until is not None:
         fail("--follow has no end; leave --until out", WRONG_USAGE)
-    if speed != "max" and not _is_positive(speed):
-        fail(f"--speed {speed}: write max, or a number above 0 such as 1, 10 or 0.5", WRONG_USAGE)
+    speed_of(speed)
     end = None if follow else until or LATEST
     span_of("--from", since, "--until", end)
     return Request(_filter_of(text), since, end, speed)
@@ -162,13 +161,6 @@ def _filter_of(text: str) -> TopicFilter:
     if parsed.group:
         fail(f"{text} is shared, and a replay is not; write the filter alone", WRONG_USAGE)
     return parsed
-
-
-def _is_positive(text: str) -> bool:
-    try:
-        return 0 < float(text) < float("inf")
-    except ValueError:
-        return False
 
 
 def _on_terminal() -> bool:

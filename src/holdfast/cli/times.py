@@ -1,6 +1,7 @@
 """Times on the command line, in the words of replays: earliest, latest, ISO 8601, Unix µs, -2h."""
 
 import time
+from fractions import Fraction
 from typing import Final
 
 from holdfast.cli.broker_options import WRONG_USAGE, fail
@@ -27,3 +28,16 @@ def _time_of(option: str, text: str, now_us: int) -> int:
         return parse_since(text).resolve(now_us)
     except PeerError as error:
         fail(f"{option}: {error.detail}", WRONG_USAGE)
+
+
+def speed_of(text: str) -> Fraction | None:
+    """How many times as fast as it was; None as fast as can be. Wrong words end the program."""
+    if text == "max":
+        return None
+    try:
+        speed = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        speed = Fraction(0)
+    if speed <= 0:
+        fail(f"--speed {text}: write max, or a number above 0 such as 1, 10 or 0.5", WRONG_USAGE)
+    return speed

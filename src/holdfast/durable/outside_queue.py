@@ -71,6 +71,8 @@ class OutsideQueue(ClientQueue):
         self.begun: Final = begun
         #: The session has ended.
         self.ended = False
+        #: Nothing was asked of the store for this session yet.
+        self.fresh = True
         self._online = False
         self._cursor = 0
         self._top = 0
@@ -95,6 +97,7 @@ class OutsideQueue(ClientQueue):
         self, settled: int, done: set[int], in_flight: list[int], repeated: set[int], repeated_below: int
     ) -> None:
         """Go on where an earlier run of the broker stopped."""
+        self.fresh = False
         self._cursor = self._top = settled
         self._done = set(done)
         self._repeated = repeated
@@ -105,6 +108,7 @@ class OutsideQueue(ClientQueue):
 
     def online(self) -> None:
         """A connection takes what there is."""
+        self.fresh = False
         self._online = True
 
     def offline(self) -> None:

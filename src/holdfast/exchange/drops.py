@@ -39,6 +39,7 @@ TAKEOVER: Final = "takeover"
 DAMAGED: Final = "damaged"
 QUEUES_AWAY: Final = "queues_away"
 QUEUES_BACK: Final = "queues_back"
+ERASED: Final = "erased"
 
 #: Every reason, in words.
 REASONS: Final = {
@@ -64,6 +65,7 @@ REASONS: Final = {
     DAMAGED: "stored data was damaged, and set aside",
     QUEUES_AWAY: "the home of client queues does not answer",
     QUEUES_BACK: "the home of client queues answers again",
+    ERASED: "messages were erased on purpose, and are not shown any more",
 }
 
 #: Events of one reason in one second.

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 _MAX_HELD: Final = 1000
 _MAX_HELD_BYTES: Final = 4 * 1024 * 1024
 _MAX_ALL_BYTES: Final = 64 * 1024 * 1024
-#: What one call of a store is given: entries of one client, and bytes of all.
+#: What one call of a store is given: entries of one client, clients, and bytes of all.
 _MAX_PACK: Final = 500
+_MAX_PACKS: Final = 1000
 _MAX_CALL_BYTES: Final = 4 * 1024 * 1024
 #: Above every serial.
 _EVERY_SERIAL: Final = 2**62
@@ -113,9 +114,10 @@ class Outside:
         client = self._clients.get(queue.session_id)
         return client if client is not None and client.queue is queue else None
 
-    def has(self, client_id: str) -> bool:
-        """Whether a session has its queue outside now."""
-        return client_id in self._clients
+    def uses(self, client_id: str) -> bool:
+        """Whether a session has something in its queue outside, or may have."""
+        client = self._clients.get(client_id)
+        return client is not None and isinstance(client.queue, OutsideQueue) and not client.queue.fresh
 
     def has_packs(self, home: QueueHome) -> bool:
         """Whether there is something to append."""
@@ -198,6 +200,7 @@ class Outside:
             if not expires_us and queue.limits.ttl_s:
                 # From when it came: said again after a crash, it is no younger.
                 expires_us = owed.message.received_us + queue.limits.ttl_s * 1_000_000
+            queue.fresh = False
             line.entries.append((Entry(waiting.number, owed, expires_us), waiting))
             queue.home.work()
         self._answer(waiting)
@@ -218,7 +221,7 @@ class Outside:
                 if size_bytes >= _MAX_CALL_BYTES:
                     break
             found.append((line, Pack(line.queue.name, entries, line.queue.limits)))
-            if size_bytes >= _MAX_CALL_BYTES:
+            if size_bytes >= _MAX_CALL_BYTES or len(found) >= _MAX_PACKS:
                 break
         return found
 
@@ -324,11 +327,9 @@ class Outside:
         if self.broken is not None:
             self.broken(client, error)
 
-    def drop(self, client: Client) -> QueueDrop:
+    def drop(self, home: str, client_id: str) -> QueueDrop:
         """A session ends: note, with the batch under way, that its queue has to go."""
-        queue = client.queue
-        assert isinstance(queue, OutsideQueue)
-        change = QueueDrop(self.next_number(), queue.home.name, queue.session_id)
+        change = QueueDrop(self.next_number(), home, client_id)
         self._exchange.under_way.batch.outbox.append(change)
         return change
 

@@ -8,6 +8,7 @@
 3. A part that one reader made can be read by any other, in another process too, as long as its generation lives.
 4. Serials are dense: a read without a filter knows how many messages it owes, and one that falls short is an error,
    never a skip.
+5. What was erased is counted, and not shown. The erasures are those of the moment at which a read begins.
 """
 
 import time
@@ -19,14 +20,17 @@ from typing import Any, Final, Self
 from pyarrow.compute import min_max  # type: ignore[import-untyped]
 from rocksdict import Rdict
 
+from holdfast.durable.erasures import Erasures
 from holdfast.history.arrow import COLUMNS, record_batch
+from holdfast.history.erasing import ERASABLE, without_erased
 from holdfast.history.secondary import Secondary
 from holdfast.history.view import UNKNOWN, DroppedError, Part, View, Viewed, ZoneView
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation, decode_generation, decode_zone, family_name
-from holdfast.records.messages import stored_position, stored_serial
+from holdfast.records.messages import stored_position, stored_publisher, stored_serial, stored_topic
 from holdfast.records.meta import GENERATION, ZONE, all_of
 from holdfast.storage.rocks.contents import META
+from holdfast.storage.rocks.erasure_file import ErasureFile
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.leases import remove_lease, renew_lease
 from holdfast.storage.rocks.published_heads import Head, read_heads
@@ -50,6 +54,7 @@ class HistoryReader(Viewed):
         """PermanentError if the folder is no data folder."""
         self.folder: Final = folder
         heads = read_heads(folder)
+        self._erasures: Final = ErasureFile(folder)
         self._secondary: Final = Secondary(folder)
         #: What can be read, with the layouts that read it, by zone and number.
         self._generations: dict[tuple[str, int], LiveGeneration] = {}
@@ -96,7 +101,17 @@ class HistoryReader(Viewed):
         Not `in_order` is faster: the streams of a generation come one after the other.
         """
         found = self._found(part, levels, in_order=in_order)
-        return found if levels else _checked(found, part)
+        values = found if levels else _checked(found, part)
+        erasures = self.erasures()
+        return _shown(values, part.shard, erasures) if erasures.may_hide(part.shard, part.lo_us) else values
+
+    def stored(self, part: Part, levels: tuple[bytes, ...] = (), *, in_order: bool = True) -> Iterator[bytes]:
+        """The same as it lies there: erased messages too, and nothing is counted. For whoever checks the log itself."""
+        return self._found(part, levels, in_order=in_order)
+
+    def erasures(self) -> Erasures:
+        """As of now. PermanentError if they cannot be read: then nothing can be shown."""
+        return self._erasures.current()
 
     def first(self, part: Part) -> Head | None:
         """Position and serial of the first message of a part. DroppedError: retention was faster."""
@@ -114,7 +129,10 @@ class HistoryReader(Viewed):
         in_order: bool = True,
     ) -> Iterator[Any]:
         """The same as pyarrow.RecordBatches, of so many rows and about so many bytes (BATCH_BYTES) at most."""
-        wanted = [*columns] if levels or _SERIAL in columns else [*columns, _SERIAL]
+        erasures = self.erasures()
+        erased = erasures.may_hide(part.shard, part.lo_us)
+        own = [*(() if levels else (_SERIAL,)), *(ERASABLE if erased else ())]
+        wanted = list(dict.fromkeys([*columns, *own]))
         count = SerialCount(part)
         values = self._found(part, levels, in_order=in_order)
         for chunk in _chunks(values, rows):
@@ -122,7 +140,10 @@ class HistoryReader(Viewed):
             if not levels:
                 bounds = min_max(batch.column(_SERIAL))
                 count.add(len(chunk), bounds["min"].as_py(), bounds["max"].as_py())
-            yield batch.select(columns)
+            if erased:
+                batch = without_erased(batch, part.shard, erasures)
+            if batch.num_rows:
+                yield batch.select(columns)
         if not levels:
             count.check()
 
@@ -223,6 +244,13 @@ class SerialCount:
                 f"shard {part.shard} gave {self._count} messages of [{part.lo_us}, {part.hi_us}), and by their serials "
                 f"there are {owed}; run: holdfast verify"
             )
+
+
+def _shown(values: Iterator[bytes], shard: int, erasures: Erasures) -> Iterator[bytes]:
+    """`values` without what was erased."""
+    for value in values:
+        if not erasures.hides(shard, stored_position(value), stored_topic(value), stored_publisher(value)):
+            yield value
 
 
 def _checked(values: Iterator[bytes], part: Part) -> Iterator[bytes]:

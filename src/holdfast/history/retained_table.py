@@ -1,6 +1,7 @@
 """Retained messages as record batches: the message by `arrow.py`, and beside it where and when it was stored.
 
-Removals that are kept for other nodes, and what has expired, are left out: no subscriber would get them.
+Removals that are kept for other nodes, and what has expired, are left out: no subscriber would get them. So is what was
+erased, whether or not the broker has come to removing it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +12,12 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import compute
 
+from holdfast.durable.erasures import Erasures
 from holdfast.history.arrow import SCHEMA as MESSAGE_SCHEMA
 from holdfast.history.arrow import record_batch
 from holdfast.history.reader import HistoryReader
 from holdfast.model.errors import PermanentError
+from holdfast.records.messages import stored_position, stored_publisher
 from holdfast.records.retained import VERSION, retained_topic
 from holdfast.storage.rocks.contents import RETAINED
 from holdfast.storage.rocks.layouts.scan import scan_items
@@ -54,10 +57,12 @@ def retained_batches(
     reader: HistoryReader, lo: bytes, hi: bytes, columns: Sequence[str], levels: tuple[bytes, ...], now_us: int
 ) -> Iterator[Any]:
     """Those in the range of keys that match a filter; all if there are no levels."""
+    erasures = reader.erasures()
     items = (
         (key, value)
         for key, value in scan_items(reader.family(RETAINED), lo, hi)
-        if not levels or _matches(levels, retained_topic(key))
+        if (not levels or _matches(levels, retained_topic(key)))
+        and not (erasures.all and _is_erased(erasures, key, _checked(key, value)))
     )
     while chunk := [_checked(key, value) for key, value in islice(items, _BATCH_ROWS)]:
         batch = _batch(chunk, columns, now_us)
@@ -67,6 +72,13 @@ def retained_batches(
 
 def _matches(levels: tuple[bytes, ...], topic: bytes) -> bool:
     return levels_match(levels, topic.split(SEPARATOR), dollar=is_dollar(topic))
+
+
+def _is_erased(erasures: Erasures, key: bytes, value: bytes) -> bool:
+    _version, shard, stored_us = _HEAD.unpack_from(value)
+    message = value[_HEAD.size :]
+    position_us, publisher = stored_position(message), stored_publisher(message)
+    return erasures.hides_retained(shard, position_us, stored_us, retained_topic(key), publisher)
 
 
 def _checked(key: bytes, value: bytes) -> bytes:

@@ -11,13 +11,14 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.changes import Changes
+from holdfast.durable.erasures import Erasure
 from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
 from holdfast.durable.queue_store import QueueStore
 from holdfast.exchange.counters import DROP_RETENTION, Counters
-from holdfast.exchange.drops import DAMAGED, Drops
+from holdfast.exchange.drops import DAMAGED, ERASED, Drops
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PoisonedError, TransientError
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
@@ -27,6 +28,7 @@ from holdfast.records.events import Event
 from holdfast.storage.event_files import EventFiles
 from holdfast.storage.rocks.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.erasing import Erasing
 from holdfast.storage.rocks.leases import Leases
 from holdfast.storage.rocks.log import Companion
 from holdfast.storage.rocks.maintenance import Maintenance
@@ -71,6 +73,7 @@ class DiskStorage:
         storage = settings.storage
         self.leases: Final = Leases(storage.data, settings.history.lease_max_age_s)
         self.maintenance: Final = Maintenance(self.log, leases=self.leases)
+        self._erasing: Final = Erasing(storage.data, self.log, self.retained, self._note_erasure)
         marks = Watermarks(
             full_bytes=storage.min_free_bytes,
             low_bytes=2 * storage.min_free_bytes,
@@ -158,6 +161,10 @@ class DiskStorage:
             DROP_RETENTION, session_id, b"", self._clock.wall_us(), count, shard, max(1, from_us), detail
         )
 
+    def _note_erasure(self, erasure: Erasure) -> None:
+        topic = b"/".join(erasure.levels)
+        self.drops.note(ERASED, erasure.client, topic, self._clock.wall_us(), detail=f"by {erasure.made_by}")
+
     async def tend(self, broker: Broker, failed: Callable[[Exception], None]) -> None:
         """Do the disk's own work, until cancelled; `failed` is called when nothing can be written any more."""
         loop = asyncio.get_running_loop()
@@ -185,6 +192,7 @@ class DiskStorage:
             self._look_at_the_clock,
             broker.sessions.sweep,
             self.maintenance.tick,
+            self._erasing.look,
             self._sweep,
             self._sync,
             self.store_events,

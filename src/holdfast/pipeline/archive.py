@@ -7,7 +7,8 @@
 1. The offsets in the lake are the only record of progress (`lake.py`). A batch begins there; a process that dies at any
    moment leaves either the state before its batch, and files that nobody knows, or the state after it.
 2. [begin, end) is the same set of messages whenever it is read: end was durable. Each task knows by serials how many
-   messages it owes, and a batch is committed only if every shard got as many rows as its serials say.
+   messages it owes, and a batch is committed only if every shard got as many rows as its serials say. What was erased
+   in the log is not archived; which serials these were is recorded before the batch is committed (`lake_erasures.py`).
 3. The lease follows the transaction, never precedes it: retention drops nothing that is not in the lake.
 """
 
@@ -20,17 +21,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import numpy as np
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from holdfast.history.arrow import COLUMNS
+from holdfast.history.seen_serials import SERIAL
 from holdfast.history.view import DroppedError
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.pipeline.faults import fault
 from holdfast.pipeline.history_source import HistorySource
 from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.lake_erasures import UNARCHIVED, record
 from holdfast.pipeline.lake_files import Written, write
 from holdfast.pipeline.lake_patterns import MOST_PATTERNS, busiest, learned_patterns
 from holdfast.pipeline.lake_upkeep import compact
@@ -41,6 +45,7 @@ from holdfast.pipeline.options import Options
 from holdfast.pipeline.partitions import HistoryPartition
 from holdfast.pipeline.reporting import report_gap
 from holdfast.pipeline.schema import spark_schema
+from holdfast.pipeline.serial_ranges import Ranges, joined, ranges_of
 from holdfast.pipeline.stream_reader import StreamReader
 
 #: Messages of a transaction, at most: minutes of work that a kill can cost, and a fair size of files.
@@ -164,6 +169,8 @@ class Archive:
         files = list(chain.from_iterable(result.files for result in written))
         rows = sum(file.rows for file in files)
         lost = self._missing(begin, end, written)
+        left_out = joined(chain.from_iterable(result.left_out for result in written))
+        record(self.lake.folder, kind=UNARCHIVED, what="", by=f"archive {self.lake.name}", gone=left_out)
         fault("archive-written")
         told = {"archive": self.lake.name, "end": to_json(end), "rows": rows, "lost": lost}
         version = self.lake.commit(end, files, told)
@@ -176,6 +183,7 @@ class Archive:
         missing = 0
         for shard, last in end.items():
             rows = sum(result.rows.get(shard, 0) for result in written)
+            rows += sum(part.rows for result in written for part in result.left_out if part.shard == shard)
             after = begin.get(shard, NOWHERE).serial
             owed = last.serial - after
             if rows > owed or (rows < owed and self._options.fail_on_data_loss):
@@ -205,15 +213,24 @@ def archive_task(options: Options, folder: str, patterns: Sequence[str], task: T
     """In a worker: read some parts of the log and write them to the lake. An error that no retry helps is given."""
     try:
         with opened(options) as source:
-            return write(Path(folder), _read(source, options, task), patterns)
+            left_out: list[Ranges] = []
+            written = write(Path(folder), _read(source, options, task, left_out), patterns)
+            return written._replace(left_out=tuple(left_out))
     except PermanentError as error:
         return error
 
 
-def _read(source: HistorySource, options: Options, task: Task) -> Iterator[Any]:
+def _read(source: HistorySource, options: Options, task: Task, left_out: list[Ranges]) -> Iterator[Any]:
+    """`left_out` is told the serials of what is not shown: the source has seen that they are there."""
     for partition in task:
+        part = partition.part
+        seen = np.zeros(max(0, part.last_serial - part.after_serial), dtype=bool)
         try:
-            yield from source.batches(partition.part, (), COLUMNS)
+            for batch in source.batches(part, (), COLUMNS):
+                seen[batch.column(SERIAL).to_numpy() - part.after_serial - 1] = True
+                yield batch
+            if not seen.all():
+                left_out.append(ranges_of(part.shard, np.flatnonzero(~seen) + part.after_serial + 1))
         except DroppedError as dropped:
             if options.fail_on_data_loss:
                 raise

@@ -51,7 +51,7 @@ PASSING: Final = frozenset(
     )
 )
 #: Long, because rows may take their time to be computed; a broker forgets a worker whose machine is gone.
-_KEEP_ALIVE_S: Final = 600
+KEEP_ALIVE_S: Final = 600
 _CHUNK_BYTES: Final = 65_536
 
 
@@ -147,10 +147,13 @@ def ending(packet: Disconnect) -> LostError | RefusedError:
     return RefusedError(f"the broker ended the connection: {words}")
 
 
-def connect(options: WriteOptions, client_id: str) -> BrokerConnection:
+def connect(options: WriteOptions, client_id: str, *, session_expiry_s: int | None = None) -> BrokerConnection:
     """A connection. LostError: perhaps later. RefusedError: not with these options."""
     connection = BrokerConnection(_open_socket(options), options.timeout_s)
-    packet = Connect(V5, client_id, True, _KEEP_ALIVE_S, user_name=options.user, password=_password(options))
+    properties = Properties(session_expiry_interval=session_expiry_s)
+    packet = Connect(
+        V5, client_id, True, KEEP_ALIVE_S, user_name=options.user, password=_password(options), properties=properties
+    )
     try:
         connection.greet(packet)
     except BaseException:

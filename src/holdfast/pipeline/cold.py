@@ -21,7 +21,7 @@ from holdfast.durable.log import FOR_EVER
 from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.lake_patterns import may_share
 from holdfast.pipeline.lake_upkeep import files_of
-from holdfast.pipeline.schema import FIELDS, JSON
+from holdfast.pipeline.schema import FIELDS, JSON, SIZE
 from holdfast.topics.filters import ONE, REST
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,6 +30,8 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _MILLISECOND_US: Final = 1_000
 #: Payloads that are no UTF-8, or no JSON, are null, as they are when the log is read.
 _PARSED: Final = "try_parse_json(try_validate_utf8(CAST(payload AS STRING)))"
+#: Columns that the table does not have, and what they are made of.
+_MADE: Final = {JSON: _PARSED, SIZE: "length(payload)"}
 
 
 def cold(
@@ -42,14 +44,14 @@ def cold(
     shards: Collection[int] | None = None,
 ) -> DataFrame:
     """Messages of a lake with since <= ts < until; no levels mean every topic, no shards mean all."""
-    names = list(dict.fromkeys([*[name for name in columns if name != JSON], "ts", "topic", "shard", "payload"]))
+    names = list(dict.fromkeys([*[name for name in columns if name not in _MADE], "ts", "topic", "shard", "payload"]))
     # Nullable: a file that is older than a column has none.
     schema = StructType([StructField(name, FIELDS[name].dataType) for name in names])
     paths = files_for(lake, levels, since_us, until_us)
     frame = spark.read.schema(schema).parquet(*map(_literal, paths)) if paths else spark.createDataFrame([], schema)
     for condition in _conditions(levels, since_us, until_us, shards):
         frame = frame.where(condition)
-    return frame.select([expr(_PARSED).alias(JSON) if name == JSON else col(name) for name in columns])
+    return frame.select([expr(_MADE[name]).alias(name) if name in _MADE else col(name) for name in columns])
 
 
 def files_for(lake: Lake, levels: tuple[bytes, ...], since_us: int, until_us: int) -> list[str]:

@@ -2,12 +2,19 @@
 
     HOLDFAST_FAULT=archive-committed holdfast spark archive …
 
-| fault                | the archive dies                                                        |
+| fault                | the job dies                                                            |
 |----------------------|-------------------------------------------------------------------------|
 | `archive-begun`      | when it holds the lake, before it wrote anything                        |
 | `archive-written`    | when the files of a batch are written, before they belong to the table  |
 | `archive-committed`  | when the table has the batch, before anybody else knows                 |
 | `archive-compacted`  | when small files were replaced, before anything is cleaned up           |
+| `learn-learnt`       | when all is counted, before anything is said or applied                 |
+|                      | **`retain` dies while it erases**                                       |
+| `retain-hidden`      | when the log hides what is erased, before the lake is touched           |
+| `retain-written`     | when files are written anew and recorded, before they are in the table  |
+| `retain-committed`   | when the table has them, before the old ones are removed                |
+|                      | **`audit` dies**                                                        |
+| `audit-read`         | when it has read the log, before it has judged anything                 |
 
 Without the variable nothing happens.
 """

@@ -8,7 +8,8 @@
 A batch is one transaction of Delta: its files, and for each shard the last position and serial in them, as *application
 transactions* (`txn`). So the messages and how far they reach cannot come apart:
 
-1. All rows of a version of the table, and no others, are at or below the offsets of that version, by shard.
+1. All rows of a version of the table are at or below the offsets of that version, by shard, and nothing that is there
+   is missing but by an erasure or its age (`lake_erasures.py`).
 2. A transaction moves the offsets from those that its batch began at, or it does not happen.
 3. When `commit` returns, the batch survives a power loss.
 
@@ -19,18 +20,20 @@ There is no second record of progress, so there is no moment at which two record
     holdfast/NAME/3/serial            its serial
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from holdfast.history.arrow import SCHEMA
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
-from holdfast.pipeline.lake_files import DAY, PATTERN, LakeFile, sync
+from holdfast.pipeline.lake_files import DAY, PATTERN, STATISTICS, LakeFile, sync
 from holdfast.pipeline.offsets import NOWHERE, Offset, Offsets
 
 PARTITIONS: Final = [DAY, PATTERN]
@@ -38,6 +41,8 @@ PARTITIONS: Final = [DAY, PATTERN]
 OWN_FOLDER: Final = "_holdfast"
 _LOG: Final = "_delta_log"
 _ABOUT: Final = "Messages of a Holdfast broker"
+#: Of topics, publishers and payloads nothing may stand in Delta's log: files can be rewritten, the log cannot.
+_PROPERTIES: Final = {"delta.dataSkippingStatsColumns": ",".join(STATISTICS)}
 
 #: Every column may be null: one that a Holdfast did not know yet is.
 TABLE_SCHEMA: Final = pa.schema(
@@ -77,7 +82,13 @@ class Lake:
             # "ignore": whoever died after the first transaction of Delta left a whole table.
             schema = Schema.from_arrow(TABLE_SCHEMA)
             DeltaTable.create(
-                str(folder), schema, mode="ignore", partition_by=PARTITIONS, name=name, description=_ABOUT
+                str(folder),
+                schema,
+                mode="ignore",
+                partition_by=PARTITIONS,
+                name=name,
+                description=_ABOUT,
+                configuration=_PROPERTIES,
             )
         lake = cls.open(folder)
         if lake.name != name:
@@ -129,6 +140,9 @@ class Lake:
         if new:
             self._table.alter.add_columns(new)
             self.refresh()
+        if not _PROPERTIES.items() <= self._table.metadata().configuration.items():
+            self._table.alter.set_table_properties(dict(_PROPERTIES))
+            self.refresh()
 
     def commit(self, end: Offsets, files: Sequence[LakeFile], told: Mapping[str, Any]) -> int:
         """Add a batch that began at `offsets`; the version that has it. `told` goes along for people.
@@ -140,11 +154,38 @@ class Lake:
         for shard, offset in moved.items():
             marks.append(Transaction(_position(self.name, shard), offset.position_us))
             marks.append(Transaction(_serial(self.name, shard), offset.serial))
+        # Delta refuses it if another transaction has moved the same marks since this version.
+        return self._change([_add(file) for file in files], told, marks)
+
+    def replace(self, gone: Sequence[Mapping[str, Any]], files: Sequence[LakeFile], told: Mapping[str, Any]) -> int:
+        """Take files out of the table, as `files_of` names them, and put others in; the version that has it.
+
+        Survives: as `commit`. What is taken out lies there until it is vacuumed.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        removed = [
+            RemoveAction(
+                path=unquote(file["path"]),  # it is quoted again on its way into Delta's log
+                data_change=True,
+                deletion_timestamp=now_ms,
+                size=file["size_bytes"],
+                partition_values={DAY: file["partition.day"].isoformat(), PATTERN: file["partition.pattern"]},
+            )
+            for file in gone
+        ]
+        version = self._change([*removed, *[_add(file) for file in files]], told, [])
+        there = set(self._table.file_uris())
+        if any(str(self.folder / unquote(file["path"])) in there for file in gone):
+            raise PermanentError(f"files of the lake {self.folder} were taken out, and Delta has them still")
+        return version
+
+    def _change(
+        self, actions: list[AddAction | RemoveAction], told: Mapping[str, Any], marks: list[Transaction]
+    ) -> int:
         before = self.version
         try:
-            # Delta refuses it if another transaction has moved the same marks since this version.
             self._table.create_write_transaction(
-                [_add(file) for file in files],
+                actions,
                 "append",
                 self._table.schema(),
                 partition_by=PARTITIONS,

@@ -21,6 +21,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from holdfast.pipeline.lake_patterns import PatternFinder
+from holdfast.pipeline.serial_ranges import Ranges
 
 #: Columns that say where a row lies; they are in Delta's log, not in the files.
 DAY: Final = "day"
@@ -31,7 +32,9 @@ _GROUP_ROWS: Final = 131_072
 _HELD_BYTES: Final = 96 * 2**20
 _DAY_US: Final = 86_400_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_STATISTICS: Final = ("shard", "offset", "serial")
+_NUMBERS: Final = ("shard", "offset", "serial")
+#: Columns that Delta knows bounds of.
+STATISTICS: Final = ("ts", *_NUMBERS)
 _BEGINNING: Final = "hf-"
 
 
@@ -54,6 +57,8 @@ class Written(NamedTuple):
     files: list[LakeFile]
     #: Rows by shard.
     rows: dict[int, int]
+    #: What was read and not written, because it is erased.
+    left_out: tuple[Ranges, ...] = ()
 
 
 def write(folder: Path, batches: Iterator[Any], patterns: Sequence[str]) -> Written:
@@ -85,6 +90,25 @@ def write(folder: Path, batches: Iterator[Any], patterns: Sequence[str]) -> Writ
     return Written(files, rows)
 
 
+def rewrite(folder: Path, day: str, pattern: str, schema: Any, batches: Iterator[Any]) -> LakeFile | None:
+    """Write rows of one day and pattern to a file of their own; None, and no file, if there are none."""
+    with ExitStack() as stack:
+        sheaf: _Sheaf | None = None
+        for batch in batches:
+            if batch.num_rows:
+                if sheaf is None:
+                    sheaf = _Sheaf(folder, day, pattern, schema)
+                    stack.callback(sheaf.abandon)
+                sheaf.add(batch)
+        if sheaf is None:
+            return None
+        file = sheaf.close()
+        stack.pop_all()
+    sync((folder / file.path).parent)
+    sync(folder / f"{DAY}={day}")
+    return file
+
+
 class _Sheaf:
     """The rows of one day and pattern: a file under way."""
 
@@ -113,7 +137,7 @@ class _Sheaf:
         self._held_rows += batch.num_rows
         self.held_bytes += batch.nbytes
         self._rows += batch.num_rows
-        for name in ("ts", *_STATISTICS):
+        for name in STATISTICS:
             found = pc.min_max(batch.column(name))
             lowest, highest = found["min"].as_py(), found["max"].as_py()
             known = self._bounds.get(name, (lowest, highest))
@@ -145,10 +169,10 @@ class _Sheaf:
 
     def _stats(self) -> str:
         first, last = self._bounds["ts"]
-        lowest = {"ts": _milliseconds(first)} | {name: self._bounds[name][0] for name in _STATISTICS}
+        lowest = {"ts": _milliseconds(first)} | {name: self._bounds[name][0] for name in _NUMBERS}
         highest = {"ts": _milliseconds(last + timedelta(microseconds=999))}
-        highest |= {name: self._bounds[name][1] for name in _STATISTICS}
-        none = dict.fromkeys(("ts", *_STATISTICS), 0)
+        highest |= {name: self._bounds[name][1] for name in _NUMBERS}
+        none = dict.fromkeys(STATISTICS, 0)
         return json.dumps({"numRecords": self._rows, "minValues": lowest, "maxValues": highest, "nullCount": none})
 
 

@@ -82,7 +82,7 @@ def compact(lake: Lake, today: datetime | None = None) -> int:
     removed = 0
     before = lake.version
     files = files_of(lake)
-    for day, pattern in _crowded(files, (today or datetime.now(UTC)).date().isoformat())[:_MOST_PLACES]:
+    for day, pattern in crowded(files, (today or datetime.now(UTC)).date().isoformat())[:_MOST_PLACES]:
         try:
             done = lake.table.optimize.compact(
                 [(DAY, "=", day), (PATTERN, "=", pattern)],
@@ -113,7 +113,7 @@ def compact(lake: Lake, today: datetime | None = None) -> int:
     return removed
 
 
-def _crowded(files: list[dict[str, Any]], today: str) -> list[tuple[str, str]]:
+def crowded(files: list[dict[str, Any]], today: str) -> list[tuple[str, str]]:
     """Days and patterns with too many small files, the most crowded first."""
     counts: dict[tuple[str, str], int] = {}
     for file in files:

@@ -1,19 +1,19 @@
-"""Open the source of history that the options name."""
+"""Open the source of history that the options name. What reads it is imported when it is known which it is."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.pipeline.flight_source import FlightSource, reached
 from holdfast.pipeline.history_source import HistorySource
 from holdfast.pipeline.options import Options
-from holdfast.pipeline.path_source import PathSource
 
 
 def open_source(options: Options) -> HistorySource:
     """SettingsError if there is nothing to read by path."""
     if options.endpoint:
+        from holdfast.pipeline.flight_source import FlightSource
+
         return FlightSource(options.endpoint, options.token, options.ca)
-    return PathSource(options.path)
+    return _by_path(options)
 
 
 @contextmanager
@@ -28,9 +28,20 @@ def opened(options: Options) -> Iterator[HistorySource]:
 
 def check_source(options: Options) -> None:
     """SettingsError, without much waiting, if the source cannot be read or has no such zone."""
-    reads = options.endpoint and reached(options.endpoint, options.token, options.ca)
-    source = reads or PathSource(options.path)
+    source = _reached(options) if options.endpoint else _by_path(options)
     try:
         source.parts(0, 0, options.zone)
     finally:
         source.close()
+
+
+def _reached(options: Options) -> HistorySource:
+    from holdfast.pipeline.flight_source import reached
+
+    return reached(options.endpoint, options.token, options.ca)
+
+
+def _by_path(options: Options) -> HistorySource:
+    from holdfast.pipeline.path_source import PathSource
+
+    return PathSource(options.path)

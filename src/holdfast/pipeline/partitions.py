@@ -99,8 +99,11 @@ def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[
 
 
 def _pieces(source: HistorySource, part: Part, rows: int) -> list[Part]:
-    """Halved in time until no piece has more than `rows`: messages may have come in bursts, with hours in between."""
-    pieces = []
+    """Halved in time until no piece has more than `rows`: messages may have come in bursts, with hours in between.
+
+    Ensures: two neighbours together have more than `rows`, so there are less than twice as many as are needed.
+    """
+    pieces: list[Part] = []
     waiting = [part]
     while waiting:
         piece = waiting.pop()
@@ -112,6 +115,8 @@ def _pieces(source: HistorySource, part: Part, rows: int) -> list[Part]:
             begins_us = first.position_us if first else right.lo_us
             waiting.append(right._replace(lo_us=begins_us, after_serial=serial, last_serial=piece.last_serial))
             waiting.append(left._replace(after_serial=piece.after_serial, last_serial=serial))
+        elif pieces and piece.last_serial - pieces[-1].after_serial <= rows:
+            pieces[-1] = pieces[-1]._replace(hi_us=piece.hi_us, last_serial=piece.last_serial)
         elif count > 0:
             pieces.append(piece)
     return pieces

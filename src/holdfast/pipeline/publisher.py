@@ -65,8 +65,9 @@ class Publisher:
         self._sleep: Final = sleep
         self._connection: BrokerConnection | None = None
         self._packet_id = FIRST_PACKET_ID
-        #: By packet id: the frame and the topic.
-        self._unacked: Final[dict[int, tuple[bytes, bytes]]] = {}
+        #: By packet id, oldest first: the frame, the topic, and how many messages were sent before it.
+        self._unacked: Final[dict[int, tuple[bytes, bytes, int]]] = {}
+        self._sent = 0
         self._unacked_bytes = 0
         #: QoS 2: taken by the broker, whose PUBCOMP is still to come.
         self._released: Final[set[int]] = set()
@@ -102,8 +103,9 @@ class Publisher:
                 f"most {largest}"
             )
         if packet_id:
-            self._unacked[packet_id] = (frame, message.topic)
+            self._unacked[packet_id] = (frame, message.topic, self._sent)
             self._unacked_bytes += len(frame)
+        self._sent += 1
         self._out.append(frame)
         self._out_bytes += len(frame)
         if self._out_bytes >= _PIECE_BYTES:
@@ -113,6 +115,18 @@ class Publisher:
         """Have everything on its way: the next message may take a while."""
         if self._out:
             self._turn(wait=False)
+
+    @property
+    def settled(self) -> int:
+        """How many of the messages that were sent first are acknowledged, without a gap."""
+        return next(iter(self._unacked.values()))[2] if self._unacked else self._sent
+
+    def ping(self) -> None:
+        """Have a connection outlast a time in which nothing is sent."""
+        self.flush()
+        self._unread = True
+        while self._unread:
+            self._ask()
 
     def finish(self) -> None:
         """Wait for every acknowledgement, and say goodbye."""
@@ -230,7 +244,7 @@ class Publisher:
         window = max(1, min(connection.window, self._own_window))
         for start in range(0, len(waiting), window):
             page = waiting[start : start + window]
-            connection.send(b"".join([frame for _packet_id, (frame, _topic) in page]))
+            connection.send(b"".join([frame for _packet_id, (frame, _topic, _before) in page]))
             if start + window >= len(waiting):
                 return
             while any(packet_id in self._unacked for packet_id, _sent in page) or self._released:

@@ -1,20 +1,22 @@
 """What sources have in common, whichever of the two readers of history is behind them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.durable.log import Lost
-from holdfast.history.flight_client import FlightHistory
-from holdfast.history.reader import HistoryReader
 from holdfast.history.view import Part, ZoneView
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.offsets import Offset, Offsets
+
+if TYPE_CHECKING:
+    from holdfast.history.flight_client import FlightHistory
+    from holdfast.history.reader import HistoryReader
 
 
 class ReaderSource:
     """Meets `HistorySource`."""
 
-    def __init__(self, reader: HistoryReader | FlightHistory) -> None:
+    def __init__(self, reader: "HistoryReader | FlightHistory") -> None:
         self._reader: Final = reader
 
     def heads(self) -> Offsets:

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from pyarrow.compute import binary_length  # type: ignore[import-untyped]
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType, VariantType, VariantVal
+from pyspark.sql.types import IntegerType, StructField, StructType, VariantType, VariantVal
 
 from holdfast.history.arrow import SCHEMA
 from holdfast.model.errors import SettingsError
 
 #: The payload, parsed; null where it is no JSON.
 JSON: Final = "json"
+#: The size of the payload: whoever wants no more need not have the payload itself brought to Java.
+SIZE: Final = "payload_bytes"
 #: Read only by those who ask for them: what is in there is in the other columns as well.
 _ON_REQUEST: Final = ("received_at", "properties")
 DEFAULT_COLUMNS: Final = tuple(name for name in SCHEMA.names if name not in _ON_REQUEST)
@@ -27,7 +30,7 @@ def _fields() -> dict[str, StructField]:
         field.name: StructField(field.name, from_arrow_type(field.type, prefer_timestamp_ntz=False), field.nullable)
         for field in SCHEMA
     }
-    return fields | {JSON: StructField(JSON, VariantType())}
+    return fields | {JSON: StructField(JSON, VariantType()), SIZE: StructField(SIZE, IntegerType(), nullable=False)}
 
 
 #: Every column there is.
@@ -68,8 +71,8 @@ class Shape:
         names = schema.fieldNames()
         self._names: Final = names
         #: What is to be read.
-        self.columns: Final = [name for name in names if name != JSON]
-        if JSON in names and _PAYLOAD not in self.columns:
+        self.columns: Final = [name for name in names if name not in (JSON, SIZE)]
+        if len(self.columns) < len(names) and _PAYLOAD not in self.columns:
             self.columns.append(_PAYLOAD)
 
     def fit(self, batch: Any) -> Any:
@@ -77,6 +80,8 @@ class Shape:
         for name, field in zip(self._names, self._schema, strict=True):
             if name == JSON:
                 columns.append(_variants(batch.column(_PAYLOAD), field.type))
+            elif name == SIZE:
+                columns.append(binary_length(batch.column(_PAYLOAD)))
             else:
                 column = batch.column(name)
                 columns.append(column if column.type == field.type else column.cast(field.type))

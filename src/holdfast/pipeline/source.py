@@ -8,6 +8,7 @@
 
 1. Options are checked here, when a table is named: nothing was started yet, and the error says which is wrong.
 2. Objects of these classes travel between processes, so none holds anything open while it does.
+3. Spark starts several Pythons for a query, and each imports this. So what only some of them need is imported there.
 """
 
 from collections.abc import MutableMapping
@@ -23,15 +24,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from holdfast.model.errors import SettingsError
-from holdfast.pipeline.batch_reader import BatchReader, PushdownReader
-from holdfast.pipeline.batch_writer import BatchWriter
 from holdfast.pipeline.opening import check_source
 from holdfast.pipeline.options import HISTORY, Options, parse_options
 from holdfast.pipeline.schema import check_schema, spark_schema
-from holdfast.pipeline.stream_reader import StreamReader
-from holdfast.pipeline.stream_writer import StreamWriter
-from holdfast.pipeline.table_reader import TableReader
-from holdfast.pipeline.table_schema import check_table_schema, table_schema
 from holdfast.pipeline.write_options import WriteOptions, is_writing, parse_write_options
 
 NAME: Final = "holdfast"
@@ -68,26 +63,39 @@ class HoldfastSource(DataSource):
 
     def schema(self) -> StructType:
         if self._chosen.table != HISTORY:
+            from holdfast.pipeline.table_schema import table_schema
+
             return table_schema(self._chosen.table, self._chosen.columns)
         return spark_schema(self._chosen.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         if self._chosen.table != HISTORY:
+            from holdfast.pipeline.table_reader import TableReader
+            from holdfast.pipeline.table_schema import check_table_schema
+
             check_table_schema(self._chosen.table, schema)
             return TableReader(schema, self._chosen)
         check_schema(schema)
         if self._chosen.lease is not None:
             raise SettingsError("option lease: only a stream comes so far that it could say so; leave it out")
+        from holdfast.pipeline.batch_reader import BatchReader, PushdownReader
+
         return (PushdownReader if self._chosen.pushdown else BatchReader)(schema, self._chosen)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         if self._chosen.table != HISTORY:
             raise SettingsError(f"option table: {self._chosen.table} cannot be streamed; only {HISTORY} can")
         check_schema(schema)
+        from holdfast.pipeline.stream_reader import StreamReader
+
         return StreamReader(schema, self._chosen)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from holdfast.pipeline.batch_writer import BatchWriter
+
         return BatchWriter(schema, self._broker, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from holdfast.pipeline.stream_writer import StreamWriter
+
         return StreamWriter(schema, self._broker, overwrite=overwrite)

@@ -1,6 +1,6 @@
 """SQL over a broker's tables: `history`, `sessions`, `queues`, `retained` as temporary views.
 
-A statement runs in a thread of its own, so that whoever waits for it can look at its progress, and can end it.
+Whoever waits for a statement can look at its progress, and can end it.
 """
 
 import logging
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,10 +19,9 @@ from holdfast.pipeline.frames import history
 from holdfast.pipeline.options import HISTORY
 from holdfast.pipeline.source import NAME
 from holdfast.pipeline.spark_session import session
+from holdfast.pipeline.watched import watched
 
 VIEWS: Final = (HISTORY, *SCHEMAS)
-#: Seconds between two looks at the progress of a statement.
-_LOOK_S: Final = 0.2
 #: PySpark logs every error of a statement, with its stacks, beside raising it.
 _LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CODES: Final = re.compile(r"^\[[A-Z_.]+\] |;? ?SQLSTATE: \w+|; line \d+ pos \d+;?$", re.MULTILINE)
@@ -99,31 +97,15 @@ class Sql:
 
     def run(self, statement: str, limit: int | None = None, progress: Progress | None = None) -> Answer:
         """SqlError says what is wrong with it. KeyboardInterrupt while it runs ends it."""
-        results: list[Answer] = []
-        errors: list[BaseException] = []
 
-        def work() -> None:
-            try:
-                results.append(_answer(self._spark.sql(statement), limit))
-            except BaseException as error:
-                errors.append(error)
+        def look() -> None:
+            if progress is not None:
+                progress(*self._progress())
 
-        thread = InheritableThread(target=work, name="holdfast-sql", daemon=True)
-        thread.start()
         try:
-            while thread.is_alive():
-                thread.join(_LOOK_S)
-                if progress is not None:
-                    progress(*self._progress())
-        except KeyboardInterrupt:
-            self._spark.sparkContext.cancelAllJobs()
-            thread.join()
-            raise
-        for error in errors:
-            if isinstance(error, (PySparkException, Py4JError, HoldfastError)):
-                raise SqlError(in_words(error)) from error
-            raise error
-        return results[0]
+            return watched(self._spark, lambda: _answer(self._spark.sql(statement), limit), look)
+        except (PySparkException, Py4JError, HoldfastError) as error:
+            raise SqlError(in_words(error)) from error
 
     def _progress(self) -> tuple[float | None, str]:
         tracker = self._spark.sparkContext.statusTracker()

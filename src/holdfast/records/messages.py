@@ -153,6 +153,12 @@ def stored_topic(value: bytes) -> bytes:
     return value[HEADER_BYTES : HEADER_BYTES + value[2] + (value[3] << 8)]
 
 
+def stored_publisher(value: bytes) -> str:
+    """The publisher alone. Requires: a value that `encode_message` wrote; nothing is checked."""
+    start = HEADER_BYTES + value[2] + (value[3] << 8)
+    return value[start : start + value[4] + (value[5] << 8)].decode()
+
+
 def stored_position(value: bytes) -> int:
     """The position alone. Requires: a value that `encode_message` wrote; nothing is checked."""
     return int(_unpack_position(value, 14)[0])

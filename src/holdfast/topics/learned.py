@@ -23,6 +23,7 @@ from holdfast.topics.learned_merge import gain, merge
 from holdfast.topics.learned_show import Pattern, dump_of, patterns_of
 from holdfast.topics.learned_trie import Stream, StreamMatch, Trie
 from holdfast.topics.names import SEPARATOR
+from holdfast.topics.overlap import covers
 
 #: The first level usually names applications, of which a site has a dozen or two; below it come sites and devices,
 #: and every edge there costs a stream per metric. (20, 10) keeps three levels of names inside 1,000 streams
@@ -81,6 +82,11 @@ class LearnedTopics:
         self._trie: Final = Trie(thresholds)
         self._streams: Final[dict[bytes, Stream]] = {}
         self._catch_all: Stream | None = None
+        #: What it was given to begin with, and all beginnings of that.
+        self._given: Final[list[tuple[bytes, ...]]] = []
+        self._named: Final[set[bytes]] = set()
+        #: Of an heir: what the structure was given that it inherits from.
+        self._given_before: Final[list[tuple[bytes, ...]]] = []
         self._changes: list[tuple[bytes, bytes]] = []
         self._next_record = 0
         # Two halves: when the young one is full, the old one is forgotten.
@@ -189,15 +195,42 @@ class LearnedTopics:
         At most half of the streams are taken over, the busiest first, so that there is room to learn.
         """
         heir = self.fresh()
-        for merged in merge(self._trie):
+        heir._given_before.extend(self._given)
+        for merged in merge(self._trie, self._named):
             if merged.varies:
                 heir._adopt(merged.pattern)
         return heir
 
+    def begin_with(self, patterns: Iterable[bytes]) -> None:
+        """Begin with patterns that were learnt elsewhere, from more than passes here. Requires: nothing learnt yet.
+
+        They may name more tokens of a level than its threshold says, and tokens beside a varying level.
+        """
+        chosen = list(patterns)
+        for pattern in chosen:
+            self._adopt(pattern)
+        self.keep(chosen)
+
+    def keep(self, patterns: Iterable[bytes]) -> None:
+        """Know again what it began with, after `load`: the next generation is not to merge it."""
+        for pattern in patterns:
+            levels = pattern.split(SEPARATOR)
+            self._given.append(tuple(levels))
+            self._named.update([SEPARATOR.join(levels[: i + 1]) for i in range(len(levels))])
+
     def adopt(self, inherited: "LearnedTopics") -> None:
-        """Begin with what another structure inherited; its parameters may be others. Requires: nothing learnt yet."""
+        """Go on with what another structure inherited; its parameters may be others. Requires: nothing learnt yet.
+
+        What it was given knows better: it makes a pattern superfluous that it covers, and one that is wider, unless
+        that was learnt beside it, from topics that it does not hold.
+        """
+        new = [given for given in self._given if given not in inherited._given_before]
         for stream in inherited._streams.values():
-            self._adopt(stream.pattern)
+            levels = tuple(stream.pattern.split(SEPARATOR))
+            if not any(covers(given, levels) for given in self._given) and not any(
+                covers(levels, given) for given in new
+            ):
+                self._adopt(stream.pattern)
 
     def _adopt(self, pattern: bytes) -> None:
         if 2 * len(self._streams) < self._max_streams and self._has_room():
@@ -216,7 +249,7 @@ class LearnedTopics:
 
     def gain(self) -> float:
         """What a new generation would improve, from 0 to 1."""
-        merged = merge(self._trie)
+        merged = merge(self._trie, self._named)
         inherited = sum([1 for pattern in merged if pattern.varies])
         return gain(merged, self.catch_all_messages, room=2 * inherited <= self._max_streams)
 

@@ -5,6 +5,9 @@ keep that: where a level varies, or has become too wide because subtrees fell to
 
     plant/a/temp  plant/b/temp  plant/+/temp   →   plant/+/temp
     status                                     →   nothing: without a varying level there is nothing to inherit
+
+What a generation was given to begin with (`LearnedTopics.begin_with`) stays as it is: a token that it names is not one
+of those that fell together.
 """
 
 from typing import Final
@@ -28,11 +31,14 @@ class Merged:
         self.varies: Final = ONE in levels or levels[0] == DOLLAR_ONE
 
 
-def merge(trie: Trie) -> list[Merged]:
-    """Every pattern after merging, the busiest first; ties by name, so that every node decides alike."""
+def merge(trie: Trie, named: set[bytes]) -> list[Merged]:
+    """Every pattern after merging, the busiest first; ties by name, so that every node decides alike.
+
+    `named` are the beginnings of patterns that have to stay.
+    """
     found: list[Merged] = []
-    _merge([trie.plain], ONE, [], trie.thresholds, found)
-    _merge([trie.dollar], DOLLAR_ONE, [], trie.thresholds, found)
+    _merge([trie.plain], ONE, [], trie.thresholds, named, found)
+    _merge([trie.dollar], DOLLAR_ONE, [], trie.thresholds, named, found)
     found.sort(key=_rank)
     return found
 
@@ -42,7 +48,12 @@ def _rank(merged: Merged) -> tuple[int, bytes]:
 
 
 def _merge(
-    nodes: list[Node], any_token: bytes, levels: list[bytes], thresholds: tuple[int, ...], found: list[Merged]
+    nodes: list[Node],
+    any_token: bytes,
+    levels: list[bytes],
+    thresholds: tuple[int, ...],
+    named: set[bytes],
+    found: list[Merged],
 ) -> None:
     sources: list[Stream] = []
     varying: list[Node] = []
@@ -56,13 +67,13 @@ def _merge(
             by_token.setdefault(token, []).append(child)
     if sources:
         found.append(Merged(levels, sources))
-    if varying or len(by_token) > threshold(thresholds, len(levels)):
-        for children in by_token.values():
-            varying.extend(children)
-        _merge(varying, ONE, [*levels, any_token], thresholds, found)
-        return
+    others = [token for token in by_token if not named or SEPARATOR.join([*levels, token]) not in named]
+    if varying or len(others) > threshold(thresholds, len(levels)):
+        for token in others:
+            varying.extend(by_token.pop(token))
+        _merge(varying, ONE, [*levels, any_token], thresholds, named, found)
     for token, children in by_token.items():
-        _merge(children, ONE, [*levels, token], thresholds, found)
+        _merge(children, ONE, [*levels, token], thresholds, named, found)
 
 
 def gain(merged: list[Merged], catch_all_messages: int, *, room: bool) -> float:

@@ -6,9 +6,9 @@
        ├─ b ── temp ●
        └─ + ── temp ●      every other token: plant/+/temp
 
-1. A node has at most `threshold(depth)` edges by token. The next unknown token takes the `+` edge instead.
-2. An edge by token is never made beside a `+` edge, and no edge is ever removed. So a topic that took an edge
-   once takes it always.
+1. A node that learns has at most `threshold(depth)` edges by token. The next unknown token takes the `+` edge instead.
+2. Learning never makes an edge by token beside a `+` edge, and no edge is ever removed. So a topic that took an edge
+   once takes it always. (What a structure begins with may have both: that is there before any topic.)
 3. `$`-topics hang under a root of their own: no wildcard at the first level may reach them [MQTT-4.7.2-1].
 
 A pattern is written like a topic, with `+` for a varying level; `$+` is a varying first level of `$`-topics. That is

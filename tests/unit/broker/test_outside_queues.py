@@ -6,7 +6,7 @@ from holdfast.model.protocol import PUBACK, PUBREC, PUBREL
 from holdfast.wire.packets import Ack, Connack, Disconnect, Publish
 from holdfast.wire.properties import Properties
 from tests.queue_world import HOME, QueueWorld
-from tests.slow_world import MOUNTED, MOUNTED_2, connect, kept
+from tests.slow_world import KEPT, MOUNTED, MOUNTED_2, connect, kept
 
 
 def test_a_live_client_gets_its_message_when_the_queue_has_it() -> None:
@@ -256,3 +256,41 @@ def test_clients_of_two_mount_points_have_queues_of_their_own() -> None:
         assert reader.take(Connack).session_present
         message = reader.take(Publish)
         assert (message.topic, message.payload) == ("a/b", b"1")
+
+
+def test_a_clean_start_begins_with_an_empty_queue() -> None:
+    """T9: what the old session had read or acknowledged last does not touch the new one's messages."""
+    with QueueWorld() as world:
+        reader = kept(world, "reader")
+        reader.subscribe("a/#", qos=1)
+        writer = world.connect("writer")
+        writer.send(*(Publish("a/b", b"old", 1, number) for number in range(1, 6)))
+        old = reader.take_all(Publish)
+        reader.send(*(Ack(PUBACK, message.packet_id) for message in old[:3]))
+        reader = world.connect("reader", clean_start=True, properties=KEPT)
+        reader.subscribe("a/#", qos=1)
+        reader.drop()
+        assert world.queues() == []
+        writer.send(*(Publish("a/b", b"new", 1, number) for number in range(6, 9)))
+        world.advance(1)
+        assert world.size("reader") == 3
+        assert kept(world, "reader").payloads() == [b"new"] * 3
+
+
+def test_a_clean_start_while_the_home_is_away_gets_its_own_messages_alone() -> None:
+    """T9: the old queue is removed before the new one is given anything."""
+    with QueueWorld() as world:
+        reader = kept(world, "reader")
+        reader.subscribe("a/#", qos=1)
+        reader.drop()
+        writer = world.connect("writer")
+        writer.send(Publish("a/b", b"old", 1, 1))
+        world.store.away = True
+        reader = world.connect("reader", clean_start=True, properties=KEPT)
+        reader.subscribe("a/#", qos=1)
+        writer.send(Publish("a/b", b"new", 1, 2))
+        world.advance(1)
+        world.store.away = False
+        world.advance(5)
+        assert reader.payloads() == [b"new"]
+        assert world.size("reader") == 1

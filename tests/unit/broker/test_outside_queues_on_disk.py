@@ -145,3 +145,18 @@ def test_a_new_session_gets_nothing_of_the_queue_of_an_earlier_one(tmp_path: Pat
         assert world.size("reader") == 2
         assert payloads(back(world, "reader")) == [b"new"]
         assert world.size("reader") == 0
+
+
+def test_a_session_that_was_to_end_with_its_connection_ends_with_the_broker(tmp_path: Path) -> None:
+    """T9: it outlived connections before, so it has a queue, which goes with it."""
+    store = new_store()
+    with DiskQueueWorld(tmp_path, store) as world:
+        reader = kept(world, "reader")
+        reader.subscribe("a/#", qos=1)
+        world.connect("writer").send(Publish("a/b", b"1", 1, 7))
+        reader.drop()
+        assert world.connect("reader", clean_start=False).connack.session_present
+        assert world.size("reader") == 1
+    with DiskQueueWorld(tmp_path, store) as world:
+        assert world.size("reader") == 0
+        assert not kept(world, "reader").connack.session_present

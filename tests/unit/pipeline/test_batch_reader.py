@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.history.tokens import Tokens
+from holdfast.history.view import Part
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.batch_reader import PushdownReader
 from holdfast.pipeline.offsets import Offset, to_json
 from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import parse_options
 from holdfast.pipeline.partitions import HistoryPartition, cut
-from holdfast.pipeline.schema import DEFAULT_COLUMNS, FIELDS, JSON, check_schema, spark_schema
+from holdfast.pipeline.schema import DEFAULT_COLUMNS, FIELDS, JSON, SIZE, check_schema, spark_schema
 from holdfast.records.messages import StoredMessage
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import is_dollar
@@ -100,6 +102,15 @@ def test_everything_is_read_once_however_it_is_cut(any_log: Log, rows_per_partit
         assert row["ts"] == moment(row["offset"])
     if rows_per_partition == "37":
         assert len(partitions) > 12
+
+
+def test_the_size_of_a_payload_comes_without_it(log: Log) -> None:
+    read = rows(reader_of(log, ("shard", "serial", SIZE)))
+
+    assert {(row["shard"], row["serial"]): row[SIZE] for row in read} == {
+        key: len(stored.message.payload) for key, stored in log.walk().items()
+    }
+    assert set(read[0]) == {"shard", "serial", SIZE}
 
 
 def test_every_task_knows_its_serials(log: Log) -> None:
@@ -307,4 +318,19 @@ def test_without_a_wish_there_are_as_many_tasks_as_are_worth_it(
         pieces = cut(source, source.parts(0, FOR_EVER), heads, None)
 
     assert sum(piece.last_serial - piece.after_serial for piece in pieces) == 500
-    assert tasks <= len(pieces) <= 2 * tasks  # parts are halved in time, not by their messages
+    assert tasks <= len(pieces) < 2 * tasks  # parts are halved in time, not by their messages
+
+
+def test_pieces_with_little_in_them_are_one(log: Log) -> None:
+    with opened(parse_options(log.where)) as source:
+        pieces = cut(source, source.parts(0, FOR_EVER), source.heads(), 40)
+
+    by_shard: dict[int, list[Part]] = {}
+    for piece in pieces:
+        by_shard.setdefault(piece.shard, []).append(piece)
+    for those in by_shard.values():
+        for before, after in pairwise(those):
+            assert before.last_serial == after.after_serial
+            assert before.hi_us <= after.lo_us
+            same = before.generation == after.generation
+            assert not same or after.last_serial - before.after_serial > 40

@@ -244,3 +244,50 @@ def test_few_large_messages_are_kept_at_a_time() -> None:
     publisher.finish()
     assert max(kept) <= MAX_UNACKED_BYTES * 10 // 8
     assert len(broker.got) == 40
+
+
+def test_what_is_settled_has_no_gap_also_if_acknowledgements_come_out_of_order() -> None:
+    held: list[Packet] = []
+
+    def first_one_last(_broker: PlayedBroker, packet: Packet) -> list[Packet]:
+        if isinstance(packet, Publish) and packet.payload == b"0":
+            held.append(Ack(PUBACK, packet.packet_id))
+            return []
+        answer = acknowledge(_broker, packet)
+        if isinstance(packet, Publish) and packet.payload == b"2":
+            answer += held
+        return answer
+
+    broker = PlayedBroker(first_one_last, window=10)
+    publisher = broker.publisher(3)
+    seen = []
+    for number in range(6):
+        publisher.send(message(number))
+        seen.append(publisher.settled)
+    publisher.finish()
+
+    assert seen[:3] == [0, 0, 0]
+    assert seen == sorted(seen)
+    # Of the first three, two were acknowledged to make room for the fourth, and the first was not.
+    assert seen[3] == 0
+    assert publisher.settled == 6
+
+
+def test_a_ping_waits_for_its_answer_and_survives_a_loss() -> None:
+    pings: list[int] = []
+
+    def once_lost(broker: PlayedBroker, packet: Packet) -> list[Packet]:
+        if isinstance(packet, Pingreq):
+            pings.append(broker.connections)
+            if broker.connections == 1:
+                raise LostError("gone")
+        return acknowledge(broker, packet)
+
+    broker = PlayedBroker(once_lost)
+    publisher = broker.publisher()
+    publisher.send(message(0))
+    publisher.ping()
+    publisher.finish()
+
+    assert pings == [1, 2]
+    assert set(broker.got) == {b"0"}

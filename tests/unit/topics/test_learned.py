@@ -235,6 +235,37 @@ def test_merged_children_may_be_so_many_that_their_level_varies_too() -> None:
     assert texts(topics.inherit()) == ["a/+/+"]
 
 
+def test_what_it_was_given_is_never_merged() -> None:
+    """L9, L11: more names than the threshold, and a name beside a varying level; what is new is learnt as ever."""
+    given = [b"a/+/x", b"a/+/y", b"a/+/z", b"a/own/x", b"$+/s"]
+    topics = LearnedTopics((2,))
+    topics.begin_with(given)
+    place_all(topics, "a/own/x", "a/1/x", "a/2/y", "a/3/z", "$q/s")
+    assert texts(topics) == sorted(pattern.decode() for pattern in given)
+    assert where(topics, b"a/own/x") == (fingerprint(b"a/own/x"), ())
+    assert where(topics, b"a/1/x") == (fingerprint(b"a/+/x"), (b"1",))
+    place_all(topics, *[f"a/1/{name}" for name in "uvw"], *[f"b/{n}" for n in range(4)])
+    assert texts(topics.inherit()) == ["$+/s", "a/+/+", "a/+/x", "a/+/y", "a/+/z", "b/+"]
+    reloaded = topics.fresh()
+    reloaded.load(topics.take_changes())
+    assert texts(reloaded.inherit()) == ["$+/s", "a/+/+", "b/+"], "without a word on what it began with"
+    reloaded.keep(given)
+    assert texts(reloaded.inherit()) == texts(topics.inherit())
+    wider = topics.fresh()
+    wider.begin_with([b"a/+/+", b"c/+"])
+    wider.adopt(topics.inherit())
+    assert texts(wider) == ["$+/s", "a/+/+", "b/+", "c/+"], "what a given pattern covers is not needed"
+    same = topics.fresh()
+    same.begin_with(given)
+    same.adopt(topics.inherit())
+    assert texts(same) == ["$+/s", "a/+/+", "a/+/x", "a/+/y", "a/+/z", "a/own/x", "b/+"], "it was learnt beside them"
+    other = topics.fresh()
+    other.begin_with([b"a/+/u", b"b/1"])
+    other.adopt(topics.inherit())
+    assert texts(other) == ["$+/s", "a/+/u", "a/+/x", "a/+/y", "a/+/z", "b/1"], "it took these topics for others"
+    other.check_invariants()
+
+
 def test_inheritance_leaves_half_of_the_streams_for_what_is_new() -> None:
     """L11: the busiest patterns are the ones that go on."""
     topics = LearnedTopics((100, 0), max_streams=8)

@@ -93,6 +93,8 @@ class Connections:
             connection: Connection = await asyncpg.connect(
                 options.url, timeout=timeout_s, server_settings=chosen, target_session_attrs="read-write"
             )
+        except OSError:
+            raise  # before the next: a certificate that is not trusted is a ValueError, too
         except (ValueError, asyncpg.ClientConfigurationError) as wrong:
             raise SettingsError(f"the URL of PostgreSQL: {wrong}") from wrong
         return connection

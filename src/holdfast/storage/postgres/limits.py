@@ -73,7 +73,7 @@ def place(state: QueueState, entries: list[Entry], limits: QueueLimits, now_us: 
             placement.repeated.append(index)
             continue
         state.number = entry.number
-        expires_us = expiry(entry, limits, now_us)
+        expires_us = expiry(entry, limits)
         if index in bad or 0 < expires_us <= now_us:
             continue
         size_bytes = entry.owed.size_bytes
@@ -91,11 +91,11 @@ def place(state: QueueState, entries: list[Entry], limits: QueueLimits, now_us: 
     return placement
 
 
-def expiry(entry: Entry, limits: QueueLimits, now_us: int) -> int:
+def expiry(entry: Entry, limits: QueueLimits) -> int:
     """Its own, or the queue's; 0 for never."""
-    if entry.expires_us:
+    if entry.expires_us or not limits.ttl_s:
         return entry.expires_us
-    return now_us + limits.ttl_s * _SECOND_US if limits.ttl_s else 0
+    return entry.message.received_us + limits.ttl_s * _SECOND_US
 
 
 def is_tight(state: QueueState, entries: list[Entry], limits: QueueLimits) -> bool:

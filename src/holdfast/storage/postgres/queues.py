@@ -12,7 +12,7 @@ from holdfast.storage.postgres import appending
 from holdfast.storage.postgres.connection import Connection
 from holdfast.storage.postgres.connections import Connections
 from holdfast.storage.postgres.options import PostgresOptions
-from holdfast.storage.postgres.rows import check, decode_row
+from holdfast.storage.postgres.rows import check, decode_client, decode_row, encode_client
 from holdfast.storage.postgres.statements import Statements
 
 #: Rows that one statement removes, at most: nobody waits long for its locks.
@@ -36,7 +36,10 @@ class PostgresQueues:
         places = [place for place, pack in enumerate(packs) if _is_text(pack.client_id)]
         for place in set(range(len(packs))) - set(places):
             answers[place] = PermanentError(f"PostgreSQL cannot store the client id {packs[place].client_id!r}")
-        wanted = [packs[place] for place in places]
+        wanted = [
+            Pack(encode_client(pack.client_id), pack.entries, pack.limits)
+            for pack in (packs[place] for place in places)
+        ]
         bad = [_bad_entries(pack) for pack in wanted]
         now_us = self._clock.wall_us()
 
@@ -54,25 +57,41 @@ class PostgresQueues:
         return answers
 
     async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
+        """A message that cannot be read is set aside, which is told once; the rest is there when it is read again."""
         statements, now_us = self._statements, self._clock.wall_us()
+        client = encode_client(client_id)
 
-        async def work(connection: Connection) -> list[Entry]:
+        async def work(connection: Connection) -> list[Entry] | PermanentError:
             async with connection.transaction():
-                state = (await appending.locked(connection, statements, [client_id])).get(client_id)
+                state = (await appending.locked(connection, statements, [client])).get(client)
                 if state is None:
                     return []
-                rows = await connection.fetch(statements.page, client_id, after, now_us, limit)
+                rows = await connection.fetch(statements.page, client, after, now_us, limit)
                 if rows and rows[-1][0] > state.read:
                     # What lies between the last reading and this one counts as read, too.
                     up_to = rows[-1][0]
-                    passed = await connection.fetchrow(statements.passed, client_id, state.read, up_to)
-                    await connection.execute(statements.mark, client_id, up_to, *passed)
-            return [decode_row(row) for row in rows]
+                    passed = await connection.fetchrow(statements.passed, client, state.read, up_to)
+                    await connection.execute(statements.mark, client, up_to, *passed)
+                entries: list[Entry] = []
+                damaged: dict[int, str] = {}
+                for row in rows:
+                    try:
+                        entries.append(decode_row(row))
+                    except PermanentError as wrong:
+                        damaged[row[0]] = str(wrong)
+                if damaged:
+                    await connection.execute(statements.set_aside, client, list(damaged))
+                    told = "; ".join(f"message {serial}: {reason}" for serial, reason in damaged.items())
+                    return PermanentError(f"set aside, as rows with serials below 0: {told}")
+            return entries
 
-        return await self._connections.run(work)
+        found = await self._connections.run(work)
+        if isinstance(found, PermanentError):
+            raise found
+        return found
 
     async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
-        runs = [(client_id, low, high) for client_id, serials in done for low, high in _runs(serials)]
+        runs = [(encode_client(client_id), low, high) for client_id, serials in done for low, high in _runs(serials)]
         if runs:
             await self._connections.run(lambda connection: self._remove(connection, runs))
 
@@ -88,25 +107,27 @@ class PostgresQueues:
             return len(gone)
 
     async def release(self, client_id: str, serials: list[int]) -> None:
-        await self._connections.run(lambda connection: connection.execute(self._statements.release, client_id, serials))
+        client = encode_client(client_id)
+        await self._connections.run(lambda connection: connection.execute(self._statements.release, client, serials))
 
     async def size(self, client_id: str) -> QueueSize:
+        client = encode_client(client_id)
         found = await self._connections.run(
-            lambda connection: connection.fetchrow(self._statements.size, client_id, self._clock.wall_us())
+            lambda connection: connection.fetchrow(self._statements.size, client, self._clock.wall_us())
         )
         return QueueSize(*found)
 
     async def last(self, client_id: str) -> tuple[int, int]:
-        found = await self._connections.run(lambda connection: connection.fetch(self._statements.look, [client_id]))
-        state = appending.states_of(found).get(client_id)
+        client = encode_client(client_id)
+        found = await self._connections.run(lambda connection: connection.fetch(self._statements.look, [client]))
+        state = appending.states_of(found).get(client)
         return (0, 0) if state is None else (state.serial, state.number)
 
     async def drop(self, client_ids: list[str]) -> None:
         """What comes for these clients after this call was made is not concerned, even if the call arrives later."""
         statements = self._statements
-        found = await self._connections.run(
-            lambda connection: connection.fetch(statements.look, list(filter(_is_text, client_ids)))
-        )
+        clients = [encode_client(client_id) for client_id in client_ids if _is_text(client_id)]
+        found = await self._connections.run(lambda connection: connection.fetch(statements.look, clients))
         states = appending.states_of(found)
         if not states:
             return
@@ -126,7 +147,7 @@ class PostgresQueues:
         found = await self._connections.run(lambda connection: connection.fetch(statements.first_client, _BATCH))
         while found:
             for (client_id,) in found:
-                yield client_id
+                yield decode_client(client_id)
             last = found[-1][0]
             found = await self._connections.run(
                 lambda connection, last=last: connection.fetch(statements.clients, last, _BATCH)  # type: ignore[misc]
@@ -146,12 +167,12 @@ class PostgresQueues:
 
 
 def _is_text(client_id: str) -> bool:
-    """Whether PostgreSQL can store it. MQTT has no other client ids."""
+    """Whether it is UTF-8. MQTT has no other client ids."""
     try:
         client_id.encode()
     except UnicodeEncodeError:
         return False
-    return "\0" not in client_id
+    return True
 
 
 def _bad_entries(pack: Pack) -> set[int]:

@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from holdfast.durable.queue_store import Entry
-from holdfast.model.errors import MisuseError, PermanentError
+from holdfast.model.errors import MisuseError, PeerError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
@@ -53,6 +53,20 @@ READ: Final = (
 _LAST: Final = 2**63 - 1
 
 
+def encode_client(client_id: str) -> str:
+    """PostgreSQL has no U+0000 in its texts, and the ids of clients behind a mount point have one."""
+    if "\0" in client_id or "\\" in client_id:
+        return client_id.replace("\\", "\\\\").replace("\0", "\\0")
+    return client_id
+
+
+def decode_client(text: str) -> str:
+    """What `encode_client` was given."""
+    if "\\" not in text:
+        return text
+    return "\\".join(part.replace("\\0", "\0") for part in text.split("\\\\"))
+
+
 def check(entry: Entry) -> None:
     """MisuseError if PostgreSQL could not store it."""
     message = entry.message
@@ -61,17 +75,17 @@ def check(entry: Entry) -> None:
     if not (0 <= message.received_us <= _LAST and 0 <= message.expires_us <= _LAST and 0 <= entry.expires_us <= _LAST):
         raise MisuseError(f"{entry!r} has a time that is none")
     try:
-        text = message.topic.decode() + message.publisher
-        text.encode()
+        topic = message.topic.decode()
+        message.publisher.encode()
         parse_properties(message.properties)
-    except (UnicodeError, PermanentError) as wrong:
+    except (UnicodeError, PeerError) as wrong:
         raise MisuseError(f"{entry!r}: {wrong}") from wrong
-    if "\0" in text:
-        raise MisuseError(f"{entry!r} has a topic or a publisher with U+0000")
+    if "\0" in topic:
+        raise MisuseError(f"{entry!r} has a topic with U+0000")
 
 
 def row(client_id: str, placed: Placed, now_us: int) -> tuple[Any, ...]:
-    """In the order of COLUMNS."""
+    """In the order of COLUMNS. Requires: a client id that is encoded."""
     entry = placed.entry
     owed = entry.owed
     message = owed.message
@@ -95,7 +109,7 @@ def row(client_id: str, placed: Placed, now_us: int) -> tuple[Any, ...]:
         entry.number,
         placed.expires_us,
         owed.size_bytes,
-        message.publisher,
+        encode_client(message.publisher),
         message.qos,
         message.retain,
         message.received_us,
@@ -115,7 +129,7 @@ def decode_row(found: Any) -> Entry:
         topic.encode(),
         payload,
         published_qos,
-        ClientId(publisher),
+        ClientId(decode_client(publisher)),
         received_us,
         retain=published_retain,
         properties=properties or b"",

@@ -54,7 +54,7 @@ class Statements:
         self.find: Final = f"""
             SELECT m.client_id, m.number, m.serial_number FROM {message} AS m
             JOIN unnest($1::text[], $2::bigint[], $3::bigint[]) AS run (client_id, low, high)
-            ON m.client_id = run.client_id AND m.number BETWEEN run.low AND run.high"""
+            ON m.client_id = run.client_id AND m.number BETWEEN run.low AND run.high AND m.serial_number > 0"""
         self.page: Final = f"""
             SELECT {READ} FROM {message}
             WHERE client_id = $1 AND serial_number > $2 AND (expires_us = 0 OR expires_us > $3)
@@ -69,7 +69,10 @@ class Statements:
             UPDATE {message} SET packet_type = '{RELEASED}' WHERE client_id = $1 AND serial_number = ANY($2)"""
         self.size: Final = f"""
             SELECT count(*), coalesce(sum(size_bytes), 0)::bigint FROM {message}
-            WHERE client_id = $1 AND (expires_us = 0 OR expires_us > $2)"""
+            WHERE client_id = $1 AND serial_number > 0 AND (expires_us = 0 OR expires_us > $2)"""
+        #: Messages that cannot be read get a place where nobody reads, for people to look at.
+        self.set_aside: Final = f"""
+            UPDATE {message} SET serial_number = -serial_number WHERE client_id = $1 AND serial_number = ANY($2)"""
         #: So many messages of clients whose last number is still the one that is given.
         self.empty: Final = f"""
             DELETE FROM {message} WHERE ctid IN (

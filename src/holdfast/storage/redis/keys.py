@@ -3,6 +3,7 @@
     holdfast:{tag}:state        hash      last serial and number, what was read, bytes, whether it is full
     holdfast:{tag}:queue        sorted set   serial → number and size of each message
     holdfast:{tag}:expiring     sorted set   when it expires → serial, of those that do
+    holdfast:{tag}:damaged      hash      serial → message, of those that could not be read
     holdfast:{tag}:<serial>     string    whether PUBREC came (one byte), and the message (`records/queued.py`)
 
 The tag is the client id with `%`, `{` and `}` written as `%25`, `%7B` and `%7D`. Redis takes the first `}` for the end

@@ -51,8 +51,20 @@ class RedisQueues:
         return [_appended(call) for call in calls]
 
     async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
+        """A message that cannot be read is set aside, which is told once; the rest is there when it is read again."""
         reply = await self._one(scripts.READ, client_id, (self._clock.wall_us(), after, limit))
-        return [_decode_entry(reply[place], reply[place + 1]) for place in range(0, len(reply), 2)]
+        entries: list[Entry] = []
+        damaged: dict[int, str] = {}
+        for place in range(0, len(reply), 2):
+            try:
+                entries.append(_decode_entry(reply[place], reply[place + 1]))
+            except PermanentError as wrong:
+                damaged[reply[place]] = str(wrong)
+        if damaged:
+            await self._all([Call(scripts.SET_ASIDE, self._base(client_id), list(damaged))])
+            told = "; ".join(f"message {serial}: {reason}" for serial, reason in damaged.items())
+            raise PermanentError(f"set aside in {self._base(client_id)!r}:damaged: {told}")
+        return entries
 
     async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
         calls = [
@@ -154,7 +166,9 @@ class RedisQueues:
         now_us = self._clock.wall_us()
         arguments: list[Argument] = [now_us, limits.max_messages, limits.max_bytes, int(limits.on_full == REFUSE)]
         for entry in pack.entries:
-            expires_us = entry.expires_us or (now_us + limits.ttl_s * _SECOND_US if limits.ttl_s else 0)
+            expires_us = entry.expires_us
+            if not expires_us and limits.ttl_s:
+                expires_us = entry.message.received_us + limits.ttl_s * _SECOND_US
             ttl_ms = 0
             if expires_us:
                 ttl_ms = (expires_us - now_us + 999) // 1000 if expires_us > now_us else -1

@@ -234,6 +234,17 @@ end
 return 0
 """
 
+#: Serials of messages that cannot be read: they are kept where nobody reads, for people to look at.
+_SET_ASIDE: Final = """
+for _, serial in ipairs(ARGV) do
+  local found = redis.call('GET', value .. serial)
+  if found then redis.call('HSET', base .. ':damaged', serial, found) end
+  forget(redis.call('ZRANGEBYSCORE', queue, serial, serial, 'WITHSCORES'))
+end
+save()
+return 0
+"""
+
 #: now. Gives how many have expired, how many are left, their bytes, the last serial and the last number.
 _LOOK: Final = """
 local gone = prune(ARGV[1])
@@ -251,7 +262,7 @@ if #page == 2000 then
   save()
   return 1
 end
-redis.call('UNLINK', state, queue, expiring)
+redis.call('UNLINK', state, queue, expiring, base .. ':damaged')
 return 0
 """
 
@@ -268,5 +279,6 @@ APPEND: Final = Script(_PRELUDE + _APPEND)
 READ: Final = Script(_PRELUDE + _READ)
 ACKNOWLEDGE: Final = Script(_PRELUDE + _ACKNOWLEDGE)
 RELEASE: Final = Script("local value = KEYS[1] .. ':'" + _RELEASE)
+SET_ASIDE: Final = Script(_PRELUDE + _SET_ASIDE)
 LOOK: Final = Script(_PRELUDE + _LOOK)
 DROP: Final = Script(_PRELUDE + _DROP)

@@ -3,6 +3,7 @@
     <backup>/
       backup.json     format, when, the last batch in it, and every file with size and SHA-256
       rocks/…         a database that can be opened: tables, MANIFEST, CURRENT, the WAL's part
+      erasures.json   what was erased, if anything was
 
 A checkpoint is made beside the live database, where tables are hard links and cost nothing. From there each file goes
 to the backup by the cheapest way that is right:
@@ -29,6 +30,7 @@ from rocksdict import Checkpoint
 
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.erasure_file import FILE_NAME as ERASURES_NAME
 
 MANIFEST_NAME: Final = "backup.json"
 DATABASE_NAME: Final = "rocks"
@@ -89,6 +91,8 @@ def create_backup(engine: Engine, folder: Path, *, previous: Path | None = None)
                 copied_bytes += file.size_bytes
             files.append(file)
         _sync_folder(target)
+        if (engine.folder / ERASURES_NAME).exists():
+            _copy(engine.folder / ERASURES_NAME, folder / ERASURES_NAME)
         made = datetime.now(UTC).isoformat(timespec="seconds")
         backup = Backup(folder, made, batch, tuple(files), copied_bytes)
         _write_manifest(backup)
@@ -146,6 +150,9 @@ def restore_backup(backup_folder: Path, folder: Path) -> Backup:
     for file in backup.files:
         _copy(backup_folder / DATABASE_NAME / file.name, partial / file.name)
     _sync_folder(partial)
+    if (backup_folder / ERASURES_NAME).exists():
+        # Before there is a database: nobody is to see it without.
+        _copy(backup_folder / ERASURES_NAME, folder / ERASURES_NAME)
     partial.rename(folder / DATABASE_NAME)
     _sync_folder(folder)
     return backup

@@ -10,7 +10,7 @@ from holdfast.records.meta import generation_key
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.layouts.layout import STRUCTURE
-from holdfast.storage.rocks.snapshot import keep_structure
+from holdfast.storage.rocks.layouts.streams import keep_structure
 from holdfast.storage.rocks.zone_generations import LiveGeneration, Slice
 from holdfast.storage.rocks.zone_log import Finishing, ZoneLog
 

@@ -13,9 +13,7 @@ wants to drop something, and only then.
 """
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,6 +22,7 @@ import structlog
 
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.records.generations import Generation
+from holdfast.storage.rocks.json_file import replace_json
 
 _log = structlog.get_logger()
 
@@ -90,18 +89,7 @@ def renew_lease(folder: Path, name: str, positions: Mapping[int, int], now_us: i
                 f"there are {MAX_LEASES} leases, and there may not be more; "
                 f"remove one: holdfast leases --data {folder} --remove NAME"
             )
-        # A dot in front: nobody takes a file that is being written for a lease.
-        descriptor, made = tempfile.mkstemp(prefix=f".{name}.", dir=leases)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(made, 0o644)  # the broker may be another user
-            os.replace(made, path)
-        except BaseException:
-            os.unlink(made)
-            raise
+        replace_json(path, content)
     except OSError as error:
         raise TransientError(f"the lease {name!r} cannot be written to {leases}: {error.strerror}") from error
     return lease

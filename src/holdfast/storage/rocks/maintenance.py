@@ -137,7 +137,8 @@ class Maintenance:
         if self._has_room(zone_log):
             if age_s >= length_s - 10:
                 zone_log.prepare(self._log.zones.shard_ids(zone_log.zone))
-            if (age_s >= length_s or self._is_large(zone_log, current)) and self._used(zone_log, current):
+            due = (age_s >= length_s or self._is_large(zone_log, current)) and self._used(zone_log, current)
+            if due or zone_log.has_new_patterns():
                 self.rotate(zone_log)
 
     def generation_s(self, zone_log: ZoneLog) -> int:

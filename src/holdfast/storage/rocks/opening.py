@@ -34,6 +34,7 @@ from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.log import Companion, RocksLog
+from holdfast.storage.rocks.next_patterns import NextPatterns
 from holdfast.storage.rocks.zone_generations import LiveGeneration
 from holdfast.storage.rocks.zone_log import Finishing, ZoneLog
 
@@ -83,9 +84,10 @@ def open_log(
     all_zones = Zones(zones, default, mounts, assigned)
     zone_logs: dict[str, ZoneLog] = {}
     count = sum(zone.shards for zone in wanted)
+    patterns = NextPatterns(engine.folder)
     for zone in [*wanted, *_retired(stored, wanted, default)]:
         shards = {shard: _shard(stored, shard, RING_BYTES // count) for shard in assigned[zone.name]}
-        zone_log = zone_logs[zone.name] = ZoneLog(zone, shards, engine, _filters(zone, mounts))
+        zone_log = zone_logs[zone.name] = ZoneLog(zone, shards, engine, _filters(zone, mounts), patterns)
         _find_generations(engine, zone_log, stored.generations.get(zone.name, []))
     _raise_floors(list(zone_logs.values()), now_us)
     for zone in wanted:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 from weakref import WeakSet
 
+from holdfast.durable.erasures import Erasures, no_erasures
 from holdfast.durable.log import FOR_EVER
 from holdfast.durable.shard import Shard
 from holdfast.durable.zones import Zones
@@ -78,6 +79,13 @@ class Reading:
         self._replays: Final[WeakSet[RocksReplay]] = WeakSet()
         self._walks: Final[WeakSet[Walk]] = WeakSet()
         self.pages: Final = Pages()
+        #: What nobody is shown any more.
+        self.erasures = no_erasures()
+
+    def hide(self, erasures: Erasures) -> None:
+        """From now on nobody is shown what was erased: what was read ahead is forgotten."""
+        self.erasures = erasures
+        self.revoke()
 
     def start_replay(
         self, levels: tuple[bytes, ...], since_us: int, until_us: int = FOR_EVER, *, by_time: bool = False
@@ -112,7 +120,8 @@ class Reading:
                         message = decode_message(value).message
                         message.shard = shard
                         message.position_us = position_us
-                        return message
+                        hidden = self.erasures.hides(shard, position_us, message.topic, message.publisher)
+                        return None if hidden else message
         return None
 
     # ---- for sessions

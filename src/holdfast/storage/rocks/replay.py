@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _RING_SCAN: Final = 2_000
 #: Records without a match after which a page ends, though it is not full: others want their turn.
 _PATIENCE: Final = 20
+#: Erased messages that are as good as a record without a match.
+_ERASED: Final = 100
 #: The first position there can be.
 _FIRST_US: Final = 1
 
@@ -38,7 +40,8 @@ class Walk:
     """One shard, one filter.
 
     1. Everything below `from_us` is done; `from_us` never goes back.
-    2. `from_us` is moved past a message only if the message is returned, and past a dropped range only if it is told.
+    2. `from_us` is moved past a message only if the message is returned or was erased, and past a dropped range only if
+       it is told.
     """
 
     def __init__(
@@ -94,7 +97,11 @@ class Walk:
     def _from_ring(self, before_us: int, limit: int) -> list[Message]:
         found: list[Message] = []
         looked = self.shard.ring.read(self.from_us, before_us, _RING_SCAN)
+        erasures = self._reading.erasures
+        erased = erasures.may_hide(self.shard.id, self.from_us)
         for message in looked:
+            if erased and erasures.hides(self.shard.id, message.position_us, message.topic, message.publisher):
+                continue
             if matches(self._levels, message.topic):
                 found.append(message)
                 if len(found) == limit:
@@ -135,6 +142,8 @@ class Walk:
     def _fill(self, source: Iterator[bytes], found: list[Message], limit: int) -> bool:
         """Whether the source is at its end."""
         patience = _PATIENCE
+        hidden = 0
+        erasures = self._reading.erasures
         for value in source:
             if not value:  # a long stretch without a match
                 patience -= 1
@@ -146,8 +155,16 @@ class Walk:
             message = stored.message
             message.shard = self.shard.id
             message.position_us = stored.position_us
-            found.append(message)
             self.from_us = stored.position_us + 1
+            if erasures.hides(self.shard.id, stored.position_us, message.topic, message.publisher):
+                hidden += 1
+                if hidden % _ERASED == 0:
+                    patience -= 1
+                    if patience == 0:
+                        self.paused = True
+                        return False
+                continue
+            found.append(message)
             if len(found) == limit:
                 return False
         return True

@@ -14,6 +14,7 @@ import structlog
 
 from holdfast.durable.changes import Changes, FamilyChanges
 from holdfast.durable.commit import Batch
+from holdfast.durable.erasures import Erasures
 from holdfast.durable.memory_retained import MemoryRetained
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError
@@ -126,6 +127,38 @@ class RocksRetained:
         if gone:
             self._put_count(puts)
         return gone
+
+    def erase(self, erasures: Erasures, after: bytes, limit: int, changes: Changes) -> tuple[int, bytes]:
+        """Remove what was erased, looking at `limit` records behind a key; how many, and the key to go on behind.
+
+        An empty key is the beginning, and the end.
+        Requires: everything that was taken is written.
+        """
+        puts = changes.into(RETAINED)
+        gone = 0
+        for looked, (key, value) in enumerate(
+            scan_items(self._contents.family(RETAINED), after + b"\x00" if after else _MESSAGES, _END)
+        ):
+            if looked == limit:
+                break
+            after = key
+            record = self._decode(value)
+            if record is None:
+                continue
+            message = record.stored.message
+            if erasures.hides_retained(
+                record.shard, record.stored.position_us, record.stored_us, message.topic, message.publisher
+            ):
+                gone += 1
+                puts.delete(key)
+                if message.expires_us:
+                    puts.delete(expiry_key(message.expires_us, message.topic))
+        else:
+            after = b""
+        if gone:
+            self._count -= gone
+            self._put_count(puts)
+        return gone, after
 
     # ---- reading
 

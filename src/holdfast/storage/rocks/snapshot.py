@@ -7,15 +7,16 @@ is read chunk by chunk; messages that are written meanwhile are above the head.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from holdfast.durable.changes import Changes, FamilyChanges
+from holdfast.durable.changes import Changes
 from holdfast.durable.replication import Chunk
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
 from holdfast.records.messages import stored_position, stored_serial
 from holdfast.records.positions import AppliedMark
 from holdfast.storage.rocks.failures import StalledError
-from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE
 from holdfast.storage.rocks.layouts.scan import scan_items
+from holdfast.storage.rocks.layouts.streams import keep_structure
 from holdfast.storage.rocks.log import RocksLog
 from holdfast.storage.rocks.zone_generations import LiveGeneration, Slice
 from holdfast.storage.rocks.zone_log import ZoneLog
@@ -144,11 +145,3 @@ class Snapshot:
                 return values
         self._from_us = max(self._from_us, before_us)
         return values
-
-
-def keep_structure(layout: Layout, puts: FamilyChanges) -> None:
-    """Store what a layout has learnt or inherited and would store with its next message."""
-    topics = layout.learned()
-    if topics is not None:
-        for key, value in topics.take_changes():
-            puts.put(STRUCTURE + key, value)

@@ -1,5 +1,6 @@
 """The generations of a zone for whoever reads them, in the broker or beside it."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.durable.log import Lost
@@ -20,21 +21,24 @@ class Slice:
 class LiveGeneration:
     """A generation that can be read."""
 
-    def __init__(self, record: Generation, inherited: dict[int, LearnedTopics] | None = None) -> None:
+    def __init__(
+        self, record: Generation, inherited: dict[int, LearnedTopics] | None = None, given: Sequence[bytes] = ()
+    ) -> None:
         self.record = record
         learnt = inherited or {}
         self.slices: Final = {
-            shard: Slice(family_name(shard, record.number), self._layout(learnt.get(shard))) for shard in record.shards
+            shard: Slice(family_name(shard, record.number), self._layout(learnt.get(shard), given))
+            for shard in record.shards
         }
 
     def forget_writing(self, piece: Slice) -> None:
         """Nothing is written to it any more: what its writer held in memory can go."""
         piece.layout = self._layout(None)
 
-    def _layout(self, inherited: LearnedTopics | None) -> Layout:
+    def _layout(self, inherited: LearnedTopics | None, given: Sequence[bytes] = ()) -> Layout:
         record = self.record
         parameters = {name: value for name, value in record.parameters.items() if not isinstance(value, str)}
-        return make_layout(record.layout, parameters, inherited)
+        return make_layout(record.layout, parameters, inherited, given)
 
 
 class ZoneGenerations:

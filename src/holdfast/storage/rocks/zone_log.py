@@ -9,6 +9,7 @@
 3. The record of a dropped generation stays for a while: it tells how much a reader lost.
 4. A zone that nothing is written to any more has no open generation.
 5. A generation says by which filters its topics were chosen: a zone whose filters changed still finds what it has.
+6. What a generation begins with, inherited or given (`next_patterns.py`), is stored together with its record.
 """
 
 from typing import Final
@@ -20,6 +21,9 @@ from holdfast.durable.zones import Zone
 from holdfast.records.generations import Generation, Parameter, encode_generation, family_name
 from holdfast.records.meta import generation_key
 from holdfast.storage.rocks.contents import META, Contents
+from holdfast.storage.rocks.layouts.making import LEARNING
+from holdfast.storage.rocks.layouts.streams import keep_structure
+from holdfast.storage.rocks.next_patterns import NextPatterns, Patterns, mark_of
 from holdfast.storage.rocks.zone_generations import LiveGeneration, Slice, ZoneGenerations
 from holdfast.topics.learned import LearnedTopics
 
@@ -27,6 +31,8 @@ from holdfast.topics.learned import LearnedTopics
 _KEPT_RECORDS: Final = 200
 #: The parameter of a generation that tells by which filters its topics were chosen. Never change.
 _FILTERS: Final = "filters"
+#: The parameter of a generation that tells which patterns it was given. Never change.
+_PATTERNS: Final = "patterns"
 
 
 class Finishing:
@@ -44,11 +50,19 @@ class Finishing:
 class ZoneLog(ZoneGenerations):
     """A zone as the log writes and reads it."""
 
-    def __init__(self, zone: Zone, shards: dict[int, Shard], families: Contents, filters: str = "") -> None:
+    def __init__(
+        self,
+        zone: Zone,
+        shards: dict[int, Shard],
+        families: Contents,
+        filters: str = "",
+        patterns: NextPatterns | None = None,
+    ) -> None:
         """`filters` stands for the zone's filters behind all mount points; it differs when they do."""
         super().__init__()
         self.zone: Final = zone
         self._filters: Final = filters
+        self._patterns: Final = patterns
         #: Those that are written to, and those of earlier settings, which may have something to read, or to tell a
         #: reader who comes too late for it. Fixed as long as the log is open.
         self.shards: Final = shards
@@ -77,8 +91,17 @@ class ZoneLog(ZoneGenerations):
         if not self.live or self.live[-1].record.end_us:
             return False
         record = self.live[-1].record
-        same_layout = record.layout == self.zone.layout and record.parameters == self._parameters()
-        return same_layout and record.shards == shard_ids
+        parameters = {name: value for name, value in record.parameters.items() if name != _PATTERNS}
+        same_layout = record.layout == self.zone.layout and parameters == self._parameters(())
+        return same_layout and record.shards == shard_ids and not self.has_new_patterns()
+
+    def has_new_patterns(self) -> bool:
+        """Whether the zone was given patterns that its last generation does not begin with."""
+        given = self._given()
+        return bool(given) and self.live[-1].record.parameters.get(_PATTERNS) != mark_of(given)
+
+    def _given(self) -> Patterns:
+        return () if self._patterns is None or self.zone.layout not in LEARNING else self._patterns.of(self.zone.name)
 
     def begin(self, shard_ids: tuple[int, ...], now_us: int, changes: Changes) -> None:
         """Seal the current generation, if there is one, and begin the next, from the changes that come next on.
@@ -90,17 +113,18 @@ class ZoneLog(ZoneGenerations):
         shards = {*shard_ids, *(() if old is None else old.record.shards)}
         clocks = [self.shards[shard].clock for shard in sorted(shards)]
         start_us = generation_start(clocks, now_us)
+        given = self._given()
         record = Generation(
             self.zone.name,
             number,
             self.zone.layout,
-            self._parameters(),
+            self._parameters(given),
             start_us,
             shard_ids,
             now_us,
             inherits=0 if old is None else old.record.number,
         )
-        following = LiveGeneration(record, {} if old is None else _learnt(old))
+        following = LiveGeneration(record, {} if old is None else _learnt(old), given)
         while self.prepare(shard_ids):
             pass
         for clock in clocks:
@@ -109,6 +133,9 @@ class ZoneLog(ZoneGenerations):
             self._seal(old, changes, loaded=True)
         self.live.append(following)
         changes.into(META).put(generation_key(self.zone.name, number), encode_generation(record))
+        for piece in following.slices.values():
+            # At once: in memory alone it would not survive until the first message.
+            keep_structure(piece.layout, changes.into(piece.family))
 
     def end(self, changes: Changes) -> None:
         """Nothing is written to the zone any more: seal the generation that is open.
@@ -118,12 +145,14 @@ class ZoneLog(ZoneGenerations):
         if self.live and not self.live[-1].record.end_us:
             self._seal(self.live[-1], changes, loaded=False)
 
-    def _parameters(self) -> dict[str, Parameter]:
+    def _parameters(self, given: Patterns) -> dict[str, Parameter]:
         parameters: dict[str, Parameter] = {}
         if self.zone.thresholds:
             parameters["thresholds"] = self.zone.thresholds
         if self._filters:
             parameters[_FILTERS] = self._filters
+        if given:
+            parameters[_PATTERNS] = mark_of(given)
         return parameters
 
     def _seal(self, old: LiveGeneration, changes: Changes, *, loaded: bool) -> None:
@@ -141,8 +170,13 @@ class ZoneLog(ZoneGenerations):
         """Become the writer of the last generation, or know at least what it learnt."""
         if not self.live:
             return
+        given = self._given()
+        has_them = self.live[-1].record.parameters.get(_PATTERNS) == mark_of(given)
         for piece in self.live[-1].slices.values():
             piece.layout.load(self._families.family(piece.family))
+            topics = piece.layout.learned()
+            if topics is not None and has_them:
+                topics.keep(given)
         for entry in self.finishing:
             if entry.generation is self.live[-1]:
                 entry.piece.layout.finish()

@@ -1,6 +1,6 @@
 """Layouts by name. A generation stores the name and the parameters that it was made with, for good."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from holdfast.model.errors import SettingsError
@@ -51,13 +51,17 @@ _DEFAULTS: Final[dict[str, dict[str, int]]] = {
     **dict.fromkeys(_CURVES, _BITMASK),
 }
 LAYOUTS: Final = tuple(_DEFAULTS)
+#: Those that learn about topics.
+LEARNING: Final = tuple(name for name, numbers in _DEFAULTS.items() if "max_streams" in numbers)
 
 
-def make_layout(name: str, parameters: Parameters, inherited: LearnedTopics | None = None) -> Layout:
+def make_layout(
+    name: str, parameters: Parameters, inherited: LearnedTopics | None = None, given: Sequence[bytes] = ()
+) -> Layout:
     """A layout for one shard's generation; SettingsError names what is wrong.
 
     `inherited` is what `LearnedTopics.inherit()` of the generation before gave. It is for the writer of a new
-    generation alone, and may have been learnt with other parameters.
+    generation alone, and may have been learnt with other parameters. So are the patterns that are `given`.
     """
     numbers = _numbers(name, parameters)
     if name == "timeline":
@@ -71,6 +75,7 @@ def make_layout(name: str, parameters: Parameters, inherited: LearnedTopics | No
             )
         return BitmaskLayout(name, _CURVES[name](levels, bits), epoch_messages)
     topics = _topics(numbers, parameters.get("thresholds", DEFAULT_THRESHOLDS))
+    topics.begin_with(given)
     if inherited is not None:
         topics.adopt(inherited)
     if name == "indexed":
@@ -84,7 +89,7 @@ def _numbers(name: str, parameters: Parameters) -> dict[str, int]:
         raise SettingsError(f"there is no layout {name!r}; there are {', '.join(LAYOUTS)}")
     numbers = dict(defaults)
     for key, value in parameters.items():
-        if key == "thresholds" and "max_streams" in defaults:
+        if key == "thresholds" and name in LEARNING:
             continue
         if key not in defaults:
             known = ", ".join(defaults) or "no parameters"

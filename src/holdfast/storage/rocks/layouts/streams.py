@@ -5,9 +5,10 @@ from heapq import heapify, heappop, heapreplace
 from itertools import chain, islice
 from typing import Final
 
+from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION
 from holdfast.records.messages import stored_position, stored_topic
-from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Cells
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Cells, Layout
 from holdfast.storage.rocks.layouts.scan import get_many, scan_items, scan_values
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck
 from holdfast.topics.learned import LearnedTopics
@@ -97,3 +98,11 @@ def stored_structure(topics: LearnedTopics, cells: Cells) -> LearnedTopics:
     stored = topics.fresh()
     load_structure(stored, cells)
     return stored if stored.stream_count else topics
+
+
+def keep_structure(layout: Layout, puts: FamilyChanges) -> None:
+    """Store what a layout has learnt or inherited and would store with its next message."""
+    topics = layout.learned()
+    if topics is not None:
+        for key, value in topics.take_changes():
+            puts.put(STRUCTURE + key, value)

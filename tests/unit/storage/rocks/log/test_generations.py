@@ -47,6 +47,19 @@ def test_what_was_inherited_is_there_after_a_restart(store: Store) -> None:
     assert after.dump() == before.dump()
 
 
+def test_what_was_inherited_is_there_after_a_restart_before_the_first_message(store: Store) -> None:
+    """L10, L11: it is stored with the generation, and not with the message that would need it first."""
+    store.publish(*[f"plant/{n}/temp" for n in range(300)])
+    store.rotate()
+    before = store.zone_log().live[-1].slices[0].layout.learned()
+    store.reopen()
+    after = store.zone_log().live[-1].slices[0].layout.learned()
+    assert before is not None
+    assert after is not None
+    assert before.dump() == "plant\n  +\n    temp * 0"
+    assert after.dump() == before.dump()
+
+
 @pytest.mark.parametrize("other", LAYOUTS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_old_generations_stay_readable_with_their_own_layout(tmp_path: Path, layout: str, other: str) -> None:

@@ -1,0 +1,135 @@
+"""Options of `holdfast spark replay`: where messages go to, and which of them, how.
+
+Checked without Spark, which takes longer to import than people wait.
+"""
+
+import os
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.times import span_of, speed_of
+from holdfast.model.errors import HoldfastError, PeerError
+from holdfast.topics.filters import parse_filter
+from holdfast.topics.names import check_topic_name
+from holdfast.topics.since import LATEST
+
+if TYPE_CHECKING:
+    from holdfast.pipeline.write_options import WriteOptions
+
+_PREFIX: Final = "replayed/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Into:
+    """The broker that messages are published to, and as whom."""
+
+    to: Annotated[str, typer.Option("--to", metavar="URL", help="The broker: mqtt://HOST:PORT, or mqtts:// for TLS.")]
+    user: Annotated[str | None, typer.Option("-u", "--user", help="User name there.", show_default=False)] = None
+    password_env: Annotated[
+        str | None, typer.Option(metavar="VARIABLE", help="Its password's variable.", show_default=False)
+    ] = None
+    password_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its password's file.", show_default=False)
+    ] = None
+    to_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Authorities to trust there, PEM.", show_default=False)
+    ] = None
+    to_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Our certificate.", show_default=False)] = None
+    to_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.", show_default=False)] = None
+    qos: Annotated[int, typer.Option("-q", "--qos", help="Quality of service of publishing.", min=1, max=2)] = 1
+    retry_for: Annotated[
+        int, typer.Option(metavar="SECONDS", help="How long a broker may be away before it fails.", min=0)
+    ] = 60
+
+    def check(self) -> None:
+        """What can be seen at once; wrong options end the program."""
+        if urlsplit(self.to).scheme not in ("mqtt", "mqtts"):
+            fail(f"--to {self.to}: give mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS", WRONG_USAGE)
+        if self.password_env is not None and self.password_env not in os.environ:
+            fail(f"--password-env {self.password_env}: there is no such variable; export it", WRONG_USAGE)
+        files = {"--password-file": self.password_file, "--to-ca": self.to_ca, "--to-cert": self.to_cert}
+        for option, path in {**files, "--to-key": self.to_key}.items():
+            if path is not None and not path.is_file():
+                fail(f"{option} {path}: there is no such file", WRONG_USAGE)
+
+    def options(self) -> "WriteOptions":
+        from holdfast.pipeline.write_options import parse_write_options
+
+        given = {
+            "broker": self.to,
+            "user": self.user,
+            "passwordEnv": self.password_env,
+            "passwordFile": _absolute(self.password_file),
+            "caFile": _absolute(self.to_ca),
+            "certFile": _absolute(self.to_cert),
+            "keyFile": _absolute(self.to_key),
+            "qos": str(self.qos),
+            "retryForS": str(self.retry_for),
+        }
+        try:
+            return parse_write_options({key: text for key, text in given.items() if text is not None})
+        except HoldfastError as error:
+            fail(str(error).replace("option broker", f"--to {self.to}"), WRONG_USAGE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class What:
+    """What is replayed, and how."""
+
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="FILTER", help="Messages of this filter only.", show_default="all")
+    ] = None
+    since: Annotated[
+        str, typer.Option("--since", "--from", metavar="T", help="earliest, ISO 8601, Unix microseconds, or -2h.")
+    ] = "earliest"
+    until: Annotated[str | None, typer.Option(metavar="T", help="The end, in these words.", show_default="now")] = None
+    prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--prefix", "--to-prefix", metavar="PREFIX", help="Goes in front of every topic.", show_default=_PREFIX
+        ),
+    ] = None
+    no_prefix: Annotated[bool, typer.Option("--no-prefix", help="Leave topics as they are.")] = False
+    into_itself: Annotated[
+        bool, typer.Option("--into-itself", help="Without a prefix, even into the broker whose history it is.")
+    ] = False
+    speed: Annotated[
+        str, typer.Option(metavar="SPEED", help="1 as it was, 10 ten times as fast, max as fast as can be.")
+    ] = "max"
+
+    def check(self) -> tuple[str, Fraction | None]:
+        """The prefix with its slash, and the speed; wrong options end the program."""
+        # Until now, if nothing is said: so a start in the future is wrong.
+        span_of("--since", self.since, "--until", self.until or LATEST)
+        if self.topic is not None:
+            try:
+                parsed = parse_filter(self.topic.encode())
+            except PeerError as error:
+                fail(f"--topic: {error.detail}", WRONG_USAGE)
+            if parsed.group or parsed.since:
+                fail(f"--topic {self.topic}: write the filter alone, without $replay/ and $share/", WRONG_USAGE)
+        return self._checked_prefix(), speed_of(self.speed)
+
+    def _checked_prefix(self) -> str:
+        if self.no_prefix and self.prefix is not None:
+            fail("give either --prefix or --no-prefix", WRONG_USAGE)
+        if self.into_itself and not self.no_prefix:
+            fail("--into-itself goes with --no-prefix; with a prefix nothing has to be confirmed", WRONG_USAGE)
+        if self.no_prefix:
+            return ""
+        prefix = _PREFIX if self.prefix is None else self.prefix
+        try:
+            check_topic_name(prefix.encode())
+        except PeerError as error:
+            fail(f"--prefix: {error.detail}; to leave topics as they are, give --no-prefix", WRONG_USAGE)
+        return prefix if prefix.endswith("/") else f"{prefix}/"
+
+
+def _absolute(path: Path | None) -> str | None:
+    return None if path is None else str(path.absolute())

@@ -1,0 +1,165 @@
+"""`holdfast spark audit`: proofs over all of history, with a verdict for each, and examples of what is wrong.
+
+Everything that can be wrong with the options is found before Spark is started, and without importing it.
+
+Exit codes: 0 sound, 3 faults were found, 1 it cannot go on, 2 wrong usage, 130 Ctrl-C.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.option_groups import grouped
+from holdfast.cli.output_file import whole_file
+from holdfast.cli.spark_job import Job, job
+from holdfast.cli.spark_options import FAILED, Engine
+
+if TYPE_CHECKING:
+    from holdfast.pipeline.audit.findings import Audit, Check, Fault
+
+FAULTS_FOUND: Final = 3
+
+
+@grouped
+def audit(
+    engine: Engine,
+    data: Annotated[Path, typer.Option("--data", help="The broker's data folder; the broker may run meanwhile.")],
+    lake: Annotated[
+        Path | None, typer.Option("--lake", help="Its archive, to be audited with it.", show_default=False)
+    ] = None,
+    topics: Annotated[int, typer.Option(metavar="N", help="Topics to ask the index for, at most.", min=1)] = 10_000,
+    examples: Annotated[int, typer.Option(metavar="N", help="Examples of each fault, at most.", min=1, max=1000)] = 5,
+    qos0_unstored: Annotated[
+        bool,
+        typer.Option("--qos0-unstored", help="The broker has store_qos0 = false: judge no missing retained messages."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write a report, in Markdown.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON, on one line.")] = False,
+) -> None:
+    """Prove that history is whole and in order, and that each session is owed what its queue holds."""
+    _check(data, lake, output)
+    engine.check()
+    with job("audit", as_json=as_json) as run:
+        found = _audit(data, lake, engine.master, topics, examples, run, qos0_unstored=qos0_unstored)
+        if output is not None:
+            try:
+                with whole_file(output) as sink:
+                    sink.write(markdown(data, found).encode())
+            except OSError as error:
+                fail(f"{output}: {error.strerror or error}", FAILED)
+        if not as_json:
+            show(found, Console())
+        run.sum_up(row_of(data, found), f"{data}: {verdict(found)}")
+    if not found.sound:
+        raise typer.Exit(FAULTS_FOUND)
+
+
+def _check(data: Path, lake: Path | None, output: Path | None) -> None:
+    if not (data / "rocks" / "CURRENT").is_file():
+        fail(f"--data {data}: this is no data folder of a broker: it has no database in it", WRONG_USAGE)
+    if lake is not None and not (lake / "_delta_log").is_dir():
+        fail(f"--lake {lake}: this is no lake: it holds no Delta table; holdfast spark archive makes one", WRONG_USAGE)
+    if output is not None and (output.is_dir() or not output.absolute().parent.is_dir()):
+        fail(f"-o {output}: name a file in a folder that is there", WRONG_USAGE)
+
+
+def _audit(
+    data: Path,
+    lake: Path | None,
+    master: str | None,
+    topics: int,
+    examples: int,
+    run: Job,
+    *,
+    qos0_unstored: bool,
+) -> "Audit":
+    from holdfast.pipeline.audit.making import Wish, audit_of
+
+    run.begin("starting Spark")
+    wish = Wish(data.absolute(), None if lake is None else lake.absolute(), topics, examples, qos0_unstored)
+    return audit_of(wish, master, run.progress)
+
+
+# ---- for people, and for machines
+
+
+def verdict(found: "Audit") -> str:
+    about = f"{found.messages:,} messages, {found.sessions:,} sessions"
+    if found.sound:
+        return f"sound: {len(found.checks)} checks, {about}"
+    wrong = [check.name for check in found.checks if not check.sound]
+    return f"{found.faults:,} faults in {', '.join(wrong)}: {about}"
+
+
+def show(found: "Audit", console: Console) -> None:
+    """A line for each check, and below it what is wrong."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("check", "verdict", "examined", "what holds"):
+        table.add_column(column, justify="right" if column == "examined" else "left", overflow="fold")
+    for check in found.checks:
+        word = Text("sound", "green") if check.sound else Text(f"{check.faults:,} faults", "bold red")
+        table.add_row(check.name, word, f"{check.examined:,} {check.unit}", Text(check.claim))
+    console.print(table)
+    for check in found.checks:
+        for note in check.notes:
+            console.print(Text(f"{check.name}: {note}"), soft_wrap=True)
+        for fault in check.examples:
+            console.print(Text(f"{check.name}: {_line(fault)}"), soft_wrap=True)
+        if len(check.examples) < check.faults and check.examples:
+            console.print(Text(f"{check.name}: … of {check.faults:,}; --examples shows more"), soft_wrap=True)
+
+
+def markdown(data: Path, found: "Audit") -> str:
+    """The same as a page."""
+    lines = [
+        f"# Audit of {data}",
+        "",
+        verdict(found),
+        "",
+        "| check | verdict | examined | what holds |",
+        "|---|---|---:|---|",
+    ]
+    for check in found.checks:
+        word = "sound" if check.sound else f"**{check.faults:,} faults**"
+        lines.append(f"| {check.name} | {word} | {check.examined:,} {check.unit} | {check.claim} |")
+    for check in found.checks:
+        told = [*check.notes, *[_line(fault) for fault in check.examples]]
+        if told:
+            lines += ["", f"## {check.name}", "", *[f"- {line}" for line in told]]
+    heads = [f"| {shard} | {position} | {serial} |" for shard, (position, serial) in sorted(found.heads.items())]
+    lines += ["", "## Heads", "", "| shard | position | serial |", "|---:|---:|---:|", *heads, ""]
+    return "\n".join(lines)
+
+
+def row_of(data: Path, found: "Audit") -> dict[str, object]:
+    return {
+        "data": str(data),
+        "sound": found.sound,
+        "faults": found.faults,
+        "messages": found.messages,
+        "sessions": found.sessions,
+        "checks": [_check_row(check) for check in found.checks],
+    }
+
+
+def _check_row(check: "Check") -> dict[str, object]:
+    row = asdict(check)
+    return {**row, "sound": check.sound, "examples": [asdict(fault) for fault in check.examples]}
+
+
+def _line(fault: "Fault") -> str:
+    """What is wrong, and where to find it."""
+    places = [("shard", fault.shard), ("serial", fault.serial), ("position", fault.position), ("topic", fault.topic)]
+    where = [f"{name} {value}" for name, value in [*places, ("client", fault.client)] if value is not None]
+    detail = f" ({fault.detail})" if fault.detail else ""
+    times = f"{fault.count:,}x " if fault.count > 1 else ""
+    return f"{times}{fault.about}: {', '.join(where)}{detail}"

@@ -1,0 +1,1 @@
+"""The audit: proofs over all of history, and over what sessions are owed of it."""

@@ -1,0 +1,67 @@
+"""A lake beside its log: dense, but for what was erased or grew too old, and the same where both have a message."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import concat, crc32, expr, lit
+
+from holdfast.durable.log import FOR_EVER
+from holdfast.history.view import UNKNOWN
+from holdfast.pipeline.audit.density import SERIALS, Expected, serial_faults
+from holdfast.pipeline.audit.findings import FAULTS, faults_of
+from holdfast.pipeline.cold import cold
+from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.lake_erasures import ERASED, EXPIRED, UNARCHIVED, erasures_of
+
+_COLUMNS: Final = ("shard", "serial", "offset", "topic", "client_id", "payload")
+_UNFINISHED: Final = "it was erased, and is still there: run the erasure again"
+_LOST: Final = "messages were dropped from the log before they were archived"
+_GONE: Final = "shard int, serials array<struct<first: bigint, last: bigint>>"
+
+
+def archived(spark: SparkSession, lake: Lake) -> DataFrame:
+    """Every message of a lake, without payloads."""
+    rows = cold(spark, lake, (), 0, FOR_EVER, _COLUMNS)
+    return rows.withColumn("checksum", crc32("payload")).drop("payload")
+
+
+def gone_from(spark: SparkSession, lake: Lake, *kinds: str) -> DataFrame:
+    """The serials that are recorded as gone for some reasons, each once."""
+    recorded = [row for row in erasures_of(lake.folder).to_pylist() if row["kind"] in kinds]
+    found = [(row["shard"], [tuple(one.values()) for one in row["serials"]]) for row in recorded]
+    ranges = spark.createDataFrame(found, _GONE).selectExpr("shard", "inline(serials)")
+    return ranges.selectExpr("shard", "explode(sequence(first, last)) AS serial").distinct()
+
+
+def archived_faults(spark: SparkSession, lake: Lake, rows: DataFrame) -> DataFrame:
+    """What is wrong with the serials of a lake, and with the positions along them, as `serial_faults` tells it."""
+    lasts = [Expected(shard, UNKNOWN, offset.serial) for shard, offset in sorted(lake.offsets.items()) if offset.serial]
+    gone = gone_from(spark, lake, ERASED, EXPIRED, UNARCHIVED).join(
+        rows.select("shard", "serial"), ["shard", "serial"], "left_anti"
+    )
+    names = "CAST(NULL AS bigint) AS offset", "CAST(NULL AS string) AS topic", "CAST(NULL AS string) AS client_id"
+    there = rows.select("shard", "serial", "offset", "topic", "client_id")
+    found = serial_faults(spark, there.unionByName(gone.selectExpr("shard", "serial", *names)), lasts)
+    still = faults_of(rows.join(gone_from(spark, lake, ERASED, UNARCHIVED), ["shard", "serial"]), _UNFINISHED)
+    return found.unionByName(still.withColumn("of", lit(SERIALS)))
+
+
+def differing(rows: DataFrame, log: DataFrame) -> DataFrame:
+    """Messages that are in both, and are not the same."""
+    names = ("offset", "topic", "client_id", "checksum")
+    other = log.select("shard", "serial", *[log[name].alias(f"log_{name}") for name in names])
+    same = " AND ".join(f"{name} <=> log_{name}" for name in names)
+    wrong = rows.join(other, ["shard", "serial"]).where(f"NOT ({same})")
+    said = concat(lit("in the log it is at "), expr("log_offset"), lit(" on "), expr("log_topic"))
+    return faults_of(wrong, "the lake and the log have different messages of this serial", detail=said)
+
+
+def uncovered(spark: SparkSession, lake: Lake, log: list[Expected]) -> DataFrame:
+    """Serials between the end of the lake and the beginning of the log: in neither of them."""
+    found = []
+    for one in log:
+        offset = lake.offsets.get(one.shard)
+        if offset is not None and one.first != UNKNOWN and offset.serial + 1 < one.first:
+            said = f"serials {offset.serial + 1} to {one.first - 1}"
+            found.append((_LOST, one.first - 1 - offset.serial, one.shard, offset.serial + 1, None, None, None, said))
+    return spark.createDataFrame(found, FAULTS)

@@ -1,0 +1,212 @@
+"""An audit from its beginning to its end.
+
+    heads ──▶ sessions, queues, retained messages ──▶ the log ──▶ the lake ──▶ checks, one after the other
+
+1. What changes while a broker runs is read first, and kept: the log that is read afterwards has all that it rests on.
+2. Nothing is written, neither to the data folder nor to the lake. An audit that is killed leaves nothing.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import xxhash64
+
+from holdfast.durable.log import FOR_EVER
+from holdfast.history.reader import HistoryReader
+from holdfast.history.view import Part, View
+from holdfast.model.errors import PermanentError
+from holdfast.pipeline.audit.archived import archived, archived_faults, differing, uncovered
+from holdfast.pipeline.audit.density import POSITIONS, SERIALS, expected_in, serial_faults
+from holdfast.pipeline.audit.findings import Audit, Check, by_shard, judge
+from holdfast.pipeline.audit.index import index_faults, topics_of
+from holdfast.pipeline.audit.order import order_faults, publisher_faults
+from holdfast.pipeline.audit.owing import owed, owing_faults
+from holdfast.pipeline.audit.queues import states
+from holdfast.pipeline.audit.retained import (
+    absent_faults,
+    lacks_room,
+    retained_faults,
+    retained_table,
+    unknown_faults,
+)
+from holdfast.pipeline.audit.stored import stored
+from holdfast.pipeline.faults import fault
+from holdfast.pipeline.lake import Lake
+from holdfast.pipeline.spark_session import session
+from holdfast.pipeline.sql import in_words
+
+#: Topics that are asked for one by one, if nothing else is said.
+MOST_TOPICS: Final = 10_000
+MOST_EXAMPLES: Final = 5
+
+Progress = Callable[[float | None, str], None]
+
+
+class Wish(NamedTuple):
+    """What is to be audited."""
+
+    data: Path
+    lake: Path | None = None
+    most_topics: int = MOST_TOPICS
+    most_examples: int = MOST_EXAMPLES
+    #: Whether the broker stores no QoS 0: then retained messages may have been removed without a trace.
+    qos0_unstored: bool = False
+
+
+def audit_of(wish: Wish, master: str | None, progress: Progress) -> Audit:
+    """Start Spark for it. PermanentError says what went wrong, in words."""
+    try:
+        return make_audit(session("holdfast-audit", master=master), wish, progress)
+    except (PySparkException, Py4JError) as error:
+        raise PermanentError(in_words(error)) from error
+
+
+def make_audit(spark: SparkSession, wish: Wish, progress: Progress) -> Audit:
+    """PermanentError if the data cannot be read."""
+    with ExitStack() as kept:
+
+        def keep(frame: DataFrame) -> DataFrame:
+            frame.persist(StorageLevel.MEMORY_AND_DISK)
+            kept.callback(frame.unpersist)
+            frame.count()
+            return frame
+
+        now_us = time.time_ns() // 1000
+        seen = {shard: head.position_us for shard, head in _view(wish.data).heads.items()}
+        progress(0.0, "retained messages")
+        retained = keep(retained_table(spark, wish.data))
+        progress(0.05, "sessions and queues")
+        queues = keep(states(spark, wish.data, now_us))
+        lake = None if wish.lake is None else Lake.open(wish.lake)
+        view = _view(wish.data)
+        parts = view.parts(0, FOR_EVER, None)
+        progress(0.2, "messages of the log")
+        rows = keep(stored(spark, wish.data, parts, checksums=lake is not None))
+        fault("audit-read")
+        work = _Work(spark, wish, view, parts, rows, keep, progress)
+        checks = [
+            *work.log_checks(),
+            work.sessions(queues, now_us),
+            work.retained(retained, seen, now_us),
+            *(() if lake is None else work.lake_checks(lake)),
+        ]
+        sessions = queues.where("client IS NOT NULL").select("client").distinct().count()
+        heads = {shard: (head.position_us, head.serial) for shard, head in view.heads.items()}
+        return Audit(checks, work.messages, sessions, heads)
+
+
+class _Work:
+    """The checks, over what was read."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        wish: Wish,
+        view: View,
+        parts: list[Part],
+        rows: DataFrame,
+        keep: Callable[[DataFrame], DataFrame],
+        progress: Progress,
+    ) -> None:
+        """`keep` has a frame read now, and once."""
+        self._spark: Final = spark
+        self._wish: Final = wish
+        self._view: Final = view
+        self._parts: Final = parts
+        self._rows: Final = rows
+        self._keep: Final = keep
+        self._progress: Final = progress
+        self.messages: Final = rows.count()
+
+    def log_checks(self) -> Iterator[Check]:
+        rows, most = self._rows, self._wish.most_examples
+        self._progress(0.4, "serials and positions")
+        found = self._keep(serial_faults(self._spark, rows, expected_in(self._view)))
+        claim = "serials are dense from what retention left to the head, and none is there twice"
+        yield judge("serials", claim, _of(found, SERIALS), self.messages, "messages", most)
+        claim = "positions increase with serials, and none is there twice"
+        yield judge("positions", claim, _of(found, POSITIONS), self.messages, "messages", most)
+        self._progress(0.5, "order")
+        claim = "messages lie in the order of their positions, each in its own generation"
+        yield judge("order", claim, order_faults(rows), self.messages, "messages", most)
+        claim = "messages of a publisher and topic are in one shard, and their publish numbers increase"
+        zones = {shard: zone.name for zone in self._view.zones.values() for shard in zone.shards}
+        yield judge("publishers", claim, publisher_faults(rows, zones), self.messages, "messages", most)
+        yield self._index()
+
+    def _index(self) -> Check:
+        self._progress(0.6, "topics, each by the index")
+        topics = topics_of(self._rows)
+        count, most = topics.count(), self._wish.most_topics
+        notes = []
+        if count > most:
+            topics = topics.orderBy(xxhash64("topic", "shard", "generation")).limit(most)
+            notes.append(f"{most:,} of {count:,} topics were asked for; --topics {count} asks for all")
+        found = index_faults(topics, self._wish.data, self._parts)
+        claim = "whoever asks for a topic gets what reading everything finds of it"
+        return judge("index", claim, found, min(count, most), "topics", self._wish.most_examples, notes)
+
+    def sessions(self, queues: DataFrame, now_us: int) -> Check:
+        self._progress(0.7, "what sessions are owed")
+        # What retention dropped between the two looks is in one opinion and not in the other.
+        begins = by_shard("shard", _begins(self._parts), FOR_EVER)
+        passed = f"begins > 0 AND begins < {begins} AND coalesce(sent, -1) + 1 < {begins}"
+        judged = queues.where(f"NOT ({passed})")
+        lost = queues.count() - judged.count()
+        notes = [f"{lost} queues are not judged: retention dropped messages meanwhile"] if lost else []
+        found = owing_faults(judged, owed(judged, self._rows, now_us))
+        claim = "each session is owed what its queue holds: the log against its subscriptions"
+        return judge("sessions", claim, found, judged.count(), "queues", self._wish.most_examples, notes)
+
+    def retained(self, table: DataFrame, seen: dict[int, int], now_us: int) -> Check:
+        self._progress(0.85, "retained messages")
+        rows = self._rows
+        heads = {shard: head.position_us for shard, head in self._view.heads.items()}
+        found = retained_faults(table, rows, seen).union(unknown_faults(table, rows, _begins(self._parts), heads))
+        notes = []
+        if self._wish.qos0_unstored or lacks_room(self._wish.data):
+            why = "QoS 0 is not stored" if self._wish.qos0_unstored else "there was no room for all of them"
+            notes.append(f"whether retained messages are missing is not judged: {why}")
+        else:
+            found = found.union(absent_faults(table, rows, seen, now_us))
+        claim = "the retained message of a topic is the newest that the log has"
+        return judge("retained", claim, found, table.count(), "topics", self._wish.most_examples, notes)
+
+    def lake_checks(self, lake: Lake) -> Iterator[Check]:
+        self._progress(0.9, "messages of the lake")
+        most = self._wish.most_examples
+        rows = self._keep(archived(self._spark, lake))
+        count = rows.count()
+        found = self._keep(archived_faults(self._spark, lake, rows))
+        serials = _of(found, SERIALS).unionByName(uncovered(self._spark, lake, expected_in(self._view)))
+        claim = (
+            "serials of the lake are dense but for what was erased or dropped by its age, up to where the log goes on"
+        )
+        yield judge("lake serials", claim, serials, count, "messages", most)
+        claim = "positions of the lake increase with serials"
+        yield judge("lake positions", claim, _of(found, POSITIONS), count, "messages", most)
+        claim = "a message that is in the lake and in the log is the same in both"
+        yield judge("lake and log", claim, differing(rows, self._rows), count, "messages", most)
+
+
+def _of(found: DataFrame, kind: str) -> DataFrame:
+    return found.where(f"of = '{kind}'").drop("of")
+
+
+def _view(folder: Path) -> View:
+    with HistoryReader.open(folder) as reader:
+        return reader.view()
+
+
+def _begins(parts: list[Part]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for part in parts:
+        found[part.shard] = min(found.get(part.shard, part.lo_us), part.lo_us)
+    return found

@@ -1,0 +1,165 @@
+"""The audit on Spark: nothing wrong with a broker under load, whatever is planted found, and a kill leaves nothing."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from holdfast.cli.main import app
+from holdfast.pipeline.archive import SparkRunner
+from holdfast.pipeline.audit.findings import Audit, Fault
+from holdfast.pipeline.audit.making import Wish, make_audit
+from holdfast.pipeline.retain import RetainJob, run_retain
+from holdfast.records.messages import decode_message
+from tests.spark.lakes import archive
+from tests.spark.plant import Plant
+from tests.spark.planting import Hand
+from tests.spark.publishing import Sent
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+DEADLINE_S = 300.0
+#: One of many devices, which the log finds by its index.
+EXACT = "plant/33/temp"
+COMMAND = (sys.executable, "-c", "from holdfast.cli.main import main; main()", "spark", "audit")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
+    with Plant(tmp_path_factory.mktemp("audited")) as running:
+        running.subscribe("meter", EXACT)
+        running.fill()
+        running.subscribe("reader", "#", qos=2)
+        running.publish(Sent(f"plant/{number % 40}/temp", b"%d" % number, qos=number % 3) for number in range(300))
+        yield running
+
+
+@contextmanager
+def under_load(world: Plant) -> Iterator[None]:
+    """Messages come in, and clients come and go, for as long as the block takes."""
+    ended = threading.Event()
+
+    def publish() -> None:
+        while not ended.is_set():
+            start = len(world.sent)
+            world.publish(
+                Sent(f"plant/{number % 40}/temp", b"x", client_id=f"device-{number % 3}", retain=number % 7 == 0)
+                for number in range(start, start + 60)
+            )
+            world.subscribe("reader", f"press/{start}/#")
+            ended.wait(0.1)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def audited(spark: SparkSession, data: Path, lake: Path | None = None) -> Audit:
+    return make_audit(spark, Wish(data, lake, most_examples=50), lambda _share, _words: None)
+
+
+def verdicts(found: Audit) -> dict[str, int]:
+    return {check.name: check.faults for check in found.checks if check.faults}
+
+
+def faults(found: Audit, check: str) -> list[Fault]:
+    [one] = [one for one in found.checks if one.name == check]
+    return list(one.examples)
+
+
+def test_a_broker_under_load_is_found_sound_and_so_is_its_lake(
+    spark: SparkSession, world: Plant, tmp_path: Path
+) -> None:
+    """L1, L14, Q9: with erased messages in the log and in the lake, too."""
+    lake = tmp_path / "lake"
+    archive(world, lake)
+    world.publish([Sent("plant/1/temp", b"not archived", client_id="device-2")])
+    job = RetainJob(lake, world.data, client="device-2", by="test")
+    assert run_retain(job, lambda: SparkRunner(spark)).erased_rows > 0
+    archive(world, lake)
+    with under_load(world):
+        found = audited(spark, world.data, lake)
+
+    assert verdicts(found) == {}, [(check.name, check.examples) for check in found.checks if not check.sound]
+    examined = {check.name: check.examined for check in found.checks}
+    assert examined["serials"] >= 1_200
+    assert examined["index"] > 100
+    assert examined["sessions"] >= 4 * 3
+    assert examined["retained"] >= 2
+    assert examined["lake serials"] > 1_000
+    assert found.sessions == 4
+
+
+def test_what_is_planted_is_found(spark: SparkSession, world: Plant, tmp_path: Path) -> None:
+    """In the database itself: a removed message, a swapped pair, a serial that is there twice, a broken index."""
+    lake = tmp_path / "lake"
+    archive(world, lake)
+    world.stop()
+    try:
+        hand = Hand(world.data, tmp_path / "copy")
+    finally:
+        world.start()
+    family, cells = hand.find(lambda _family, cells: len(cells) > 300)
+    first, removed, twice = cells[10], cells[11], cells[50]
+    hand.remove(family, removed)
+    stream = {cell[0][1:9] for cell in cells[100:200]}.pop()
+    one, other = [cell for cell in cells[100:] if cell[0][1:9] == stream][:2]
+    hand.swap(family, one, other)
+    hand.repeat_serial(family, twice, cells[49])
+    assert sum(hand.forget_postings(name, b"33") for name in hand.families) > 0
+    kept = next(message for message in reversed(world.sent) if message.retain and message.payload)
+    hand.forget_retained(kept.topic)
+    hand.close()
+
+    found = audited(spark, hand.folder, lake)
+
+    gone = decode_message(removed[1])
+    serials = {(fault.about, fault.detail) for fault in faults(found, "serials")}
+    assert ("messages are missing before it", f"serials {gone.serial} to {gone.serial}") in serials
+    assert ("its serial is there twice", None) in serials
+    [repeated] = [fault for fault in faults(found, "serials") if "twice" in fault.about]
+    assert repeated.serial == decode_message(cells[49][1]).serial
+    swapped = {fault.serial for fault in faults(found, "order")}
+    assert decode_message(one[1]).serial in swapped
+    index = faults(found, "index")
+    assert EXACT in {fault.topic for fault in index}
+    owed = faults(found, "sessions")
+    assert {"a session is owed more than its queue holds"} == {fault.about for fault in owed}
+    assert {fault.client for fault in owed} == {"meter"}
+    absent = [fault for fault in faults(found, "retained") if "nothing is" in fault.about]
+    assert [fault.topic for fault in absent] == [kept.topic]
+    differing = {fault.serial for fault in faults(found, "lake and log")}
+    assert decode_message(cells[49][1]).serial in differing
+    assert decode_message(first[1]).serial not in {fault.serial for fault in faults(found, "serials")}
+
+
+def test_a_killed_audit_leaves_nothing_and_the_next_says_the_same(
+    spark: SparkSession, world: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spark  # it runs: the command takes it
+    arguments = ["--data", str(world.data), "--master", "local[2]", "--json"]
+    environment = {**os.environ, "HOLDFAST_FAULT": "audit-read"}
+    before = sorted(path.name for path in world.data.iterdir())
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    _out, complaints = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == -9, complaints
+    assert sorted(path.name for path in world.data.iterdir()) == before
+
+    monkeypatch.delenv("HOLDFAST_FAULT", raising=False)
+    done = CliRunner().invoke(app, ["spark", "audit", *arguments])
+
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["sound"] is True

@@ -1,0 +1,101 @@
+"""Erasure with a broker that runs, on Spark, and killed with kill -9 at every step: the end is always the same."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from holdfast.cli.client import connect
+from holdfast.cli.client_stream import Target
+from holdfast.cli.main import app
+from holdfast.pipeline.frames import history
+from holdfast.pipeline.lake_erasures import erasures_of
+from holdfast.pipeline.retain import RetainJob, run_retain
+from holdfast.topics.filters import parse_filter
+from holdfast.wire.packets import Subscription
+from holdfast.wire.properties import Properties
+from tests.spark.lakes import archive, here
+from tests.spark.publishing import Broker, Sent
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = "meter-7"
+
+
+def fill(broker: Broker, first: int) -> None:
+    broker.publish(
+        Sent(f"home/{number % 9}/temp", b"%d" % number, client_id=f"meter-{number // 10 % 10}", retain=number % 50 == 0)
+        for number in range(first, first + 500)
+    )
+
+
+def without(broker: Broker, *clients: str) -> list[bytes]:
+    return sorted(message.payload for message in broker.sent if message.client_id not in clients)
+
+
+def archived(lake: Path) -> list[bytes]:
+    return sorted(DeltaTable(str(lake)).to_pyarrow_table(columns=["payload"])["payload"].to_pylist())
+
+
+def test_what_is_erased_is_gone_for_everybody(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    fill(broker, 0)
+    archive(broker, lake)
+    fill(broker, 500)  # not archived yet
+    where = ["--lake", str(lake), "--data", str(broker.data), "--erase-client", SECRET, "--json"]
+
+    would = CliRunner().invoke(app, ["spark", "retain", *where, "--dry-run"])
+    assert (would.exit_code, json.loads(would.stdout)["erased_rows"]) == (0, 50), would.output
+    assert len(archived(lake)) == 500
+    done = CliRunner().invoke(app, ["spark", "retain", *where])
+
+    assert (done.exit_code, json.loads(done.stdout)["erased_rows"]) == (0, 50), done.output
+    assert history(spark, path=broker.data).where(f"client_id = '{SECRET}'").count() == 0
+    archive(broker, lake)
+    both = history(spark, path=broker.data, lake=lake, columns=["payload"]).collect()
+    assert sorted(bytes(row.payload) for row in both) == archived(lake) == without(broker, SECRET)
+    retained = spark.read.format("holdfast").options(path=str(broker.data), table="retained").load()
+    assert SECRET not in {row.client_id for row in retained.collect()}
+    assert {row["kind"]: row["rows"] for row in erasures_of(lake).to_pylist()} == {"erased": 50, "unarchived": 50}
+    broker.process.wait_for("messages are erased")
+    assert sorted(asyncio.run(replayed(broker, len(without(broker, SECRET))))) == without(broker, SECRET)
+
+
+async def replayed(broker: Broker, count: int) -> list[bytes]:
+    """What an MQTT client gets first that asks for everything."""
+    found: list[bytes] = []
+    async with connect(Target(port=broker.process.ports["tcp"], client_id="reader")) as client:
+        since = Properties(user_properties=(("replay-from", "earliest"),))
+        await client.ask_for([Subscription(parse_filter(b"home/#"), 1)], since)
+        while len(found) < count:
+            message = await client.receive()
+            client.acknowledge(message)
+            found.append(message.payload)
+    return found
+
+
+def test_a_kill_at_any_step_is_made_good_by_the_next_run(broker: Broker, tmp_path: Path) -> None:
+    fill(broker, 0)
+    erased: list[str] = []
+    for number, fault in enumerate(["retain-hidden", "retain-written", "retain-committed"]):
+        lakes = [tmp_path / f"killed-{number}", tmp_path / f"undisturbed-{number}"]
+        for lake in lakes:
+            archive(broker, lake, batch_rows=200)
+        client = f"meter-{number}"
+        program = [sys.executable, "-m", "tests.spark.retain_process", str(broker.data)]
+        environment = {**os.environ, "HOLDFAST_FAULT": fault}
+        killed = subprocess.run([*program, str(lakes[0]), client], cwd=ROOT, env=environment, check=False)
+        assert killed.returncode == -9
+        erased.append(client)
+        for lake in lakes:
+            run_retain(RetainJob(lake, broker.data, client=client, by="test"), lambda: here)
+
+            assert archived(lake) == without(broker, *erased)
+            assert len(list(lake.glob("day=*/**/*.parquet"))) == len(DeltaTable(str(lake)).file_uris())
