@@ -15,6 +15,7 @@ import typer
 
 from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail, find_password
 from holdfast.model.errors import HoldfastError, SettingsError
+from holdfast.node.logs import configure_logs
 from holdfast.node.queue_addresses import look_at_home, open_home
 from holdfast.node.system_clock import SystemClock
 
@@ -77,6 +78,7 @@ def secret(variable: str | None, file: Path | None) -> str | None:
 
 def run(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """Run a command; errors end the program with words."""
+    configure_logs("warning", "auto")
     try:
         return asyncio.run(work())
     except SettingsError as error:

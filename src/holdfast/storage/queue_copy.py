@@ -71,14 +71,30 @@ async def copy_queue(
     """
     last_serial, last_number = await source.last(client_id)
     writer = _Writer(target, client_id, *await target.last(client_id))
-    if (writer.serial, writer.number) > (last_serial, last_number) or writer.serial > last_serial:
-        raise PermanentError(f"the target has a queue of {client_id!r} already, which is longer than this one")
+    if writer.serial:
+        is_longer = writer.serial > last_serial or writer.number > last_number
+        if is_longer or not await _is_begun(source, target, client_id, writer.serial, now_us):
+            raise PermanentError(f"the target has a queue of {client_id!r} already, and not a part of this one")
     async for entry in source.entries(client_id):
         await writer.put(entry)
         told(writer.messages)
     await writer.fill_up_to(last_serial, last_number + 1)
     await writer.flush()
     return await _compare(source, target, client_id, now_us)
+
+
+async def _is_begun(source: Source, target: QueueStore, client_id: str, up_to: int, now_us: Callable[[], int]) -> bool:
+    """Whether the target holds what a copy of this queue would, up to a serial: then a copy was interrupted there."""
+    missing: dict[int, int] = {}
+    async for entry in source.entries(client_id):
+        if entry.owed.serial > up_to:
+            break
+        missing[entry.owed.serial] = entry.number
+    async for entry in HomeSource(target).entries(client_id):
+        is_filler = entry.message == _FILLER.message
+        if missing.pop(entry.owed.serial, None) != entry.number and not is_filler and not entry.expired(now_us()):
+            return False
+    return not missing
 
 
 class _Writer:
