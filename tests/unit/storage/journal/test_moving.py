@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.durable.queue_store import Entry, Pack, QueueStore
+from holdfast.durable.queue_store import Appended, Entry, Pack, QueueStore
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.storage.journal.folders import Folders, queue_id
@@ -74,9 +74,9 @@ class Failing(MemoryQueueStore):
         if self.calls < 0:
             raise ConnectionError
 
-    async def append(self, packs: list[Pack]) -> list[object]:  # type: ignore[override]
+    async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
         self._count()
-        return list(await super().append(packs))
+        return await super().append(packs)
 
     async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
         self._count()
