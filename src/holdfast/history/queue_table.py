@@ -129,7 +129,7 @@ def _queues(view: SessionView) -> Iterator[_Queue]:
     own = {raw: record for raw, record in view.subscriptions.items() if not record.filter.group}
     # QoS 0 is for who was there.
     waits = {raw: record for raw, record in own.items() if record.qos}
-    if waits:
+    if waits and not view.record.queue:  # what waits outside the log is not to be seen in it
         yield _Queue(view, waits, view.progress.sent)
     for raw, progress in sorted(view.replays.items()):
         if not progress.joined and raw in own:

@@ -1,7 +1,7 @@
 """The disk under a node: opened before anybody is let in, tended while it runs, closed when everybody has left."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -16,6 +16,7 @@ from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
+from holdfast.durable.queue_store import QueueStore
 from holdfast.exchange.counters import DROP_RETENTION, Counters
 from holdfast.exchange.drops import DAMAGED, ERASED, Drops
 from holdfast.model.clock import Clock
@@ -35,6 +36,7 @@ from holdfast.storage.rocks.log import Companion
 from holdfast.storage.rocks.maintenance import Maintenance
 from holdfast.storage.rocks.numbers import RocksNumbers
 from holdfast.storage.rocks.opening import open_log
+from holdfast.storage.rocks.outbox import RocksOutbox
 from holdfast.storage.rocks.retained import RocksRetained
 from holdfast.storage.rocks.sessions import RocksSessions
 from holdfast.storage.rocks.zone_log import ZoneLog
@@ -68,7 +70,8 @@ class DiskStorage:
             self.engine, lambda *place: self.log.reading.at(*place), self.retained.at, self._gone
         )
         self.numbers: Final = RocksNumbers(self.engine, clock)
-        companions: list[Companion] = [self.sessions, self.retained, self.numbers]
+        self.outbox: Final = RocksOutbox(self.engine)
+        companions: list[Companion] = [self.sessions, self.retained, self.numbers, self.outbox]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
         storage = settings.storage
         self.leases: Final = Leases(storage.data, settings.history.lease_max_age_s)
@@ -97,8 +100,8 @@ class DiskStorage:
         #: Retained messages that could not be read, as far as that was noted.
         self._unreadable = 0
 
-    def stores(self) -> Stores:
-        """As the broker knows them."""
+    def stores(self, homes: Mapping[str, QueueStore] | None = None) -> Stores:
+        """As the broker knows them, with the homes of queues outside the log."""
         zones = self.log.zones.all
         return Stores(
             log=self.log,
@@ -107,6 +110,8 @@ class DiskStorage:
             registry=MemoryRegistry(),
             new_queue=self._new_queue,
             numbers=self.numbers,
+            queue_homes=homes or {},
+            outbox=self.outbox,
             attach=self.log.attach,
             new_replay=self._new_replay,
             stores_all=all(zone.store for zone in zones),

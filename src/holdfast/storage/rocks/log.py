@@ -159,7 +159,7 @@ class RocksLog:
         if batch.messages:
             strict = self._place(batch, changes, touched)
         self.add_companions(batch, changes)
-        if self._strict_steps and (batch.steps or batch.retained):
+        if batch.strict or (self._strict_steps and (batch.steps or batch.retained)):
             strict = True
         pending = self._pending(batch.number, changes)
         if touched:

@@ -14,8 +14,23 @@ from holdfast.records.generations import (
     decode_zone,
     family_parts,
 )
-from holdfast.records.meta import APPLIED, CEILING, FOLDER, FOLDER_KEY, GENERATION, HEAD, NUMBER, ZONE, shard_of_key
+from holdfast.records.meta import (
+    APPLIED,
+    CEILING,
+    FOLDER,
+    FOLDER_KEY,
+    GENERATION,
+    HEAD,
+    NUMBER,
+    OUTBOX,
+    OUTBOX_CEILING,
+    QUEUE_DROP,
+    ZONE,
+    number_of_key,
+    shard_of_key,
+)
 from holdfast.records.numbers import decode_number
+from holdfast.records.outbox import decode_outbox, decode_outbox_ceiling, decode_queue_drop
 from holdfast.records.positions import AppliedMark, ShardHead, decode_applied, decode_ceiling, decode_head
 from holdfast.storage.rocks.checking.report import REPORT, RESTORE, Reader, Report
 from holdfast.storage.rocks.contents import META
@@ -53,6 +68,14 @@ class StoredMeta:
             self.applied[shard_of_key(key)] = decode_applied(value)
         elif tag == NUMBER:
             decode_number(value)
+        elif tag == OUTBOX_CEILING:
+            decode_outbox_ceiling(value)
+        elif tag == OUTBOX:
+            number_of_key(key)
+            decode_outbox(value)
+        elif tag == QUEUE_DROP:
+            number_of_key(key)
+            decode_queue_drop(value)
         else:
             raise HoldfastError(f"key {key.hex()} is of no known kind")
 
