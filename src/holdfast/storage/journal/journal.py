@@ -24,8 +24,9 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, PoisonedError, TransientError
 from holdfast.storage.journal.appending import plan
 from holdfast.storage.journal.changes import REMOVED, Change
+from holdfast.storage.journal.checkpoint import Checkpoint
 from holdfast.storage.journal.commit_file import CommitFile
-from holdfast.storage.journal.files import make_folders, remove_folder, sync_folders
+from holdfast.storage.journal.files import make_folders, remove_folder
 from holdfast.storage.journal.folders import LAYOUT_NAME, Folders
 from holdfast.storage.journal.opening import open_queue
 from holdfast.storage.journal.options import FSYNC, JournalOptions
@@ -37,24 +38,6 @@ from holdfast.storage.journal.serials import Serials
 _log = structlog.get_logger()
 
 _SECOND_US: Final = 1_000_000
-
-
-class Checkpoint:
-    """A commit file that is not written to any more, and what has to be synced before it may go."""
-
-    def __init__(self, root: Path, file: CommitFile, begun_us: int) -> None:
-        self.root: Final = root
-        self.file: Final = file
-        self.begun_us: Final = begun_us
-        #: Queues whose base is in the file; folders with something to sync.
-        self.touched: Final[set[str]] = set()
-        self.dirty: Final[set[Path]] = set()
-        #: Files to be deleted in the end, by the folder of their queue.
-        self.drained: Final[dict[Path, list[Path]]] = {}
-
-    def sync(self) -> None:
-        """Any thread. Requires: nothing is added any more."""
-        sync_folders(self.dirty, self.root)
 
 
 class Journal:
@@ -301,7 +284,7 @@ class Journal:
                 queue.save(now_us)
             except OSError as error:
                 # The commit file has it. It stays open, and is tried again with the next turn.
-                _log.warning("the state of a queue is written later", client=client_id, why=error.strerror)
+                self._later(client_id, error)
                 continue
             self._dirty(queue)
             del self._staged[client_id]
@@ -328,12 +311,19 @@ class Journal:
             self._put_away(client_id)
 
     def _put_away(self, client_id: str) -> None:
-        """Close a queue, with the state that it has now."""
+        """Close a queue, with the state that it has now. One whose state cannot be written stays open."""
         queue = self._open[client_id]
         if queue.is_unsaved and not queue.is_new and self._failure is None:
-            queue.save(self._clock.wall_us())
-            self._dirty(queue)
+            try:
+                queue.save(self._clock.wall_us())
+                self._dirty(queue)
+            except OSError as error:
+                self._later(client_id, error)
+                return
         self._forget(client_id)
+
+    def _later(self, client_id: str, error: OSError) -> None:
+        _log.warning("the state of a queue is written later", client=client_id, why=error.strerror)
 
     # ---- checkpoints
 
@@ -378,10 +368,7 @@ class Journal:
             raise self._set_aside(client_id, queue.folder, str(error)) from error
 
     def size(self, client_id: str) -> QueueSize:
-        queue = self._queue(client_id)
-        expired = queue.expired(self._clock.wall_us())
-        sizes = [file.size_of(serial) for serial in expired if (file := queue.file_of(serial)) is not None]
-        return QueueSize(queue.messages - len(expired), queue.size_bytes - sum(sizes))
+        return self._queue(client_id).size(self._clock.wall_us())
 
     def state(self, client_id: str) -> QueueState:
         return self._queue(client_id).state()

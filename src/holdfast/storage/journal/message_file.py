@@ -93,6 +93,11 @@ class MessageFile:
     def offset_of(self, serial: int) -> int:
         return self._offsets[serial - self.first_indexed]
 
+    def index_bytes(self) -> int:
+        """What the arrays hold."""
+        arrays = (self._numbers, self._offsets, self._lengths, self._sizes, self._expires)
+        return sum(each.itemsize * len(each) for each in arrays)
+
     def add_to_index(self, placed: Placed) -> None:
         record, offset = placed
         self.end_bytes = offset + record.length_bytes

@@ -26,8 +26,8 @@ _log = structlog.get_logger()
 
 QUARANTINE_NAME: Final = "quarantine"
 REPORT_NAME: Final = "report.json"
-#: A queue cannot have given out more serials since its last readable state than this.
-_JUMP: Final = 1 << 32
+#: A queue cannot have given out more serials since its last readable state than this: states are written every turn.
+_JUMP: Final = 1 << 20
 
 
 def set_aside(root: Path, folder: Path, client_id: str, why: str, now_us: int) -> QueueState:

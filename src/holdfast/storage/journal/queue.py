@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.durable.queue_store import Entry
+from holdfast.durable.queue_store import Entry, QueueSize
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.records.queued import decode_queued
 from holdfast.storage.journal.changes import Change
@@ -112,6 +112,12 @@ class JournalQueue:
         if not 0 < self.earliest_us <= now_us:
             return []
         return [serial for file, serial in self.live() if 0 < file.expiry_of(serial) <= now_us]
+
+    def size(self, now_us: int) -> QueueSize:
+        """What it holds, without what has expired."""
+        expired = self.expired(now_us)
+        sizes = [file.size_of(serial) for serial in expired if (file := self.file_of(serial)) is not None]
+        return QueueSize(self.messages - len(expired), self.size_bytes - sum(sizes))
 
     def read(self, after: int, limit: int, now_us: int) -> list[Entry]:
         """PermanentError if a message is damaged."""

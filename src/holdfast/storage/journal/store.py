@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -24,8 +25,10 @@ import structlog
 from holdfast.durable.queue_store import Appended, Entry, Pack, QueueSize
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
+from holdfast.storage.journal.checkpoint import Checkpoint
+from holdfast.storage.journal.files import make_folders, sync_path
 from holdfast.storage.journal.folders import Folders
-from holdfast.storage.journal.journal import Checkpoint, Journal
+from holdfast.storage.journal.journal import Journal
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.recovery import Recovered, Recovery
 from holdfast.storage.journal.state_file import load_owner
@@ -95,7 +98,8 @@ class JournalStore:
     @classmethod
     def _open(cls, root: Path, clock: Clock, options: JournalOptions) -> "JournalStore":
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            for above in make_folders(root):
+                sync_path(above)
             lock = FolderLock.acquire(root)
             try:
                 folders = Folders.load(root, options.fragments)
@@ -226,7 +230,8 @@ class JournalStore:
         loops = {request.loop for request in requests}
         for loop in loops:
             own = [request for request in requests if request.loop is loop]
-            loop.call_soon_threadsafe(_answer_all, own)
+            with suppress(RuntimeError):  # a loop that is closed waits for nothing
+                loop.call_soon_threadsafe(_answer_all, own)
 
     def _try(self, request: _Request, step: Callable[[], Any]) -> None:
         outcome = _outcome(step)
