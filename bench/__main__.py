@@ -1,4 +1,4 @@
-"""`python -m bench`: `codec`, brokers, layouts, `storage`, `stress`, `history`, `spark`, `parallel`, or all of them."""
+"""`python -m bench`: `codec`, brokers, layouts, `storage`, `stress`, history, queues, `spark`, parallel, or all."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bench.codec import command as codec
 from bench.history import command as history
 from bench.layouts import command as layouts
 from bench.parallel import command as parallel
+from bench.queues import command as queues
 from bench.spark import command as spark
 from bench.storage import command as storage
 from bench.stress import command as stress
@@ -24,6 +25,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "storage": storage.main,
     "stress": stress.main,
     "history": history.main,
+    "queues": queues.main,
     "spark": spark.main,
     "parallel": parallel.main,
 }
@@ -47,7 +49,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    suites = (codec, brokers, layouts, storage, stress, history, spark, parallel)
+    suites = (codec, brokers, layouts, storage, stress, history, queues, spark, parallel)
     own = {name: value for suite in suites for name, value in suite.DEFAULTS.items()}
     parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
     commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
@@ -58,6 +60,11 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         ("storage", storage.add_options, "the log on disk: commits, replays, starts, bytes"),
         ("stress", stress.add_options, "memory and bystanders while clients are slow, deaf, away, or all back"),
         ("history", history.add_options, "reading through Arrow Flight, and who notices"),
+        (
+            "queues",
+            queues.add_options,
+            "homes of client queues: journal, Redis, PostgreSQL; and one script per message",
+        ),
         ("spark", spark.add_options, "queries of Spark over the log and over files, latency, and who notices"),
         ("parallel", parallel.add_options, "one history read by one subscriber, by groups, and by Spark"),
     ):

@@ -21,7 +21,7 @@ from holdfast.durable.sessions import (
 )
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed
+from holdfast.model.owed import Owed, OwedQueued
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
 from holdfast.records.sessions import Progress, ProgressEntry, ReplayProgress, SessionRecord
@@ -49,7 +49,11 @@ wills = st.builds(
     expiry_s=st.sampled_from([-1, 0, MAX_U32]),
 )
 session_records = st.builds(
-    SessionRecord, expiry_s=expiries_s, disconnected_us=st.just(0) | times_us, will=st.none() | wills
+    SessionRecord,
+    expiry_s=expiries_s,
+    disconnected_us=st.just(0) | times_us,
+    will=st.none() | wills,
+    queue=st.sampled_from(["", "", "journal"]),
 )
 topics = st.sampled_from([b"a", "a/ü".encode()])
 places = st.builds(RetainedPlace, topics, times_us, st.lists(st.integers(1, 268_435_455), max_size=2).map(tuple))
@@ -77,11 +81,14 @@ def owed_messages(draw: st.DrawFn) -> Owed:
         properties=draw(st.sampled_from([b"", b"\x01\x01"])),
         expires_us=draw(st.just(0)),
     )
+    identifiers = tuple(draw(st.lists(st.integers(1, 268_435_455), max_size=3)))
+    if draw(st.booleans()):
+        return OwedQueued(message, 2, retain=draw(st.booleans()), identifiers=identifiers, serial=draw(times_us))
     return Owed(
         message,
         2,
         retain=draw(st.booleans()),
-        identifiers=tuple(draw(st.lists(st.integers(1, 268_435_455), max_size=3))),
+        identifiers=identifiers,
         group=draw(st.sampled_from(["", "$share/g/a/#"])),
     )
 

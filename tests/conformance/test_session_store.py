@@ -12,6 +12,7 @@ from holdfast.durable.memory_sessions import MemorySessions
 from holdfast.durable.sessions import KeepIncoming, KeepSession, SessionStore, Step, StoredSession
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
+from holdfast.model.owed import place_of
 from holdfast.records.sessions import SessionRecord
 from holdfast.storage.rocks.contents import SESSIONS
 from holdfast.storage.rocks.engine import Engine
@@ -49,7 +50,10 @@ def shown(stored: StoredSession | None) -> object:
     return (
         stored.record,
         sorted(stored.subscriptions.items()),
-        [(i, owed.message, owed.retain, owed.identifiers, owed.group) for i, owed in stored.inflight.items()],
+        [
+            (i, place_of(owed), owed.message, owed.retain, owed.identifiers, owed.group)
+            for i, owed in stored.inflight.items()
+        ],
         sorted(stored.released),
         sorted(stored.incoming),
         sorted(stored.done),
@@ -66,6 +70,8 @@ def same(one: SessionStore, other: SessionStore) -> None:
     for before_us in (0, 30_000_000, 2**62):
         assert sorted(one.expiring(before_us, 10)) == sorted(other.expiring(before_us, 10))
     assert sorted(one.connected("", 10)) == sorted(other.connected("", 10))
+    assert one.outside("", 10) == other.outside("", 10)
+    assert one.outside("a\0b", 2) == other.outside("a\0b", 2)
     assert one.waiting_wills(0, "", 10) == other.waiting_wills(0, "", 10)
 
 

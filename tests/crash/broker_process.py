@@ -27,11 +27,12 @@ def free_port() -> int:
 class BrokerProcess:
     """`holdfast serve`, again and again."""
 
-    def __init__(self, data: Path, log: Path) -> None:
+    def __init__(self, data: Path, log: Path, assignments: tuple[str, ...] = ()) -> None:
         self.port = free_port()
         self.starts = 0
         self._log = log
-        self._command = (sys.executable, "-c", _PROGRAM, "serve", "--port", str(self.port), "--data", str(data))
+        sets = [word for assignment in assignments for word in ("--set", assignment)]
+        self._command = (sys.executable, "-c", _PROGRAM, "serve", "--port", str(self.port), "--data", str(data), *sets)
         #: The broker is of the same tree as its clients.
         self._environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).resolve().parents[1])}
         self._process: asyncio.subprocess.Process | None = None

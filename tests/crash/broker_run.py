@@ -71,10 +71,10 @@ class RetainedProbe(SteadyClient):
 class Run:
     """One broker, its clients, and its deaths."""
 
-    def __init__(self, folder: Path, seed: int, data: Path | None = None) -> None:
+    def __init__(self, folder: Path, seed: int, data: Path | None = None, assignments: tuple[str, ...] = ()) -> None:
         self.dice = random.Random(seed)
         self.ledger = Ledger()
-        self.broker = BrokerProcess(data or folder / "data", folder / "broker.log")
+        self.broker = BrokerProcess(data or folder / "data", folder / "broker.log", assignments)
         self.publishers: list[Publisher] = []
         self.subscribers: list[Subscriber] = []
         self.kills = 0
@@ -270,10 +270,11 @@ async def crash(
     start_kills: float = 0.0,
     clients: Callable[[Run], Awaitable[None]] = mixed_clients,
     data: Path | None = None,
+    assignments: tuple[str, ...] = (),
     say: Callable[[str], None] | None = None,
 ) -> Run:
     """The whole story; the verdict is the caller's."""
-    run = Run(folder, seed, data)
+    run = Run(folder, seed, data, assignments)
     run.start_kills = start_kills
     run.whole_groups = GROUPS_SURVIVE or not deaths
     await run.broker.start()
@@ -304,6 +305,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--stop", action="store_true", help="SIGTERM in place of SIGKILL")
     parser.add_argument("--start-kills", type=float, default=0.0, help="how likely a start is killed as well")
+    parser.add_argument("--queue", default="log", help="where messages wait for clients: log, journal, redis, postgres")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the broker, as in holdfast serve")
     parser.add_argument("--restless", action="store_true", help="clients that come and go")
     asked = parser.parse_args()
     clients = restless_clients if asked.restless else mixed_clients
@@ -311,7 +314,16 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-crash-"))
     print(f"seed {asked.seed}, in {folder}", flush=True)
     run = asyncio.run(
-        crash(folder, asked.seed, asked.kills, end=end, start_kills=asked.start_kills, clients=clients, say=print)
+        crash(
+            folder,
+            asked.seed,
+            asked.kills,
+            end=end,
+            start_kills=asked.start_kills,
+            clients=clients,
+            assignments=(f"sessions.queue={asked.queue}", *asked.set),
+            say=print,
+        )
     )
     found = run.verdict() + run.broker.complaints()
     print(run.summary())

@@ -49,3 +49,9 @@ def test_a_clean_stop_loses_nothing_either(tmp_path: Path) -> None:
 def test_connections_that_come_and_go_lose_and_double_nothing(tmp_path: Path) -> None:
     """Q8, Q10, L15: the broker lives, its clients are taken over, and groups share what members leave."""
     check(asyncio.run(crash(tmp_path, SEED, 0, clients=restless_clients)))
+
+
+def test_queues_outside_the_log_lose_and_double_nothing(tmp_path: Path) -> None:
+    """T12, T13, Q1, Q2: the same promises, with messages in journal files. Other homes: `broker_run --queue`."""
+    assignments = ("sessions.queue=journal",)
+    check(asyncio.run(crash(tmp_path, SEED, RUNS // 3, start_kills=0.2, assignments=assignments)))

@@ -15,6 +15,7 @@ from holdfast.broker.connection import Connection
 from holdfast.broker.connections import Connections
 from holdfast.broker.deadlines import Deadlines
 from holdfast.broker.eager import begin
+from holdfast.broker.feeding import Feeding
 from holdfast.broker.gate import Origin
 from holdfast.broker.pacing import Pacing
 from holdfast.broker.policy import Policy
@@ -24,7 +25,7 @@ from holdfast.broker.stores import Stores
 from holdfast.broker.subscribing import Subscribing
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
-from holdfast.exchange.counters import DROP_DENIED
+from holdfast.exchange.counters import DROP_DENIED, DROP_UNREADABLE
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.link import Link
@@ -38,6 +39,7 @@ from holdfast.model.reasons import (
     PROTOCOL_ERROR,
     SERVER_BUSY,
     SERVER_SHUTTING_DOWN,
+    UNSPECIFIED_ERROR,
 )
 from holdfast.session.state import expiry_at_disconnect
 from holdfast.wire.codec import decode
@@ -82,7 +84,10 @@ class Broker:
         self.exchange.max_retained = policy.limits.max_retained
         self.exchange.delivery.timer = Pacing(self.exchange, clock, self.deadlines)
         self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate
-        self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores)
+        self.exchange.outside.refuses = policy.sessions.on_queue_away == "refuse"
+        self.exchange.outside.broken = self._queue_broken
+        self.feeding: Final = Feeding(self.exchange, stores, clock, self.deadlines)
+        self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores, self.feeding)
         registry = stores.registry
         self.connections: Final = Connections(
             self.exchange, self.sessions, registry, policy, clock, self.deadlines, self._spawn
@@ -102,10 +107,13 @@ class Broker:
         if self._attach is not None:
             self._attach(self._loop.call_soon_threadsafe, self.exchange.committed)
         self.sessions.recover()
+        await self.sessions.restore_outside()
+        self.feeding.start(self._loop)
         return self
 
     async def __aexit__(self, *_unused: object) -> None:
         self.deadlines.stop()
+        await self.feeding.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -140,6 +148,16 @@ class Broker:
             connection.access = connection.channel.access = access if self._authenticator.has_rules else None
             connection.channel.may_publish.clear()
         self.exchange.routes.clear()
+
+    def _queue_broken(self, client: Client, error: Exception) -> None:
+        """A client whose queue cannot be read is told, instead of left without its messages."""
+        _log.error("a client's queue cannot be used", client=client.session.client_id, why=str(error))
+        self.exchange.drops.note(
+            DROP_UNREADABLE, client.session.client_id, b"", self._clock.wall_us(), detail=str(error)
+        )
+        connection = None if client.owner is None else self.connections.of(client.owner)
+        if connection is not None:
+            self.connections.dismiss(connection, UNSPECIFIED_ERROR, "the queue of this session cannot be read")
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:
         rest = begin(work)

@@ -173,7 +173,8 @@ class Connecting:
                 await self._registry.remove(action.registration)
             elif isinstance(action, Open):
                 connection.registration = action.registration
-                client, present = self._sessions.open(client_id, clean_start=action.clean_start)
+                persistent = expiry_asked(packet, self._policy.mqtt.max_session_expiry_s) > 0
+                client, present = self._sessions.open(client_id, clean_start=action.clean_start, persistent=persistent)
                 pending += takeover.opened(session_present=present)
             elif isinstance(action, Refuse):
                 if action.log_line:

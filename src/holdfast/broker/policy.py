@@ -3,12 +3,18 @@
 `node.settings` composes them into the whole tree, and reads files and environment for them; nothing is read here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from holdfast.model.protocol import MAX_U16, MAX_U32
 from holdfast.wire.framing import MAX_PACKET_BYTES
 
+#: The queue that is no queue: messages lie in the log.
+LOG: Final = "log"
+QueueHomeName = Literal["log", "journal", "redis", "postgres"]
+OnFull = Literal["drop_oldest", "refuse"]
+OnQueueAway = Literal["wait", "refuse"]
 ShareStrategy = Literal["least_inflight", "round_robin", "hash", "sticky"]
 
 
@@ -155,6 +161,31 @@ class Limits:
 class Sessions:
     """What a session may keep, and how groups share."""
 
+    queue: Annotated[
+        QueueHomeName,
+        Key(
+            "Where messages wait for clients whose session outlives their connection, unless a class says otherwise. "
+            "`log`: nowhere else; each client knows its place in the log. Else each client has a queue of its own, in "
+            "files, Redis or PostgreSQL. A session keeps the queue that it began with."
+        ),
+    ] = "log"
+    queue_ttl_s: Annotated[
+        int, Key("Seconds that a queue outside the log keeps messages without an expiry of their own; 0 for ever.", 0)
+    ] = 0
+    on_full: Annotated[
+        OnFull,
+        Key(
+            "What a queue outside the log does when it is full. `drop_oldest`: the oldest messages go. `refuse`: it "
+            "takes nothing more until it has been read to its end."
+        ),
+    ] = "drop_oldest"
+    on_queue_away: Annotated[
+        OnQueueAway,
+        Key(
+            "What becomes of QoS 1 and 2 messages for a client whose queue cannot be reached. `wait`: they are "
+            "acknowledged when it can. `refuse`: MQTT 5 clients are told 0x97, others are disconnected."
+        ),
+    ] = "wait"
     max_queued_messages: Annotated[
         int, Key("Messages owed to one client, beyond those in flight; what does not fit is dropped and counted.", 1)
     ] = 10_000
@@ -181,9 +212,23 @@ class Sessions:
     ] = "least_inflight"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClientClass:
+    """Clients whose messages wait elsewhere than `sessions.queue` says. The first class that matches counts."""
+
+    clients: Annotated[
+        str, Key("Their client ids: `*` stands for any text, `?` for one character, `[ab]` for one of these.")
+    ] = ""
+    queue: Annotated[QueueHomeName, Key("As `sessions.queue`.")] = "log"
+    max_queued_messages: Annotated[int | None, Key("As in `sessions`, which rules if this is not set.", 0)] = None
+    max_queued_bytes: Annotated[int | None, Key("Likewise.", 0)] = None
+    queue_ttl_s: Annotated[int | None, Key("Likewise.", 0)] = None
+    on_full: Annotated[OnFull | None, Key("Likewise.")] = None
+
+
 @dataclass(kw_only=True)
 class Policy:
-    """The three sections together.
+    """These sections together.
 
     Whoever keeps to them holds the policy and asks it each time: a reload puts new sections in place of the old ones.
     """
@@ -191,3 +236,4 @@ class Policy:
     mqtt: Mqtt = Mqtt()
     limits: Limits = Limits()
     sessions: Sessions = Sessions()
+    classes: Mapping[str, ClientClass] = field(default_factory=dict)

@@ -1,28 +1,37 @@
 """Sessions: begun, resumed, left behind, ended."""
 
+import asyncio
 from typing import Final
 
+import structlog
+
 from holdfast.broker.deadlines import Deadline, Deadlines
+from holdfast.broker.feeding import Feeding
 from holdfast.broker.policy import Policy
+from holdfast.broker.queue_classes import QueueClasses
 from holdfast.broker.stores import Stores
 from holdfast.broker.subscriptions import Subscriptions
 from holdfast.broker.walks import Walks
 from holdfast.broker.wills import Wills
 from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.outside_queue import OutsideQueue
+from holdfast.durable.queue_store import QueueLimits
 from holdfast.durable.sessions import DropSession, KeepSession, StoredSession
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
 from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
-from holdfast.model.errors import PeerError
+from holdfast.model.errors import PeerError, SettingsError
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed, OwedRetained
+from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued, OwedRetained, place_of
 from holdfast.model.reasons import QUOTA_EXCEEDED
 from holdfast.model.will import StoredWill
 from holdfast.records.sessions import ProgressEntry, SessionRecord
 from holdfast.session.inflight import UNLIMITED
 from holdfast.session.state import NEVER, SessionState, will_delay_s
+
+_log = structlog.get_logger()
 
 _SECOND_US: Final = 1_000_000
 #: How long a client that was connected when the broker crashed has to return before its will is published.
@@ -33,6 +42,8 @@ _EXPIRED: Final = "its expiry interval had passed"
 _LEFT: Final = "the connection ended, and the session with it"
 #: Sessions looked at in one go, at the start and when they end.
 _PAGE: Final = 200
+#: Sessions between two words on how many were restored; a multiple of a page.
+_SAID: Final = 100_000
 
 
 class Sessions:
@@ -41,6 +52,7 @@ class Sessions:
     1. An offline session without expiry does not exist.
     2. What is stored of a session that outlives its connection is, with the batch under way, what it is here.
     3. An offline session that follows the log and is in no group has no object here: the store has it.
+    4. A session whose queue is outside the log has one, always: the matcher has to find it.
     """
 
     def __init__(
@@ -50,8 +62,12 @@ class Sessions:
         clock: Clock,
         deadlines: Deadlines,
         stores: Stores,
+        feeding: Feeding,
     ) -> None:
         self._exchange: Final = exchange
+        self._outside: Final = exchange.outside
+        self._feeding: Final = feeding
+        self._classes: Final = QueueClasses(policy)
         self._policy: Final = policy
         self._clock: Final = clock
         self._deadlines: Final = deadlines
@@ -71,8 +87,8 @@ class Sessions:
 
     # ---- begin
 
-    def open(self, client_id: str, *, clean_start: bool) -> tuple[Client, bool]:
-        """The client's session, and whether it was there before."""
+    def open(self, client_id: str, *, clean_start: bool, persistent: bool) -> tuple[Client, bool]:
+        """The client's session, and whether it was there before; `persistent` if it is to outlive its connection."""
         existing = self.clients.get(client_id)
         if existing is not None and clean_start:
             self.end(existing, _CLEAN)
@@ -87,8 +103,12 @@ class Sessions:
         if record is not None and (clean_start or self._is_over(record)):
             self._end_stored(client_id, record, _CLEAN if clean_start else _EXPIRED)
             record = None
-        client = self._new_client(client_id)
         stored = None if record is None else self._stored.load(client_id)
+        home, limits = self._classes.of(client_id) if persistent and stored is None else ("", None)
+        if home and limits is not None:
+            client = self._new_outside(client_id, home, limits, self._outside.next_number())
+        else:
+            client = self._new_client(client_id)
         if stored is not None:
             self._restore(client, stored)
         return client, stored is not None
@@ -105,6 +125,19 @@ class Sessions:
         session = SessionState(client_id)
         client = Client(session, self._new_queue(client_id, session.subscriptions))
         self.clients[client_id] = client
+        return client
+
+    def _new_outside(self, client_id: str, home: str, limits: QueueLimits, begun: int) -> Client:
+        """A client with a queue outside the log; what has a lower number there is of an earlier session."""
+        known = self._outside.homes.get(home)
+        if known is None:
+            raise SettingsError(
+                f"the session of {client_id!r} has its queue in {home!r}, which the settings do not use; set "
+                f"sessions.queue = {home!r}, or a class with it, until such sessions have ended"
+            )
+        client = Client(SessionState(client_id), OutsideQueue(client_id, known, limits, begun))
+        self.clients[client_id] = client
+        self._outside.enter(client)
         return client
 
     def _restore(self, client: Client, stored: StoredSession) -> None:
@@ -125,6 +158,15 @@ class Sessions:
         crashed = stored.record.disconnected_us == 0 or stored.record.cut_off
         for raw, walk in stored.walks.items():
             self.walks.restore(client, raw, walk, repeated=crashed)
+        if isinstance(queue, OutsideQueue):
+            entries = [] if progress is None else progress.unacknowledged
+            queue.resume(
+                0 if progress is None else progress.sent.get(QUEUE_SHARD, 0),
+                {position for shard, position in stored.done if shard == QUEUE_SHARD},
+                [owed.serial for owed in stored.inflight.values() if isinstance(owed, OwedQueued)],
+                {entry.position_us: entry.packet_id for entry in entries if entry.shard == QUEUE_SHARD},
+                self._outside.first if crashed else 0,
+            )
         if isinstance(queue, LogQueue):
             messages = [owed.message for owed in stored.inflight.values()]
             messages += stored.unacknowledged.values()  # above the progress, if it was sent before its commit
@@ -141,7 +183,7 @@ class Sessions:
             for entry in stored.progress.unacknowledged:
                 owed = stored.inflight.get(entry.packet_id)
                 # The id may have been used again since: then it has the place of its new message, not of the old one.
-                if owed is None or (owed.message.shard, owed.message.position_us) == (entry.shard, entry.position_us):
+                if owed is None or place_of(owed) == (entry.shard, entry.position_us):
                     order[entry.packet_id] = entry
             window.go_on_behind(stored.progress.last_packet_id)
         for packet_id in stored.inflight:
@@ -180,15 +222,22 @@ class Sessions:
         self.wills.drop(session.client_id)
         if session.persistent() or will is not None or session.record is not None:
             self._keep(client, will)
-        follows_log = isinstance(client.queue, LogQueue)
-        session.window.reserved = session.window.given if session.persistent() and follows_log else UNLIMITED
+        counted = client.outside or isinstance(client.queue, LogQueue)
+        session.window.reserved = session.window.given if session.persistent() and counted else UNLIMITED
         if session.persistent():
             self._exchange.delivery.save_progress(client)
 
     def _keep(self, client: Client, will: StoredWill | None) -> None:
         """Have the session itself stored as it is now."""
         session = client.session
-        record = SessionRecord(expiry_s=session.expiry_s, disconnected_us=session.disconnected_us, will=will)
+        queue = client.queue
+        record = SessionRecord(
+            expiry_s=session.expiry_s,
+            disconnected_us=session.disconnected_us,
+            will=will,
+            queue=queue.home.name if isinstance(queue, OutsideQueue) else "",
+            begun=queue.begun if isinstance(queue, OutsideQueue) else 0,
+        )
         self._exchange.under_way.step(KeepSession(session.client_id, record, session.record))
         session.record = record
 
@@ -196,6 +245,8 @@ class Sessions:
         """CONNACK is on its way: messages may follow it now [MQTT-3.2.0-1]."""
         client.channel = channel
         client.behind = True  # until the queue turns out to be empty
+        if isinstance(client.queue, OutsideQueue):
+            client.queue.online()
         self._exchange.delivery.begin_drain(client)
         self._rights_changed(client, channel)
         if client.scans():
@@ -219,6 +270,8 @@ class Sessions:
         if client.channel is not None:
             self._rights_changed(client, client.channel)
         client.channel = client.owner = None
+        if isinstance(client.queue, OutsideQueue):
+            client.queue.offline()
         session.disconnected_us = self._clock.wall_us()
         for walk in client.walks:
             walk.resumed = True
@@ -243,9 +296,10 @@ class Sessions:
             # When that is committed: a client that is back before finds its session as it left it.
             self._exchange.after_commit(None, b"", lambda: self._forget_absent(client))
         elif session.expiry_s != NEVER:
-            self._expiries[session.client_id] = self._deadlines.after(
-                session.expiry_s * _SECOND_US, lambda: self._expire(client)
-            )
+            self._expire_after(client, session.expiry_s * _SECOND_US)
+
+    def _expire_after(self, client: Client, delay_us: int) -> None:
+        self._expiries[client.session.client_id] = self._deadlines.after(delay_us, lambda: self._expire(client))
 
     def _forget_absent(self, client: Client) -> None:
         """Nothing of it is needed in memory until it returns: what it is owed lies in the log."""
@@ -279,6 +333,7 @@ class Sessions:
         if count or client.session.persistent():
             self._lose(client_id, count, why)
         self._forget(client)
+        self._outside.leave(client)
 
     def _lose(self, client_id: str, count: int, why: str) -> None:
         """What a session was owed ends with it, also what cannot be counted without reading the log."""
@@ -296,6 +351,10 @@ class Sessions:
     def _drop_stored(self, client_id: str, record: SessionRecord) -> None:
         """Have everything of a session removed; until that is committed, what is stored of it does not count."""
         self._exchange.under_way.step(DropSession(client_id, record))
+        if record.queue:
+            # It goes when this is committed, and after a crash in between as well.
+            change = self._outside.drop(record.queue, client_id)
+            self._exchange.after_commit(None, b"", lambda: self._feeding.drop(change))
         self._dropped.add(client_id)
         self._exchange.after_commit(None, b"", lambda: self._dropped.discard(client_id))
 
@@ -363,13 +422,48 @@ class Sessions:
         if will is not None:
             wait_s = max(will_delay_s(will, record.expiry_s), GRACE_S)
             self.wills.leave(client_id, will, wait_s, lambda: self._will_due(client_id))
-        offline = SessionRecord(expiry_s=record.expiry_s, disconnected_us=now_us, will=will, cut_off=True)
+        offline = SessionRecord(
+            expiry_s=record.expiry_s,
+            disconnected_us=now_us,
+            will=will,
+            cut_off=True,
+            queue=record.queue,
+            begun=record.begun,
+        )
         self._exchange.under_way.step(KeepSession(client_id, offline, record))
+
+    async def restore_outside(self) -> None:
+        """After a start: sessions with a queue outside the log stand in the matcher again, before anybody comes in."""
+        self._exchange.turn()  # what `recover` has changed is read below
+        count, last = 0, ""
+        while page := self._stored.outside(last, _PAGE):
+            for client_id in page:
+                self._restore_one(client_id)
+            count, last = count + len(page), page[-1]
+            if count % _SAID == 0 or len(page) < _PAGE:
+                _log.info("sessions with queues outside the log are restored", count=count)
+            await asyncio.sleep(0)
+        self._exchange.wake()
+
+    def _restore_one(self, client_id: str) -> None:
+        stored = self._stored.load(client_id)
+        if stored is None or client_id in self.clients:
+            return
+        record = stored.record
+        limits = self._classes.of(client_id)[1]
+        client = self._new_outside(client_id, record.queue, limits, record.begun)
+        self._restore(client, stored)
+        if self._is_over(record):
+            self.expired += 1
+            self.end(client, _EXPIRED)
+        elif record.ends_us() >= 0:
+            self._expire_after(client, record.ends_us() - self._clock.wall_us())
 
     def sweep(self) -> None:
         """End the stored sessions whose time has passed; store how far the others have come."""
         self._exchange.delivery.save_all_progress()
         self.subscriptions.save_groups()
+        self._feeding.sweep()
         now_us = self._clock.wall_us()
         for client_id in self._stored.expiring(now_us, _PAGE):
             if client_id in self.clients or client_id in self._dropped or self.wills.waiting(client_id) is not None:

@@ -1,12 +1,14 @@
 """What a broker keeps its state in. Who assembles a node picks the implementations; the broker knows none of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.durable.commit import CommitLog, Receipt
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.numbering import MemoryNumbers, NumberStore
+from holdfast.durable.outbox import MemoryOutbox, OutboxStore
 from holdfast.durable.queue import ClientQueue
+from holdfast.durable.queue_store import QueueStore
 from holdfast.durable.registry import Registry
 from holdfast.durable.retained import RetainedStore
 from holdfast.durable.sessions import SessionStore
@@ -34,6 +36,9 @@ class Stores:
     registry: Registry
     new_queue: NewQueue
     numbers: NumberStore = field(default_factory=MemoryNumbers)
+    #: Where sessions may have their queues outside the log, by name.
+    queue_homes: Mapping[str, QueueStore] = field(default_factory=dict)
+    outbox: OutboxStore = field(default_factory=MemoryOutbox)
     #: None if every receipt comes at once.
     attach: Attach | None = None
     #: None if there is no history to replay.

@@ -71,6 +71,10 @@ class SysTopics:
         texts = {name: str(number) for name, number in numbers.items()}
         loads = self._loads.update(self._totals(), now_us)
         texts |= {f"load/{name}": f"{average:.2f}" for name, average in loads.items()}
+        for home in broker.exchange.outside.homes.values():
+            texts[f"queues/{home.name}/state"] = "away" if home.away else "here"
+        if broker.exchange.outside.homes:
+            texts["queues/waiting"] = str(broker.exchange.outside.waiting)
         uptime_s = (now_us - self._started_us) // _SECOND_US
         return {"version": self._version, "uptime": f"{uptime_s} seconds", **texts}
 

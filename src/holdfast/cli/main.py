@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import bench, config, spark, storage, token, user
+from holdfast.cli import bench, config, queue, spark, storage, token, user
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.demo import demo
 from holdfast.cli.events import events
@@ -71,6 +71,7 @@ app.command()(storage.backup)
 app.command()(storage.restore)
 app.add_typer(bench.app, name="bench")
 app.add_typer(config.app, name="config")
+app.add_typer(queue.app, name="queue")
 app.add_typer(spark.app, name="spark")
 app.add_typer(storage.zones, name="zones")
 app.add_typer(token.app, name="token")

@@ -7,6 +7,7 @@ before. Also without a disk: the order of events is the same in every mode.
 
 from typing import Final, Protocol
 
+from holdfast.durable.outbox import OutboxChange
 from holdfast.durable.sessions import Step
 from holdfast.model.message import Message
 
@@ -34,11 +35,15 @@ class Batch:
         self.steps: Final[list[Step]] = []
         #: The last number of each client that numbers its messages.
         self.numbers: Final[dict[str, int]] = {}
+        #: Messages on their way to queues outside the log, and what has become of earlier ones.
+        self.outbox: Final[list[OutboxChange]] = []
+        #: Whether its receipt needs a sync, whatever its messages need; the log's companions say so.
+        self.strict = False
         #: The last position that its messages got in each shard; the log fills it in.
         self.ends: Final[dict[int, int]] = {}
 
     def __len__(self) -> int:
-        return len(self.messages) + len(self.retained) + len(self.steps)
+        return len(self.messages) + len(self.retained) + len(self.steps) + len(self.outbox)
 
 
 class CommitLog(Protocol):

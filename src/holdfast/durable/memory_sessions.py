@@ -114,6 +114,10 @@ class MemorySessions(SessionStore):
         ]
         return heapq.nsmallest(limit, here)
 
+    def outside(self, after: str, limit: int) -> list[str]:
+        found = [client_id for client_id, session in self._sessions.items() if session.record.queue]
+        return heapq.nsmallest(limit, [client_id for client_id in found if client_id > after])
+
     def waiting_wills(self, after_us: int, after: str, limit: int) -> list[tuple[int, str]]:
         found = [(session.record.will_due_us(), client_id) for client_id, session in self._sessions.items()]
         return heapq.nsmallest(limit, [entry for entry in found if entry[0] >= 0 and entry > (after_us, after)])

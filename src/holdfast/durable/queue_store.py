@@ -4,6 +4,7 @@ A queue belongs to one client. The node that serves the client is the only one t
 programs may look. Every call may take as long as a disk or a network does, so all of them are awaited, and appending
 takes what has gathered for many clients at once.
 
+    client id of at least one character, without U+0000
     number    given by the node, increasing over all queues and over restarts: the same message has the same number
     serial    given by the queue, dense and increasing in it: a message's place
 
@@ -29,7 +30,8 @@ class QueueLimits:
         #: 0 stores nothing.
         self.max_messages: Final = max_messages
         self.max_bytes: Final = max_bytes
-        #: How long messages are kept that do not say it themselves; 0 for ever.
+        #: How long messages are kept that do not say it themselves, from when they came; 0 for ever. An entry that has
+        #: an expiry has it already.
         self.ttl_s: Final = ttl_s
         self.on_full: Final = on_full
 

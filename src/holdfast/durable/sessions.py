@@ -180,6 +180,10 @@ class SessionStore(Protocol):
         """Client ids above `after` of sessions that are stored as connected, in order: who was here at a crash."""
         ...
 
+    def outside(self, after: str, limit: int) -> list[str]:
+        """Client ids above `after` of sessions whose queue is outside the log, in order."""
+        ...
+
     def waiting_wills(self, after_us: int, after: str, limit: int) -> list[tuple[int, str]]:
         """When wills of sessions without a connection are due, and whose; above (after_us, after), in order."""
         ...

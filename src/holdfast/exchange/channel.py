@@ -3,6 +3,7 @@
 Everything here dies with the connection. What outlives it is the client's session (`client.py`).
 """
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from holdfast.exchange.access import Access
@@ -12,6 +13,17 @@ from holdfast.wire.publish import PublishScan
 
 if TYPE_CHECKING:
     from holdfast.exchange.client import Client
+
+
+class Held:
+    """An acknowledgement that may not leave yet."""
+
+    def __init__(self, frame: bytes) -> None:
+        self.frame: Final = frame
+        self.ready = True
+        #: Whether it counts toward what the client may have unacknowledged.
+        self.receiving = False
+        self.size_bytes = 0
 
 
 class Channel:
@@ -60,6 +72,11 @@ class Channel:
         self.may_publish: Final[dict[bytes, bool]] = {}
         #: Whether frames made for everybody fit this client too: no aliases, no mount point, no small packets.
         self.plain = True
+        #: Acknowledgements that wait for queues outside the log, or behind one that does; None for none.
+        self.held: deque[Held] | None = None
+        self.held_bytes = 0
+        #: It has so many of them that it is not read from.
+        self.stalled = False
         #: Messages that may be taken before the rate limit pauses reading; -1 without a limit.
         self.publish_credit = -1
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.outside_queue import OutsideQueue
 from holdfast.durable.queue import ClientQueue
 from holdfast.exchange.pace import Drain, Pace
 from holdfast.model.message import Message
@@ -115,6 +116,8 @@ class Client:
     def __init__(self, session: SessionState, queue: ClientQueue) -> None:
         self.session: Final = session
         self.queue: Final = queue
+        #: Whether its queue is outside the log: then messages reach it from there alone.
+        self.outside: Final = isinstance(queue, OutsideQueue)
         #: The connection that has the session; it is not the channel yet while its CONNACK waits for the commit.
         self.owner: Channel | None = None
         #: The connection that messages go to.

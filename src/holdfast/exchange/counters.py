@@ -15,6 +15,9 @@ DROP_RETAINED: Final = "retained_full"
 DROP_RETENTION: Final = "retention"  # at most so many: removed before their session came to them
 DROP_NO_ROOM: Final = "no_room_to_store"
 DROP_PAYLOAD: Final = "payload_not_utf8"
+DROP_QUOTA: Final = "quota"
+DROP_UNREADABLE: Final = "queue_unreadable"
+DROP_AWAY: Final = "queue_away"
 
 
 class Counters:

@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.memory_queue import MemoryQueue
+from holdfast.durable.outside_queue import OutsideQueue
 from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Walk
@@ -32,7 +33,7 @@ from holdfast.exchange.under_way import UnderWay
 from holdfast.exchange.walking import Walking
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed
+from holdfast.model.owed import Owed, OwedQueued, place_of
 from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 
@@ -42,6 +43,8 @@ _READ: Final = 100
 _NO_RIGHT: Final = "the client may not read this topic"
 #: … and at most in one turn for one client.
 _MOST: Final = 1000
+#: Above every serial.
+_UNKNOWN_SERIAL: Final = 2**62
 #: PUBREL.
 _PUBREL: Final = b"\x62\x02"
 
@@ -98,7 +101,10 @@ class Delivery:
                 plan = plan_at(plan, message.topic, position_us)
         publisher = passage.publisher
         early = passage.early
+        outside = plan.outside
         for target in plan.targets:
+            if outside and self._comes_from_its_queue(target, passage):
+                continue
             if early is not None and target.client in early:
                 self.early.settle(target.client, message)
             elif target.client is publisher:  # [MQTT-3.8.3-3] no local
@@ -111,6 +117,14 @@ class Delivery:
             self.groups.deliver(group, passage)
         for client in plan.denied:
             self._drops.drop(DROP_DENIED, client.session.client_id, message, self.now_us, _NO_RIGHT)
+
+    @staticmethod
+    def _comes_from_its_queue(target: Target, passage: Passage) -> bool:
+        """Whether a client gets a message from a queue outside the log; QoS 0 is for who is there, as for anybody."""
+        if not target.client.outside or passage.message.qos == 0:
+            return False
+        chosen = target.own if target.client is passage.publisher else target
+        return chosen is not None and chosen.qos > 0
 
     def deliver_to(self, target: Target, passage: Passage) -> None:
         """Give a message to one client, now or later."""
@@ -193,6 +207,8 @@ class Delivery:
             pack = client.queue.read(client.cursor, min(limit, window.free()))
             if not pack:
                 client.behind = not client.queue.at_end()
+                if client.outside and self._waits(client):
+                    return
                 if client.behind:
                     self.mark(channel)  # a long stretch without anything for it: go on in the next turn
                 else:
@@ -206,6 +222,12 @@ class Delivery:
             if client.drain is not None:
                 client.drain.take(len(pack))
 
+    @staticmethod
+    def _waits(client: Client) -> bool:
+        """Whether more comes from its queue outside the log, when that has answered."""
+        queue = client.queue
+        return isinstance(queue, OutsideQueue) and queue.waits()
+
     def begin_drain(self, client: Client) -> None:
         """A client is back: what is owed to it now goes out at the pace that is set."""
         queue = client.queue
@@ -216,6 +238,8 @@ class Delivery:
                 client.drain = Drain(now_us, queue.places(), queue.last_serial())
             elif isinstance(queue, MemoryQueue):
                 client.drain = Drain(now_us, {}, queue.last_serial())
+            elif isinstance(queue, OutsideQueue):
+                client.drain = Drain(now_us, {}, _UNKNOWN_SERIAL)  # until it has been read to its end
 
     def _allowed(self, client: Client, drain: Drain) -> int:
         """How many messages of a backlog may be sent now; if none, the client is pumped when some may."""
@@ -263,7 +287,11 @@ class Delivery:
             if owed.serial:
                 client.queue.acknowledge(owed.serial)
         else:
-            packet_id = client.session.window.admit(owed) if owed.qos else 0
+            packet_id = 0
+            if isinstance(owed, OwedQueued) and owed.packet_id and owed.qos == 1:
+                packet_id = client.session.window.admit_again(owed, owed.packet_id)  # [MQTT-4.4.0-1]
+            elif owed.qos:
+                packet_id = client.session.window.admit(owed)
             durable = owed.qos == 2 and client.stored()
             if durable:
                 order = client.session.next_order()
@@ -341,8 +369,8 @@ class Delivery:
             client.reserving = True
             self.save_progress(client)
         if owed.qos == 2:
-            message = owed.message
-            self._under_way.step(DropInflight(client.session.client_id, packet_id, message.shard, message.position_us))
+            shard, position = place_of(owed)
+            self._under_way.step(DropInflight(client.session.client_id, packet_id, shard, position))
 
     def _obstacle(self, channel: Channel, owed: Owed) -> str:
         """Why a message is not sent to this client now; empty if it can be."""

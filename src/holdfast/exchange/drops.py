@@ -11,18 +11,21 @@ from collections import deque
 from typing import Final
 
 from holdfast.exchange.counters import (
+    DROP_AWAY,
     DROP_DENIED,
     DROP_EXPIRED,
     DROP_NO_MEMBER,
     DROP_NO_ROOM,
     DROP_PAYLOAD,
     DROP_QUEUE,
+    DROP_QUOTA,
     DROP_REFUSED,
     DROP_RETAINED,
     DROP_RETENTION,
     DROP_SESSION_ENDED,
     DROP_SLOW,
     DROP_TOO_LARGE,
+    DROP_UNREADABLE,
     Counters,
 )
 from holdfast.model.message import Message
@@ -34,6 +37,8 @@ SUBSCRIBE_REFUSED: Final = "subscribe_refused"
 DISCONNECTED: Final = "disconnected"
 TAKEOVER: Final = "takeover"
 DAMAGED: Final = "damaged"
+QUEUES_AWAY: Final = "queues_away"
+QUEUES_BACK: Final = "queues_back"
 ERASED: Final = "erased"
 
 #: Every reason, in words.
@@ -43,7 +48,10 @@ REASONS: Final = {
     DROP_NO_MEMBER: "no member of the group was there to take it",
     DROP_NO_ROOM: "the disk had no room for it",
     DROP_PAYLOAD: "it claimed to be UTF-8 text and was not",
-    DROP_QUEUE: "the client's queue in memory was full: the oldest went",
+    DROP_QUEUE: "the client's queue was full: the oldest went",
+    DROP_QUOTA: "the client's queue was full, and takes nothing until it has been read",
+    DROP_AWAY: "the home of a client's queue did not answer",
+    DROP_UNREADABLE: "the client's queue could not be used",
     DROP_REFUSED: "the client answered with a reason of failure",
     DROP_RETAINED: "there are as many retained messages as may be",
     DROP_RETENTION: "retention removed it before the session came to it",
@@ -55,6 +63,8 @@ REASONS: Final = {
     DISCONNECTED: "the broker ended a connection",
     TAKEOVER: "a newer connection took the session over",
     DAMAGED: "stored data was damaged, and set aside",
+    QUEUES_AWAY: "the home of client queues does not answer",
+    QUEUES_BACK: "the home of client queues answers again",
     ERASED: "messages were erased on purpose, and are not shown any more",
 }
 

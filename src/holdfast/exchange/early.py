@@ -57,6 +57,7 @@ class Early:
         channel = client.channel
         return (
             channel is not None
+            and not client.outside
             and not channel.closed
             and not channel.congested
             and not channel.changing

@@ -21,6 +21,7 @@ from holdfast.exchange.delivery import Delivery
 from holdfast.exchange.drops import Drops
 from holdfast.exchange.inbound import Inbound
 from holdfast.exchange.limits import Limits
+from holdfast.exchange.outside import Outside
 from holdfast.exchange.passage import Effect, Passage, Sending
 from holdfast.exchange.plans import Plan, make_plan
 from holdfast.exchange.under_way import Sealed, UnderWay
@@ -71,6 +72,8 @@ class Exchange:
         self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
         self.under_way: Final = UnderWay()
         self.delivery: Final = Delivery(drops, self.under_way, upgrade_qos=limits.upgrade_outgoing_qos)
+        self.outside: Final = Outside(self)
+        self._upgrade_qos: Final = limits.upgrade_outgoing_qos
         self._inbound: Final = Inbound(self, limits, Numbering(numbers))
         #: Batches that were written and wait for their receipt.
         self._written: Final[deque[Sealed]] = deque()
@@ -107,7 +110,7 @@ class Exchange:
         self.counters.bytes_in += len(data)
         channel.framer.feed(data)
         if channel.blocked:
-            self._pause(channel)
+            self.pause(channel)
         elif self._full:
             if channel not in self._waiting:
                 self._wait(channel)
@@ -120,7 +123,7 @@ class Exchange:
         self._work(channel)
         self.read_on(channel)
 
-    def _pause(self, channel: Channel) -> None:
+    def pause(self, channel: Channel) -> None:
         """Read no more from a client that is not being worked for."""
         if not channel.reading_paused:
             channel.reading_paused = True
@@ -129,6 +132,7 @@ class Exchange:
     def read_on(self, channel: Channel) -> None:
         """Read again, unless something still stands against it."""
         stopped = channel.congested or channel.blocked or channel.closed or channel.publish_credit == 0
+        stopped = stopped or channel.stalled
         if channel.reading_paused and not stopped and channel not in self._waiting:
             channel.reading_paused = False
             channel.link.resume_reading()
@@ -175,7 +179,7 @@ class Exchange:
         """Others first: the rest of the channel's packets is for the next turn, and no more is read until then."""
         if channel.publish_credit != 0:
             self._waiting.append(channel)
-        self._pause(channel)
+        self.pause(channel)
 
     def grant(self, channel: Channel, credit: int) -> None:
         """The rate limit allows `credit` more messages."""
@@ -255,21 +259,27 @@ class Exchange:
         """What an effect stands for, now that it is committed."""
         channel = effect.channel
         delivery = self.delivery
+        held = False
         if channel is not None and effect.frame and not channel.closed:
-            channel.out.append(effect.frame)
-            if not channel.dirty:
-                delivery.mark(channel)
+            if effect.waiting is None and channel.held is None:
+                channel.out.append(effect.frame)
+                if not channel.dirty:
+                    delivery.mark(channel)
+            else:
+                held = self.outside.hold(channel, effect)
         if isinstance(effect, Passage):
             message = effect.message
             if message.retain:
                 self._retained.keep(message)
             if message.qos:
-                if channel is not None and message.qos == 1:
+                if channel is not None and message.qos == 1 and not held:
                     channel.receiving -= 1
                 # By the plan of now: who subscribed while it was under way is sent it, as when it is read from the log.
                 delivery.deliver(effect, self.plan_for(message.topic))
                 if message.position_us:
                     self.delivered[message.shard] = message.position_us
+                if effect.waiting is not None:
+                    self.outside.committed(effect)
         elif isinstance(effect, Sending):
             delivery.send_committed(effect)
         elif effect.then is not None:
@@ -337,6 +347,8 @@ class Exchange:
             self.counters.not_stored += 1
         if message.retain:
             batch.retained.append(message)
+        if passage.plan.outside:
+            self.outside.take(passage, upgrade_qos=self._upgrade_qos)
         self.under_way.effects.append(passage)
         if passage.plan.early and message.qos == 1:
             self.delivery.early.send(passage)

@@ -11,7 +11,7 @@ from holdfast.durable.numbering import MAX_NUMBER, PUBLISH_NUMBER, Numbering
 from holdfast.durable.sessions import DropIncoming, KeepIncoming, ReleaseInflight
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
-from holdfast.exchange.counters import DROP_DENIED, DROP_NO_ROOM, DROP_PAYLOAD, DROP_REFUSED, DROP_RETAINED
+from holdfast.exchange.counters import DROP_AWAY, DROP_DENIED, DROP_NO_ROOM, DROP_PAYLOAD, DROP_REFUSED, DROP_RETAINED
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.passage import Passage
 from holdfast.exchange.plans import Plan
@@ -31,6 +31,7 @@ from holdfast.model.reasons import (
     QUOTA_EXCEEDED,
     RECEIVE_MAXIMUM_EXCEEDED,
     RETAIN_NOT_SUPPORTED,
+    SERVER_UNAVAILABLE,
     SUCCESS,
     TOPIC_ALIAS_INVALID,
     TOPIC_NAME_INVALID,
@@ -131,6 +132,11 @@ class Inbound:
             if channel.version != V5:  # an acknowledgement is all that MQTT 3 could be told: so it is told nothing
                 raise PeerError(self._exchange.refusing, "there is no room to store messages at the moment")
             return self._exchange.refusing
+        if plan.outside and message.qos and self._exchange.outside.refuses and self._exchange.outside.is_away(plan):
+            self._drop(DROP_AWAY, message, "")
+            if channel.version != V5:
+                raise PeerError(SERVER_UNAVAILABLE, "the queue of a subscriber cannot be reached at the moment")
+            return QUOTA_EXCEEDED
         if channel.access is not None and not self._may_publish(channel, message.topic):
             return NOT_AUTHORIZED
         if message.retain and not self._exchange.may_retain(message.topic, message.payload, message.received_us):

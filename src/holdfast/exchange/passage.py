@@ -7,7 +7,7 @@ differs between them, and is spliced in.
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.exchange.channel import Channel
+from holdfast.exchange.channel import Channel, Held
 from holdfast.exchange.client import Client
 from holdfast.exchange.plans import Plan
 from holdfast.model.message import Message
@@ -20,6 +20,19 @@ from holdfast.wire.publish import frame_publish, publish_head
 PUBLISH_FIRST: Final = (0x30, 0x32, 0x34)
 
 
+class Waiting:
+    """A message that has to be in queues outside the log before its publisher is told."""
+
+    def __init__(self, number: int, targets: list[tuple[Client, Owed]]) -> None:
+        self.number: Final = number
+        self.targets: Final = targets
+        #: How many have not answered yet.
+        self.left = 0
+        #: The acknowledgement that waits with it, and where it goes.
+        self.held: Held | None = None
+        self.channel: Channel | None = None
+
+
 class Effect:
     """Something to do when a commit has its receipt: a frame for a client, then whatever follows from it."""
 
@@ -27,6 +40,8 @@ class Effect:
         self.channel: Final = channel
         self.frame: Final = frame
         self.then: Final = then
+        #: The queues outside the log that it waits for, when it is committed; None for none.
+        self.waiting: Waiting | None = None
 
 
 class Sending(Effect):

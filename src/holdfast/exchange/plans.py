@@ -66,6 +66,8 @@ class Plan:
         self.found: list[Subscribed] = []
         #: Whether QoS 1 messages go to who is live before their commit.
         self.early = False
+        #: Whether one of the targets has its queue outside the log.
+        self.outside = False
         self.empty: Final = not targets and not groups
 
     def cost_bytes(self) -> int:
@@ -93,6 +95,9 @@ def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
             denied.append(subscribed.client)
     targets = [_target(overlapping) for overlapping in single.values()]
     plan = Plan(targets, groups, topic.count(SEPARATOR) + 1, denied, reserved=topic.startswith(SYS_PREFIX))
+    for target in targets:
+        if target.client.outside:
+            plan.outside = True
     for subscribed in found:
         if subscribed.until_us < plan.ends_us:
             plan.ending = True

@@ -1,28 +1,34 @@
 """How far a session has come, as it is stored: read off its window and its queue when it is needed."""
 
 from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.outside_queue import OutsideQueue
 from holdfast.durable.sessions import DropWalk, KeepWalk, Step
 from holdfast.exchange.client import Client
-from holdfast.model.owed import OwedRetained
+from holdfast.model.owed import QUEUE_SHARD, OwedQueued, OwedRetained, place_of
 from holdfast.records.sessions import Progress, ProgressEntry
 from holdfast.records.walks import RetainedPlace
 
 
 def progress_of(client: Client) -> Progress | None:
-    """The progress of a session that follows the log; None for one that has a queue of its own."""
+    """How far a session is, in the log or in its queue outside; None for one with a queue in memory."""
     queue = client.queue
-    if not isinstance(queue, LogQueue):
+    if isinstance(queue, LogQueue):
+        sent = queue.sent()
+    elif isinstance(queue, OutsideQueue):
+        sent = {QUEUE_SHARD: queue.settled()}
+    else:
         return None
     window = client.session.window
     entries: list[ProgressEntry] = []
     for packet_id in window.packet_ids():
         owed = window.owed(packet_id)
-        if owed is not None and (owed.message.position_us or owed.qos == 2):
-            entries.append(ProgressEntry(packet_id, owed.qos, owed.message.shard, owed.message.position_us))
+        if owed is not None and (owed.message.position_us or owed.qos == 2 or isinstance(owed, OwedQueued)):
+            shard, position = place_of(owed)
+            entries.append(ProgressEntry(packet_id, owed.qos, shard, position))
         elif isinstance(owed, OwedRetained):
             place = RetainedPlace(owed.message.topic, owed.newest, owed.identifiers)
             entries.append(ProgressEntry(packet_id, owed.qos, 0, 0, place))
-    return Progress(queue.sent(), entries, window.reservation())
+    return Progress(sent, entries, window.reservation())
 
 
 def walk_steps(client: Client) -> list[Step]:

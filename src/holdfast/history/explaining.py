@@ -207,6 +207,9 @@ class _Judge:
         if any(self._replay_has_passed(record, message) for record in records):
             return Fate(message, ACKNOWLEDGED, "replayed, and the client has it")
         live = [record for record in records if not self._replays_still(record)]
+        if live and self._session.record.queue:
+            where = self._session.record.queue
+            return Fate(message, OWED, f"given to the client's own queue ({where}); whether it waits there is not seen")
         if live and self._session.has_passed(place):
             return Fate(message, ACKNOWLEDGED, "the client has it")
         if message.expired(self._now_us):

@@ -39,6 +39,21 @@ class Owed:
         return f"Owed({self.message!r}, qos={self.qos}, serial={self.serial})"
 
 
+#: Stands for a shard where a place is one in a client's queue outside the log. On disk: never change.
+QUEUE_SHARD: Final = 0xFFFF
+
+
+class OwedQueued(Owed):
+    """A message from a queue outside the log: its serial there is its place, whether the log has it, too, or not."""
+
+    def __init__(
+        self, message: Message, qos: int, *, retain: bool, identifiers: tuple[int, ...], serial: int, packet_id: int = 0
+    ) -> None:
+        super().__init__(message, qos, retain=retain, identifiers=identifiers, serial=serial)
+        #: Under which an earlier run of the broker sent it; 0 for none.
+        self.packet_id: Final = packet_id
+
+
 class OwedRetained(Owed):
     """A retained message that is owed to a new subscription. It is not in the log: topic and version name it."""
 
@@ -46,3 +61,10 @@ class OwedRetained(Owed):
         super().__init__(message, qos, retain=True, identifiers=identifiers)
         #: It is the message of its topic that this change, or one before it, has left there.
         self.newest: Final = newest
+
+
+def place_of(owed: Owed) -> tuple[int, int]:
+    """By what a session knows a message: shard and position in the log, or its serial in the session's own queue."""
+    if isinstance(owed, OwedQueued):
+        return QUEUE_SHARD, owed.serial
+    return owed.message.shard, owed.message.position_us

@@ -11,6 +11,8 @@ from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
 from holdfast.durable.memory_retained import MemoryRetained
 from holdfast.durable.memory_sessions import MemorySessions
+from holdfast.durable.queue_store import QueueStore
+from holdfast.node.queue_homes import homes_used, open_homes
 from holdfast.node.settings import Settings
 from holdfast.node.system_clock import SystemClock
 from holdfast.server.listeners import ListenerSpec
@@ -20,25 +22,31 @@ if TYPE_CHECKING:
 
 
 class Assembled:
-    """A broker and the disk under it, if it has one."""
+    """A broker, the disk under it, if it has one, and the homes of queues outside its log."""
 
-    def __init__(self, broker: Broker, disk: "DiskStorage | None") -> None:
+    def __init__(self, broker: Broker, disk: "DiskStorage | None", homes: dict[str, QueueStore]) -> None:
         self.broker: Final = broker
         self.disk: Final = disk
+        self.homes: Final = homes
 
 
-def assemble(settings: Settings) -> Assembled:
+async def assemble(settings: Settings) -> Assembled:
     """What the settings describe. SettingsError if a file of theirs is wrong, or the data folder is in use."""
-    policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions)
+    policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions, classes=settings.classes)
     authenticator = Authenticator(settings.security.password_file, settings.security.acl_file)
     clock = SystemClock()
     if not settings.on_disk():
-        return Assembled(Broker(policy, clock, authenticator, memory_stores(policy)), None)
+        return Assembled(Broker(policy, clock, authenticator, memory_stores(policy)), None, {})
     # Not above: a node that keeps everything in memory does not need the library.
     from holdfast.node.storage import DiskStorage
 
     disk = DiskStorage(settings, policy, clock)
-    return Assembled(Broker(policy, clock, authenticator, disk.stores()), disk)
+    try:
+        homes = await open_homes(settings, clock, homes_used(settings, disk.sessions))
+    except BaseException:
+        disk.close()
+        raise
+    return Assembled(Broker(policy, clock, authenticator, disk.stores(homes)), disk, homes)
 
 
 def memory_stores(policy: Policy) -> Stores:

@@ -84,7 +84,7 @@ class Node:
         reloaded = merge(self.settings, settings)
         self.settings = reloaded.settings
         now = reloaded.settings
-        self.broker.change_policy(Policy(mqtt=now.mqtt, limits=now.limits, sessions=now.sessions))
+        self.broker.change_policy(Policy(mqtt=now.mqtt, limits=now.limits, sessions=now.sessions, classes=now.classes))
         if any(change.key == "sys.interval_s" for change in reloaded.changes):
             self.sys_topics.change_interval(now.sys.interval_s)
         return reloaded
@@ -96,7 +96,7 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
 
     SettingsError if a listener cannot be opened, a file of the settings is wrong, or another process has the data.
     """
-    assembled = assemble(settings)
+    assembled = await assemble(settings)
     broker, disk = assembled.broker, assembled.disk
     try:
         async with broker:
@@ -112,17 +112,24 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
                 await listeners.stop()
                 # Before the goodbye: what clients have sent is acknowledged, and does not have to come again.
                 await _commit_the_rest(broker, disk)
+                await broker.feeding.settle()
                 broker.say_goodbye()
                 share_s = node.settings.limits.stop_timeout_s * _GRACE_SHARE
                 await listeners.close(min(GRACE_S, share_s) if grace_s is None else grace_s)
+                await _commit_the_rest(broker, disk)
+                await broker.feeding.settle()
                 await _commit_the_rest(broker, disk)
                 await end_history(history)
                 if tending is not None:
                     tending.cancel()
                     await asyncio.gather(tending, return_exceptions=True)
     finally:
-        if disk is not None:
-            disk.close()
+        try:
+            for home in assembled.homes.values():
+                await home.close()
+        finally:
+            if disk is not None:
+                disk.close()
 
 
 async def _commit_the_rest(broker: Broker, disk: "DiskStorage | None") -> None:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from holdfast.broker.policy import ClientClass
 from holdfast.node.settings import SECTIONS, TABLES, Listener, Settings, ZoneSettings
 from holdfast.node.settings_values import keys_of
 
-_Table = Listener | ZoneSettings
+_Table = Listener | ZoneSettings | ClientClass
 
 
 @dataclass(frozen=True)
@@ -82,4 +83,6 @@ def _compare_tables(
 def _in_words(table: _Table | None) -> str | None:
     if isinstance(table, Listener):
         return f"{table.kind} on {table.host}, port {table.port}"
+    if isinstance(table, ClientClass):
+        return f"clients {table.clients}"
     return None if table is None else f"topics {table.filter}"

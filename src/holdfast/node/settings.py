@@ -5,17 +5,21 @@
     ├── mqtt        what the protocol leaves to the server
     ├── limits      what a client may cost
     ├── sessions    what a session may keep
+    ├── classes     by name: clients whose messages wait elsewhere
     ├── security    who may come in, and what they may do
     ├── storage     where data lies, and what an acknowledgement means
     ├── zones       by name: topics that are stored in another way
+    ├── journal     client queues in files
+    ├── redis       … in Redis
+    ├── postgres    … in PostgreSQL
     ├── history     the process that serves what is stored
     ├── log         log lines
     └── sys         the broker's own topics
 
 The loader, the error messages and the reference page read the notes (`Key`) of this tree; a key is described nowhere
-else. `mqtt`, `limits` and `sessions` stand in `broker.policy`, beside what keeps to them, and `history` stands in
-`history.settings`. This module reads nothing: files and environment are the business of `settings_load`, rules between
-keys that of `settings_check`.
+else. `mqtt`, `limits`, `sessions` and `classes` stand in `broker.policy`, beside what keeps to them; `history` in
+`history.settings`, homes of queues in `queue_settings`. This module reads nothing: files and environment are the
+business of `settings_load`, rules between keys that of `settings_check`.
 """
 
 import ipaddress
@@ -25,8 +29,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
-from holdfast.broker.policy import Key, Limits, Mqtt, Sessions
+from holdfast.broker.policy import ClientClass, Key, Limits, Mqtt, Sessions
 from holdfast.history.settings import History
+from holdfast.node.queue_settings import JournalSettings, PostgresSettings, RedisSettings
 
 ListenerKind = Literal["tcp", "tls", "ws", "wss"]
 Durability = Literal["fsync", "os", "memory"]
@@ -262,9 +267,13 @@ class Settings:
     mqtt: Mqtt = field(default_factory=Mqtt)
     limits: Limits = field(default_factory=Limits)
     sessions: Sessions = field(default_factory=Sessions)
+    classes: Mapping[str, ClientClass] = field(default_factory=dict)
     security: Security = field(default_factory=Security)
     storage: Storage = field(default_factory=Storage)
     zones: Mapping[str, ZoneSettings] = field(default_factory=dict)
+    journal: JournalSettings = field(default_factory=JournalSettings)
+    redis: RedisSettings = field(default_factory=RedisSettings)
+    postgres: PostgresSettings = field(default_factory=PostgresSettings)
     history: History = field(default_factory=History)
     log: Log = field(default_factory=Log)
     sys: Sys = field(default_factory=Sys)
@@ -292,6 +301,9 @@ SECTIONS: Final[Mapping[str, type]] = MappingProxyType(
         "sessions": Sessions,
         "security": Security,
         "storage": Storage,
+        "journal": JournalSettings,
+        "redis": RedisSettings,
+        "postgres": PostgresSettings,
         "history": History,
         "log": Log,
         "sys": Sys,
@@ -316,6 +328,7 @@ TABLES: Final[Mapping[str, Tables]] = MappingProxyType(
     {
         "listeners": Tables("listener", Listener, (DEFAULT_LISTENER, "port")),
         "zones": Tables("zone", ZoneSettings, ("machines", "filter")),
+        "classes": Tables("class", ClientClass, ("devices", "clients")),
     }
 )
 

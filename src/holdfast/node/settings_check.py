@@ -8,7 +8,8 @@
 6. A topic belongs to one zone at most, behind every mount point.
 7. A zone can keep what it promises: what survives the broker is stored, and what is dropped together is no more than
    what is kept.
-8. History is served to whoever shows a token, or to this machine alone; and there is some to be served.
+8. Queues outside the log have sessions that outlive the broker, and somebody whose they are.
+9. History is served to whoever shows a token, or to this machine alone; and there is some to be served.
 """
 
 import os
@@ -20,6 +21,7 @@ from typing import Final
 
 from holdfast.model.errors import SettingsError
 from holdfast.node.history_check import history_problems
+from holdfast.node.queue_check import queue_problems
 from holdfast.node.settings import (
     DEFAULT_WEBSOCKET_PATH,
     TLS_KINDS,
@@ -70,7 +72,8 @@ def problems_of(settings: Settings) -> list[Problem]:
     for name, zone in settings.zones.items():
         problems += _kept_problems(settings, f"zones.{name}", zone)
     problems += _zone_problems(settings)
-    problems += [_problem(settings, key, text, *others) for key, text, *others in history_problems(settings)]
+    found = [*history_problems(settings), *queue_problems(settings)]
+    problems += [_problem(settings, key, text, *others) for key, text, *others in found]
     return problems
 
 
@@ -190,6 +193,8 @@ def _file_problems(settings: Settings) -> Iterator[Problem]:
             named[f"listeners.{name}.{field}"] = getattr(listener, field)
     for field in ("token_file", "certificate", "key"):
         named[f"history.{field}"] = getattr(settings.history, field)
+    named["redis.password_file"] = settings.redis.password_file
+    named["postgres.password_file"] = settings.postgres.password_file
     for key, path in named.items():
         if path is None:
             continue

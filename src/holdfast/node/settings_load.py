@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from holdfast.broker.policy import ClientClass
 from holdfast.node.settings import (
     DEFAULT_LISTENER,
     DEFAULT_PORTS,
@@ -37,6 +38,7 @@ from holdfast.node.settings_values import convert, keys_of, show
 _TABLE_NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]*")
 _LISTENERS: Final = "listeners"
 _ZONES: Final = "zones"
+_CLASSES: Final = "classes"
 
 
 def load(flags: Flags | None = None, environment: Mapping[str, str] | None = None, *, rules: bool = True) -> Settings:
@@ -165,8 +167,9 @@ class _Tree:
             port = DEFAULT_PORTS[values.get("kind", "tcp")]
             listeners[name] = Listener(**{"port": port, **values})
         zones = {name: ZoneSettings(**values) for name, values in self._tables[_ZONES].items()}
+        classes = {name: ClientClass(**values) for name, values in self._tables[_CLASSES].items()}
         sections = {name: section(**self._sections[name]) for name, section in SECTIONS.items()}
-        return Settings(listeners=listeners, zones=zones, sources=self._sources, **sections)
+        return Settings(listeners=listeners, zones=zones, classes=classes, sources=self._sources, **sections)
 
 
 def _which_section(section: str) -> str:

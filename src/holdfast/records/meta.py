@@ -7,6 +7,9 @@
     05 | shard u16                         a shard's head              records/positions.py
     06 | shard u16                         what a shard has applied    records/positions.py
     07 | client id (UTF-8)                 a client's last number      records/numbers.py
+    08                                     the outbox's ceiling        records/outbox.py
+    09 | number u64                        a message in the outbox     records/outbox.py
+    0A | number u64                        a queue that is to go       records/outbox.py
 
 Numbers in keys are big-endian, so that the generations of a zone lie in their order, and zones beside each other.
 A zone's name has no byte 0: it cannot run into the number behind it.
@@ -15,7 +18,7 @@ A zone's name has no byte 0: it cannot run into the number behind it.
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PermanentError
-from holdfast.records.fields import key_u16, key_u32
+from holdfast.records.fields import key_u16, key_u32, key_u64
 
 #: Never change.
 FOLDER: Final = 0x01
@@ -25,9 +28,13 @@ CEILING: Final = 0x04
 HEAD: Final = 0x05
 APPLIED: Final = 0x06
 NUMBER: Final = 0x07
+OUTBOX_CEILING: Final = 0x08
+OUTBOX: Final = 0x09
+QUEUE_DROP: Final = 0x0A
 
 #: The one key that every data folder has.
 FOLDER_KEY: Final = b"\x01"
+OUTBOX_CEILING_KEY: Final = b"\x08"
 
 _NUMBER_BYTES: Final = 4
 
@@ -65,6 +72,21 @@ def applied_key(shard: int) -> bytes:
 
 def number_key(client_id: str) -> bytes:
     return b"\x07" + client_id.encode()
+
+
+def outbox_key(number: int) -> bytes:
+    return b"\x09" + key_u64(number)
+
+
+def queue_drop_key(number: int) -> bytes:
+    return b"\x0a" + key_u64(number)
+
+
+def number_of_key(key: bytes) -> int:
+    """The number of something in the outbox."""
+    if len(key) != 9:
+        raise PermanentError(f"meta key {key.hex()} names nothing in the outbox")
+    return int.from_bytes(key[1:], "big")
 
 
 def shard_of_key(key: bytes) -> int:

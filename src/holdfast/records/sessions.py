@@ -12,6 +12,7 @@
     02 | ends u64 | client id            that an offline session ends then; the value is empty
     03 | client id                       that a session has a connection; the value is empty
     04 | due u64 | client id             that the will of an offline session is due then; the value is empty
+    05 | client id                       that a session has its queue outside the log; the value is empty
 
     client    u16 bytes, then the client id in UTF-8: no client's keys lie between those of another
 
@@ -19,10 +20,12 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
 
     session         01 | expiry u32 (s) | offline i64 (µs, 0: connected) | flags u8: 1 a will follows, 2 cut off
                     QoS u8 | retain u8 | delay u32 | expiry i64 | topic blob | properties blob | payload blob
+                    flag 4, behind that: the home of its queue text | the first number that is for it u64
     subscription    01 | QoS u8 | flags u8: 1 no local, 2 retain as published | retain handling u8 | identifier u32
                     | since i64 | mount u16 | the filter's levels with the mount point blob
     in flight       01 | order u64 | retain u8 | shard u16 | position i64 | identifiers u16, each u32
                     | group text | topic blob | the message itself, if it is not in the log
+                    shard FFFF: the position is a serial of the session's queue outside the log, here and below
     progress        01 | last packet id u16 | shards u16, each u16 and i64 | entries u32, each
                     packet u16, QoS u8, shard u16, position i64
                     02 | the same, but each entry
@@ -34,7 +37,7 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
 from typing import Final
 
 from holdfast.model.errors import PermanentError
-from holdfast.model.owed import Owed
+from holdfast.model.owed import QUEUE_SHARD, Owed, place_of
 from holdfast.model.will import StoredWill
 from holdfast.records.fields import Fields, i64, key_u16, key_u64, text, u8, u16, u32, u64
 from holdfast.records.messages import decode_message, encode_message
@@ -53,6 +56,7 @@ RECORD: Final = 0x01
 EXPIRY: Final = 0x02
 CONNECTED: Final = 0x03
 WAITING: Final = 0x04
+OUTSIDE: Final = 0x05
 SESSION: Final = 0x00
 SUBSCRIPTION: Final = 0x01
 INFLIGHT: Final = 0x02
@@ -64,6 +68,7 @@ REPLAY: Final = 0x07
 WALK: Final = 0x08
 _WILL: Final = 0x01
 _CUT_OFF: Final = 0x02
+_QUEUE: Final = 0x04
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
 
@@ -72,9 +77,20 @@ class SessionRecord:
     """What is kept of a session besides its lists. Never changes; a step replaces it."""
 
     def __init__(
-        self, *, expiry_s: int, disconnected_us: int, will: StoredWill | None = None, cut_off: bool = False
+        self,
+        *,
+        expiry_s: int,
+        disconnected_us: int,
+        will: StoredWill | None = None,
+        cut_off: bool = False,
+        queue: str = "",
+        begun: int = 0,
     ) -> None:
         self.expiry_s: Final = expiry_s
+        #: The home of its queue; empty if it follows the log. It keeps the one it began with.
+        self.queue: Final = queue
+        #: Entries of its queue with a number below this are of an earlier session.
+        self.begun: Final = begun
         #: Its last connection ended with the broker: how far it was sent is not known exactly.
         self.cut_off: Final = cut_off
         #: Wall time at which its last connection ended; 0 while it has one.
@@ -89,7 +105,13 @@ class SessionRecord:
         return self.disconnected_us + self.expiry_s * 1_000_000
 
     def without_will(self) -> "SessionRecord":
-        return SessionRecord(expiry_s=self.expiry_s, disconnected_us=self.disconnected_us, cut_off=self.cut_off)
+        return SessionRecord(
+            expiry_s=self.expiry_s,
+            disconnected_us=self.disconnected_us,
+            cut_off=self.cut_off,
+            queue=self.queue,
+            begun=self.begun,
+        )
 
     def will_due_us(self) -> int:
         """Wall time at which its will is due; -1 if none waits."""
@@ -97,8 +119,8 @@ class SessionRecord:
             return -1
         return self.disconnected_us + min(self.will.delay_s, self.expiry_s) * 1_000_000
 
-    def _fields(self) -> tuple[int, int, StoredWill | None, bool]:
-        return (self.expiry_s, self.disconnected_us, self.will, self.cut_off)
+    def _fields(self) -> tuple[int, int, StoredWill | None, bool, str, int]:
+        return (self.expiry_s, self.disconnected_us, self.will, self.cut_off, self.queue, self.begun)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionRecord) and self._fields() == other._fields()
@@ -251,9 +273,19 @@ def connected_after(client_id: str) -> tuple[bytes, bytes]:
     return lo, b"\x04"
 
 
+def outside_key(client_id: str) -> bytes:
+    return b"\x05" + client_id.encode()
+
+
+def outside_after(client_id: str) -> tuple[bytes, bytes]:
+    """The range [lo, hi) of sessions above a client id whose queue is outside the log; of all if it is empty."""
+    lo = b"\x05" if not client_id else outside_key(client_id) + b"\x00"
+    return lo, b"\x06"
+
+
 def listed_client(key: bytes) -> str:
-    """The client id of an entry in one of the two lists."""
-    start = 1 if key[:1] == b"\x03" else 9
+    """The client id of an entry in one of the lists."""
+    start = 1 if key[:1] in (b"\x03", b"\x05") else 9
     try:
         return key[start:].decode()
     except UnicodeDecodeError:
@@ -265,11 +297,13 @@ def listed_client(key: bytes) -> str:
 
 def encode_session(record: SessionRecord) -> bytes:
     will = record.will
-    flags = (0 if will is None else _WILL) | (_CUT_OFF if record.cut_off else 0)
+    flags = (0 if will is None else _WILL) | (_CUT_OFF if record.cut_off else 0) | (_QUEUE if record.queue else 0)
     parts = [u8(VERSION), u32(record.expiry_s), i64(record.disconnected_us), u8(flags)]
     if will is not None:
         parts.extend([u8(will.qos), u8(will.retain), u32(will.delay_s), i64(will.expiry_s), _blob(will.topic)])
         parts.extend([_blob(will.properties), _blob(will.payload)])
+    if record.queue:
+        parts.extend([text(record.queue), u64(record.begun)])
     return b"".join(parts)
 
 
@@ -289,9 +323,20 @@ def decode_session(value: bytes) -> SessionRecord:
         properties = fields.blob("the will's properties")
         payload = fields.blob("the will's payload")
         will = StoredWill(topic, payload, qos, retain=retain, properties=properties, delay_s=delay_s, expiry_s=expiry)
+    queue = ""
+    begun = 0
+    if flags & _QUEUE:
+        queue = fields.text("the home of its queue")
+        begun = fields.u64("the first number of its queue")
     fields.end()
-    cut_off = flags & _CUT_OFF != 0
-    return SessionRecord(expiry_s=expiry_s, disconnected_us=disconnected_us, will=will, cut_off=cut_off)
+    return SessionRecord(
+        expiry_s=expiry_s,
+        disconnected_us=disconnected_us,
+        will=will,
+        cut_off=flags & _CUT_OFF != 0,
+        queue=queue,
+        begun=begun,
+    )
 
 
 def encode_subscription(record: SubscriptionRecord) -> bytes:
@@ -337,12 +382,13 @@ def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
 def encode_inflight(record: InflightRecord) -> bytes:
     owed = record.owed
     message = owed.message
-    parts = [u8(VERSION), u64(record.order), u8(owed.retain), u16(message.shard), i64(message.position_us)]
+    shard, position = place_of(owed)
+    parts = [u8(VERSION), u64(record.order), u8(owed.retain), u16(shard), i64(position)]
     parts.append(u16(len(owed.identifiers)))
     parts.extend([u32(identifier) for identifier in owed.identifiers])
     parts.append(text(owed.group))
     parts.append(_blob(message.topic))
-    if not message.position_us:
+    if not position or shard == QUEUE_SHARD:
         parts.append(encode_message(message, 0, 0))
     return b"".join(parts)
 

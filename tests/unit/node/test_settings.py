@@ -70,7 +70,7 @@ def test_anonymous_clients_come_in_where_somebody_said_so_or_nobody_else_can_rea
 
 
 def test_every_key_is_shown_with_its_value_and_source() -> None:
-    flags = Flags(assignments=("mqtt.max_qos=1", "zones.default.filter=a/#"))
+    flags = Flags(assignments=("mqtt.max_qos=1", "zones.default.filter=a/#", "classes.default.clients=a*"))
     settings = load(flags, {"HOLDFAST__LISTENERS__DEFAULT__PORT": "1884"}, rules=False)
     rows = {row.key: (row.value, row.source) for row in effective(settings)}
     assert rows["mqtt.max_qos"] == (1, "--set mqtt.max_qos")

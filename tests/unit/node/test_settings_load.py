@@ -171,7 +171,7 @@ def test_a_zone_needs_a_filter(folder: Path) -> None:
     ("toml", "message"),
     [
         ("[mqt]\nmax_qos = 1\nx = 2", "holdfast.toml:2: there is no section [mqt]; did you mean [mqtt]?"),
-        ("[zzz]\nx = 1", "there are listeners, mqtt, limits, sessions, security, storage, zones, history, log, sys"),
+        ("[zzz]\nx = 1", "there are listeners, mqtt, limits, sessions, classes, security, storage, zones, journal"),
         ("mqtt = 3", "holdfast.toml:1: mqtt is a section; write [mqtt] and its keys below"),
         ("[mqtt]\nmax_qoss = 1", "holdfast.toml:2: there is no setting mqtt.max_qoss; did you mean mqtt.max_qos?"),
         ("[mqtt]\npassword_file = 'p'", "mqtt.password_file; did you mean security.password_file?"),

@@ -30,7 +30,7 @@ from holdfast.durable.sessions import (
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed
+from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
 from holdfast.records.sessions import (
     CONNECTED,
     DONE,
@@ -64,6 +64,8 @@ from holdfast.records.sessions import (
     expired_before,
     expiry_key,
     listed_client,
+    outside_after,
+    outside_key,
     packet_key,
     progress_key,
     replay_key,
@@ -221,8 +223,8 @@ class RocksSessions:
         # The subscription may be gone; then everything is looked through.
         filters = list({record.filter.levels: None for record in session.subscriptions.values()})
         for entry in session.progress.unacknowledged:
-            if entry.qos == 2:
-                continue
+            if entry.qos == 2 or entry.shard == QUEUE_SHARD:
+                continue  # what lies in a queue comes from there
             if entry.retained is not None:
                 # Gone is as it should be: what has taken its place comes as a live message.
                 retained = self._find_retained(entry.retained.topic, entry.retained.newest)
@@ -239,6 +241,8 @@ class RocksSessions:
 
     def _inflight(self, packet_id: int, value: bytes) -> tuple[int, StoredInflight, Owed | None]:
         stored = StoredInflight(value)
+        if stored.shard == QUEUE_SHARD and stored.message is not None:
+            return packet_id, stored, _queued(stored, stored.message)
         levels = tuple(stored.topic.split(SEPARATOR))
         message = stored.message or self._find(stored.shard, levels, stored.position_us)
         if message is None:
@@ -270,6 +274,9 @@ class RocksSessions:
     def connected(self, after: str, limit: int) -> list[str]:
         return self._clients(*connected_after(after), limit)
 
+    def outside(self, after: str, limit: int) -> list[str]:
+        return self._clients(*outside_after(after), limit)
+
     def waiting_wills(self, after_us: int, after: str, limit: int) -> list[tuple[int, str]]:
         found: list[tuple[int, str]] = []
         lo = waiting_key(after_us, after) + b"\x00" if after else bytes((WAITING,))
@@ -296,14 +303,19 @@ class RocksSessions:
 
 def _listed(client_id: str, record: SessionRecord) -> list[bytes]:
     """The lists that a session stands in."""
+    keys = [outside_key(client_id)] if record.queue else []
     if not record.disconnected_us:
-        return [connected_key(client_id)]
+        return [*keys, connected_key(client_id)]
     ends_us = record.ends_us()
-    keys = [expiry_key(_NEVER_US if ends_us < 0 else ends_us, client_id)]
+    keys.append(expiry_key(_NEVER_US if ends_us < 0 else ends_us, client_id))
     due_us = record.will_due_us()
     if due_us >= 0:
         keys.append(waiting_key(due_us, client_id))
     return keys
+
+
+def _queued(stored: StoredInflight, message: Message) -> Owed:
+    return OwedQueued(message, 2, retain=stored.retain, identifiers=stored.identifiers, serial=stored.position_us)
 
 
 def _packet_id(key: bytes) -> int:

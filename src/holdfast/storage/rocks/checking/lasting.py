@@ -55,7 +55,7 @@ def check_sessions(reader: Reader, family: Rdict) -> None:
 
 
 def _session(family: Rdict, key: bytes, value: bytes) -> None:
-    if key[0] in (sessions.EXPIRY, sessions.CONNECTED, sessions.WAITING):
+    if key[0] in (sessions.EXPIRY, sessions.CONNECTED, sessions.WAITING, sessions.OUTSIDE):
         client_id = sessions.listed_client(key)
         if family.get(sessions.session_key(client_id)) is None:
             raise PermanentError(f"client {client_id!r} is listed, and has no session")

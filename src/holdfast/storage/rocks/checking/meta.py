@@ -12,11 +12,25 @@ from holdfast.records.generations import (
     ZoneRecord,
     decode_generation,
     decode_zone,
-    family_name,
     family_parts,
 )
-from holdfast.records.meta import APPLIED, CEILING, FOLDER, FOLDER_KEY, GENERATION, HEAD, NUMBER, ZONE, shard_of_key
+from holdfast.records.meta import (
+    APPLIED,
+    CEILING,
+    FOLDER,
+    FOLDER_KEY,
+    GENERATION,
+    HEAD,
+    NUMBER,
+    OUTBOX,
+    OUTBOX_CEILING,
+    QUEUE_DROP,
+    ZONE,
+    number_of_key,
+    shard_of_key,
+)
 from holdfast.records.numbers import decode_number
+from holdfast.records.outbox import decode_outbox, decode_outbox_ceiling, decode_queue_drop
 from holdfast.records.positions import AppliedMark, ShardHead, decode_applied, decode_ceiling, decode_head
 from holdfast.storage.rocks.checking.report import REPORT, RESTORE, Reader, Report
 from holdfast.storage.rocks.contents import META
@@ -54,6 +68,14 @@ class StoredMeta:
             self.applied[shard_of_key(key)] = decode_applied(value)
         elif tag == NUMBER:
             decode_number(value)
+        elif tag == OUTBOX_CEILING:
+            decode_outbox_ceiling(value)
+        elif tag == OUTBOX:
+            number_of_key(key)
+            decode_outbox(value)
+        elif tag == QUEUE_DROP:
+            number_of_key(key)
+            decode_queue_drop(value)
         else:
             raise HoldfastError(f"key {key.hex()} is of no known kind")
 
@@ -112,7 +134,7 @@ def live_generations(stored: StoredMeta, families: list[str], report: Report) ->
     for zone, generations in stored.generations.items():
         found: list[Generation] = []
         for record in generations:
-            names = [family_name(shard, record.number) for shard in record.shards]
+            names = [record.family(shard) for shard in record.shards]
             known.update(names)
             missing = [name for name in names if name not in there]
             if not missing:
@@ -125,7 +147,7 @@ def live_generations(stored: StoredMeta, families: list[str], report: Report) ->
         live[zone] = found
     strays = [name for name in families if family_parts(name) is not None and name not in known]
     if strays:
-        report.notes.append(f"{', '.join(strays)}: made ahead or being dropped; gone at the next start")
+        report.notes.append(f"{', '.join(strays)}: made ahead, or being taken in or dropped; no message is missing")
     return live
 
 

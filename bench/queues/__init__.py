@@ -1,0 +1,1 @@
+"""Homes of client queues, measured; and the servers that benchmarks and tests start for themselves."""

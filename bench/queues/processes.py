@@ -1,0 +1,82 @@
+"""A foreign server on loopback, to be started, stopped and killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+#: Seconds until something has to have happened. Generous: machines that test are busy.
+DEADLINE_S = 60.0
+#: Not the seeded one: programs that run side by side would choose the same.
+_CHANCE = random.SystemRandom()
+
+
+def free_port() -> int:
+    """A port that a restarted server can have again: none of those that the system gives to clients."""
+    while True:
+        port = _CHANCE.randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    """Wait for it."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not true():
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"not within {DEADLINE_S:.0f} s: {what}")
+        time.sleep(0.02)
+
+
+class Server:
+    """A program with a folder of its own, which goes with it."""
+
+    def __init__(self, name: str, folder: Path | None = None) -> None:
+        self.name = name
+        # Not a test's own folder: a server may run as a user who cannot get there.
+        self.folder = Path(tempfile.mkdtemp(prefix=f"holdfast-{name}-", dir=folder))
+        self.folder.chmod(0o755)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def _launch(self, command: list[str], user: str | None = None) -> None:
+        with (self.folder / "out.log").open("ab") as log:
+            # In a group of its own: Ctrl-C is for the benchmark, which then ends its servers.
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=self.folder, user=user, start_new_session=True
+            )
+
+    def lines(self) -> str:
+        """What it had to say."""
+        return (self.folder / "out.log").read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def kill(self) -> None:
+        """As a crash does."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def pause(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,87 @@
+"""What TBMQ's documentation says that it does for each message: one script call, with the reference, the value and its
+time to live, the limit, and the last packet id. Written anew from that description, as the anchor of the comparison.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+
+from redis import Redis
+
+from bench.queues.workload import PAYLOAD_BYTES, client_name
+from holdfast.storage.redis.line import Line
+from holdfast.storage.redis.options import RedisOptions
+
+_SCRIPT = """
+local last = tonumber(redis.call('GET', KEYS[2]) or 0)
+local packet = last % 65535 + 1
+local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+local score = newest[2] and tonumber(newest[2]) + 1 or packet
+local key = KEYS[1] .. '_' .. packet
+redis.call('ZADD', KEYS[1], score, key)
+redis.call('SET', key, ARGV[1], 'EX', ARGV[2])
+redis.call('SET', KEYS[2], packet)
+local over = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[3])
+if over > 0 then
+  for _, old in ipairs(redis.call('ZRANGE', KEYS[1], 0, over - 1)) do
+    redis.call('DEL', old)
+    redis.call('ZREM', KEYS[1], old)
+  end
+end
+return packet
+"""
+_SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
+#: Commands on their way together.
+_IN_FLIGHT = 1_000
+
+
+def commands(clients: int, messages: int) -> list[tuple[bytes | int, ...]]:
+    """One for each message, client after client in turn."""
+    value = json.dumps(
+        {
+            "packetType": "PUBLISH",
+            "payload": base64.b64encode(b"x" * PAYLOAD_BYTES).decode(),
+            "time": 1736333110026,
+            "clientId": client_name(0),
+            "retained": False,
+            "packetId": 1,
+            "topicName": "plant/hall/7/temperature",
+            "qos": 1,
+        }
+    ).encode()
+    found: list[tuple[bytes | int, ...]] = []
+    for place in range(messages):
+        tag = f"{{{client_name(place % clients)}}}"
+        keys = (f"{tag}_messages".encode(), f"{tag}_last_packet_id".encode())
+        found.append((b"EVALSHA", _SHA.encode(), 2, *keys, value, 600, 100_000))
+    return found
+
+
+async def in_flight(url: str, clients: int, messages: int) -> float:
+    """Messages per second, with many commands on their way."""
+    line = Line(RedisOptions((url,)), url)
+    prepared = commands(clients, messages)
+    try:
+        await line.run([(b"SCRIPT", b"LOAD", _SCRIPT.encode())], 60)
+        began_s = time.perf_counter()
+        for at in range(0, len(prepared), _IN_FLIGHT):
+            for reply in await line.run(prepared[at : at + _IN_FLIGHT], 60):
+                if isinstance(reply, Exception):
+                    raise reply
+        return messages / (time.perf_counter() - began_s)
+    finally:
+        await line.close()
+
+
+def one_by_one(port: int, clients: int, messages: int) -> float:
+    """Messages per second, with a client that waits for each."""
+    prepared = commands(clients, messages)
+    with Redis(port=port) as connection:
+        connection.script_load(_SCRIPT)
+        began_s = time.perf_counter()
+        for command in prepared:
+            connection.execute_command(*command)
+        return messages / (time.perf_counter() - began_s)

@@ -1,0 +1,205 @@
+"""`holdfast queue migrate`, `relayout`, `export` and `import`: queues on their way to another place.
+
+`migrate` and `relayout` that were interrupted go on when they are given again; an `import` leaves no half of a queue.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail
+from holdfast.cli.meter import Meter
+from holdfast.cli.option_groups import grouped
+from holdfast.cli.output_file import whole_file
+from holdfast.cli.queue_options import Clients, Home, Json, PasswordOptions, chosen, run, secret
+from holdfast.model.errors import PermanentError, SettingsError
+from holdfast.node.queue_addresses import open_home, parse_home
+from holdfast.node.system_clock import SystemClock
+from holdfast.storage.journal.relayout import relayout as relayout_journal
+from holdfast.storage.journal.store import JournalStore
+from holdfast.storage.queue_copy import HomeSource, Source, copy_queue
+from holdfast.storage.queue_file import QueueFile, QueueFileWriter
+from holdfast.storage.rocks.folder_lock import FolderLock
+
+if TYPE_CHECKING:
+    from holdfast.durable.queue_store import QueueStore
+
+#: Reasons that are printed one by one.
+_SHOWN: Final = 20
+
+
+class Moved(NamedTuple):
+    """What became of queues that were on their way."""
+
+    queues: int
+    messages: int
+    #: Clients whose queues stayed, and why.
+    failed: dict[str, str]
+
+
+@grouped
+def migrate(
+    source: Annotated[str, typer.Option("--from", metavar="HOME", help="Where the queues are.", show_default=False)],
+    target: Annotated[str, typer.Option("--to", metavar="HOME", help="Where they are to be.", show_default=False)],
+    clients: Clients = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the queues in the old home, too.")] = False,
+    from_password_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Password of the old home.")] = None,
+    from_password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Password of the old home.")] = None,
+    to_password_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Password of the new home.")] = None,
+    to_password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Password of the new home.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Move queues to another home. Each is compared there, message by message, before it is removed here.
+
+    No broker may use them meanwhile. Given again after an interruption, it goes on.
+    """
+
+    async def work() -> Moved:
+        clock = SystemClock()
+        if parse_home(source) == parse_home(target):
+            raise SettingsError("--from and --to are the same home")
+        old = await open_home(source, clock, secret(from_password_env, from_password_file))
+        try:
+            new = await open_home(target, clock, secret(to_password_env, to_password_file), create=True)
+            try:
+                moved = await _copy_all("migrate", HomeSource(old), new, await chosen(old, clients))
+                if not keep:
+                    done = [client_id for client_id in await chosen(old, clients) if client_id not in moved.failed]
+                    await old.drop(done)
+                return moved
+            finally:
+                await new.close()
+        finally:
+            await old.close()
+
+    _report(run(work), as_json=as_json, verb="moved")
+
+
+async def _copy_all(
+    what: str, source: Source, target: "QueueStore", clients: list[str], *, whole: bool = False
+) -> Moved:
+    """With `whole`, what is not copied to its end is removed again."""
+    clock = SystemClock()
+    queues, messages = 0, 0
+    failed: dict[str, str] = {}
+    with Meter(what) as meter:
+
+        def told(copied: int) -> None:
+            if meter.is_due():
+                share = (queues + len(failed)) / max(1, len(clients))
+                meter.update(share, f"{queues} queues, {messages + copied} messages")
+
+        for client_id in clients:
+            try:
+                messages += (await copy_queue(source, target, client_id, clock.wall_us, told)).messages
+                queues += 1
+            except PermanentError as error:
+                failed[client_id] = str(error)
+                if whole:
+                    await target.drop([client_id])
+            except asyncio.CancelledError:
+                if whole:
+                    await target.drop([client_id])
+                raise
+            told(0)
+    return Moved(queues, messages, failed)
+
+
+def _report(moved: Moved, *, as_json: bool, verb: str) -> None:
+    if as_json:
+        typer.echo(json.dumps(moved._asdict(), ensure_ascii=False))
+    else:
+        typer.echo(f"{moved.queues} queues {verb}, {moved.messages} messages; all were compared")
+        for client_id, why in list(moved.failed.items())[:_SHOWN]:
+            typer.echo(f"not {verb}: {client_id!r}: {why}", err=True)
+    if moved.failed:
+        raise typer.Exit(REFUSED)
+
+
+@grouped
+def relayout(
+    home: Home,
+    fragments: Annotated[
+        str, typer.Option(metavar="LENGTHS", help="Letters of each folder on the way to a queue, such as 2,2,2,2.")
+    ],
+) -> None:
+    """Move the queues of a journal into folders of other names. Its broker is stopped meanwhile."""
+    folder = parse_home(home).folder if home.startswith("journal:") else None
+    if folder is None or not folder.is_dir():
+        fail(f"{home} is no journal: relayout is for journal:FOLDER", WRONG_USAGE)
+    try:
+        lengths = tuple(int(part) for part in fragments.split(","))
+    except ValueError:
+        fail(f"--fragments {fragments}: numbers with commas between them, such as 2,2,2,2", WRONG_USAGE)
+
+    async def work() -> int:
+        # Opening and closing brings home what a killed broker has left.
+        await (await JournalStore.open(folder, SystemClock())).close()
+        lock = FolderLock.acquire(folder)
+        try:
+            with Meter("relayout") as meter:
+                return relayout_journal(
+                    folder, lengths, lambda moved: meter.update(None, f"{moved} queues") if meter.is_due() else None
+                )
+        finally:
+            lock.release()
+
+    typer.echo(f"{run(work)} queues moved; folders have {fragments} letters now")
+
+
+@grouped
+def export(
+    home: Home,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The file to be made.")],
+    clients: Clients = None,
+    *,
+    options: PasswordOptions,
+) -> None:
+    """Write queues into a file that any home can take. It has its name when it is whole."""
+
+    async def work() -> QueueFileWriter:
+        async with options.looked_at(home) as store:
+            source = HomeSource(store)
+            with whole_file(output) as file, Meter("export") as meter:
+                writer = QueueFileWriter(file)
+                for client_id in await chosen(store, clients):
+                    writer.queue(client_id, *await source.last(client_id))
+                    async for entry in source.entries(client_id):
+                        writer.message(entry)
+                    if meter.is_due():
+                        meter.update(None, f"{writer.queues} queues, {writer.messages} messages")
+                writer.end()
+            return writer
+
+    written = run(work)
+    typer.echo(f"{output}: {written.queues} queues, {written.messages} messages, {os.stat(output).st_size} bytes")
+
+
+@grouped
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that export made.", show_default=False)],
+    home: Home,
+    clients: Clients = None,
+    as_json: Json = False,
+    *,
+    options: PasswordOptions,
+) -> None:
+    """Bring queues from a file into a home. A client that has a queue there already is left alone, and named."""
+
+    async def work() -> Moved:
+        source = QueueFile(file)
+        unknown = [client_id for client_id in clients or [] if client_id not in source.queues]
+        if unknown:
+            raise SettingsError(f"{file} has no queue of {unknown[0]!r}")
+        async with options.opened(home, create=True) as store:
+            wanted = sorted(set(clients)) if clients else sorted(source.queues)
+            there = [client_id for client_id in wanted if await store.last(client_id) != (0, 0)]
+            moved = await _copy_all("import", source, store, [one for one in wanted if one not in there], whole=True)
+            refused = dict.fromkeys(there, "it has a queue there already")
+            return moved._replace(failed={**refused, **moved.failed})
+
+    _report(run(work), as_json=as_json, verb="imported")

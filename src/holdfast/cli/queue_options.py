@@ -1,0 +1,98 @@
+"""Options of the commands of `holdfast queue`, and how such a command runs and fails.
+
+Exit codes: 0 done, 1 something is wrong with the data or a server is away, 2 wrong usage or not possible now,
+130 Ctrl-C.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail, find_password
+from holdfast.model.errors import HoldfastError, SettingsError
+from holdfast.node.logs import configure_logs
+from holdfast.node.queue_addresses import look_at_home, open_home
+from holdfast.node.system_clock import SystemClock
+
+if TYPE_CHECKING:
+    from holdfast.durable.queue_store import QueueStore
+
+Result = TypeVar("Result")
+
+_INTERRUPTED: Final = 130
+_HOME_HELP: Final = (
+    "Where the queues are: journal:FOLDER, redis://HOST:PORT/0#PREFIX, rediss://…, redis+cluster://HOST,HOST, "
+    "postgresql://USER@HOST/DATABASE#SCHEMA."
+)
+Home = Annotated[str, typer.Argument(metavar="HOME", help=_HOME_HELP, show_default=False)]
+Clients = Annotated[
+    list[str] | None, typer.Option("--client", help="Of this client only; may be given again.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasswordOptions:
+    """The password of a home that has one."""
+
+    password_env: Annotated[
+        str | None, typer.Option(metavar="VARIABLE", help="Take the home's password from this variable.")
+    ] = None
+    password_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Take the home's password from this file.")
+    ] = None
+
+    def password(self) -> str | None:
+        return secret(self.password_env, self.password_file)
+
+    @asynccontextmanager
+    async def looked_at(self, home: str) -> AsyncIterator["QueueStore"]:
+        """The home, to be looked at."""
+        store = await look_at_home(home, SystemClock(), self.password())
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    @asynccontextmanager
+    async def opened(self, home: str, *, create: bool = False) -> AsyncIterator["QueueStore"]:
+        """The home, to be changed."""
+        store = await open_home(home, SystemClock(), self.password(), create=create)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def secret(variable: str | None, file: Path | None) -> str | None:
+    if variable is None and file is None:
+        return None
+    found = find_password("", variable, file)
+    return None if found is None else found.decode()
+
+
+def run(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """Run a command; errors end the program with words."""
+    configure_logs("warning", "auto")
+    try:
+        return asyncio.run(work())
+    except SettingsError as error:
+        fail(str(error), WRONG_USAGE)
+    except HoldfastError as error:
+        fail(str(error), REFUSED)
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}", WRONG_USAGE)
+    except KeyboardInterrupt:
+        fail("interrupted; the same command goes on", _INTERRUPTED)
+
+
+async def chosen(store: "QueueStore", clients: list[str] | None) -> list[str]:
+    """The clients that were named, or all; in order."""
+    if clients:
+        return sorted(set(clients))
+    return sorted([client_id async for client_id in store.clients()])

@@ -1,0 +1,100 @@
+"""Settings of the homes that client queues may have outside the log. A home that no session uses is not looked at."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from holdfast.broker.policy import Key
+
+QueueDurability = Literal["fsync", "os"]
+SynchronousCommit = Literal["on", "remote_apply", "remote_write", "local", "off"]
+
+_Timeout = Annotated[float, Key("Seconds that one answer may take.", 0.01, 600)]
+_GiveUp = Annotated[
+    float,
+    Key("Seconds that something is tried again before the home counts as away; then it is tried less often.", 0.01),
+]
+_Connections = Annotated[int, Key("Connections to each server, at most.", 1, 1000)]
+_PasswordFile = Annotated[Path | None, Key("A file whose first line is the password.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalSettings:
+    """Queues in files of their own, for `queue = "journal"`."""
+
+    folder: Annotated[Path | None, Key("Where they lie; not set, `queues` in `storage.data`.")] = None
+    durability: Annotated[
+        QueueDurability,
+        Key(
+            "What an acknowledged message survives. `fsync`: a power loss. `os`: a crash of the broker or a kill -9; a "
+            "power loss takes what came in the last `sync_interval_s`."
+        ),
+    ] = "fsync"
+    sync_interval_s: Annotated[float, Key("Seconds after which `os` is synced at the latest.", 0.1, 3600)] = 30.0
+    fragments: Annotated[
+        str,
+        Key(
+            'Letters of each folder on the way to a queue, such as `"2,2,2,2"`. Empty: as they are, or that in a new '
+            "journal."
+        ),
+    ] = ""
+    max_queue_messages: Annotated[
+        int, Key("The most messages that any queue may hold, whatever its class says.", 1)
+    ] = 100_000
+    max_file_messages: Annotated[
+        int, Key("Messages after which a file is full; more than `max_queue_messages`.", 2)
+    ] = 131_072
+    max_open_queues: Annotated[int, Key("Queues whose files are open at a time.", 1)] = 256
+    idle_s: Annotated[float, Key("Seconds after which a queue that is not used closes its files.", 0.1)] = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisSettings:
+    """Queues in Redis or Redis Cluster, for `queue = "redis"`; needs `pip install holdfast[redis]`."""
+
+    url: Annotated[
+        str,
+        Key(
+            "Such as `redis://127.0.0.1:6379/0`, `rediss://user@host` for TLS, `unix:///run/redis.sock`; several with "
+            "commas between them: members of a cluster, or servers of which one is the master."
+        ),
+    ] = "redis://127.0.0.1:6379/0"
+    password_file: _PasswordFile = None
+    cluster: Annotated[bool, Key("Whether it is a Redis Cluster.")] = False
+    prefix: Annotated[
+        str, Key("In front of every key. Brokers that share a Redis need one each, or they mix up their queues.")
+    ] = "holdfast:"
+    replicas: Annotated[
+        int, Key("Copies that must have a message before it is acknowledged; 0 for the master alone.", 0, 10)
+    ] = 0
+    replicas_timeout_s: Annotated[float, Key("Seconds that these copies may take; below `timeout_s`.", 0.01)] = 1.0
+    timeout_s: _Timeout = 5.0
+    give_up_s: _GiveUp = 15.0
+    connections: _Connections = 4
+    tls_ca: Annotated[Path | None, Key("Authorities for `rediss://`, PEM; not set, those of the system.")] = None
+    tls_certificate: Annotated[Path | None, Key("The broker's own certificate, PEM.")] = None
+    tls_key: Annotated[Path | None, Key("The private key of `tls_certificate`, PEM.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresSettings:
+    """Queues in PostgreSQL, for `queue = "postgres"`; needs `pip install holdfast[postgres]`."""
+
+    url: Annotated[
+        str,
+        Key(
+            "As libpq knows it, such as `postgresql://holdfast@127.0.0.1/holdfast`; several hosts, sockets and TLS "
+            "(`?sslmode=verify-full&sslrootcert=…`) as there."
+        ),
+    ] = "postgresql://holdfast@127.0.0.1/holdfast"
+    password_file: _PasswordFile = None
+    schema: Annotated[str, Key("The schema that holds the tables. Brokers that share a database need one each.")] = (
+        "holdfast"
+    )
+    timeout_s: _Timeout = 5.0
+    give_up_s: _GiveUp = 15.0
+    connections: _Connections = 4
+    synchronous_commit: Annotated[
+        SynchronousCommit | None,
+        Key("What PostgreSQL waits for before a message is acknowledged; not set, as the server says."),
+    ] = None

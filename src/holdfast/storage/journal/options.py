@@ -1,0 +1,48 @@
+"""What can be chosen about a journal of queues."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from holdfast.model.errors import SettingsError
+from holdfast.storage.journal.folders import check_fragments
+from holdfast.storage.journal.state_file import Backups
+
+FSYNC: Final = "fsync"
+OS: Final = "os"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalOptions:
+    """The defaults are those of a broker that is asked for nothing special. SettingsError says what cannot be."""
+
+    #: What an append survives. `fsync`: a power loss. `os`: a killed process, and a power loss `sync_interval_s` later.
+    durability: str = FSYNC
+    sync_interval_s: float = 30.0
+    #: Letters of each folder on the way to a queue; None: as they are in the journal, or 2, 2, 2, 2 in a new one.
+    fragments: tuple[int, ...] | None = None
+    #: The most that any queue may hold, and messages after which a file is full.
+    max_queue_messages: int = 100_000
+    max_file_messages: int = 131_072
+    #: Dated copies of a queue's states that stay.
+    backups: Backups = field(default_factory=Backups)
+    #: Queues whose files are open at a time, and messages of them that memory knows the places of.
+    max_open_queues: int = 256
+    max_open_messages: int = 1_000_000
+    #: Seconds after which an unused queue closes its files.
+    idle_s: float = 60.0
+    #: Bytes and seconds after which the queues' own files are synced and a commit file goes.
+    commit_bytes: int = 16 << 20
+    checkpoint_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.durability not in (FSYNC, OS):
+            raise SettingsError(f"a journal of queues has durability fsync or os, not {self.durability!r}")
+        if self.max_file_messages <= self.max_queue_messages:
+            raise SettingsError(
+                f"a file of {self.max_file_messages} messages cannot hold a queue of {self.max_queue_messages}: "
+                f"choose max_file_messages greater than max_queue_messages"
+            )
+        if self.max_open_queues < 1:
+            raise SettingsError("max_open_queues has to be at least 1")
+        if self.fragments is not None:
+            check_fragments(self.fragments)

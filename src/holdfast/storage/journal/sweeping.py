@@ -1,0 +1,41 @@
+"""Going over all queues, a part at a time: what has expired goes, and idle queues close their files.
+
+A queue that is not open is looked at by its last state alone, which says when its next message expires.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from holdfast.model.errors import PermanentError
+from holdfast.storage.journal.journal import Journal
+from holdfast.storage.journal.state_file import load_state_file
+
+#: Queues that one sweep looks at.
+_PART: Final = 256
+
+
+class Sweeping:
+    """Requires: the journal's thread."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal: Final = journal
+        self._walk: Iterator[tuple[str, Path]] = iter(())
+
+    def sweep(self, now_us: int) -> int:
+        """How many messages went."""
+        self._journal.close_idle()
+        part = list(islice(self._walk, _PART))
+        if not part:
+            self._walk = self._journal.folders.each()
+            part = list(islice(self._walk, _PART))
+        went = 0
+        for _name, folder in part:
+            # A damaged queue is found and set aside when somebody uses it.
+            with suppress(PermanentError, FileNotFoundError):
+                loaded = load_state_file(folder)
+                if 0 < next(loaded.states).expires_us <= now_us:
+                    went += self._journal.expire(loaded.client_id)
+        return went

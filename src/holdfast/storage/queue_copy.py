@@ -1,0 +1,195 @@
+"""A queue copied from one home to another, with every message at the place that it has.
+
+Serials are what a session knows its messages in flight by, so that a copy has to have the same ones. A home gives them
+out densely; where messages are gone, fillers are appended and acknowledged at once.
+
+    source      .  .  3  .  5  6  .        last serial 7
+    target      f  f  3  f  5  6  f        f: a filler, appended and acknowledged
+
+1. Numbers make it resumable: what the target was given already is not stored again, and its places show how far it is.
+2. A target that holds something else of this client is refused, and nothing of it is touched.
+3. In the end both are read once more and compared, message by message.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from hashlib import sha256
+from typing import Final, NamedTuple, Protocol
+
+from holdfast.durable.queue_store import Appended, Entry, Pack, QueueLimits, QueueStore
+from holdfast.model.errors import PermanentError
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
+from holdfast.model.owed import Owed
+from holdfast.records.queued import encode_queued
+
+#: Entries that are read and appended at a time.
+_PAGE: Final = 500
+#: More fillers than this would take too long, and mean that something else is wrong.
+MAX_FILLERS: Final = 10_000_000
+_EVERYTHING: Final = QueueLimits(1 << 40, 1 << 60)
+_FILLER: Final = Owed(Message(b"holdfast/filler", b"", 1, ClientId(""), 0), 1)
+
+
+class Source(Protocol):
+    """Where a queue is read from: a home, or a file."""
+
+    async def last(self, client_id: str) -> tuple[int, int]: ...
+
+    def entries(self, client_id: str) -> AsyncIterator[Entry]: ...
+
+
+class HomeSource:
+    """A home as a source."""
+
+    def __init__(self, home: QueueStore) -> None:
+        self._home: Final = home
+
+    async def last(self, client_id: str) -> tuple[int, int]:
+        return await self._home.last(client_id)
+
+    async def entries(self, client_id: str) -> AsyncIterator[Entry]:
+        after = 0
+        while page := await self._home.read(client_id, after, _PAGE):
+            for entry in page:
+                yield entry
+            after = page[-1].owed.serial
+
+
+class Copied(NamedTuple):
+    """What a queue held, and the sum of it: the same for the same messages, whatever home they are in."""
+
+    messages: int
+    checksum: str
+
+
+async def copy_queue(
+    source: Source, target: QueueStore, client_id: str, now_us: Callable[[], int], told: Callable[[int], None]
+) -> Copied:
+    """PermanentError: the target has another queue of this client, or does not hold what it was given.
+
+    `told` gets the number of messages that were copied, now and then.
+    """
+    last_serial, last_number = await source.last(client_id)
+    writer = _Writer(target, client_id, *await target.last(client_id))
+    if writer.serial:
+        is_longer = writer.serial > last_serial or writer.number > last_number
+        if is_longer or not await _is_begun(source, target, client_id, writer.serial, now_us):
+            raise PermanentError(f"the target has a queue of {client_id!r} already, and not a part of this one")
+    async for entry in source.entries(client_id):
+        await writer.put(entry)
+        told(writer.messages)
+    await writer.fill_up_to(last_serial, last_number + 1)
+    await writer.flush()
+    return await _compare(source, target, client_id, now_us)
+
+
+async def _is_begun(source: Source, target: QueueStore, client_id: str, up_to: int, now_us: Callable[[], int]) -> bool:
+    """Whether the target holds what a copy of this queue would, up to a serial: then a copy was interrupted there."""
+    missing: dict[int, int] = {}
+    async for entry in source.entries(client_id):
+        if entry.owed.serial > up_to:
+            break
+        missing[entry.owed.serial] = entry.number
+    async for entry in HomeSource(target).entries(client_id):
+        is_filler = entry.message == _FILLER.message
+        if missing.pop(entry.owed.serial, None) != entry.number and not is_filler and not entry.expired(now_us()):
+            return False
+    return not missing
+
+
+class _Writer:
+    """Appends entries at given serials."""
+
+    def __init__(self, target: QueueStore, client_id: str, serial: int, number: int) -> None:
+        self._target: Final = target
+        self._client_id: Final = client_id
+        #: How far the target is, and how far it is with what has gathered here.
+        self.serial: Final = serial
+        self.number: Final = number
+        self._next = serial + 1
+        self._number = number
+        self._gathered: list[tuple[int, Entry]] = []
+        self._fillers = 0
+        self.messages = 0
+
+    async def put(self, entry: Entry) -> None:
+        serial = entry.owed.serial
+        self.messages += 1
+        if serial >= self._next:
+            await self.fill_up_to(serial - 1, entry.number)
+            self._next = serial + 1
+            self._number = entry.number
+        self._gathered.append((serial, entry))
+        if len(self._gathered) >= _PAGE:
+            await self.flush()
+
+    async def fill_up_to(self, serial: int, below: int) -> None:
+        """Fillers up to a serial, with numbers below one that comes next."""
+        self._fillers += max(0, serial + 1 - self._next)
+        if self._fillers > MAX_FILLERS:
+            raise PermanentError(f"the queue of {self._client_id!r} has gaps of {self._fillers} messages")
+        while self._next <= serial:
+            # The last of them is just below the next message, which leaves room for all.
+            number = max(self._number + 1, below - 1 - (serial - self._next))
+            if number >= below:
+                raise PermanentError(f"messages of {self._client_id!r} have no room for {serial - self._next} others")
+            self._gathered.append((self._next, Entry(number, _FILLER)))
+            self._next += 1
+            self._number = number
+            if len(self._gathered) >= _PAGE:
+                await self.flush()
+
+    async def flush(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if not gathered:
+            return
+        entries = [entry for _serial, entry in gathered]
+        (answer,) = await self._target.append([Pack(self._client_id, entries, _EVERYTHING)])
+        if not isinstance(answer, Appended):
+            raise answer
+        for (serial, entry), given in zip(gathered, answer.serials, strict=True):
+            # 0: it is gone there already, as a filler is that was acknowledged, or a message that has expired.
+            if given not in (0, serial):
+                raise PermanentError(
+                    f"the target has a queue of {self._client_id!r} already: message {entry.number} is number {given} "
+                    f"in it, and not {serial}"
+                )
+        fillers = [serial for serial, entry in gathered if entry.owed is _FILLER]
+        released = [serial for serial, entry in gathered if entry.released]
+        if fillers:
+            await self._target.acknowledge([(self._client_id, fillers)])
+        if released:
+            await self._target.release(self._client_id, released)
+
+
+async def _compare(source: Source, target: QueueStore, client_id: str, now_us: Callable[[], int]) -> Copied:
+    """Go over both side by side. What only the target has is acknowledged there: fillers of a run that was cut off."""
+    copies = HomeSource(target).entries(client_id)
+    total, messages, extra = sha256(), 0, []
+    copy = await anext(copies, None)
+    async for entry in source.entries(client_id):
+        while copy is not None and copy.owed.serial < entry.owed.serial:
+            extra.append(copy)
+            copy = await anext(copies, None)
+        found = copy is not None and fingerprint(copy) == fingerprint(entry)
+        if not found and not entry.expired(now_us()):
+            raise PermanentError(f"message {entry.owed.serial} of {client_id!r} is not in the target as it is here")
+        if found:
+            total.update(fingerprint(entry))
+            messages += 1
+            copy = await anext(copies, None)
+    while copy is not None:
+        extra.append(copy)
+        copy = await anext(copies, None)
+    strange = [one for one in extra if one.message != _FILLER.message and not one.expired(now_us())]
+    if strange:
+        raise PermanentError(f"the target has messages of {client_id!r} that are not here, such as {strange[0]!r}")
+    if extra:
+        await target.acknowledge([(client_id, [one.owed.serial for one in extra])])
+    return Copied(messages, total.hexdigest())
+
+
+def fingerprint(entry: Entry) -> bytes:
+    """All that has to be the same about an entry, in few bytes."""
+    place = b"%d %d " % (entry.owed.serial, entry.released)
+    return sha256(place + encode_queued(entry.owed, entry.number, entry.expires_us)).digest()

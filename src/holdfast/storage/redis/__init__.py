@@ -1,0 +1,11 @@
+"""Client queues in Redis or Redis Cluster, behind the contract `durable/queue_store.py`.
+
+queues.py      the contract: packs and entries as script calls, replies as entries
+scripts.py     what happens in Redis, in one step for one client
+calls.py       many script calls, grouped by server, sent again until they arrive or the time is up
+servers.py     who serves a key: one Redis, or the masters of a cluster
+line.py        connections to one server
+keys.py        names
+options.py     what the operator may say
+tbmq.py        reads the queues of a TBMQ 2.x
+"""

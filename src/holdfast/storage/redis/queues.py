@@ -1,0 +1,214 @@
+"""The queues of all clients in Redis (`durable/queue_store.py`), as script calls and their replies."""
+
+from collections.abc import AsyncIterator, Iterable
+from struct import error
+from typing import Final
+
+import structlog
+from redis.exceptions import ResponseError
+
+from holdfast.durable.queue_store import REFUSE, Appended, Entry, Pack, QueueSize
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
+from holdfast.records.queued import decode_queued, encode_queued
+from holdfast.storage.redis import scripts
+from holdfast.storage.redis.calls import Call, Calls
+from holdfast.storage.redis.keys import EXPIRING, STATE, base_key, client_of, pattern
+from holdfast.storage.redis.line import Argument, Line, LostError
+from holdfast.storage.redis.options import RedisOptions
+from holdfast.storage.redis.servers import Servers, open_servers
+
+#: First byte of a value. Never change: they are on servers, and a script writes the second.
+_WAITS: Final = b"\0"
+_RELEASED: Final = 1
+
+_NUMBER_DIGITS: Final = 20
+_SECOND_US: Final = 1_000_000
+_LAST_NUMBER: Final = 2**64 - 1
+#: Keys that one step of SCAN looks at, and steps of one sweep.
+_SCAN_KEYS: Final = 1_000
+_SWEEP_STEPS: Final = 10
+
+_log = structlog.get_logger()
+
+
+class RedisQueues:
+    """Survives: what the server's `appendfsync` and the option `replicas` say."""
+
+    def __init__(self, options: RedisOptions, clock: Clock) -> None:
+        """Nothing is connected before the first call."""
+        self._options: Final = options
+        self._clock: Final = clock
+        self._prefix: Final = options.prefix.encode()
+        self._servers: Final[Servers] = open_servers(options)
+        self._calls: Final = Calls(self._servers, options)
+        #: Where the next sweep goes on, for each server.
+        self._swept: Final[dict[Line, int]] = {}
+
+    async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
+        calls = [Call(scripts.APPEND, self._base(pack.client_id), self._append_arguments(pack)) for pack in packs]
+        await self._calls.run(calls, safe=True)
+        return [_appended(call) for call in calls]
+
+    async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
+        """A message that cannot be read is set aside, which is told once; the rest is there when it is read again."""
+        reply = await self._one(scripts.READ, client_id, (self._clock.wall_us(), after, limit))
+        entries: list[Entry] = []
+        damaged: dict[int, str] = {}
+        for place in range(0, len(reply), 2):
+            try:
+                entries.append(_decode_entry(reply[place], reply[place + 1]))
+            except PermanentError as wrong:
+                damaged[reply[place]] = str(wrong)
+        if damaged:
+            await self._all([Call(scripts.SET_ASIDE, self._base(client_id), list(damaged))])
+            told = "; ".join(f"message {serial}: {reason}" for serial, reason in damaged.items())
+            raise PermanentError(f"set aside in {self._base(client_id)!r}:damaged: {told}")
+        return entries
+
+    async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
+        calls = [
+            Call(scripts.ACKNOWLEDGE, self._base(client_id), runs(serials)) for client_id, serials in done if serials
+        ]
+        await self._all(calls)
+
+    async def release(self, client_id: str, serials: list[int]) -> None:
+        if serials:
+            await self._all([Call(scripts.RELEASE, self._base(client_id), serials)], safe=True)
+
+    async def size(self, client_id: str) -> QueueSize:
+        reply = await self._one(scripts.LOOK, client_id, (self._clock.wall_us(),))
+        return QueueSize(reply[1], reply[2])
+
+    async def last(self, client_id: str) -> tuple[int, int]:
+        reply = await self._one(scripts.LOOK, client_id, (self._clock.wall_us(),))
+        return int(reply[3]), int(reply[4])
+
+    async def drop(self, client_ids: list[str]) -> None:
+        """What comes for these clients after this call was made is not concerned, even if the call arrives later."""
+        looks = [Call(scripts.LOOK, self._base(client_id), (self._clock.wall_us(),)) for client_id in client_ids]
+        await self._all(looks)
+        going = [(self._base(client_id), look.outcome()) for client_id, look in zip(client_ids, looks, strict=True)]
+        rest = [(base, state[4]) for base, state in going if isinstance(state, list)]
+        while rest:
+            calls = [Call(scripts.DROP, base, (number,)) for base, number in rest]
+            await self._all(calls, safe=True)
+            rest = [one for one, call in zip(rest, calls, strict=True) if call.outcome()]
+
+    async def clients(self) -> AsyncIterator[str]:
+        seen: set[str] = set()
+        await self._look_around()
+        for line in self._servers.masters():
+            cursor = -1
+            while cursor:
+                cursor, keys = await self._scan(line, max(cursor, 0), STATE)
+                for key in keys:
+                    client_id = client_of(key, self._prefix, STATE)
+                    if client_id not in seen:
+                        seen.add(client_id)
+                        yield client_id
+
+    async def sweep(self, now_us: int) -> int:
+        """References to what Redis has removed by itself; messages of queues that nobody uses meanwhile."""
+        await self._look_around()
+        bases: set[bytes] = set()
+        for line in self._servers.masters():
+            cursor = self._swept.get(line, 0)
+            for _ in range(_SWEEP_STEPS):
+                cursor, keys = await self._scan(line, cursor, EXPIRING)
+                bases.update(key[: -len(EXPIRING)] for key in keys)
+                if not cursor:
+                    break
+            self._swept[line] = cursor
+        calls = [Call(scripts.LOOK, base, (now_us,)) for base in bases]
+        await self._all(calls)
+        return sum(state[0] for call in calls if isinstance(state := call.outcome(), list))
+
+    async def close(self) -> None:
+        await self._servers.close()
+
+    async def _one(self, script: scripts.Script, client_id: str, arguments: tuple[int, ...]) -> list[int]:
+        call = Call(script, self._base(client_id), arguments)
+        await self._all([call])
+        reply = call.outcome()
+        assert isinstance(reply, list)
+        return reply
+
+    async def _all(self, calls: list[Call], *, safe: bool = False) -> None:
+        """Every call, or the error of the first that failed."""
+        await self._calls.run(calls, safe=safe)
+        for call in calls:
+            call.outcome()
+
+    async def _look_around(self) -> None:
+        if self._servers.line(0) is None:
+            try:
+                await self._servers.refresh(self._options.timeout_s)
+            except LostError as lost:
+                raise TransientError(str(lost)) from lost
+
+    async def _scan(self, line: Line, cursor: int, suffix: bytes) -> tuple[int, list[bytes]]:
+        command = (b"SCAN", cursor, b"MATCH", pattern(self._prefix, suffix), b"COUNT", _SCAN_KEYS)
+        try:
+            (reply,) = await line.run([command], self._options.timeout_s)
+        except LostError as lost:
+            raise TransientError(str(lost)) from lost
+        if isinstance(reply, ResponseError):
+            raise TransientError(f"Redis at {line.name}: {reply}")
+        assert isinstance(reply, list)
+        return int(reply[0]), reply[1]
+
+    def _base(self, client_id: str) -> bytes:
+        return base_key(self._prefix, client_id)
+
+    def _append_arguments(self, pack: Pack) -> list[Argument]:
+        limits = pack.limits
+        now_us = self._clock.wall_us()
+        arguments: list[Argument] = [now_us, limits.max_messages, limits.max_bytes, int(limits.on_full == REFUSE)]
+        for entry in pack.entries:
+            expires_us = entry.expires_us
+            if not expires_us and limits.ttl_s:
+                expires_us = entry.message.received_us + limits.ttl_s * _SECOND_US
+            ttl_ms = 0
+            if expires_us:
+                ttl_ms = (expires_us - now_us + 999) // 1000 if expires_us > now_us else -1
+            if not 0 < entry.number <= _LAST_NUMBER:
+                raise MisuseError(f"{entry!r} has a number that is not above 0 and below 2^64")
+            value = b""
+            try:
+                value = _WAITS + encode_queued(entry.owed, entry.number, expires_us)
+            except (HoldfastError, error) as wrong:
+                # The rest of the pack is not to blame.
+                ttl_ms = -1
+                _log.warning("a message cannot be stored in Redis", client=pack.client_id, reason=str(wrong))
+            number = b"%0*d" % (_NUMBER_DIGITS, entry.number)
+            arguments += [number, entry.owed.size_bytes, expires_us, ttl_ms, value]
+        return arguments
+
+
+def _appended(call: Call) -> Appended | Exception:
+    try:
+        reply = call.outcome()
+    except HoldfastError as failure:
+        return failure
+    assert isinstance(reply, list)
+    return Appended(reply[2:], reply[0], reply[1])
+
+
+def _decode_entry(serial: int, value: object) -> Entry:
+    assert isinstance(value, bytes)
+    if not value:
+        raise PermanentError("a message in Redis is empty")
+    owed, number, expires_us = decode_queued(value[1:], serial)
+    return Entry(number, owed, expires_us, released=value[0] == _RELEASED)
+
+
+def runs(serials: Iterable[int]) -> list[int]:
+    """First and last of each run of neighbours, in turn."""
+    found: list[int] = []
+    for serial in sorted(serials):
+        if found and serial <= found[-1] + 1:
+            found[-1] = serial
+        else:
+            found += [serial, serial]
+    return found

@@ -1,0 +1,284 @@
+"""What happens inside Redis. One call concerns one client and is one step: nobody sees half of it.
+
+1. Every key begins with KEYS[1], so all lie in one slot. There is no key of that very name: while a slot moves from
+   one master to another, Redis therefore finds that one of two keys is missing on either side, and lets no script run
+   on half a queue. The caller asks again until the slot has moved.
+2. Values are bytes that no script looks into, but for the first: whether PUBREC has come.
+3. Checks come before the first write, because Redis does not take back what a failing script has written.
+4. Numbers are compared as text of 20 digits: Lua's own numbers are exact to 53 bits alone.
+5. `read` is the last serial that was read. What is above it waits, and is what limits are for.
+6. Time is the caller's. A value's TTL is for Redis to free memory by; what counts is `expiring`.
+"""
+
+import hashlib
+from typing import Final
+
+_PRELUDE: Final = """
+local base = KEYS[1]
+local state, queue, expiring, value = base .. ':state', base .. ':queue', base .. ':expiring', base .. ':'
+local known = redis.call('HMGET', state, 'serial', 'number', 'read', 'waiting', 'bytes', 'full')
+local last, number = tonumber(known[1] or 0), known[2] or '00000000000000000000'
+local read, waiting, bytes, full = tonumber(known[3] or 0), tonumber(known[4] or 0), tonumber(known[5] or 0), known[6]
+
+local function text(serial) return string.format('%.0f', serial) end
+
+-- Forget messages. `found` holds members of the queue and their serials in turn, at most 1000 of each.
+local function forget(found)
+  if #found == 0 then return end
+  local members, values, serials = {}, {}, {}
+  for i = 1, #found, 2 do
+    local size = tonumber(string.sub(found[i], 22))
+    members[#members + 1] = found[i]
+    values[#values + 1] = value .. found[i + 1]
+    serials[#serials + 1] = found[i + 1]
+    bytes = bytes - size
+    if tonumber(found[i + 1]) > read then waiting = waiting - size end
+  end
+  redis.call('ZREM', queue, unpack(members))
+  redis.call('UNLINK', unpack(values))
+  redis.call('ZREM', expiring, unpack(serials))
+end
+
+-- Forget what has expired; how many.
+local function prune(now)
+  local count = 0
+  while true do
+    local gone = redis.call('ZRANGEBYSCORE', expiring, '-inf', now, 'LIMIT', 0, 1000)
+    if #gone == 0 then return count end
+    local found = {}
+    for _, serial in ipairs(gone) do
+      for _, part in ipairs(redis.call('ZRANGEBYSCORE', queue, serial, serial, 'WITHSCORES')) do
+        found[#found + 1] = part
+      end
+    end
+    redis.call('ZREM', expiring, unpack(gone))
+    forget(found)
+    count = count + #gone
+  end
+end
+
+local function save()
+  redis.call('HSET', state, 'serial', text(last), 'number', number, 'read', text(read), 'waiting', text(waiting),
+    'bytes', text(bytes), 'full', full or '0')
+end
+"""
+
+#: now, most messages, most bytes, whether to refuse; then of each entry its number, size, expiry, TTL (ms; 0 for
+#: ever, -1 not to be stored), value. Gives how many were dropped, how many refused, and the serial of each entry.
+_APPEND: Final = """
+local now, most, most_bytes, refusing = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
+prune(now)
+local older = redis.call('ZCOUNT', queue, '(' .. text(read), '+inf')
+local count = older
+if count == 0 then full = '0' end
+local dropped, refused, answer, fresh = 0, 0, {0, 0}, {}
+
+-- The serial of a message that was given before: numbers of a queue rise with its serials.
+local function place(wanted)
+  local low, high = 0, redis.call('ZCARD', queue) - 1
+  while low <= high do
+    local middle = math.floor((low + high) / 2)
+    local found = redis.call('ZRANGE', queue, middle, middle, 'WITHSCORES')
+    local there = string.sub(found[1], 1, 20)
+    if there == wanted then return tonumber(found[2]) end
+    if there < wanted then low = middle + 1 else high = middle - 1 end
+  end
+  return 0
+end
+
+for i = 5, #ARGV, 5 do
+  local given, serial, size = ARGV[i], 0, tonumber(ARGV[i + 1])
+  if given <= number then
+    serial = place(given)
+  else
+    number = given
+    if ARGV[i + 3] == '-1' then
+      serial = 0
+    elseif refusing and (full == '1' or count >= most or waiting + size > most_bytes) then
+      full = '1'
+      refused = refused + 1
+    else
+      last = last + 1
+      serial = last
+      count = count + 1
+      waiting = waiting + size
+      bytes = bytes + size
+      fresh[#fresh + 1] = {i, serial, size, #answer + 1}
+    end
+  end
+  answer[#answer + 1] = serial
+end
+
+while older > 0 and (count > most or waiting > most_bytes) do
+  local page = redis.call('ZRANGEBYSCORE', queue, '(' .. text(read), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+  local going, left, left_bytes = {}, count, waiting
+  for i = 1, #page, 2 do
+    if left <= most and left_bytes <= most_bytes then break end
+    going[#going + 1] = page[i]
+    going[#going + 1] = page[i + 1]
+    left = left - 1
+    left_bytes = left_bytes - tonumber(string.sub(page[i], 22))
+  end
+  forget(going)
+  dropped = dropped + count - left
+  older = older - count + left
+  count = left
+end
+
+-- What is left over the limits is of this pack: its newest stay, the others are never written.
+local first = 1
+while first <= #fresh and (count > most or waiting > most_bytes) do
+  local entry = fresh[first]
+  answer[entry[4]] = 0
+  count = count - 1
+  waiting = waiting - entry[3]
+  bytes = bytes - entry[3]
+  dropped = dropped + 1
+  first = first + 1
+end
+
+while first <= #fresh do
+  local references, kept, deadlines = {}, {}, {}
+  local final = math.min(first + 999, #fresh)
+  for n = first, final do
+    local i, serial = fresh[n][1], text(fresh[n][2])
+    references[#references + 1] = serial
+    references[#references + 1] = ARGV[i] .. ':' .. ARGV[i + 1]
+    if ARGV[i + 3] == '0' then
+      kept[#kept + 1] = value .. serial
+      kept[#kept + 1] = ARGV[i + 4]
+    else
+      redis.call('SET', value .. serial, ARGV[i + 4], 'PX', ARGV[i + 3])
+      deadlines[#deadlines + 1] = ARGV[i + 2]
+      deadlines[#deadlines + 1] = serial
+    end
+  end
+  if #kept > 0 then redis.call('MSET', unpack(kept)) end
+  if #deadlines > 0 then redis.call('ZADD', expiring, unpack(deadlines)) end
+  redis.call('ZADD', queue, unpack(references))
+  first = final + 1
+end
+
+-- Also when nothing new came: WAIT waits for writes of its own connection alone, so a repetition has to be one.
+save()
+answer[1], answer[2] = dropped, refused
+return answer
+"""
+
+#: now, after, limit. Gives serials and values in turn.
+_READ: Final = """
+local now, after, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local changed = prune(now) > 0
+local answer, from, up_to, sent = {}, after, read, 0
+while #answer < 2 * limit do
+  local most = math.min(limit - #answer / 2, 1000)
+  local page = redis.call('ZRANGEBYSCORE', queue, '(' .. text(from), '+inf', 'WITHSCORES', 'LIMIT', 0, most)
+  if #page == 0 then break end
+  local names, dead = {}, {}
+  for i = 2, #page, 2 do names[#names + 1] = value .. page[i] end
+  local values = redis.call('MGET', unpack(names))
+  for i = 1, #page, 2 do
+    local serial, found = tonumber(page[i + 1]), values[(i + 1) / 2]
+    if found then
+      answer[#answer + 1] = serial
+      answer[#answer + 1] = found
+      if serial > up_to then
+        up_to = serial
+        sent = sent + tonumber(string.sub(page[i], 22))
+      end
+    else
+      dead[#dead + 1] = page[i]
+      dead[#dead + 1] = page[i + 1]
+    end
+    from = serial
+  end
+  if #dead > 0 then
+    forget(dead)
+    changed = true
+  end
+end
+if up_to > read then
+  -- What lies between the last reading and this one counts as read, too.
+  if after > read then
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', queue, '(' .. text(read), text(after))) do
+      sent = sent + tonumber(string.sub(member, 22))
+    end
+  end
+  read, waiting, changed = up_to, waiting - sent, true
+end
+if changed then save() end
+return answer
+"""
+
+#: Runs of serials: the first and the last of each.
+_ACKNOWLEDGE: Final = """
+local changed = false
+for i = 1, #ARGV, 2 do
+  while true do
+    local page = redis.call('ZRANGEBYSCORE', queue, ARGV[i], ARGV[i + 1], 'WITHSCORES', 'LIMIT', 0, 1000)
+    if #page == 0 then break end
+    forget(page)
+    changed = true
+    if #page < 2000 then break end
+  end
+end
+if changed then save() end
+return 0
+"""
+
+#: Serials. SETRANGE leaves the TTL as it is.
+_RELEASE: Final = """
+for _, serial in ipairs(ARGV) do
+  if redis.call('EXISTS', value .. serial) == 1 then redis.call('SETRANGE', value .. serial, 0, '\\1') end
+end
+return 0
+"""
+
+#: Serials of messages that cannot be read: they are kept where nobody reads, for people to look at.
+_SET_ASIDE: Final = """
+for _, serial in ipairs(ARGV) do
+  local found = redis.call('GET', value .. serial)
+  if found then redis.call('HSET', base .. ':damaged', serial, found) end
+  forget(redis.call('ZRANGEBYSCORE', queue, serial, serial, 'WITHSCORES'))
+end
+save()
+return 0
+"""
+
+#: now. Gives how many have expired, how many are left, their bytes, the last serial and the last number.
+_LOOK: Final = """
+local gone = prune(ARGV[1])
+if gone > 0 then save() end
+return {gone, redis.call('ZCARD', queue), bytes, text(last), number}
+"""
+
+#: The number that the queue had last when it was decided: a call that arrives late must not take what came after it.
+#: Gives 1 as long as there is more to remove.
+_DROP: Final = """
+if number ~= ARGV[1] then return 0 end
+local page = redis.call('ZRANGE', queue, 0, 999, 'WITHSCORES')
+forget(page)
+if #page == 2000 then
+  save()
+  return 1
+end
+redis.call('UNLINK', state, queue, expiring, base .. ':damaged')
+return 0
+"""
+
+
+class Script:
+    """A script and the name that Redis has for it."""
+
+    def __init__(self, source: str) -> None:
+        self.source: Final = source.encode()
+        self.sha: Final = hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
+
+
+APPEND: Final = Script(_PRELUDE + _APPEND)
+READ: Final = Script(_PRELUDE + _READ)
+ACKNOWLEDGE: Final = Script(_PRELUDE + _ACKNOWLEDGE)
+RELEASE: Final = Script("local value = KEYS[1] .. ':'" + _RELEASE)
+SET_ASIDE: Final = Script(_PRELUDE + _SET_ASIDE)
+LOOK: Final = Script(_PRELUDE + _LOOK)
+DROP: Final = Script(_PRELUDE + _DROP)

@@ -1,0 +1,1 @@
+"""Client queues on real servers, which the tests start for themselves."""

@@ -1,0 +1,430 @@
+"""A journal of queues, without its thread: where things lie, what is owed, what a restart finds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast.durable.queue_store import REFUSE
+from holdfast.model.errors import MisuseError, PermanentError, PoisonedError, SettingsError, TransientError
+from holdfast.storage.journal.commit_file import CommitFile
+from holdfast.storage.journal.folders import queue_id
+from holdfast.storage.journal.options import JournalOptions
+from holdfast.storage.journal.quarantine import quarantined
+from holdfast.storage.journal.queue_state import QueueState, decode_state
+from holdfast.storage.journal.state_file import MAX_BACKUPS, Backups, load_owner
+from tests.journal_world import SECOND_US, JournalWorld, entry, limits, pack
+
+
+@pytest.mark.parametrize("client_id", ["sensor-7", "", "ü/€ 🙂", "x" * 60_000, "../..", "a\nb"])
+def test_a_queue_lies_in_the_fragments_of_its_id_and_nothing_is_made_before_the_first_write(
+    tmp_path: Path, client_id: str
+) -> None:
+    """S1. Any client id will do, and can be found again."""
+    world = JournalWorld(tmp_path / "j")
+    assert world.numbers(client_id) == []
+    assert world.journal.size(client_id).messages == 0
+    world.acknowledge(client_id, 1)
+    assert [*(tmp_path / "j").iterdir()] == []
+
+    world.append(client_id, 1)
+    name = queue_id(client_id)
+    assert len(name) == 32
+    place = tmp_path / "j" / "queues" / name[:2] / name[2:4] / name[4:6] / name[6:8] / name[8:]
+    assert sorted(path.name for path in place.iterdir()) == ["messages.00000001.log", "queue.log"]
+    assert load_owner(place) == client_id
+    world.restart()
+    assert world.numbers(client_id) == [1]
+
+
+def test_files_rotate_when_they_are_full_and_go_when_they_are_drained(tmp_path: Path) -> None:
+    """S2. They go with the commit file that might need them, at the next checkpoint."""
+    world = JournalWorld(tmp_path, max_queue_messages=2, max_file_messages=3)
+    world.append("c", 1, 2)
+    world.append("c", 3, 4, 5, 6, 7)
+    files = ["messages.00000001.log", "messages.00000002.log", "messages.00000003.log"]
+    assert [name for name in world.names("c") if name.startswith("messages")] == files
+    world.acknowledge("c", 1, 2, 3)
+    assert world.numbers("c") == [4, 5, 6, 7]
+    world.checkpoint()
+    assert [name for name in world.names("c") if name.startswith("messages")] == files[1:]
+    world.restart()
+    assert world.numbers("c") == [4, 5, 6, 7]
+
+
+def test_a_file_in_the_middle_goes_too_and_one_message_that_is_never_acknowledged_keeps_one_file(
+    tmp_path: Path,
+) -> None:
+    """S2."""
+    world = JournalWorld(tmp_path, max_queue_messages=2, max_file_messages=3)
+    for number in range(1, 31):
+        world.append("c", number)
+        if number > 1:
+            world.acknowledge("c", number)
+    world.checkpoint()
+    messages = [name for name in world.names("c") if name.startswith("messages")]
+    assert len(messages) == 2
+    world.restart()
+    assert world.numbers("c") == [1]
+    assert world.append("c", 31).serials == [31]
+
+
+def test_a_file_has_to_hold_more_than_a_queue(tmp_path: Path) -> None:
+    """S2: checked at start, and free to change at a restart."""
+    with pytest.raises(SettingsError, match="max_file_messages greater than max_queue_messages"):
+        JournalOptions(max_queue_messages=1000, max_file_messages=1000)
+    world = JournalWorld(tmp_path, max_queue_messages=5, max_file_messages=6)
+    world.append("c", *range(1, 10))
+    for size in (3, 100):
+        world.restart(max_queue_messages=1, max_file_messages=size)
+        world.append("c", *range(size * 10, size * 10 + 8))
+    assert world.numbers("c") == [*range(1, 10), *range(30, 38), *range(1000, 1008)]
+    world.journal._queue("c").check_invariants()
+
+
+def test_the_last_whole_line_is_the_state_and_says_where_reading_and_writing_are(tmp_path: Path) -> None:
+    """S3."""
+    world = JournalWorld(tmp_path)
+    world.append("c", 10, 20, 30, 40)
+    world.acknowledge("c", 1, 3)
+    world.release("c", 4)
+    state = decode_state((world.folder("c") / "queue.log").read_bytes().splitlines(keepends=True)[-1])
+    assert state is not None
+    size_bytes = (world.folder("c") / "messages.00000001.log").stat().st_size
+    assert (state.read_file, state.read_msg) == (1, 1)
+    assert (state.write_file, state.write_msg, state.write_byte) == (1, 4, size_bytes)
+    assert (state.serial, state.number, state.done, state.released) == (4, 40, "3", "4")
+    world.restart()
+    assert [(one.number, one.released) for one in world.journal.read("c", 0, 9)] == [(20, False), (40, True)]
+
+
+def test_the_state_is_compacted_on_open_and_at_rotation_and_dated_copies_stay_for_a_while(tmp_path: Path) -> None:
+    """S3."""
+    keep = Backups(least=2, age_s=100)
+    world = JournalWorld(tmp_path, max_queue_messages=1, max_file_messages=30, backups=keep)
+    for number in range(1, 31):
+        world.append("c", number)
+    log = world.folder("c") / "queue.log"
+    assert len(log.read_bytes().splitlines()) == 32
+    world.restart()
+    assert len(world.numbers("c")) == 30
+    assert len(log.read_bytes().splitlines()) == 2
+
+    def backups() -> int:
+        return len([name for name in world.names("c") if name.startswith("queue.2")])
+
+    assert backups() == 1
+    world.append("c", 31)
+    assert len(log.read_bytes().splitlines()) == 2
+    for turn in range(3):
+        world.clock.advance(10 * SECOND_US)
+        world.append("c", *range(100 + 30 * turn, 130 + 30 * turn))
+    assert backups() == 4
+    world.clock.advance(200 * SECOND_US)
+    world.append("c", *range(400, 430))
+    assert backups() == 2
+    for turn in range(30):
+        world.clock.advance(1)
+        world.append("c", *range(1000 + 30 * turn, 1030 + 30 * turn))
+    assert backups() == MAX_BACKUPS
+
+
+def test_a_long_state_file_is_compacted_while_it_is_open(tmp_path: Path) -> None:
+    """S3: it stays within its bound."""
+    world = JournalWorld(tmp_path, durability="os")
+    for number in range(1, 1001):
+        world.append("c", number)
+        world.acknowledge("c", number)
+    assert (world.folder("c") / "queue.log").stat().st_size < 70_000
+    world.restart()
+    assert world.append("c", 2000).serials == [1001]
+
+
+def test_what_is_torn_is_cut_off_and_the_next_append_is_clean(tmp_path: Path) -> None:
+    """S4."""
+    world = JournalWorld(tmp_path)
+    world.append("c", 1, 2)
+    world.journal.close()
+    with (world.folder("c") / "messages.00000001.log").open("ab") as file:
+        file.write(b"\x30\0\0\0half a message")
+    with (world.folder("c") / "queue.log").open("ab") as file:
+        file.write(b"read_file=00000001 read_ms")
+    world.restart()
+    assert world.append("c", 3).serials == [3]
+    world.journal.close()
+    world.restart()
+    assert world.numbers("c") == [1, 2, 3]
+    assert quarantined(tmp_path) == []
+
+
+def test_a_queue_whose_file_is_too_short_is_set_aside_and_all_others_go_on(tmp_path: Path) -> None:
+    """S5."""
+    world = JournalWorld(tmp_path)
+    world.append("broken", 1, 2, 3)
+    world.append("sound", 4)
+    world.journal.close()
+    path = world.folder("broken") / "messages.00000001.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    world.restart()
+    assert world.numbers("sound") == [4]
+    with pytest.raises(PermanentError, match=r"set aside: messages.00000001.log holds whole messages up to byte"):
+        world.numbers("broken")
+    report = quarantined(tmp_path)
+    assert [one["client"] for one in report] == ["broken"]
+    assert (Path(report[0]["place"]) / "messages.00000001.log").exists()
+
+    # The client begins again, above every serial and number that it ever had.
+    assert world.numbers("broken") == []
+    assert world.append("broken", 3).serials == [0]
+    (serial,) = world.append("broken", 5).serials
+    assert serial > 1 << 20
+    world.restart()
+    assert world.numbers("broken") == [5]
+    assert world.numbers("sound") == [4]
+
+
+def test_a_message_without_a_state_is_adopted_whole_or_not_at_all(tmp_path: Path) -> None:
+    """S6. The commit file is gone as well, as if it had never been written."""
+    world = JournalWorld(tmp_path, durability="os")
+    world.append("c", 1)
+    state = (world.folder("c") / "queue.log").read_bytes()
+    world.append("c", 2, 3)
+    world.journal.close()
+    path = world.folder("c") / "messages.00000001.log"
+    whole = path.read_bytes()
+    for cut in range(len(whole) - 200, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        (world.folder("c") / "queue.log").write_bytes(state)
+        world.restart()
+        numbers = world.numbers("c")
+        assert numbers in ([1], [1, 2], [1, 2, 3])
+        assert (numbers == [1, 2, 3]) == (cut == len(whole))
+        assert world.append("c", 4).serials == [len(numbers) + 1]
+        assert world.numbers("c") == [*numbers, 4]
+        world.journal.close()
+
+
+def test_a_full_queue_refuses_until_it_was_read_to_its_end_and_is_marked_once(tmp_path: Path) -> None:
+    """S7."""
+    world = JournalWorld(tmp_path)
+    three = limits(3, on_full=REFUSE)
+    first = world.append("c", 1, 2, 3, 4, 5, limits=three)
+    assert (first.serials, first.refused, first.dropped) == ([1, 2, 3, 0, 0], 2, 0)
+    assert world.journal.state("c").full
+    path = world.folder("c") / "messages.00000001.log"
+    marked_bytes = path.stat().st_size
+    assert world.journal.read("c", 0, 2)[1].number == 2
+    world.acknowledge("c", 1, 2)
+    assert world.append("c", 6, limits=three).refused == 1
+    assert path.stat().st_size == marked_bytes
+    world.restart()
+    assert world.append("c", 7, limits=three).refused == 1
+    assert world.numbers("c") == [3]
+    assert world.append("c", 8, limits=three).serials == [4]
+    world.acknowledge("c", 3)
+    assert not world.journal.state("c").full
+    world.restart()
+    assert world.numbers("c") == [8]
+
+
+def test_over_the_limit_the_oldest_go_of_those_that_wait(tmp_path: Path) -> None:
+    """T5 and S7 of the other kind: `drop_oldest`. What was read is in flight, also after a restart."""
+    world = JournalWorld(tmp_path)
+    world.append("c", 1, 2, 3)
+    assert world.journal.read("c", 0, 1)[0].number == 1
+    appended = world.append("c", 4, 5, limits=limits(2))
+    assert (appended.serials, appended.dropped) == ([4, 5], 2)
+    world.journal.close()
+    world.restart()
+    appended = world.append("c", *range(10, 20), limits=limits(2))
+    assert (appended.serials[:8], appended.dropped) == ([0] * 8, 2 + 8)
+    assert world.numbers("c") == [1, 18, 19]
+    assert world.append("nothing", 1, limits=limits(0)).serials == [0]
+    assert world.journal.append(pack("d", 1, 2, limits=limits(9, 11))).dropped == 1
+    world.journal.flush(sync=True)
+    assert world.numbers("d") == [2]
+    world.journal._queue("c").check_invariants()
+
+
+def test_what_was_given_already_is_not_stored_again(tmp_path: Path) -> None:
+    """T13: numbers make an append that is said twice count once, also after a restart."""
+    world = JournalWorld(tmp_path)
+    world.append("c", 5, 7)
+    assert world.append("c", 5, 7, 9).serials == [1, 2, 3]
+    world.acknowledge("c", 1)
+    world.restart()
+    assert world.append("c", 5, 6, 7).serials == [0, 0, 2]
+    assert world.numbers("c") == [7, 9]
+
+
+def test_what_was_not_delivered_cannot_be_acknowledged(tmp_path: Path) -> None:
+    """S8, in the journal's own words; the contract's `acknowledge` takes unknown serials as harmless."""
+    world = JournalWorld(tmp_path)
+    world.append("c", 1, 2)
+    with pytest.raises(MisuseError, match=r"message 1 .* was not delivered"):
+        world.journal.acknowledge("c", [1], delivered_only=True)
+    assert world.journal.read("c", 0, 1)[0].number == world.journal.read("c", 0, 1)[0].number == 1
+    with pytest.raises(MisuseError, match="message 2"):
+        world.journal.acknowledge("c", [2], delivered_only=True)
+    world.journal.acknowledge("c", [1], delivered_only=True)
+    with pytest.raises(MisuseError, match="message 1"):
+        world.journal.acknowledge("c", [1], delivered_only=True)
+    world.acknowledge("c", 1, 77)
+    assert world.numbers("c") == [2]
+
+
+def test_expired_messages_go_and_count_toward_nothing(tmp_path: Path) -> None:
+    """S9, T4."""
+    world = JournalWorld(tmp_path)
+    soon_us = world.clock.wall_us() + SECOND_US
+    entries = [entry(1, expires_us=soon_us), entry(2), entry(3, expires_us=soon_us + SECOND_US)]
+    one = pack("c", limits=limits(3))
+    one.entries.extend(entries)
+    world.journal.append(one)
+    world.journal.flush(sync=True)
+    world.clock.advance(SECOND_US)
+    assert [found.number for found in world.journal.read("c", 0, 9)] == [2, 3]
+    assert world.journal.size("c").messages == 2
+    appended = world.append("c", 4, limits=limits(3))
+    assert (appended.serials, appended.dropped) == ([4], 0)
+    world.clock.advance(SECOND_US)
+    assert world.journal.expire("c") == 1
+    assert world.journal.expire("c") == 0
+    world.journal.flush(sync=False)
+    assert world.numbers("c") == [2, 4]
+    late = world.append("t", 1, limits=limits(9, ttl_s=5))
+    assert late.serials == [1]
+    assert world.journal.read("t", 0, 1)[0].expires_us == entry(1).message.received_us + 5 * SECOND_US
+    assert world.append("t", 2, limits=limits(9, ttl_s=1)).serials == [0]
+
+
+def test_ending_a_session_removes_its_folder_and_those_above_it(tmp_path: Path) -> None:
+    """S9."""
+    world = JournalWorld(tmp_path)
+    world.append("c", 1, 2)
+    world.append("d", 3)
+    world.journal.remove(["c", "unknown"])
+    assert world.numbers("c") == []
+    assert [client for _, client in world.journal.folders.each()] == [world.folder("d")]
+    assert not (tmp_path / "queues" / queue_id("c")[:2] / queue_id("c")[2:4]).exists()
+    assert world.append("c", 4).serials == [1]
+    world.restart()
+    assert world.numbers("c") == [4]
+    world.journal.remove(["c"])
+    world.restart()
+    assert world.numbers("c") == []
+    assert world.numbers("d") == [3]
+
+
+def test_a_dropped_queue_leaves_nothing_behind_that_could_hit_the_next_one_of_its_client(tmp_path: Path) -> None:
+    """S9: files that wait to be deleted have the same names as those of the next queue."""
+    world = JournalWorld(tmp_path, max_queue_messages=1, max_file_messages=2)
+    world.append("c", 1, 2, 3)
+    world.acknowledge("c", 1, 2)
+    world.journal.remove(["c"])
+    world.append("c", 4, 5, 6)
+    world.checkpoint()
+    world.journal.close()
+    world.restart()
+    assert world.numbers("c") == [4, 5, 6]
+
+
+def test_idle_queues_close_their_files_and_an_empty_one_lets_go_of_them(tmp_path: Path) -> None:
+    """S9."""
+    world = JournalWorld(tmp_path, idle_s=10)
+    world.append("empty", 1)
+    world.append("owed", 2)
+    world.acknowledge("empty", 1)
+    assert len(world.journal._open) == 2
+    world.clock.advance(11 * SECOND_US)
+    world.journal.close_idle()
+    assert len(world.journal._open) == 0
+    world.checkpoint()
+    assert world.names("empty") == ["queue.log"]
+    assert world.names("owed") == ["messages.00000001.log", "queue.log"]
+    assert world.append("empty", 3).serials == [2]
+    world.restart()
+    assert (world.numbers("empty"), world.numbers("owed")) == ([3], [2])
+
+
+def test_no_more_queues_are_open_than_allowed(tmp_path: Path) -> None:
+    """S9, S12."""
+    world = JournalWorld(tmp_path, max_open_queues=4)
+    for number in range(1, 21):
+        world.append(f"c{number}", number)
+    assert len(world.journal._open) == 4
+    assert [world.numbers(f"c{number}") for number in range(1, 21)] == [[number] for number in range(1, 21)]
+
+
+def test_a_turn_of_many_queues_costs_one_sync(tmp_path: Path) -> None:
+    """S10."""
+    world = JournalWorld(tmp_path)
+    for number in range(1, 101):
+        world.journal.append(pack(f"c{number}", number))
+    world.journal.flush(sync=True)
+    assert world.journal.syncs == 1
+    world.journal.acknowledge("c1", [1])
+    world.journal.flush(sync=False)
+    assert world.journal.syncs == 1
+    relaxed = JournalWorld(tmp_path / "os", durability="os")
+    relaxed.append("c", 1)
+    assert relaxed.journal.syncs == 0
+
+
+def test_after_a_failed_sync_nothing_is_written_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S10: what is on disk is not known then."""
+    world = JournalWorld(tmp_path)
+    world.append("c", 1)
+
+    def fail(_file: CommitFile) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitFile, "sync", fail)
+        with pytest.raises(PoisonedError, match="Input/output error"):
+            world.append("c", 2)
+    with pytest.raises(PoisonedError):
+        world.append("c", 3)
+    world.restart()
+    assert world.numbers("c") in ([1], [1, 2])
+
+
+def test_a_turn_that_cannot_be_written_has_not_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S10, as on a full disk."""
+    world = JournalWorld(tmp_path, max_queue_messages=1, max_file_messages=2)
+    world.append("c", 1)
+
+    def fail(_file: CommitFile, _changes: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitFile, "write", fail)
+        for client_id in ("c", "new"):
+            with pytest.raises(TransientError, match="No space left"):
+                world.append(client_id, 2, 3, 4)
+        assert world.numbers("c") == [1]
+    assert world.append("c", 2).serials == [2]
+    assert world.append("new", 5).serials == [1]
+    world.restart()
+    assert (world.numbers("c"), world.numbers("new")) == ([1, 2], [5])
+
+
+def test_other_fragments_than_the_journal_has_are_refused(tmp_path: Path) -> None:
+    """S13."""
+    world = JournalWorld(tmp_path, fragments=(3, 1))
+    world.append("c", 1)
+    name = queue_id("c")
+    assert world.folder("c") == tmp_path / "queues" / name[:3] / name[3] / name[4:]
+    assert json.loads((tmp_path / "layout.json").read_bytes())["fragments"] == [3, 1]
+    world.restart(fragments=None)
+    assert world.numbers("c") == [1]
+    with pytest.raises(SettingsError, match=r"holdfast queue relayout journal:.* --fragments 2,2"):
+        world.restart(fragments=(2, 2))
+    for wrong in ((0,), (32,), (16, 16)):
+        with pytest.raises(SettingsError, match="less than 32"):
+            JournalOptions(fragments=wrong)
+
+
+def test_a_state_that_is_not_of_this_version_is_not_guessed_at() -> None:
+    assert decode_state(b"") is None
+    assert QueueState().serial == 0
