@@ -50,7 +50,7 @@ def migrate(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="The broker's data folder: its sessions look in the new home from then on. Needed if that is of another "
+            help="The broker's data folder: its sessions look in the new home from then on. For a home of another "
             "kind.",
             show_default=False,
         ),
