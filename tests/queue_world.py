@@ -1,5 +1,6 @@
 """A world in which clients have their queues outside the log: in memory, in a store that tests can break."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +26,13 @@ class BreakableStore:
         self.away = False
         #: Appends arrive, and their answer is lost.
         self.deaf = False
-        #: Clients whose queue answers with an error of its own.
+        #: What was appended before gets no serial, though it is there.
+        self.forgetful = False
+        #: Clients whose queue answers with an error of its own; those of `once` with one alone.
         self.errors: dict[str, Exception] = {}
+        self.once: dict[str, Exception] = {}
+        #: Queues are removed when it is open.
+        self.gate: asyncio.Event | None = None
         self.appends: list[list[Pack]] = []
         self.reads = 0
 
@@ -39,10 +45,21 @@ class BreakableStore:
     async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
         self._check()
         self.appends.append(packs)
-        answers = await self.store.append([pack for pack in packs if pack.client_id not in self.errors])
+        errors = {**self.errors, **self.once}
+        self.once = {}
+        answers = [errors.get(pack.client_id) or await self._append(pack) for pack in packs]
         if self.deaf:
             raise TransientError("no answer came")
-        return [self.errors.get(pack.client_id) or answers.pop(0) for pack in packs]
+        return answers
+
+    async def _append(self, pack: Pack) -> Appended | Exception:
+        last = (await self.store.last(pack.client_id))[1]
+        (answer,) = await self.store.append([pack])
+        if self.forgetful and isinstance(answer, Appended):
+            placed = zip(pack.entries, answer.serials, strict=True)
+            serials = [serial if entry.number > last else 0 for entry, serial in placed]
+            return Appended(serials, answer.dropped, answer.refused)
+        return answer
 
     async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
         self._check(client_id)
@@ -65,6 +82,8 @@ class BreakableStore:
 
     async def drop(self, client_ids: list[str]) -> None:
         self._check()
+        if self.gate is not None:
+            await self.gate.wait()
         await self.store.drop(client_ids)
 
     def clients(self) -> AsyncIterator[str]:

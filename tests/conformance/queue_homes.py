@@ -49,7 +49,7 @@ def redis(request: pytest.FixtureRequest, _folder: Path) -> Opener:
     from holdfast.storage.redis.options import RedisOptions
     from holdfast.storage.redis.queues import RedisQueues
 
-    options = RedisOptions((request.getfixturevalue("redis_server").url,), prefix=f"suite-{next(_NAMES)}:")
+    options = RedisOptions((request.getfixturevalue("redis").url,), prefix=f"suite-{next(_NAMES)}:")
 
     async def open_again(clock: Clock) -> QueueStore:
         return RedisQueues(options, clock)
@@ -61,7 +61,7 @@ def redis_cluster(request: pytest.FixtureRequest, _folder: Path) -> Opener:
     from holdfast.storage.redis.options import RedisOptions
     from holdfast.storage.redis.queues import RedisQueues
 
-    urls = tuple(request.getfixturevalue("redis_cluster_servers").urls)
+    urls = request.getfixturevalue("redis_cluster").urls
     options = RedisOptions(urls, cluster=True, prefix=f"suite-{next(_NAMES)}:")
 
     async def open_again(clock: Clock) -> QueueStore:
@@ -74,7 +74,7 @@ def postgres(request: pytest.FixtureRequest, _folder: Path) -> Opener:
     from holdfast.storage.postgres.options import PostgresOptions
     from holdfast.storage.postgres.queues import PostgresQueues
 
-    options = PostgresOptions(request.getfixturevalue("postgres_server").url, schema=f"suite_{next(_NAMES)}")
+    options = PostgresOptions(request.getfixturevalue("postgres").url, schema=f"suite_{next(_NAMES)}")
 
     async def open_again(clock: Clock) -> QueueStore:
         return PostgresQueues(options, clock)

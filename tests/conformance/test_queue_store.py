@@ -19,8 +19,6 @@ Result = TypeVar("Result")
 START_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
 PLENTY = QueueLimits(1000, 1 << 20)
-#: Here what was read counts toward limits until it is acknowledged: a queue is one sequence, from its first entry on.
-COUNTS_IN_FLIGHT = {"journal"}
 #: Starting these takes more than a moment.
 SLOW = {"redis cluster", "postgres"}
 
@@ -28,8 +26,7 @@ SLOW = {"redis cluster", "postgres"}
 class Queues:
     """A store, asked step by step, and opened again when the test says so."""
 
-    def __init__(self, opener: Opener, *, counts_in_flight: bool = False) -> None:
-        self.counts_in_flight = counts_in_flight
+    def __init__(self, opener: Opener) -> None:
         self.loop = asyncio.new_event_loop()
         self.clock = ManualClock(START_US)
         self._opener = opener
@@ -89,7 +86,7 @@ def entry(
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in HOMES])
 def queues(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queues]:
-    opened = Queues(HOMES[request.param](request, tmp_path), counts_in_flight=request.param in COUNTS_IN_FLIGHT)
+    opened = Queues(HOMES[request.param](request, tmp_path))
     yield opened
     opened.close()
 
@@ -180,12 +177,6 @@ def test_a_full_queue_that_refuses_does_so_until_it_has_been_read(queues: Queues
     queues.acknowledge(1)
     assert queues.append(entry(4), limits=two).refused == 1
     queues.read(after=1)
-    if queues.counts_in_flight:
-        assert queues.append(entry(5), limits=two).refused == 1
-        queues.acknowledge(2)
-        assert queues.append(entry(6), limits=two).refused == 0
-        assert queues.numbers() == [6]
-        return
     assert queues.append(entry(5), limits=two).refused == 0
     assert queues.numbers() == [2, 5]
 
@@ -194,12 +185,7 @@ def test_what_was_read_does_not_count_toward_limits(queues: Queues) -> None:
     two = QueueLimits(2, 1 << 20)
     queues.append(entry(1), entry(2), limits=two)
     queues.read()
-    answer = queues.append(entry(3), entry(4), limits=two)
-    if queues.counts_in_flight:
-        assert answer.dropped == 2
-        assert queues.numbers() == [3, 4]
-        return
-    assert answer.dropped == 0
+    assert queues.append(entry(3), entry(4), limits=two).dropped == 0
     assert queues.numbers() == [1, 2, 3, 4]
 
 

@@ -23,8 +23,8 @@ from holdfast.node.settings_sources import Flags
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
-#: Run by tests/spark/test_guide.py, with the Spark that is there.
-ELSEWHERE = [("python", "docs/guide/spark.md")]
+#: Run by tests/spark, with the Spark that is there.
+ELSEWHERE = [("python", "docs/guide/spark.md"), ("python", "docs/guide/spark-load.md")]
 #: Seconds that an example may take; machines that test are busy.
 DEADLINE_S = 60.0
 

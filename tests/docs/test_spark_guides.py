@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import spark_audit, spark_learn, spark_replay, spark_report, spark_retain, spark_sql
+from holdfast.cli import (
+    spark_audit,
+    spark_learn,
+    spark_load,
+    spark_relayout,
+    spark_replay,
+    spark_report,
+    spark_retain,
+    spark_sql,
+)
 from holdfast.cli.main import app
 from holdfast.pipeline import replay
 from holdfast.pipeline.audit.findings import Audit, Check
@@ -15,13 +24,16 @@ from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.learning.counting import Outside
 from holdfast.pipeline.learning.making import Result
 from holdfast.pipeline.learning.words import explain
+from holdfast.pipeline.loading import Loaded
+from holdfast.pipeline.relayout import Relaid, Rewritten
 from holdfast.pipeline.report.figures import Figures, Totals
 from holdfast.pipeline.sql import Answer
+from holdfast.records.generations import Generation
 from tests.disk_world import DiskWorld, publish
 from tests.unit.pipeline.counted import learn_from
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
-PAGES = tuple(f"spark-{job}.md" for job in ("sql", "report", "learn", "replay", "audit", "retain"))
+PAGES = tuple(f"spark-{job}.md" for job in ("sql", "report", "learn", "replay", "audit", "retain", "load", "relayout"))
 #: In place of the folder that the guides name.
 DATA = "/var/lib/holdfast/data"
 LAKE = "/srv/lake"
@@ -41,7 +53,7 @@ class Runner:
 
 
 def test_the_guides_have_commands() -> None:
-    assert len(commands()) >= 16
+    assert len(commands()) >= 23
 
 
 @pytest.mark.parametrize("line", commands())
@@ -49,6 +61,11 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     monkeypatch.setattr(spark_sql, "_started", lambda *_given, **_more: Runner())
     figures = Figures("made up", "/data", datetime.now(UTC), Totals())
     monkeypatch.setattr(spark_report, "_figures", lambda *_given: figures)
+    record = Generation("default~1", 1, "learned", {}, 1, (1,), 3, end_us=2, last_serials=(1,))
+    loaded = Loaded("made-up", 1, 0, [record], 100, "the broker", verified=True)
+    monkeypatch.setattr(spark_load, "_load", lambda *_given, **_more: loaded)
+    relaid = Relaid([Rewritten(record, "timeline", 1, 100, "the broker")], 0)
+    monkeypatch.setattr(spark_relayout, "_relayout", lambda *_given, **_more: relaid)
     monkeypatch.setattr(spark_replay, "_checked", lambda *_given: None)
     monkeypatch.setattr(spark_replay, "_knock", lambda *_given: None)
     monkeypatch.setattr(replay, "run_replay", lambda *_given: replay.Outcome())
@@ -62,7 +79,9 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     Lake.open_or_make(tmp_path / "lake", "main")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "secret").touch()
-    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "lake" / "_delta_log").mkdir(parents=True)
+    for name in ("messages.jsonl", "2025.parquet", "log.csv"):
+        (tmp_path / "work" / name).touch()
     monkeypatch.chdir(tmp_path / "work")
     with DiskWorld(tmp_path / "data") as world:
         publish(world, *[(f"fleet/d{n}/temp", b"21.5") for n in range(30)])

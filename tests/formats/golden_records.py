@@ -115,6 +115,10 @@ GENERATION_BYTES = spaced("""
       02 01  00 00 00 00 00 00 00 00
 """)
 
+#: The same, taken in from elsewhere.
+EDITED = GENERATION.in_edition(T + 9)
+EDITED_BYTES = b"\x02" + GENERATION_BYTES[1:5] + bytes(4) + GENERATION_BYTES[9:] + spaced("09 40 1e 18 24 0a 06 00")
+
 RETAINED = RetainedRecord(PLAIN, 258, T + 3)
 RETAINED_KEY = spaced("01  61 00 62")
 RETAINED_BYTES = spaced("01  02 01  03 40 1e 18 24 0a 06 00") + PLAIN_BYTES

@@ -42,6 +42,7 @@ pytestmark = pytest.mark.compiled
         pytest.param(encode_number(golden.NUMBER), golden.NUMBER_BYTES, id="number"),
         pytest.param(encode_zone(golden.ZONE), golden.ZONE_BYTES, id="zone"),
         pytest.param(encode_generation(golden.GENERATION), golden.GENERATION_BYTES, id="generation"),
+        pytest.param(encode_generation(golden.EDITED), golden.EDITED_BYTES, id="generation in an edition"),
         pytest.param(encode_retained(golden.RETAINED), golden.RETAINED_BYTES, id="retained"),
     ],
 )
@@ -69,6 +70,7 @@ def test_keys_are_written_as_their_golden_bytes(written: bytes, expected: str) -
 
 def test_column_families_have_their_golden_names() -> None:
     assert family_name(258, 2) == "log-00258-00000002"
+    assert golden.EDITED.family(258) == "log-00258-00000002-1700000000000009"
 
 
 def fields_of(record: object, names: str) -> list[object]:
@@ -92,6 +94,12 @@ def fields_of(record: object, names: str) -> list[object]:
             golden.GENERATION,
             "zone number layout parameters start_us end_us shards created_us inherits last_serials",
             id="generation",
+        ),
+        pytest.param(
+            decode_generation(golden.GENERATION_KEY, golden.EDITED_BYTES),
+            golden.EDITED,
+            "zone number layout parameters start_us end_us shards created_us inherits last_serials edition",
+            id="generation in an edition",
         ),
         pytest.param(
             decode_retained(golden.RETAINED_BYTES), golden.RETAINED, "stored shard stored_us", id="retained message"
@@ -129,7 +137,7 @@ def test_the_golden_cursor_holds_the_bytes_that_the_format_describes() -> None:
         pytest.param(decode_number, golden.NUMBER_BYTES, id="number"),
         pytest.param(lambda value: decode_zone(golden.ZONE_KEY, value), golden.ZONE_BYTES, id="zone"),
         pytest.param(
-            lambda value: decode_generation(golden.GENERATION_KEY, value), golden.GENERATION_BYTES, id="generation"
+            lambda value: decode_generation(golden.GENERATION_KEY, value), golden.EDITED_BYTES, id="generation"
         ),
         pytest.param(decode_retained, golden.RETAINED_BYTES, id="retained"),
     ],
@@ -142,5 +150,5 @@ def test_every_record_that_is_cut_or_too_long_or_of_another_version_is_refused(
             decode(value[:length])
     with pytest.raises(PermanentError, match=r"more|add up"):
         decode(value + b"\x00")
-    with pytest.raises(PermanentError, match="version 2"):
-        decode(b"\x02" + value[1:])
+    with pytest.raises(PermanentError, match="version 9"):
+        decode(b"\x09" + value[1:])

@@ -22,8 +22,8 @@ from tests.unit.server.certificates import Authority
 
 #: What a user needs (docs/guide/redis-queues.md).
 RIGHTS = (
-    "on >p@ss ~holdfast:* +evalsha +script|load +scan +wait +get +hmget +hset +mget +mset +set +setrange +exists +unlink "
-    "+zadd +zcard +zcount +zrange +zrangebyscore +zrem"
+    "on >p@ss ~holdfast:* +evalsha +script|load +scan +wait +get +hmget +hset +mget +mset +set +setrange +exists "
+    "+unlink +zadd +zcard +zcount +zrange +zrangebyscore +zrem"
 )
 
 

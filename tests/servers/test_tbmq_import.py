@@ -9,6 +9,7 @@ from redis import Redis
 
 from bench.queues.postgres_server import PostgresServer
 from bench.queues.redis_server import RedisServer
+from holdfast.durable.outside_queue import queue_name
 from holdfast.durable.queue_store import Appended, Entry, Pack, QueueStore
 from holdfast.model.errors import SettingsError, TransientError
 from holdfast.storage.postgres.queues import PostgresQueues
@@ -191,6 +192,14 @@ class Breaking:
         if self._left < 0:
             raise TransientError("away")
         return await self._store.append(packs)
+
+
+def test_queues_have_the_names_by_which_the_broker_looks_for_them(
+    source: TbmqRedis, tbmq_redis: Redis, redis_store: RedisQueues, steps: Steps
+) -> None:
+    put(tbmq_redis, "50% off", 1, 1, "eA==")
+    steps(bring(source, redis_store, steps))
+    assert len(steps(redis_store.read(queue_name("50% off"), 0, 10))) == 1
 
 
 def test_an_import_that_was_interrupted_goes_on(

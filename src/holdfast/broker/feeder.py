@@ -73,6 +73,9 @@ class Feeder:
         self._told = True
         self._pause: Deadline | None = None
         self._pause_us = _PAUSE_US
+        #: The same for some of its queues.
+        self._some: Deadline | None = None
+        self._some_us = _PAUSE_US
         home.work = self.work
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -155,10 +158,7 @@ class Feeder:
                     self._outside.failed(given)
                     self._go_away(error)
                     break
-                if self._outside.appended(self.home, given, answers):
-                    self._come_back()
-                else:
-                    self._rest()
+                self._come_back(whole=self._outside.appended(self.home, given, answers))
         except Exception as error:
             self._go_away(error)
         finally:
@@ -259,12 +259,24 @@ class Feeder:
             self._pause = self._deadlines.after(self._pause_us, self._try_again)
             self._pause_us = min(2 * self._pause_us, _LONGEST_PAUSE_US)
 
+    def _try_some_again(self) -> None:
+        self._some = None
+        self._outside.rested(self.home)
+        self.work()
+
     def _try_again(self) -> None:
         self._pause = None
         self._outside.rested(self.home)
         self.work()
 
-    def _come_back(self) -> None:
+    def _come_back(self, *, whole: bool = True) -> None:
+        """The store answers; if not `whole`, some of its queues cannot be used for now, and only these pause."""
+        if not whole and self._some is None:
+            _log.warning("some client queues cannot be reached", home=self.home.name, again_in_s=self._some_us / 1e6)
+            self._some = self._deadlines.after(self._some_us, self._try_some_again)
+            self._some_us = min(2 * self._some_us, _LONGEST_PAUSE_US)
+        elif whole and self._some is None:
+            self._some_us = _PAUSE_US
         self._pause_us = _PAUSE_US
         if self.home.away:
             self.home.away = False

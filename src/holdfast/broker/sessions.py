@@ -164,7 +164,7 @@ class Sessions:
                 0 if progress is None else progress.sent.get(QUEUE_SHARD, 0),
                 {position for shard, position in stored.done if shard == QUEUE_SHARD},
                 [owed.serial for owed in stored.inflight.values() if isinstance(owed, OwedQueued)],
-                {entry.position_us for entry in entries if entry.shard == QUEUE_SHARD},
+                {entry.position_us: entry.packet_id for entry in entries if entry.shard == QUEUE_SHARD},
                 self._outside.first if crashed else 0,
             )
         if isinstance(queue, LogQueue):

@@ -19,7 +19,7 @@ from rich.text import Text
 from holdfast.cli.broker_options import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.spark_job import job
-from holdfast.cli.spark_options import Engine, Where
+from holdfast.cli.spark_options import Engine, Where, seconds_between
 from holdfast.cli.words import iso_time, size_in_words
 from holdfast.model.errors import HoldfastError
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 #: The name of a lease and of Delta's application transactions is made from it.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _STOPPED: Final = "what is committed stays, and the next run goes on behind it"
-_EVERY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
-_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @grouped
@@ -87,14 +85,7 @@ def _check(lake: Path, name: str, every: str | None, *, once: bool) -> float | N
         fail(f"--lake {lake}: this is a file; name a folder", WRONG_USAGE)
     if "://" in str(lake) or ":/" in str(lake):
         fail(f"--lake {lake}: name a folder, which all of Spark's machines see under this name", WRONG_USAGE)
-    if every is None:
-        return None
-    if once:
-        fail("give either --once or --every", WRONG_USAGE)
-    found = _EVERY.fullmatch(every)
-    if not found or float(found[1]) == 0:
-        fail(f"--every {every!r}: give a time such as 500ms, 10s, 5m or 1h", WRONG_USAGE)
-    return float(found[1]) * _UNITS_S[found[2]]
+    return seconds_between(every, once=once)
 
 
 def _options(given: dict[str, str]) -> "Options":

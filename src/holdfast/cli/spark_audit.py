@@ -97,7 +97,7 @@ def verdict(found: "Audit") -> str:
     if found.sound:
         return f"sound: {len(found.checks)} checks, {about}"
     wrong = [check.name for check in found.checks if not check.sound]
-    return f"{found.faults:,} faults in {', '.join(wrong)}: {about}"
+    return f"{_faults(found.faults)} in {', '.join(wrong)}: {about}"
 
 
 def show(found: "Audit", console: Console) -> None:
@@ -106,7 +106,7 @@ def show(found: "Audit", console: Console) -> None:
     for column in ("check", "verdict", "examined", "what holds"):
         table.add_column(column, justify="right" if column == "examined" else "left", overflow="fold")
     for check in found.checks:
-        word = Text("sound", "green") if check.sound else Text(f"{check.faults:,} faults", "bold red")
+        word = Text("sound", "green") if check.sound else Text(_faults(check.faults), "bold red")
         table.add_row(check.name, word, f"{check.examined:,} {check.unit}", Text(check.claim))
     console.print(table)
     for check in found.checks:
@@ -129,7 +129,7 @@ def markdown(data: Path, found: "Audit") -> str:
         "|---|---|---:|---|",
     ]
     for check in found.checks:
-        word = "sound" if check.sound else f"**{check.faults:,} faults**"
+        word = "sound" if check.sound else f"**{_faults(check.faults)}**"
         lines.append(f"| {check.name} | {word} | {check.examined:,} {check.unit} | {check.claim} |")
     for check in found.checks:
         told = [*check.notes, *[_line(fault) for fault in check.examples]]
@@ -154,6 +154,10 @@ def row_of(data: Path, found: "Audit") -> dict[str, object]:
 def _check_row(check: "Check") -> dict[str, object]:
     row = asdict(check)
     return {**row, "sound": check.sound, "examples": [asdict(fault) for fault in check.examples]}
+
+
+def _faults(count: int) -> str:
+    return "1 fault" if count == 1 else f"{count:,} faults"
 
 
 def _line(fault: "Fault") -> str:

@@ -18,6 +18,7 @@ from holdfast.cli.output_file import whole_file
 from holdfast.cli.spark_job import Job, job
 from holdfast.cli.spark_options import FAILED, SparkOptions
 from holdfast.cli.words import size_in_words
+from holdfast.model.errors import PermanentError
 
 if TYPE_CHECKING:
     from holdfast.history.pattern_measure import Measured
@@ -93,10 +94,15 @@ def _chosen(result: "Result") -> dict[str, list[str]]:
 def _measured(folder: Path, zones: dict[str, list[str]], run: Job) -> "list[Measured]":
     from holdfast.history.pattern_measure import measure
 
-    return [
-        measure(folder, zone, patterns, lambda name, zone=zone: run.begin(f"zone {zone}, {name}"))  # type: ignore[misc]
-        for zone, patterns in zones.items()
-    ]
+    found: list[Measured] = []
+    for zone, patterns in zones.items():
+        run.begin(f"trying out zone {zone}")
+        try:
+            found.append(measure(folder, zone, patterns, lambda name: run.progress(None, name)))
+        except PermanentError as error:
+            # Not learnt for nothing: it has a layout of another kind, or its messages are in the lake.
+            typer.echo(f"holdfast: not measured: {error}", err=True)
+    return found
 
 
 def _apply(folder: Path, zones: dict[str, list[str]], result: "Result") -> None:

@@ -17,6 +17,8 @@ _MISSING: Final = 'this needs Spark, which is not installed; install it with: pi
 #: What comes with the extra, and jobs use.
 _NEEDED: Final = ("pyspark", "deltalake", "pyarrow")
 _ENDPOINT: Final = re.compile(r"grpcs?://(\[[0-9a-fA-F:]+\]|[^/:@\s]+):\d{1,5}")
+_EVERY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
 
 
@@ -111,3 +113,15 @@ def needs_spark() -> None:
     """End the program with what to install, if Spark is missing. Importing it takes longer than people wait."""
     if any(find_spec(name) is None for name in _NEEDED):
         fail(_MISSING, WRONG_USAGE)
+
+
+def seconds_between(every: str | None, *, once: bool) -> float | None:
+    """Seconds between two batches, if there are to be more; anything wrong ends the program."""
+    if every is None:
+        return None
+    if once:
+        fail("give either --once or --every", WRONG_USAGE)
+    found = _EVERY.fullmatch(every)
+    if not found or float(found[1]) == 0:
+        fail(f"--every {every!r}: give a time such as 500ms, 10s, 5m or 1h", WRONG_USAGE)
+    return float(found[1]) * _UNITS_S[found[2]]

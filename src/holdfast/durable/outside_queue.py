@@ -82,9 +82,11 @@ class OutsideQueue(ClientQueue):
         self._open: Final[dict[int, None]] = {}
         #: Done before the last restart, though the store may not know yet.
         self._done: set[int] = set()
-        #: Sent before the last restart, perhaps: what has a number below this, and these.
+        #: Sent before the last restart, perhaps: what has a number below this, and what has a serial up to the last of
+        #: these, which were not acknowledged. With their packet ids.
         self._repeated_below = 0
-        self._repeated: set[int] = set()
+        self._sent: dict[int, int] = {}
+        self._sent_up_to = 0
         #: A page is being read; since it was asked for, something was appended, or it is not what is wanted any more.
         self._reading = False
         self._outdated = False
@@ -94,13 +96,14 @@ class OutsideQueue(ClientQueue):
     # ---- life
 
     def resume(
-        self, settled: int, done: set[int], in_flight: list[int], repeated: set[int], repeated_below: int
+        self, settled: int, done: set[int], in_flight: list[int], sent: dict[int, int], repeated_below: int
     ) -> None:
         """Go on where an earlier run of the broker stopped."""
         self.fresh = False
         self._cursor = self._top = settled
         self._done = set(done)
-        self._repeated = repeated
+        self._sent = sent
+        self._sent_up_to = max(sent) if sent else 0
         self._repeated_below = repeated_below
         for serial in in_flight:
             if serial:
@@ -130,7 +133,8 @@ class OutsideQueue(ClientQueue):
         self._let_go()
         self._open.clear()
         self._done = set()
-        self._repeated = set()
+        self._sent = {}
+        self._sent_up_to = 0
         self.home.acknowledged.pop(self, None)
         self.home.released.pop(self, None)
 
@@ -225,6 +229,8 @@ class OutsideQueue(ClientQueue):
             self._open[owed.serial] = None
             self._buffer_bytes -= owed.size_bytes
             self._cursor = owed.serial
+            if self._sent:
+                self._sent.pop(owed.serial, None)
             found.append(owed)
         del self._buffer[:limit]
         if not self._buffer:
@@ -273,8 +279,15 @@ class OutsideQueue(ClientQueue):
     def _queued(self, entry: Entry) -> OwedQueued:
         owed = entry.owed
         serial = owed.serial
-        queued = OwedQueued(owed.message, owed.qos, retain=owed.retain, identifiers=owed.identifiers, serial=serial)
-        queued.repeated = entry.number < self._repeated_below or serial in self._repeated
+        queued = OwedQueued(
+            owed.message,
+            owed.qos,
+            retain=owed.retain,
+            identifiers=owed.identifiers,
+            serial=serial,
+            packet_id=self._sent.get(serial, 0),
+        )
+        queued.repeated = entry.number < self._repeated_below or serial <= self._sent_up_to
         return queued
 
     def _forget(self, serial: int) -> None:

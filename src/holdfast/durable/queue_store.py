@@ -24,10 +24,7 @@ REFUSE: Final = "refuse"
 
 
 class QueueLimits:
-    """How much a client's queue may hold. They are looked at when something is appended.
-
-    They concern what waits. A home that does not tell that from what was read counts both, and says so.
-    """
+    """How much a client's queue may hold. They concern what waits, and are looked at when something is appended."""
 
     def __init__(self, max_messages: int, max_bytes: int, ttl_s: int = 0, *, on_full: str = DROP_OLDEST) -> None:
         #: 0 stores nothing.

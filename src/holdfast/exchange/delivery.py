@@ -33,7 +33,7 @@ from holdfast.exchange.under_way import UnderWay
 from holdfast.exchange.walking import Walking
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed, place_of
+from holdfast.model.owed import Owed, OwedQueued, place_of
 from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 
@@ -287,7 +287,11 @@ class Delivery:
             if owed.serial:
                 client.queue.acknowledge(owed.serial)
         else:
-            packet_id = client.session.window.admit(owed) if owed.qos else 0
+            packet_id = 0
+            if isinstance(owed, OwedQueued) and owed.packet_id and owed.qos == 1:
+                packet_id = client.session.window.admit_again(owed, owed.packet_id)  # [MQTT-4.4.0-1]
+            elif owed.qos:
+                packet_id = client.session.window.admit(owed)
             durable = owed.qos == 2 and client.stored()
             if durable:
                 order = client.session.next_order()

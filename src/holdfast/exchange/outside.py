@@ -55,6 +55,8 @@ class Line:
         self.entries: Final[list[tuple[Entry, Waiting]]] = []
         #: Its last append failed: it is left alone until the next try.
         self.resting = False
+        #: The queue could not be used, and should have been begun anew since.
+        self.begun_anew = False
 
 
 class Outside:
@@ -235,8 +237,12 @@ class Outside:
                 self._rest(line)
             elif isinstance(answer, Appended):
                 self._take_off(home, line, pack, answer)
-            else:
+            elif line.begun_anew:
                 self._lose(home, line, pack, answer)
+            else:
+                # What is damaged is set aside; what comes now can be kept all the same.
+                line.begun_anew = True
+                self.set_aside(line.client, answer)
         return well
 
     def failed(self, given: list[tuple[Line, Pack]]) -> None:
@@ -257,6 +263,7 @@ class Outside:
     def _take_off(self, home: QueueHome, line: Line, pack: Pack, answer: Appended) -> None:
         if not line.entries:
             return  # its session has ended meanwhile
+        line.begun_anew = False
         count = len(pack.entries)
         answered = line.entries[:count]
         del line.entries[:count]

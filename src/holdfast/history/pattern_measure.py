@@ -14,7 +14,7 @@ from typing import Final
 from holdfast.durable.log import FOR_EVER
 from holdfast.history.reader import HistoryReader
 from holdfast.model.errors import PermanentError
-from holdfast.records.generations import Generation, family_name
+from holdfast.records.generations import Generation
 from holdfast.records.messages import stored_serial, stored_topic
 from holdfast.storage.rocks.layouts.making import LEARNING
 from holdfast.storage.rocks.layouts.streams import stored_structure
@@ -80,7 +80,7 @@ def _newest(reader: HistoryReader, shard: int, most: int) -> list[bytes]:
 def _structures(reader: HistoryReader, record: Generation, shard: int, given: list[bytes]) -> dict[str, LearnedTopics]:
     like = LiveGeneration(record).slices[shard].layout.learned()
     assert like is not None
-    now = stored_structure(like, reader.family(family_name(shard, record.number)))
+    now = stored_structure(like, reader.family(record.family(shard)))
     inherited = now.fresh()
     inherited.adopt(now.inherit())
     wanted = now.fresh()

@@ -1,7 +1,6 @@
 """Learned patterns of topics, as the files beside a broker tell them."""
 
 from holdfast.history.reader import HistoryReader
-from holdfast.records.generations import family_name
 from holdfast.storage.rocks.layouts.streams import stored_structure
 from holdfast.storage.rocks.zone_generations import LiveGeneration
 from holdfast.topics.filters import REST
@@ -18,11 +17,11 @@ def learned_patterns(reader: HistoryReader) -> list[str]:
     found: set[tuple[bytes, ...]] = set()
     for zone in reader.zones():
         for record in reader.generations(zone.name):
-            for shard, piece in LiveGeneration(record).slices.items():
+            for piece in LiveGeneration(record).slices.values():
                 like = piece.layout.learned()
                 if like is not None:
                     # Only the structure: how many messages each has would have to be counted.
-                    stored = stored_structure(like, reader.family(family_name(shard, record.number)))
+                    stored = stored_structure(like, reader.family(piece.family))
                     found.update(tuple(pattern.text.encode().split(SEPARATOR)) for pattern in stored.patterns())
     found.discard((REST,))
     return sorted(SEPARATOR.join(levels).decode(errors="replace") for levels in _widest(found))

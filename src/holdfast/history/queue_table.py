@@ -23,6 +23,7 @@ from holdfast.history.reader import HistoryReader
 from holdfast.history.session_view import SessionView, scan_sessions
 from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
+from holdfast.records.lanes import is_lane
 from holdfast.records.messages import decode_message, stored_position, stored_serial
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.overlap import overlap
@@ -145,6 +146,8 @@ class _Places:
         self._zones: Final = [
             (zone, [tuple(text.encode().split(b"/")) for text in zone.filters]) for zone in reader.zones()
         ]
+        #: What was loaded is owed to nobody; a replay finds it.
+        self._loaded: Final = {shard for zone in reader.zones() if is_lane(zone.name) for shard in zone.shards}
         self._shards: Final[dict[tuple[bytes, ...], frozenset[int]]] = {}
         self._first: Final[dict[tuple[int, int], tuple[int, int]]] = {}
 
@@ -160,7 +163,7 @@ class _Places:
                     if shard in self.heads
                 )
             found |= self._shards[levels]
-        return found
+        return found if queue.replay is not None else found - self._loaded
 
     def zone_of(self, shard: int) -> str:
         return self._reader.view().zone_of(shard)

@@ -26,7 +26,7 @@ from holdfast.history.erasing import ERASABLE, without_erased
 from holdfast.history.secondary import Secondary
 from holdfast.history.view import UNKNOWN, DroppedError, Part, View, Viewed, ZoneView
 from holdfast.model.errors import PermanentError
-from holdfast.records.generations import Generation, decode_generation, decode_zone, family_name
+from holdfast.records.generations import Generation, decode_generation, decode_zone
 from holdfast.records.messages import stored_position, stored_publisher, stored_serial, stored_topic
 from holdfast.records.meta import GENERATION, ZONE, all_of
 from holdfast.storage.rocks.contents import META
@@ -149,9 +149,9 @@ class HistoryReader(Viewed):
 
     def _found(self, part: Part, levels: tuple[bytes, ...], *, in_order: bool) -> Iterator[bytes]:
         generation = self._live(part)
-        cells = self._secondary.family(family_name(part.shard, part.generation))
-        layout = generation.slices[part.shard].layout
-        return filter(None, layout.read(cells, levels, part.lo_us, part.hi_us, in_order=in_order))
+        piece = generation.slices[part.shard]
+        cells = self._secondary.family(piece.family)
+        return filter(None, piece.layout.read(cells, levels, part.lo_us, part.hi_us, in_order=in_order))
 
     # ---- leases
 
@@ -181,8 +181,11 @@ class HistoryReader(Viewed):
         for key, value in scan_items(meta, *all_of(GENERATION)):
             record = decode_generation(key, value)
             place = (record.zone, record.number)
-            if all(family_name(shard, record.number) in there for shard in record.shards):
-                generation = self._generations[place] = known.get(place) or LiveGeneration(record)
+            if all(record.family(shard) in there for shard in record.shards):
+                generation = known.get(place)
+                if generation is None or generation.record.edition != record.edition:
+                    generation = LiveGeneration(record)
+                self._generations[place] = generation
                 generation.record = record
                 live[record.zone].append(record)
             else:

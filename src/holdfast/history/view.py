@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from holdfast.durable.log import FOR_EVER, Lost
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
+from holdfast.records.lanes import zone_of_lane
 from holdfast.storage.rocks.published_heads import Head
 from holdfast.storage.rocks.zone_generations import lost_range
 
@@ -27,6 +28,10 @@ class ZoneView(NamedTuple):
     name: str
     filters: tuple[str, ...]
     shards: tuple[int, ...]
+
+    def is_of(self, zone: str) -> bool:
+        """Whether it is this zone, or a lane of it."""
+        return zone in (self.name, zone_of_lane(self.name))
 
 
 class Part(NamedTuple):
@@ -85,7 +90,7 @@ class View:
         raise PermanentError(f"there is no shard {shard}; there are {', '.join(map(str, sorted(self.heads)))}")
 
     def parts(self, since_us: int, until_us: int, zone: str | None) -> list[Part]:
-        names = sorted(self.zones) if zone is None else [zone]
+        names = sorted(self.zones) if zone is None else self._with_lanes(zone)
         return [
             part
             for name in names
@@ -93,6 +98,11 @@ class View:
             for shard in record.shards
             if (part := self._part(name, record, shard, since_us, until_us)) is not None
         ]
+
+    def _with_lanes(self, zone: str) -> list[str]:
+        """A zone, and what was loaded into it."""
+        self.generations(zone)
+        return [name for name in sorted(self.zones) if self.zones[name].is_of(zone)]
 
     def shard_parts(self, shard: int, from_us: int, before_us: int) -> list[Part]:
         zone = self.zone_of(shard)
@@ -120,10 +130,10 @@ class View:
         hi_us = min(end_us, until_us)
         if lo_us >= hi_us:
             return None
-        after_serial = self._serial_before(zone, record, shard) if lo_us == record.start_us else UNKNOWN
+        after_serial = self.serial_before(zone, record, shard) if lo_us == record.start_us else UNKNOWN
         return Part(zone, shard, record.number, lo_us, hi_us, after_serial, last_serial if hi_us == end_us else UNKNOWN)
 
-    def _serial_before(self, zone: str, record: Generation, shard: int) -> int:
+    def serial_before(self, zone: str, record: Generation, shard: int) -> int:
         earlier = [*self.dropped[zone], *self.live[zone]]
         before = [other for other in earlier if other.number < record.number]
         if record.number > 1 and not before:

@@ -46,6 +46,13 @@ QUEUE_SHARD: Final = 0xFFFF
 class OwedQueued(Owed):
     """A message from a queue outside the log: its serial there is its place, whether the log has it, too, or not."""
 
+    def __init__(
+        self, message: Message, qos: int, *, retain: bool, identifiers: tuple[int, ...], serial: int, packet_id: int = 0
+    ) -> None:
+        super().__init__(message, qos, retain=retain, identifiers=identifiers, serial=serial)
+        #: Under which an earlier run of the broker sent it; 0 for none.
+        self.packet_id: Final = packet_id
+
 
 class OwedRetained(Owed):
     """A retained message that is owed to a new subscription. It is not in the log: topic and version name it."""

@@ -124,10 +124,12 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
                     tending.cancel()
                     await asyncio.gather(tending, return_exceptions=True)
     finally:
-        for home in assembled.homes.values():
-            await home.close()
-        if disk is not None:
-            disk.close()
+        try:
+            for home in assembled.homes.values():
+                await home.close()
+        finally:
+            if disk is not None:
+                disk.close()
 
 
 async def _commit_the_rest(broker: Broker, disk: "DiskStorage | None") -> None:

@@ -25,10 +25,12 @@ from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.settings import Settings
 from holdfast.node.zone_settings import zones_of
 from holdfast.records.events import Event
+from holdfast.records.lanes import is_lane
 from holdfast.storage.event_files import EventFiles
 from holdfast.storage.rocks.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.erasing import Erasing
+from holdfast.storage.rocks.incoming import Incoming
 from holdfast.storage.rocks.leases import Leases
 from holdfast.storage.rocks.log import Companion
 from holdfast.storage.rocks.maintenance import Maintenance
@@ -37,6 +39,7 @@ from holdfast.storage.rocks.opening import open_log
 from holdfast.storage.rocks.outbox import RocksOutbox
 from holdfast.storage.rocks.retained import RocksRetained
 from holdfast.storage.rocks.sessions import RocksSessions
+from holdfast.storage.rocks.zone_log import ZoneLog
 from holdfast.topics.subscription import SubscriptionRecord
 
 _log = structlog.get_logger()
@@ -80,6 +83,7 @@ class DiskStorage:
             full_percent=storage.min_free_percent,
             low_percent=min(100.0, 2 * storage.min_free_percent),
         )
+        self.incoming: Final = Incoming(self.log, self._came)
         self._disk: Final = DiskWatch(storage.data, marks)
         self._warns: Final = storage.on_write_error == "warn"
         self._sync_interval_us: Final = int(storage.sync_interval_s * 1_000_000)
@@ -126,14 +130,22 @@ class DiskStorage:
     def _new_replay(self, session_id: str, record: SubscriptionRecord, until_us: int) -> LogQueue:
         queue = self._queue(session_id, {record.filter.raw: record}, until_us, history=True)
         queue.resume({}, set(), {})
+        if any(is_lane(name) for name in self.log.zone_logs):
+            # What was loaded lies beside what was published: in the order of time only if both are merged.
+            queue.merge_by_time()
         return queue
+
+    def _came(self, lane: ZoneLog) -> None:
+        """Replays find what was loaded; nobody is owed it."""
+        for number, shard in lane.shards.items():
+            self._delivered[number] = shard.head_us
 
     def _queue(
         self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord], until_us: int, *, history: bool
     ) -> LogQueue:
         limits = self._policy.sessions
         return LogQueue(
-            self.log.reading,
+            self.log.reading if history else self.log.reading.published,
             self._delivered,
             session_id,
             subscriptions,
@@ -181,6 +193,10 @@ class DiskStorage:
                     more = self.maintenance.work_behind()
                 except Exception:
                     _log.exception("index entries could not be written")
+                try:
+                    more = self.incoming.step() or more
+                except Exception:
+                    _log.exception("what came in could not be taken; it is tried again")
                 await asyncio.sleep(_BEHIND_S if more else _TICK_S)
                 if not more:
                     break
@@ -263,6 +279,7 @@ class DiskStorage:
     def close(self) -> None:
         """Ensures: what was written is synced."""
         try:
+            self.incoming.close()
             if self.engine.poison is None:
                 self.maintenance.index_everything()
         except TransientError as error:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from holdfast.pipeline.frames import history
+    from holdfast.pipeline.loading import Files, load
     from holdfast.pipeline.spark_session import session
 
-__all__ = ["history", "session"]
+__all__ = ["Files", "history", "load", "session"]
 
-_HOMES: Final = {"history": "frames", "session": "spark_session"}
+_HOMES: Final = {"Files": "loading", "history": "frames", "load": "loading", "session": "spark_session"}
 
 
 def __getattr__(name: str) -> Any:

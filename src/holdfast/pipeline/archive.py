@@ -12,7 +12,6 @@
 3. The lease follows the transaction, never precedes it: retention drops nothing that is not in the lake.
 """
 
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -46,6 +45,7 @@ from holdfast.pipeline.partitions import HistoryPartition
 from holdfast.pipeline.reporting import report_gap
 from holdfast.pipeline.schema import spark_schema
 from holdfast.pipeline.serial_ranges import Ranges, joined, ranges_of
+from holdfast.pipeline.spark_errors import last_line
 from holdfast.pipeline.stream_reader import StreamReader
 
 #: Messages of a transaction, at most: minutes of work that a kill can cost, and a fair size of files.
@@ -89,7 +89,7 @@ class SparkRunner:
         try:
             return self._spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
         except (Py4JError, PySparkException) as error:
-            raise TransientError(f"Spark failed: {_last_line(error)}") from error
+            raise TransientError(f"Spark failed: {last_line(error)}") from error
 
 
 class Archive:
@@ -249,12 +249,6 @@ def _packed(parts: Sequence[HistoryPartition]) -> list[Task]:
         tasks[-1].append(part)
         room -= rows
     return [tuple(task) for task in tasks]
-
-
-def _last_line(error: Exception) -> str:
-    """What a worker said last, if it was a worker, and not the machinery around it."""
-    said = [line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exception): ", line)]
-    return said[-1] if said else (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _share(first: Offsets, at: Offsets, target: Offsets) -> float:

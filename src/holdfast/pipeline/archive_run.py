@@ -81,7 +81,7 @@ def run_archive(
             job.options, lake, _Late(make_runner), batch_rows=job.batch_rows, most_patterns=job.most_patterns
         )
         try:
-            for _turn in _turns(job.every_s, pause or _sleep):
+            for _turn in turns(job.every_s, pause or _sleep):
                 _take_turn(job, archive, outcome, progress)
             if was_left:
                 # Workers of whoever died may have gone on for a while.
@@ -107,7 +107,7 @@ def _take_turn(job: ArchiveJob, archive: Archive, outcome: Outcome, progress: Pr
         outcome.compacted += archive.compact()
 
 
-def _turns(every_s: float | None, pause: Callable[[float], bool]) -> Iterator[None]:
+def turns(every_s: float | None, pause: Callable[[float], bool]) -> Iterator[None]:
     """One each `every_s`, or as soon as the one before is done."""
     while True:
         began_s = time.monotonic()

@@ -58,7 +58,7 @@ class BatchReader(DataSourceReader):
     def _tell_lost(self, source: HistorySource, starts: Offsets, heads: Offsets, since_us: int, until_us: int) -> None:
         """Whoever names offsets has read what lies before them, and counts on all that lies behind."""
         zone = self._options.zone
-        shards = {shard for view in source.zones() if zone in (None, view.name) for shard in view.shards}
+        shards = {shard for view in source.zones() if zone is None or view.is_of(zone) for shard in view.shards}
         for shard in sorted(shards & heads.keys()):
             start, last = starts.get(shard, NOWHERE), heads[shard]
             if start.position_us + 1 < since_us:

@@ -16,6 +16,25 @@
 |                      | **`audit` dies**                                                        |
 | `audit-read`         | when it has read the log, before it has judged anything                 |
 
+| fault                  | a declared pipeline dies in STEP                                             |
+|------------------------|------------------------------------------------------------------------------|
+| `run-written-STEP`     | when the files of a batch are written, before they belong to a table         |
+| `run-quarantined-STEP` | when the quarantine has its part of a batch, and the other table has not     |
+| `run-committed-STEP`   | when the tables have the batch, before anybody else knows                    |
+| `run-done-STEP`        | when a batch is done, before Spark notes that                                |
+
+| fault                | the load dies                                                           |
+|----------------------|-------------------------------------------------------------------------|
+| `load-tables`        | when its tables are written, before they are a shipment                 |
+| `load-shipped`       | when its shipment is whole, before anybody takes it in                  |
+| `load-taken`         | when it is in the log, before it is read back                           |
+
+| fault                | relayout dies                                                           |
+|----------------------|-------------------------------------------------------------------------|
+| `relayout-tables`    | when tables were written and read on trial                              |
+| `relayout-shipped`   | when a shipment is whole, before anybody takes it in                    |
+| `relayout-taken`     | when the new edition is in the log, before it is read back              |
+
 Without the variable nothing happens.
 """
 

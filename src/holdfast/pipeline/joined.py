@@ -40,7 +40,7 @@ def joined(spark: SparkSession, given: dict[str, str], folder: Path) -> DataFram
         zones = source.zones()
     shards = None
     if options.zone is not None:
-        shards = {shard for view in zones if view.name == options.zone for shard in view.shards}
+        shards = {shard for view in zones if view.is_of(options.zone) for shard in view.shards}
     # Conditions are left to Spark: it may use the plan of the log's half again, for a query with others.
     hot = {**given, "columns": ",".join(dict.fromkeys([*options.columns, "ts"])), "pushdown": "false"}
     if until_us < FOR_EVER:

@@ -27,19 +27,20 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from holdfast.history.arrow import SCHEMA
-from holdfast.model.errors import PermanentError, SettingsError, TransientError
-from holdfast.pipeline.lake_files import DAY, PATTERN, STATISTICS, LakeFile, sync
+from holdfast.model.errors import PermanentError, SettingsError
+from holdfast.pipeline.delta_files import DataFile
+from holdfast.pipeline.delta_log import adding, append, sync_log
+from holdfast.pipeline.lake_files import DAY, PATTERN, STATISTICS, LakeFile
 from holdfast.pipeline.offsets import NOWHERE, Offset, Offsets
 
 PARTITIONS: Final = [DAY, PATTERN]
 #: Beside Delta's own folder; the underscore hides both from readers.
 OWN_FOLDER: Final = "_holdfast"
-_LOG: Final = "_delta_log"
 _ABOUT: Final = "Messages of a Holdfast broker"
 #: Of topics, publishers and payloads nothing may stand in Delta's log: files can be rewritten, the log cannot.
 _PROPERTIES: Final = {"delta.dataSkippingStatsColumns": ",".join(STATISTICS)}
@@ -150,11 +151,10 @@ class Lake:
         Survives: a power loss, when it has returned; a kill, as a whole or not at all.
         """
         moved = {shard: offset for shard, offset in end.items() if offset != self.offsets.get(shard, NOWHERE)}
-        marks = [Transaction(_shards(self.name), max(end, default=-1) + 1)]
+        marks = {_shards(self.name): max(end, default=-1) + 1}
         for shard, offset in moved.items():
-            marks.append(Transaction(_position(self.name, shard), offset.position_us))
-            marks.append(Transaction(_serial(self.name, shard), offset.serial))
-        # Delta refuses it if another transaction has moved the same marks since this version.
+            marks[_position(self.name, shard)] = offset.position_us
+            marks[_serial(self.name, shard)] = offset.serial
         return self._change([_add(file) for file in files], told, marks)
 
     def replace(self, gone: Sequence[Mapping[str, Any]], files: Sequence[LakeFile], told: Mapping[str, Any]) -> int:
@@ -173,52 +173,27 @@ class Lake:
             )
             for file in gone
         ]
-        version = self._change([*removed, *[_add(file) for file in files]], told, [])
+        version = self._change([*removed, *[_add(file) for file in files]], told, {})
         there = set(self._table.file_uris())
         if any(str(self.folder / unquote(file["path"])) in there for file in gone):
             raise PermanentError(f"files of the lake {self.folder} were taken out, and Delta has them still")
         return version
 
     def _change(
-        self, actions: list[AddAction | RemoveAction], told: Mapping[str, Any], marks: list[Transaction]
+        self, actions: list[AddAction | RemoveAction], told: Mapping[str, Any], marks: Mapping[str, int]
     ) -> int:
-        before = self.version
-        try:
-            self._table.create_write_transaction(
-                actions,
-                "append",
-                self._table.schema(),
-                partition_by=PARTITIONS,
-                commit_properties=CommitProperties(custom_metadata={"holdfast": dict(told)}, app_transactions=marks),
-            )
-        except CommitFailedError as error:
-            raise PermanentError(f"somebody else wrote to the lake {self.folder}: {error}") from error
-        except (DeltaError, OSError) as error:
-            raise TransientError(f"the lake {self.folder} cannot be written: {error}") from error
-        self.refresh()
-        self.sync(before)
+        self._table = append(self.folder, self._table, actions, PARTITIONS, marks, told, "lake")
+        self.offsets = self._read_offsets()
         return self.version
 
     def sync(self, since_version: int) -> None:
-        """Have all transactions behind a version on the disk: Delta itself does not wait for that."""
-        log = self.folder / _LOG
-        for version in range(since_version + 1, self.version + 1):
-            path = log / f"{version:020}.json"
-            if path.exists():
-                sync(path)
-        sync(log)
-        sync(self.folder)
+        """Have all transactions behind a version on the disk."""
+        sync_log(self.folder, since_version, self.version)
 
 
 def _add(file: LakeFile) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size_bytes,
-        partition_values={DAY: file.day, PATTERN: file.pattern},
-        modification_time=file.modified_ms,
-        data_change=True,
-        stats=file.stats,
-    )
+    data = DataFile(file.path, file.size_bytes, file.modified_ms, file.rows, file.stats)
+    return adding(data, {DAY: file.day, PATTERN: file.pattern})
 
 
 def _shards(name: str) -> str:

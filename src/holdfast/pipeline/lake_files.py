@@ -1,15 +1,9 @@
 """Parquet files of a lake, written where Spark's tasks run: one for each day and pattern of what a task reads.
 
-1. A name is used once: a task that is tried again writes other files. Nobody knows a file before it is in the table.
-2. When `write` returns, its files and their names survive a power loss.
-3. Statistics never exclude a row: times are rounded outwards to the milliseconds that Delta keeps.
+When `write` returns, its files and their names survive a power loss. Nobody knows a file before it is in the table.
 """
 
 import hashlib
-import json
-import os
-import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -18,24 +12,21 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from holdfast.pipeline.delta_files import FileUnderWay, sync
 from holdfast.pipeline.lake_patterns import PatternFinder
 from holdfast.pipeline.serial_ranges import Ranges
 
 #: Columns that say where a row lies; they are in Delta's log, not in the files.
 DAY: Final = "day"
 PATTERN: Final = "pattern"
-#: Rows of a row group: it is what a reader skips or reads.
-_GROUP_ROWS: Final = 131_072
 #: What a task holds in memory, about, before it writes its largest row group early.
 _HELD_BYTES: Final = 96 * 2**20
 _DAY_US: Final = 86_400_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBERS: Final = ("shard", "offset", "serial")
 #: Columns that Delta knows bounds of.
-STATISTICS: Final = ("ts", *_NUMBERS)
-_BEGINNING: Final = "hf-"
+STATISTICS: Final = ("ts", "shard", "offset", "serial")
+_REPEATING: Final = ("topic", "client_id", "content_type", "response_topic")
 
 
 class LakeFile(NamedTuple):
@@ -114,66 +105,20 @@ class _Sheaf:
 
     def __init__(self, folder: Path, day: str, pattern: str, schema: Any) -> None:
         slug = hashlib.sha256(pattern.encode()).hexdigest()[:8]
-        self._path: Final = f"{DAY}={day}/p-{slug}/{_BEGINNING}{uuid.uuid4()}.parquet"
-        self._whole: Final = folder / self._path
         self._day: Final = day
         self._pattern: Final = pattern
-        self._held: list[Any] = []
-        self._held_rows = 0
-        self.held_bytes = 0
-        self._rows = 0
-        self._bounds: Final[dict[str, tuple[Any, Any]]] = {}
-        self._whole.parent.mkdir(parents=True, exist_ok=True)
-        self._file: Final = self._whole.open("xb")
-        self._writer: Final = pq.ParquetWriter(
-            self._file,
-            schema,
-            compression="zstd",
-            use_dictionary=["topic", "client_id", "content_type", "response_topic"],
-        )
+        self._file: Final = FileUnderWay(folder, f"{DAY}={day}/p-{slug}", schema, STATISTICS, _REPEATING)
+        self.add: Final = self._file.add
+        self.flush: Final = self._file.flush
+        self.abandon: Final = self._file.abandon
 
-    def add(self, batch: Any) -> None:
-        self._held.append(batch)
-        self._held_rows += batch.num_rows
-        self.held_bytes += batch.nbytes
-        self._rows += batch.num_rows
-        for name in STATISTICS:
-            found = pc.min_max(batch.column(name))
-            lowest, highest = found["min"].as_py(), found["max"].as_py()
-            known = self._bounds.get(name, (lowest, highest))
-            self._bounds[name] = (min(known[0], lowest), max(known[1], highest))
-        if self._held_rows >= _GROUP_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.Table.from_batches(self._held), row_group_size=_GROUP_ROWS)
-        self._held = []
-        self._held_rows = 0
-        self.held_bytes = 0
+    @property
+    def held_bytes(self) -> int:
+        return self._file.held_bytes
 
     def close(self) -> LakeFile:
-        self.flush()
-        self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        size_bytes = self._file.tell()
-        self._file.close()
-        modified_ms = time.time_ns() // 1_000_000
-        return LakeFile(self._path, size_bytes, modified_ms, self._day, self._pattern, self._rows, self._stats())
-
-    def abandon(self) -> None:
-        """Nobody will ask for it."""
-        self._file.close()
-        self._whole.unlink(missing_ok=True)
-
-    def _stats(self) -> str:
-        first, last = self._bounds["ts"]
-        lowest = {"ts": _milliseconds(first)} | {name: self._bounds[name][0] for name in _NUMBERS}
-        highest = {"ts": _milliseconds(last + timedelta(microseconds=999))}
-        highest |= {name: self._bounds[name][1] for name in _NUMBERS}
-        none = dict.fromkeys(STATISTICS, 0)
-        return json.dumps({"numRecords": self._rows, "minValues": lowest, "maxValues": highest, "nullCount": none})
+        done = self._file.close()
+        return LakeFile(done.path, done.size_bytes, done.modified_ms, self._day, self._pattern, done.rows, done.stats)
 
 
 def _divided(batch: Any, finder: PatternFinder) -> Iterator[tuple[tuple[int, int], Any]]:
@@ -192,16 +137,3 @@ def _divided(batch: Any, finder: PatternFinder) -> Iterator[tuple[tuple[int, int
 
 def _day(number: int) -> str:
     return (_EPOCH + timedelta(days=number)).date().isoformat()
-
-
-def _milliseconds(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or a folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

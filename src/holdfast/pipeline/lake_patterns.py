@@ -15,7 +15,6 @@ from urllib.parse import quote
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from holdfast.history.reader import HistoryReader
-from holdfast.records.generations import family_name
 from holdfast.storage.rocks.zone_generations import LiveGeneration
 from holdfast.topics.filters import ONE, REST, levels_match
 from holdfast.topics.learned_show import Pattern
@@ -48,8 +47,8 @@ def learned_patterns(folder: Path) -> list[Pattern]:
     with HistoryReader.open(folder) as reader:
         for zone in reader.zones():
             for record in reader.generations(zone.name)[-1:]:
-                for shard, piece in LiveGeneration(record).slices.items():
-                    piece.layout.load(reader.family(family_name(shard, record.number)))
+                for piece in LiveGeneration(record).slices.values():
+                    piece.layout.load(reader.family(piece.family))
                     topics = piece.layout.learned()
                     found += [] if topics is None else topics.patterns()
     return found

@@ -8,21 +8,22 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import WriterProperties
+from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from holdfast.model.errors import SettingsError
+from holdfast.pipeline.delta_files import sync
 from holdfast.pipeline.faults import fault
-from holdfast.pipeline.lake import OWN_FOLDER, Lake
-from holdfast.pipeline.lake_files import DAY, PATTERN, sync
+from holdfast.pipeline.lake import OWN_FOLDER
+from holdfast.pipeline.lake_files import DAY, PATTERN
 from holdfast.pipeline.reporting import LOGGER
 
 _LOCK: Final = "lock"
@@ -39,8 +40,8 @@ _WRITING: Final = WriterProperties(compression="ZSTD")
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[bool]:
-    """Be the only writer of a lake, for the length of a block; whether the last one did not come to its end.
+def writing(folder: Path, who: str = "archive") -> Iterator[bool]:
+    """Be the only writer of a lake, or of another job's folder, for the length of a block; whether the last one died.
 
     SettingsError if there is another.
     """
@@ -49,14 +50,12 @@ def writing(folder: Path) -> Iterator[bool]:
         own.mkdir(parents=True, exist_ok=True)
         lock = os.open(own / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise SettingsError(
-            f"{folder} cannot be a lake: {error.strerror}; name a folder that can be written"
-        ) from error
+        raise SettingsError(f"{folder} cannot be made: {error.strerror}; name a folder that can be written") from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SettingsError(f"another archive is writing to {folder}; wait for it, or stop it") from None
+            raise SettingsError(f"another {who} is writing to {folder}; wait for it, or stop it") from None
         unfinished = own / _UNFINISHED
         was_left = unfinished.exists()
         unfinished.touch()
@@ -66,7 +65,20 @@ def writing(folder: Path) -> Iterator[bool]:
         os.close(lock)
 
 
-def sweep(lake: Lake) -> int:
+class Kept(Protocol):
+    """A lake, or a table of another job."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def table(self) -> DeltaTable: ...
+    @property
+    def version(self) -> int: ...
+    def refresh(self) -> None: ...
+    def sync(self, since_version: int) -> None: ...
+
+
+def sweep(lake: Kept) -> int:
     """Remove files that no version of the table knows; how many. Requires: `writing`."""
     unneeded = set(lake.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=True))
     # Known, but replaced: readers may be at them.
@@ -77,22 +89,25 @@ def sweep(lake: Lake) -> int:
     return len(orphans)
 
 
-def compact(lake: Lake, today: datetime | None = None) -> int:
-    """Replace small files by large ones, in a few days and patterns; how many files are gone. Requires: `writing`."""
+def compact(lake: Kept, today: datetime | None = None, partitions: Sequence[str] = (DAY, PATTERN)) -> int:
+    """Replace small files by large ones, in a few days and patterns; how many files are gone. Requires: `writing`.
+
+    Of the partitions, the first is the day.
+    """
     removed = 0
     before = lake.version
     files = files_of(lake)
-    for day, pattern in crowded(files, (today or datetime.now(UTC)).date().isoformat())[:_MOST_PLACES]:
+    for place in crowded(files, (today or datetime.now(UTC)).date().isoformat(), partitions)[:_MOST_PLACES]:
         try:
             done = lake.table.optimize.compact(
-                [(DAY, "=", day), (PATTERN, "=", pattern)],
+                [(name, "=", value) for name, value in zip(partitions, place, strict=True)],
                 target_size=_TARGET_BYTES,
                 max_concurrent_tasks=1,
                 writer_properties=_WRITING,
             )
         except CommitFailedError as error:
             # Somebody deletes from the lake at the same time, and goes first.
-            LOGGER.warning("%s of %s was not compacted this time: %s", pattern, day, error)
+            LOGGER.warning("%s was not compacted this time: %s", " ".join(place), error)
             continue
         removed += int(done["numFilesRemoved"])
     if removed:
@@ -113,19 +128,21 @@ def compact(lake: Lake, today: datetime | None = None) -> int:
     return removed
 
 
-def crowded(files: list[dict[str, Any]], today: str) -> list[tuple[str, str]]:
+def crowded(
+    files: list[dict[str, Any]], today: str, partitions: Sequence[str] = (DAY, PATTERN)
+) -> list[tuple[str, ...]]:
     """Days and patterns with too many small files, the most crowded first."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, ...], int] = {}
     for file in files:
         if file["size_bytes"] < _SMALL_BYTES:
-            place = (file["partition.day"].isoformat(), file["partition.pattern"])
+            place = tuple(str(file[f"partition.{name}"]) for name in partitions)
             counts[place] = counts.get(place, 0) + 1
     limits = {place: _MOST_SMALL_TODAY if place[0] >= today else _MOST_SMALL_BEFORE for place in counts}
     crowded = [place for place, count in counts.items() if count > limits[place]]
     return sorted(crowded, key=lambda place: (-counts[place], place))
 
 
-def files_of(lake: Lake) -> list[dict[str, Any]]:
+def files_of(lake: Kept) -> list[dict[str, Any]]:
     """The files of the table, with `path`, `size_bytes`, `num_records`, `partition.*`, `min.*` and `max.*`."""
     found: list[dict[str, Any]] = pa.table(lake.table.get_add_actions(flatten=True)).to_pylist()
     return found

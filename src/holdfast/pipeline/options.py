@@ -8,7 +8,7 @@
     rowsPerPartition     how finely to cut                   failOnDataLoss    what retention took: an error, or a gap
     pushdown             use a query's own conditions        owed              of queues: estimate, or exact
     lease                what a stream has not read is kept  ca                a file: whom to trust, for TLS
-    token | tokenFile    for an endpoint that wants one
+    token | tokenFile    for an endpoint that wants one      inStep            a batch ends at one time in all shards
 
 Everything is checked at once, so a wrong option fails before anything is started, and the error names it. An option
 that does not exist fails too: a filter with a typing error in its name would read everything. So does one that means
@@ -50,6 +50,7 @@ _NAMES: Final = (
     "pushdown",
     "owed",
     "lease",
+    "inStep",
     "token",
     "tokenFile",
     "ca",
@@ -88,6 +89,7 @@ class Options:
     #: Whether what queues owe is counted one by one.
     exact: bool = False
     lease: str | None = None
+    in_step: bool = False
     #: Never shown.
     token: str | None = field(default=None, repr=False)
     ca: bytes | None = field(default=None, repr=False)
@@ -157,6 +159,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         fail_on_data_loss=take("failOnDataLoss", _yes, True),
         pushdown=take("pushdown", _yes, False),
         lease=take("lease", _lease, None),
+        in_step=take("inStep", _yes, False),
         token=token,
         ca=ca,
     )

@@ -115,7 +115,7 @@ class State:
         self._sync()
 
     def _sync(self) -> None:
-        from holdfast.pipeline.lake_files import sync  # not for workers, who come through here as well
+        from holdfast.pipeline.delta_files import sync  # not for workers, who come through here as well
 
         sync(self.folder)
 

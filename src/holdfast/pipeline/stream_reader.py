@@ -8,7 +8,9 @@
 2. A shard that is new is read from its first message.
 3. With a `lease`, what was read and not committed yet is kept: Spark commits a batch once the next one is planned. The
    lease is renewed with each commit, and now and then while nothing comes.
-4. What retention dropped before it was read is an error, unless `failOnDataLoss` is false; then the gap is reported.
+4. With `inStep`, a batch that a limit cuts ends at one time in all shards: whoever keeps windows by time would take a
+   shard that was read less far for late.
+5. What retention dropped before it was read is an error, unless `failOnDataLoss` is false; then the gap is reported.
 """
 
 import time
@@ -71,7 +73,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._renew(begun)
         end = self._behind(begun, self._heads() if self._target is None else self._target)
         if isinstance(limit, ReadMaxRows):
-            end = limited(self._opened(), self._known(begun, end), end, limit.max_rows)
+            known = self._known(begun, end)
+            end, whole = limited(self._opened(), known, end, limit.max_rows), end
+            if self._options.in_step:
+                end = self._in_step(known, end, whole)
         return to_json(begun | end)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -131,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         zone = self._options.zone
         if zone is not None:
             source.parts(0, 0, zone)
-            shards = {shard for view in source.zones() if view.name == zone for shard in view.shards}
+            shards = {shard for view in source.zones() if view.is_of(zone) for shard in view.shards}
             heads = {shard: head for shard, head in heads.items() if shard in shards}
         until_us = self._options.until_us(time.time_ns() // 1000)
         if until_us is not None:
@@ -158,6 +163,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     )
                 end[shard] = head
         return end
+
+    def _in_step(self, begun: Offsets, end: Offsets, whole: Offsets) -> Offsets:
+        """No shard further than that which the limit has cut first."""
+        cut = [
+            last.position_us
+            for shard, last in end.items()
+            if begun.get(shard, NOWHERE).serial < last.serial < whole[shard].serial
+        ]
+        until_us = min(cut, default=None)
+        if until_us is None:
+            return end
+        steps = {
+            shard: last if last.position_us <= until_us else self._before(shard, until_us + 1, last)
+            for shard, last in end.items()
+        }
+        # A shard without anything up to there stays where it was.
+        return {shard: last for shard, last in steps.items() if last.serial > begun.get(shard, NOWHERE).serial}
 
     def _known(self, begun: Offsets, end: Offsets) -> Offsets:
         """The same start with the serials of those shards that have something new."""

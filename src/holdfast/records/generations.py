@@ -10,6 +10,11 @@
     parameter
 
 The zone's name stands in the key. Parameters are sorted by name, so that equal generations have equal bytes.
+
+A generation that was made elsewhere and taken in, or written anew in another layout, has an *edition*: the same number,
+shards, positions and serials in column families of other names. Its record has version 2, and the edition, u64, at its
+end. An edition is the time at which it was taken in, in µs: a family whose name was used before, and dropped, would end
+every process that reads the log beside the broker, because RocksDB's secondaries take one for the other and crash.
 """
 
 from typing import Final
@@ -20,6 +25,8 @@ from holdfast.records.meta import zone_of_key
 
 #: Never change.
 VERSION: Final = 1
+#: Of a generation that is not in its first edition. Never change.
+EDITED_VERSION: Final = 2
 _NUMBER: Final = 1
 _TEXT: Final = 2
 _NUMBERS: Final = 3
@@ -45,6 +52,7 @@ class Generation:
     2. Layout, parameters and shards never change once it is created.
     3. `last_serials` holds, shard by shard, the last serial at the time of sealing; zeros while it is open. With those
        of the generation before, it tells how many messages are gone when a generation is dropped.
+    4. Another edition has the same messages, at the same positions and with the same serials.
     """
 
     def __init__(
@@ -60,6 +68,7 @@ class Generation:
         inherits: int = 0,
         end_us: int = 0,
         last_serials: tuple[int, ...] = (),
+        edition: int = 0,
     ) -> None:
         if last_serials and len(last_serials) != len(shards):
             raise MisuseError(f"generation {number} has {len(shards)} shards and {len(last_serials)} last serials")
@@ -75,6 +84,15 @@ class Generation:
         self.inherits: Final = inherits
         self.end_us: Final = end_us
         self.last_serials: Final = last_serials or (0,) * len(shards)
+        #: 0 if the broker wrote it itself; else no other edition of it has the same.
+        self.edition: Final = edition
+
+    def family(self, shard: int) -> str:
+        """The column family of one of its shards."""
+        return family_name(shard, self.number, self.edition)
+
+    def last_serial(self, shard: int) -> int:
+        return self.last_serials[self.shards.index(shard)]
 
     def sealed(self, end_us: int, last_serials: tuple[int, ...]) -> "Generation":
         """The same generation, closed: nothing at or above `end_us` is written to it."""
@@ -91,22 +109,52 @@ class Generation:
             inherits=self.inherits,
             end_us=end_us,
             last_serials=last_serials,
+            edition=self.edition,
+        )
+
+    def in_edition(self, edition: int) -> "Generation":
+        """The same messages, in other families."""
+        return self._edition(self.layout, self.parameters, self.created_us, edition)
+
+    def edited(self, layout: str, parameters: dict[str, Parameter], created_us: int) -> "Generation":
+        """The next edition of a sealed generation: its messages in another layout, or in another form of it.
+
+        `created_us` is the present if it is brought back, so that retention lets it stay a while.
+        """
+        if not self.end_us:
+            raise MisuseError(f"generation {self.number} is open; only what is sealed can be written anew")
+        return self._edition(layout, parameters, created_us, self.edition + 1)
+
+    def _edition(self, layout: str, parameters: dict[str, Parameter], created_us: int, edition: int) -> "Generation":
+        return Generation(
+            self.zone,
+            self.number,
+            layout,
+            parameters,
+            self.start_us,
+            self.shards,
+            created_us,
+            end_us=self.end_us,
+            last_serials=self.last_serials,
+            edition=edition,
         )
 
 
-def family_name(shard: int, generation: int) -> str:
+def family_name(shard: int, generation: int, edition: int = 0) -> str:
     """The column family of a shard's generation. Never change."""
-    return f"log-{shard:05d}-{generation:08d}"
+    name = f"log-{shard:05d}-{generation:08d}"
+    return f"{name}-{edition}" if edition else name
 
 
 def family_parts(name: str) -> tuple[int, int] | None:
-    """Shard and generation of a column family; None if it holds no messages."""
+    """Shard and generation of a column family, in any edition; None if it holds no messages."""
     parts = name.split("-")
-    if len(parts) != 3 or not parts[1].isdigit() or not parts[2].isdigit():
+    if len(parts) not in (3, 4) or not (parts[1] + parts[-1] + parts[2]).isdigit():
         return None
     shard = int(parts[1])
     generation = int(parts[2])
-    return (shard, generation) if family_name(shard, generation) == name else None
+    edition = int(parts[3]) if len(parts) == 4 else 0
+    return (shard, generation) if family_name(shard, generation, edition) == name else None
 
 
 def encode_zone(zone: ZoneRecord) -> bytes:
@@ -130,7 +178,7 @@ def decode_zone(key: bytes, value: bytes) -> ZoneRecord:
 
 def encode_generation(generation: Generation) -> bytes:
     parts = [
-        u8(VERSION),
+        u8(EDITED_VERSION if generation.edition else VERSION),
         u32(generation.number),
         u32(generation.inherits),
         i64(generation.created_us),
@@ -146,13 +194,16 @@ def encode_generation(generation: Generation) -> bytes:
     for i, shard in enumerate(generation.shards):
         parts.append(u16(shard))
         parts.append(u64(generation.last_serials[i]))
+    if generation.edition:
+        parts.append(u64(generation.edition))
     return b"".join(parts)
 
 
 def decode_generation(key: bytes, value: bytes) -> Generation:
     zone = zone_of_key(key)
     fields = Fields(value, f"a generation of zone {zone!r}")
-    fields.version(VERSION)
+    # An older Holdfast refuses version 2: it would take the generation for dropped, and its families for strays.
+    edited = fields.version_up_to(EDITED_VERSION) == EDITED_VERSION
     number = fields.u32("the number")
     if number != int.from_bytes(key[-4:], "big"):
         raise PermanentError(f"generation {number} of zone {zone!r} lies under the key {key.hex()} of another")
@@ -170,6 +221,7 @@ def decode_generation(key: bytes, value: bytes) -> Generation:
     for _index in range(fields.u16("the shards")):
         shards.append(fields.u16("a shard"))
         last_serials.append(fields.u64("a last serial"))
+    edition = fields.u64("the edition") if edited else 0
     fields.end()
     return Generation(
         zone,
@@ -182,6 +234,7 @@ def decode_generation(key: bytes, value: bytes) -> Generation:
         inherits=inherits,
         end_us=end_us,
         last_serials=tuple(last_serials),
+        edition=edition,
     )
 
 

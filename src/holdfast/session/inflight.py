@@ -78,6 +78,14 @@ class Window:
         self.size_bytes += owed.size_bytes
         return packet_id
 
+    def admit_again(self, owed: Owed, packet_id: int) -> int:
+        """The same for a message that an earlier run of the broker sent under a packet id, if that is free."""
+        if packet_id in self._entries:
+            return self.admit(owed)
+        self._entries[packet_id] = owed
+        self.size_bytes += owed.size_bytes
+        return packet_id
+
     def runs_low(self) -> bool:
         """Whether more packet ids should be reserved."""
         return self.reserved - self.given < RESERVE // 2

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from holdfast.durable.outside_queue import queue_name
 from holdfast.durable.queue_store import Appended, Entry, Pack, QueueLimits, QueueStore
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError
@@ -98,7 +99,7 @@ async def import_queues(
     """Bring every queue. It may be done again, with the same base, when it was interrupted. `told` after each queue."""
     report = ImportReport()
     async for client_id, last in source.clients():
-        reason = await _obstacle(target, client_id, base, last)
+        reason = await _obstacle(target, queue_name(client_id), base, last)
         if reason:
             report.refused.append((client_id, reason))
         else:
@@ -107,20 +108,21 @@ async def import_queues(
     return report
 
 
-async def _obstacle(target: QueueStore, client_id: str, base: int, last: int) -> str:
+async def _obstacle(target: QueueStore, name: str, base: int, last: int) -> str:
     """Why a queue must not be touched."""
-    _, number = await target.last(client_id)
+    _, number = await target.last(name)
     if base < number <= base + last or not number:
         return ""
     if number > base:
         return "the queue was used after the import began"
-    held = (await target.size(client_id)).messages
+    held = (await target.size(name)).messages
     return f"the queue holds {held} other messages already" if held else ""
 
 
 async def _import_queue(
     source: TbmqSource, target: QueueStore, clock: Clock, base: int, client_id: str, report: ImportReport
 ) -> None:
+    name = queue_name(client_id)
     after = 0
     expiries: list[int] = []
     while page := await source.messages(client_id, after, _PAGE):
@@ -142,26 +144,26 @@ async def _import_queue(
             expiries.append(found.expires_us)
             if found.released:
                 released.add(base + found.serial)
-        await _append(target, client_id, entries, released)
+        await _append(target, name, entries, released)
     report.clients += 1
     report.messages += len(expiries)
-    held = (await target.size(client_id)).messages
+    held = (await target.size(name)).messages
     wanted = sum(1 for expires_us in expiries if not 0 < expires_us <= clock.wall_us())
     if held != wanted:
         report.miscounted.append((client_id, wanted, held))
 
 
-async def _append(target: QueueStore, client_id: str, entries: list[Entry], released: set[int]) -> None:
+async def _append(target: QueueStore, name: str, entries: list[Entry], released: set[int]) -> None:
     if not entries:
         return
-    (answer,) = await target.append([Pack(client_id, entries, _PLENTY)])
+    (answer,) = await target.append([Pack(name, entries, _PLENTY)])
     if not isinstance(answer, Appended):
         raise answer
     places = [
         serial for entry, serial in zip(entries, answer.serials, strict=True) if serial and entry.number in released
     ]
     if places:
-        await target.release(client_id, places)
+        await target.release(name, places)
 
 
 def tbmq_message(

@@ -67,7 +67,8 @@ def _merge(
             by_token.setdefault(token, []).append(child)
     if sources:
         found.append(Merged(levels, sources))
-    others = [token for token in by_token if not named or SEPARATOR.join([*levels, token]) not in named]
+    head = SEPARATOR.join(levels) + SEPARATOR if levels else b""
+    others = [token for token in by_token if head + token not in named]
     if varying or len(others) > threshold(thresholds, len(levels)):
         for token in others:
             varying.extend(by_token.pop(token))

@@ -1,5 +1,7 @@
 """Clients whose queue is outside the log."""
 
+import asyncio
+
 from holdfast.broker.policy import ClientClass, Policy, Sessions
 from holdfast.exchange.counters import DROP_QUEUE, DROP_QUOTA
 from holdfast.model.protocol import PUBACK, PUBREC, PUBREL
@@ -294,3 +296,23 @@ def test_a_clean_start_while_the_home_is_away_gets_its_own_messages_alone() -> N
         world.advance(5)
         assert reader.payloads() == [b"new"]
         assert world.size("reader") == 1
+
+
+def test_a_queue_that_is_being_removed_is_neither_read_nor_given_anything() -> None:
+    """T9: a serial of the old queue must not meet a message of the new one."""
+    with QueueWorld() as world:
+        reader = kept(world, "reader")
+        reader.subscribe("a/#", qos=1)
+        reader.drop()
+        writer = world.connect("writer")
+        writer.send(Publish("a/b", b"old", 1, 1))
+        world.store.gate = asyncio.Event()
+        reader = world.connect("reader", clean_start=True, properties=KEPT)
+        reader.subscribe("a/#", qos=1)
+        writer.send(Publish("a/b", b"new", 1, 2))
+        asked = (world.store.reads, len(world.store.appends))
+        world.advance(1)
+        assert asked == (world.store.reads, len(world.store.appends)) == (1, 1)
+        world.do(world.store.gate.set)
+        assert reader.payloads() == [b"new"]
+        assert [ack.packet_id for ack in writer.take_all(Ack)] == [1, 2]

@@ -160,3 +160,24 @@ def test_a_session_that_was_to_end_with_its_connection_ends_with_the_broker(tmp_
     with DiskQueueWorld(tmp_path, store) as world:
         assert world.size("reader") == 0
         assert not kept(world, "reader").connack.session_present
+
+
+def test_qos_1_in_flight_keeps_its_packet_id_over_an_orderly_restart(tmp_path: Path) -> None:
+    """[MQTT-4.4.0-1]"""
+    store = new_store()
+    with DiskQueueWorld(tmp_path, store) as world:
+        reader = kept(world, "reader")
+        reader.subscribe("a/#", qos=1)
+        world.connect("writer").send(*(Publish("a/b", b"%d" % number, 1, number) for number in (1, 2, 3)))
+        first = reader.take_all(Publish)
+        reader.send(Ack(PUBACK, first[1].packet_id))
+        reader.drop()
+        assert world.size("reader") == 2
+        world.connect("writer").send(Publish("a/b", b"4", 1, 4))
+    with DiskQueueWorld(tmp_path, store) as world:
+        reader = back(world, "reader")
+        again = reader.take_all(Publish)
+        assert [(message.payload, message.dup) for message in again] == [(b"1", True), (b"3", True), (b"4", False)]
+        assert [message.packet_id for message in again[:2]] == [first[0].packet_id, first[2].packet_id]
+        reader.send(*(Ack(PUBACK, message.packet_id) for message in again))
+        assert world.size("reader") == 0

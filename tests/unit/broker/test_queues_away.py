@@ -77,6 +77,7 @@ def test_an_answer_that_was_lost_does_not_double_the_message() -> None:
         world.advance(0.2)
         assert len(world.store.appends) > 1
         world.store.deaf = False
+        world.store.forgetful = True
         world.advance(5)
         assert acks(writer) == [(PUBACK, 1)]
         assert reader.payloads() == [b"1"]
@@ -93,11 +94,13 @@ def test_one_queue_that_fails_for_a_while_does_not_hold_up_the_others() -> None:
         world.store.errors["slow"] = TransientError("its server is away")
         writer.send(Publish("a/x", b"1", 1, 1), Publish("a/x", b"2", 1, 2))
         assert fast.payloads() == [b"1", b"2"]
+        writer.send(Publish("a/x", b"3", 1, 3))
+        assert fast.payloads() == [b"3"]
         assert not writer.inbox
         world.store.errors.clear()
         world.advance(5)
-        assert acks(writer) == [(PUBACK, 1), (PUBACK, 2)]
-        assert slow.payloads() == [b"1", b"2"]
+        assert acks(writer) == [(PUBACK, 1), (PUBACK, 2), (PUBACK, 3)]
+        assert slow.payloads() == [b"1", b"2", b"3"]
 
 
 def test_a_publisher_with_too_much_unanswered_is_not_read_from() -> None:
@@ -173,6 +176,18 @@ def test_a_queue_that_cannot_be_read_costs_its_client_the_connection_and_nobody_
         world.store.errors.clear()
         writer.send(Publish("a/x", b"3", 1, 3))
         assert kept(world, "outside").payloads() == [b"1", b"3"]
+
+
+def test_what_comes_for_a_queue_that_was_set_aside_goes_into_the_new_one() -> None:
+    """S5: the client is told, and loses what was damaged and no more."""
+    with QueueWorld() as world:
+        reader, _other = readers(world)
+        writer = world.connect("writer")
+        world.store.once["outside"] = PermanentError("its file is damaged")
+        writer.send(Publish("a/x", b"1", 1, 1))
+        assert acks(writer) == [(PUBACK, 1)]
+        assert reader.take(Disconnect).reason == UNSPECIFIED_ERROR
+        assert kept(world, "outside").payloads() == [b"1"]
 
 
 def test_a_session_that_ends_while_its_queue_is_away_holds_up_nobody() -> None:

@@ -141,3 +141,15 @@ def test_measure_tries_it_out(data: Path, learnt: Result) -> None:
     now, given = (measured["trials"][name]["answers"] for name in ("now", "given"))
     assert given[2]["seeks"] == 2
     assert now[2]["seeks"] == 22
+
+
+def test_what_cannot_be_measured_is_said_and_learnt_nevertheless(learnt: Result, tmp_path: Path) -> None:
+    with DiskWorld(tmp_path / "data", storage={"layout": "timeline"}) as world:
+        publish(world, ("fleet/d1/temp", b"21.5"))
+        world.settle()
+
+    shown = CliRunner().invoke(app, ["spark", "learn", "--data", str(tmp_path / "data"), "--measure"])
+
+    assert shown.exit_code == 0, shown.output
+    assert "not measured: zone 'default' has layout timeline, which has no use for patterns" in shown.stderr
+    assert shown.stdout.startswith("3 patterns")

@@ -110,19 +110,19 @@ def test_nothing_is_settled_before_the_store_has_forgotten_it() -> None:
 def test_what_is_not_for_the_session_is_forgotten_unread() -> None:
     """T9, T8: of an earlier session, done before a crash, or released."""
     queue = new_queue(begun=102)
-    queue.resume(0, {3}, [4], {5}, 0)
+    queue.resume(0, {3}, [4], {5: 77}, 0)
     got(queue)
     queue.page_after()
     queue.page([*entries(1, 2, 3, 4, 5), *entries(6, released=True)], 100)
     found = queue.read(0, 100)
-    assert [(each.serial, each.repeated) for each in found] == [(2, False), (5, True)]
+    assert [(each.serial, each.repeated) for each in found] == [(2, True), (5, True)]
     assert queue.home.acknowledged == {queue: [1, 3, 6]}
     assert queue.settled() == 0
 
 
 def test_messages_that_an_earlier_run_may_have_sent_say_so() -> None:
     queue = new_queue()
-    queue.resume(0, set(), [], set(), 103)
+    queue.resume(0, set(), [], {}, 103)
     got(queue)
     queue.page_after()
     queue.page(entries(1, 2, 3), 100)

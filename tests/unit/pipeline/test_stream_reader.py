@@ -105,6 +105,32 @@ def test_a_limit_holds_for_every_batch_and_nothing_is_left_out(log: Log, limit: 
     query.reader.stop()
 
 
+@pytest.mark.parametrize("limit", [2, 7, 64])
+def test_shards_that_are_read_in_step_never_go_back_in_time(log: Log, limit: int) -> None:
+    """One shard has ten times as much as the other: it would be hours behind."""
+    # The clients of this test lie in different shards.
+    busy, quiet = "c1", next(name for name in map(str, range(99)) if _shard(log, name) != _shard(log, "c1"))
+    for number in range(60):
+        log.publish("plant/a", client_id=quiet if number % 10 == 0 else busy)
+    query = Query(log, maxRowsPerTrigger=str(limit), inStep="true")
+
+    sizes: list[int] = []
+    found: list[dict[str, Any]] = []
+    while (batch := query.batch()) is not None:
+        assert not found or min(row["ts"] for row in batch) > max(row["ts"] for row in found)
+        sizes.append(len(batch))
+        found += batch
+
+    assert keys(found) == sorted(log.walk())
+    assert max(sizes) <= limit
+    query.reader.stop()
+
+
+def _shard(log: Log, client_id: str) -> int:
+    log.publish("plant/a", client_id=client_id)
+    return next(key[0] for key, stored in log.walk().items() if stored.message.publisher == client_id)
+
+
 def test_a_batch_is_the_same_whenever_it_is_read(log: Log) -> None:
     """Also after later messages, another generation, and in a process that never saw the first reading."""
     log.fill(40)

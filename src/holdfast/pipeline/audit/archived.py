@@ -25,9 +25,11 @@ def archived(spark: SparkSession, lake: Lake) -> DataFrame:
     return rows.withColumn("checksum", crc32("payload")).drop("payload")
 
 
-def gone_from(spark: SparkSession, lake: Lake, *kinds: str) -> DataFrame:
-    """The serials that are recorded as gone for some reasons, each once."""
+def gone_from(spark: SparkSession, lake: Lake, *kinds: str) -> DataFrame | None:
+    """The serials that are recorded as gone for some reasons, each once; None if there are none."""
     recorded = [row for row in erasures_of(lake.folder).to_pylist() if row["kind"] in kinds]
+    if not recorded:
+        return None
     found = [(row["shard"], [tuple(one.values()) for one in row["serials"]]) for row in recorded]
     ranges = spark.createDataFrame(found, _GONE).selectExpr("shard", "inline(serials)")
     return ranges.selectExpr("shard", "explode(sequence(first, last)) AS serial").distinct()
@@ -36,14 +38,18 @@ def gone_from(spark: SparkSession, lake: Lake, *kinds: str) -> DataFrame:
 def archived_faults(spark: SparkSession, lake: Lake, rows: DataFrame) -> DataFrame:
     """What is wrong with the serials of a lake, and with the positions along them, as `serial_faults` tells it."""
     lasts = [Expected(shard, UNKNOWN, offset.serial) for shard, offset in sorted(lake.offsets.items()) if offset.serial]
-    gone = gone_from(spark, lake, ERASED, EXPIRED, UNARCHIVED).join(
-        rows.select("shard", "serial"), ["shard", "serial"], "left_anti"
-    )
-    names = "CAST(NULL AS bigint) AS offset", "CAST(NULL AS string) AS topic", "CAST(NULL AS string) AS client_id"
     there = rows.select("shard", "serial", "offset", "topic", "client_id")
-    found = serial_faults(spark, there.unionByName(gone.selectExpr("shard", "serial", *names)), lasts)
-    still = faults_of(rows.join(gone_from(spark, lake, ERASED, UNARCHIVED), ["shard", "serial"]), _UNFINISHED)
-    return found.unionByName(still.withColumn("of", lit(SERIALS)))
+    gone = gone_from(spark, lake, ERASED, EXPIRED, UNARCHIVED)
+    if gone is None:
+        return serial_faults(spark, there, lasts)
+    unknown = "CAST(NULL AS bigint) AS offset", "CAST(NULL AS string) AS topic", "CAST(NULL AS string) AS client_id"
+    missing = gone.join(rows.select("shard", "serial"), ["shard", "serial"], "left_anti")
+    found = serial_faults(spark, there.unionByName(missing.selectExpr("shard", "serial", *unknown)), lasts)
+    erased = gone_from(spark, lake, ERASED, UNARCHIVED)
+    if erased is not None:
+        still = faults_of(rows.join(erased, ["shard", "serial"]), _UNFINISHED)
+        found = found.unionByName(still.withColumn("of", lit(SERIALS)))
+    return found
 
 
 def differing(rows: DataFrame, log: DataFrame) -> DataFrame:

@@ -264,6 +264,15 @@ class RocksLog:
                 shard.clock.raise_ceiling(ceiling_us)
         return Receipt(self._receipt_number) if self._receipt_number > before else None
 
+    def add_zone(self, zone_log: ZoneLog) -> None:
+        """A lane that came while the log is open: readers find it from now on."""
+        self.zone_logs[zone_log.zone.name] = zone_log
+        self.reading.add_zone(zone_log)
+
+    def publish_heads(self, zone_log: ZoneLog) -> None:
+        """Of shards that came, or moved on, with what was made elsewhere. Requires: it is synced."""
+        self._heads.add({shard.id: Head(shard.head_us, shard.head_serial) for shard in zone_log.shards.values()})
+
     def close(self) -> None:
         """Sync what was written, and let go of the data."""
         self.reading.revoke()

@@ -11,6 +11,7 @@ import structlog
 
 from holdfast.durable.changes import Changes
 from holdfast.model.errors import MisuseError
+from holdfast.records.lanes import is_lane
 from holdfast.storage.rocks.leases import Leases
 from holdfast.storage.rocks.log import RocksLog
 from holdfast.storage.rocks.zone_generations import LiveGeneration, Slice
@@ -148,7 +149,7 @@ class Maintenance:
             return zone.generation_s
         if not zone.retention_s:
             return _LONGEST_GENERATION_S
-        shards = sum(len(other.live[-1].slices) for other in self._log.zone_logs.values() if other.live)
+        shards = sum(len(other.live[-1].slices) for other in self._published() if other.live)
         parts = min(_GENERATIONS, max(1, MAX_FAMILIES // max(1, shards) - 2))
         return max(_MIN_GENERATION_S, zone.retention_s // parts)
 
@@ -178,7 +179,11 @@ class Maintenance:
         return len(zone_log.live) < 2 or self._families() + zone_log.zone.shards <= MAX_FAMILIES
 
     def _families(self) -> int:
-        return sum(len(generation.slices) for zone_log in self._log.zone_logs.values() for generation in zone_log.live)
+        return sum(len(generation.slices) for zone_log in self._published() for generation in zone_log.live)
+
+    def _published(self) -> list[ZoneLog]:
+        """Without lanes: these have a bound of their own, and take nothing from those that are written to."""
+        return [zone_log for name, zone_log in self._log.zone_logs.items() if not is_lane(name)]
 
     # ---- retention
 
@@ -188,13 +193,13 @@ class Maintenance:
         current = 1 if zone.store else 0
         if len(zone_log.live) <= current:
             return
-        oldest = zone_log.live[0]
-        if self._is_awaited(oldest):
-            return
-        too_old = zone.retention_s and oldest.record.end_us <= now_us - zone.retention_s * _SECOND_US
+        sealed = zone_log.live[: len(zone_log.live) - current]
+        limit_us = now_us - zone.retention_s * _SECOND_US
+        old = [generation for generation in sealed if zone.retention_s and _came_us(generation) <= limit_us]
         too_much = zone.retention_bytes and sum(map(self.size_bytes, zone_log.live)) > zone.retention_bytes
-        if (too_old or too_much) and not self._is_leased(zone_log, oldest, now_us):
-            self.drop_oldest(zone_log)
+        for oldest in old[:1] or sealed[: 1 if too_much else 0]:
+            if not self._is_awaited(oldest) and not self._is_leased(zone_log, oldest, now_us):
+                self._drop(zone_log, oldest)
 
     def _is_awaited(self, generation: LiveGeneration) -> bool:
         return any(self._log.waits_for(piece.family) for piece in generation.slices.values())
@@ -207,9 +212,11 @@ class Maintenance:
 
     def drop_oldest(self, zone_log: ZoneLog) -> None:
         """Requires: there is a sealed one, and nothing of it waits to be written."""
+        self._drop(zone_log, zone_log.live[0])
+
+    def _drop(self, zone_log: ZoneLog, oldest: LiveGeneration) -> None:
         log = self._log
         changes = Changes()
-        oldest = zone_log.live[0]
         if not oldest.record.end_us or self._is_awaited(oldest):
             raise MisuseError(f"generation {oldest.record.number} of zone {zone_log.zone.name!r} is still written to")
         log.reading.revoke()
@@ -237,3 +244,8 @@ class Maintenance:
             learnt = [piece.layout.learned() for piece in current.slices.values()]
             if any(topics is not None and topics.worth_a_new_generation(_MIN_GAIN) for topics in learnt):
                 self.rotate(zone_log)
+
+
+def _came_us(generation: LiveGeneration) -> int:
+    """When the last of it came: what was loaded, or brought back, is not as old as its messages."""
+    return max(generation.record.end_us, generation.record.created_us)

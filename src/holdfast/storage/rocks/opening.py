@@ -19,6 +19,7 @@ from holdfast.records.generations import (
     encode_zone,
     family_parts,
 )
+from holdfast.records.lanes import zone_of_lane
 from holdfast.records.meta import (
     CEILING,
     FOLDER_KEY,
@@ -87,7 +88,7 @@ def open_log(
     patterns = NextPatterns(engine.folder)
     for zone in [*wanted, *_retired(stored, wanted, default)]:
         shards = {shard: _shard(stored, shard, RING_BYTES // count) for shard in assigned[zone.name]}
-        zone_log = zone_logs[zone.name] = ZoneLog(zone, shards, engine, _filters(zone, mounts), patterns)
+        zone_log = zone_logs[zone.name] = ZoneLog(zone, shards, engine, filters_text(zone, mounts), patterns)
         _find_generations(engine, zone_log, stored.generations.get(zone.name, []))
     _raise_floors(list(zone_logs.values()), now_us)
     for zone in wanted:
@@ -105,20 +106,26 @@ def open_log(
 
 
 def _retired(stored: _Stored, wanted: list[Zone], default: Zone) -> list[Zone]:
-    """Zones that the settings name no longer: what they hold is read, and goes when the default retention says so."""
-    names = {zone.name for zone in wanted}
+    """Lanes, and zones that the settings name no longer: what they hold is read, and goes when the retention says so,
+    which is the default one if the settings have no other."""
+    known = {zone.name: zone for zone in wanted}
     return [
-        Zone(
-            name,
-            tuple(parse_zone_filter(text) for text in record.filters),
-            shards=len(record.shards),
-            retention_s=default.retention_s,
-            retention_bytes=default.retention_bytes,
-            store=False,
-        )
+        lane_zone(record, known.get(zone_of_lane(name), default))
         for name, record in stored.zones.items()
-        if name not in names
+        if name not in known
     ]
+
+
+def lane_zone(record: ZoneRecord, owner: Zone) -> Zone:
+    """A zone that nothing is published to, kept as long as its owner keeps what it has."""
+    return Zone(
+        record.name,
+        tuple(parse_zone_filter(text) for text in record.filters),
+        shards=len(record.shards),
+        retention_s=owner.retention_s,
+        retention_bytes=owner.retention_bytes,
+        store=False,
+    )
 
 
 def _check_folder(engine: Engine, changes: Changes, now_us: int, version: str) -> None:
@@ -159,7 +166,7 @@ def _find_generations(engine: Engine, zone_log: ZoneLog, records: list[Generatio
             zone_log.dropped.append(record)
 
 
-def _filters(zone: Zone, mounts: list[bytes]) -> str:
+def filters_text(zone: Zone, mounts: list[bytes]) -> str:
     """A short text that differs when other topics belong to the zone; none for the default zone."""
     if not zone.filters:
         return ""
@@ -189,8 +196,13 @@ def _begin(zone_log: ZoneLog, ids: tuple[int, ...], now_us: int, changes: Change
 
 
 def _drop_strays(engine: Engine, zone_logs: dict[str, ZoneLog]) -> None:
-    """Families of generations that were being prepared or dropped when the last run ended."""
-    known = {
+    """Families of generations that were being taken in or dropped when the last run ended.
+
+    Those that were being prepared are kept, and empty. One that is dropped and made again under its name ends every
+    process that reads beside the broker: RocksDB's secondaries crash.
+    """
+    known = {name for zone_log in zone_logs.values() for name in zone_log.prepared()}
+    known |= {
         piece.family
         for zone_log in zone_logs.values()
         for generation in zone_log.live

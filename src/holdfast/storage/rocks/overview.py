@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast.model.errors import PermanentError
-from holdfast.records.generations import Generation, family_name
+from holdfast.records.generations import Generation
 from holdfast.storage.rocks.checking.meta import StoredMeta, live_generations, read_meta
 from holdfast.storage.rocks.checking.report import Reader, Report
 from holdfast.storage.rocks.contents import META
@@ -51,7 +51,7 @@ def generations_of(engine: Engine) -> list[GenerationView]:
             record.start_us,
             record.end_us,
             _messages(stored, record),
-            sum(_size_bytes(engine, family_name(shard, record.number)) for shard in record.shards),
+            sum(_size_bytes(engine, record.family(shard)) for shard in record.shards),
         )
         for zone in sorted(live)
         for record in live[zone]

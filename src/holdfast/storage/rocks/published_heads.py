@@ -9,7 +9,7 @@ broker says how far it may look: the heads are put here after the sync and with 
 1. A slot is never above what is synced: not while it is written (a reader that sees half of it finds a wrong check, and
    looks again), and not after a power loss, which can only bring an older slot back.
 2. It may be too low for the moment between a sync and its receipt, or after a power loss until the broker starts.
-3. The file is replaced as a whole when the log is opened; while it is open it has the same slots.
+3. The file is replaced as a whole when the log is opened and when shards are added; otherwise it has the same slots.
 """
 
 import mmap
@@ -42,20 +42,33 @@ class PublishedHeads:
     """The broker's side."""
 
     def __init__(self, folder: Path, heads: Mapping[int, Head]) -> None:
-        path = folder / HEADS_NAME
+        self._path: Final = folder / HEADS_NAME
+        self._offsets: dict[int, int] = {}
+        self._map = self._make(heads)
+
+    def _make(self, heads: Mapping[int, Head]) -> mmap.mmap:
+        path = self._path
         content = bytearray(_MAGIC.ljust(_HEAD_BYTES, b"\0"))
-        self._offsets: Final[dict[int, int]] = {}
+        offsets: dict[int, int] = {}
         for shard, head in sorted(heads.items()):
-            self._offsets[shard] = len(content)
+            offsets[shard] = len(content)
             content += _slot(shard, head.position_us, head.serial)
         made = path.with_suffix(".new")
         try:
             made.write_bytes(content)
             made.replace(path)
             with path.open("r+b") as file:
-                self._map: Final = mmap.mmap(file.fileno(), len(content))
+                found = mmap.mmap(file.fileno(), len(content))
         except OSError as error:
             raise TransientError(f"{path} cannot be written: {error.strerror}") from error
+        self._offsets = offsets
+        return found
+
+    def add(self, heads: Mapping[int, Head]) -> None:
+        """Shards that came while the log is open; those that are there move on. Requires: as `publish`."""
+        known = _heads(self._map[:]) or {}
+        before, self._map = self._map, self._make({**known, **heads})
+        before.close()
 
     def publish(self, shard: int, position_us: int, serial: int) -> None:
         """Requires: everything up to there has its receipt."""

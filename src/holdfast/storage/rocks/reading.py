@@ -12,6 +12,7 @@ from holdfast.durable.zones import Zones
 from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
 from holdfast.records.cursors import Cursor
+from holdfast.records.lanes import is_lane
 from holdfast.records.messages import decode_message
 from holdfast.storage.rocks.contents import Contents
 from holdfast.storage.rocks.replay import RocksReplay, Walk
@@ -75,7 +76,9 @@ class Reading:
     def __init__(self, families: Contents, zones: Zones, zone_logs: list[ZoneLog]) -> None:
         self._families: Final = families
         self._zones: Final = zones
-        self._zone_logs: Final = zone_logs
+        self._zone_logs: Final = list(zone_logs)
+        #: The same without lanes: what was loaded is owed to nobody.
+        self.published: Final = PublishedShards(self)
         self._replays: Final[WeakSet[RocksReplay]] = WeakSet()
         self._walks: Final[WeakSet[Walk]] = WeakSet()
         self.pages: Final = Pages()
@@ -169,6 +172,9 @@ class Reading:
         for piece, from_us, before_us in zone_log.pieces(shard, lo_us, hi_us):
             yield from piece.layout.read(self._families.family(piece.family), levels, from_us, before_us)
 
+    def add_zone(self, zone_log: ZoneLog) -> None:
+        self._zone_logs.append(zone_log)
+
     def forget(self, replay: RocksReplay) -> None:
         self._replays.discard(replay)
 
@@ -179,6 +185,19 @@ class Reading:
             replay.let_go()
         for walk in self._walks:
             walk.let_go()
+
+
+class PublishedShards:
+    """The log as sessions follow it; a `ShardLog` by shape."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading: Final = reading
+
+    def shards_for(self, levels: tuple[bytes, ...]) -> list[int]:
+        return [shard.id for zone_log, shard in self._reading.shards_of(levels) if not is_lane(zone_log.zone.name)]
+
+    def walk(self, shard: int, levels: tuple[bytes, ...], from_us: int) -> Walk:
+        return self._reading.walk(shard, levels, from_us)
 
 
 def _weight(messages: list[Message]) -> int:

@@ -124,6 +124,7 @@ class Walk:
 
     def _take(self, before_us: int, limit: int) -> list[Message]:
         if self._source is None:
+            before_us = min(before_us, self._zone_log.gap_us(self.from_us))
             self._source = self._reading.values(self._zone_log, self.shard.id, self._levels, self.from_us, before_us)
             self._source_end_us = before_us
         found: list[Message] = []

@@ -1,10 +1,11 @@
 """The generations of a zone for whoever reads them, in the broker or beside it."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
-from holdfast.durable.log import Lost
-from holdfast.records.generations import Generation, family_name
+from holdfast.durable.log import FOR_EVER, Lost
+from holdfast.records.generations import Generation
 from holdfast.storage.rocks.layouts.layout import Layout
 from holdfast.storage.rocks.layouts.making import make_layout
 from holdfast.topics.learned import LearnedTopics
@@ -27,8 +28,7 @@ class LiveGeneration:
         self.record = record
         learnt = inherited or {}
         self.slices: Final = {
-            shard: Slice(family_name(shard, record.number), self._layout(learnt.get(shard), given))
-            for shard in record.shards
+            shard: Slice(record.family(shard), self._layout(learnt.get(shard), given)) for shard in record.shards
         }
 
     def forget_writing(self, piece: Slice) -> None:
@@ -61,6 +61,18 @@ class ZoneGenerations:
             end_us = min(hi_us, record.end_us) if record.end_us else hi_us
             found.append((piece, max(lo_us, record.start_us), end_us))
         return found
+
+    def gap_us(self, from_us: int) -> int:
+        """Where something was dropped behind what can be read from a position on; FOR_EVER if that is nowhere.
+
+        Retention drops the oldest, so there is no gap unless a generation was brought back.
+        """
+        if self.live and self.dropped and self.dropped[-1].number > self.live[0].record.number:
+            for one, following in pairwise(generation.record for generation in self.live):
+                between = any(one.number < gone.number < following.number for gone in self.dropped)
+                if one.end_us > from_us and between:
+                    return one.end_us
+        return FOR_EVER
 
     def lost(self, shard: int, from_us: int, before_us: int) -> Lost | None:
         """What was dropped of [from, before) in a shard, up to the first generation that can still be read."""

@@ -30,9 +30,9 @@ from holdfast.topics.learned import LearnedTopics
 #: Records of dropped generations that are kept, to tell readers what they lost.
 _KEPT_RECORDS: Final = 200
 #: The parameter of a generation that tells by which filters its topics were chosen. Never change.
-_FILTERS: Final = "filters"
+FILTERS: Final = "filters"
 #: The parameter of a generation that tells which patterns it was given. Never change.
-_PATTERNS: Final = "patterns"
+PATTERNS: Final = "patterns"
 
 
 class Finishing:
@@ -72,6 +72,10 @@ class ZoneLog(ZoneGenerations):
 
     # ---- generations come
 
+    def prepared(self) -> list[str]:
+        """Families of the next generation, made or not, whichever shards it will have."""
+        return [family_name(shard, self._next_number()) for shard in self.shards]
+
     def prepare(self, shard_ids: tuple[int, ...]) -> bool:
         """Make one column family of the next generation; whether one was missing."""
         there = self._families.families()
@@ -91,14 +95,14 @@ class ZoneLog(ZoneGenerations):
         if not self.live or self.live[-1].record.end_us:
             return False
         record = self.live[-1].record
-        parameters = {name: value for name, value in record.parameters.items() if name != _PATTERNS}
+        parameters = {name: value for name, value in record.parameters.items() if name != PATTERNS}
         same_layout = record.layout == self.zone.layout and parameters == self._parameters(())
         return same_layout and record.shards == shard_ids and not self.has_new_patterns()
 
     def has_new_patterns(self) -> bool:
         """Whether the zone was given patterns that its last generation does not begin with."""
         given = self._given()
-        return bool(given) and self.live[-1].record.parameters.get(_PATTERNS) != mark_of(given)
+        return bool(given) and self.live[-1].record.parameters.get(PATTERNS) != mark_of(given)
 
     def _given(self) -> Patterns:
         return () if self._patterns is None or self.zone.layout not in LEARNING else self._patterns.of(self.zone.name)
@@ -150,9 +154,9 @@ class ZoneLog(ZoneGenerations):
         if self.zone.thresholds:
             parameters["thresholds"] = self.zone.thresholds
         if self._filters:
-            parameters[_FILTERS] = self._filters
+            parameters[FILTERS] = self._filters
         if given:
-            parameters[_PATTERNS] = mark_of(given)
+            parameters[PATTERNS] = mark_of(given)
         return parameters
 
     def _seal(self, old: LiveGeneration, changes: Changes, *, loaded: bool) -> None:
@@ -171,7 +175,7 @@ class ZoneLog(ZoneGenerations):
         if not self.live:
             return
         given = self._given()
-        has_them = self.live[-1].record.parameters.get(_PATTERNS) == mark_of(given)
+        has_them = self.live[-1].record.parameters.get(PATTERNS) == mark_of(given)
         for piece in self.live[-1].slices.values():
             piece.layout.load(self._families.family(piece.family))
             topics = piece.layout.learned()
@@ -189,6 +193,8 @@ class ZoneLog(ZoneGenerations):
         self.live.remove(oldest)
         self.finishing[:] = [entry for entry in self.finishing if entry.generation is not oldest]
         self.dropped.append(oldest.record)
+        # One that was brought back goes again, and is not the newest of those that went.
+        self.dropped.sort(key=lambda record: record.number)
         while len(self.dropped) > _KEPT_RECORDS:
             gone = self.dropped.pop(0)
             changes.into(META).delete(generation_key(self.zone.name, gone.number))
@@ -197,7 +203,7 @@ class ZoneLog(ZoneGenerations):
 
     def is_true_to_filters(self) -> bool:
         """Whether all that it holds was chosen by the filters that it has now."""
-        return all(generation.record.parameters.get(_FILTERS, "") == self._filters for generation in self.live)
+        return all(generation.record.parameters.get(FILTERS, "") == self._filters for generation in self.live)
 
 
 def _learnt(generation: LiveGeneration) -> dict[int, LearnedTopics]:

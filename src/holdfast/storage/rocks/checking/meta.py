@@ -12,7 +12,6 @@ from holdfast.records.generations import (
     ZoneRecord,
     decode_generation,
     decode_zone,
-    family_name,
     family_parts,
 )
 from holdfast.records.meta import (
@@ -135,7 +134,7 @@ def live_generations(stored: StoredMeta, families: list[str], report: Report) ->
     for zone, generations in stored.generations.items():
         found: list[Generation] = []
         for record in generations:
-            names = [family_name(shard, record.number) for shard in record.shards]
+            names = [record.family(shard) for shard in record.shards]
             known.update(names)
             missing = [name for name in names if name not in there]
             if not missing:
@@ -148,7 +147,7 @@ def live_generations(stored: StoredMeta, families: list[str], report: Report) ->
         live[zone] = found
     strays = [name for name in families if family_parts(name) is not None and name not in known]
     if strays:
-        report.notes.append(f"{', '.join(strays)}: made ahead or being dropped; gone at the next start")
+        report.notes.append(f"{', '.join(strays)}: made ahead, or being taken in or dropped; no message is missing")
     return live
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdfast.model.errors import HoldfastError
-from holdfast.records.generations import Generation, family_name
+from holdfast.records.generations import Generation
 from holdfast.records.messages import decode_message, stored_position, stored_serial
 from holdfast.records.positions import ShardHead
 from holdfast.storage.rocks.checking.keys import slice_keys
@@ -40,7 +40,7 @@ class ShardCheck:
         self._last_us = -1
 
     def check(self, record: Generation) -> None:
-        name = family_name(self._shard, record.number)
+        name = record.family(self._shard)
         damaged = len(self._report.problems)
         count = self._by_keys(name, record)
         self._report.messages += count

@@ -1,0 +1,179 @@
+"""What a pipeline is declared to do: plain values, all of them checked (`reading.py`). Nothing here knows Spark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from holdfast.pipeline.declared.toml_lines import Path as Place
+
+#: What can be the input of a sink, beside the names of aggregates.
+ROWS: Final = "rows"
+QUARANTINE: Final = "quarantine"
+#: The rule by whose name messages are quarantined that could not be decoded.
+DECODE: Final = "decode"
+#: Columns of the log that every row has, with types of Spark.
+BASE: Final = {"ts": "timestamp", "topic": "string", "client_id": "string", "shard": "int", "serial": "bigint"}
+#: Columns that rules see in addition.
+ALSO_READ: Final = {"qos": "tinyint", "retain": "boolean", "content_type": "string", "payload": "binary"}
+QUARANTINED: Final = {**BASE, "payload": "binary", "rule": "string", "why": "string"}
+SPARKPLUG: Final = {
+    "group_id": "string",
+    "message_type": "string",
+    "edge_node": "string",
+    "device": "string",
+    "seq": "bigint",
+    "metric": "string",
+    "alias": "bigint",
+    "datatype": "string",
+    "at": "timestamp",
+    "value": "double",
+    "text": "string",
+}
+WINDOW: Final = {"window_start": "timestamp", "window_end": "timestamp"}
+#: How a column may be typed in the file, and the type of Spark that it gets.
+TYPES: Final = {
+    "string": "string",
+    "boolean": "boolean",
+    "int": "int",
+    "bigint": "bigint",
+    "double": "double",
+    "timestamp": "timestamp",
+    "timestamp_ms": "timestamp",
+}
+
+
+class Format(StrEnum):
+    JSON = "json"
+    CBOR = "cbor"
+    NUMBER = "number"
+    TEXT = "text"
+    SPARKPLUG_B = "sparkplug_b"
+
+
+class OnFail(StrEnum):
+    QUARANTINE = "quarantine"
+    DROP = "drop"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Options of the data source, by their names there."""
+
+    options: dict[str, str]
+
+    @property
+    def where(self) -> str:
+        return self.options.get("path") or self.options["endpoint"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One that is made of a payload (`path`), or of a level of the topic (`level`, counted from 1)."""
+
+    name: str
+    kind: str = "string"
+    path: str = ""
+    level: int = 0
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Decode:
+    format: Format
+    columns: tuple[Column, ...] = ()
+
+    def types(self) -> dict[str, str]:
+        """The columns that decoding makes, with types of Spark."""
+        made = {Format.NUMBER: {"value": "double"}, Format.TEXT: {"value": "string"}, Format.SPARKPLUG_B: SPARKPLUG}
+        return {**made.get(self.format, {}), **{column.name: TYPES[column.kind] for column in self.columns}}
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    where: str
+    on_fail: OnFail
+    place: Place
+
+
+@dataclass(frozen=True)
+class Deduplicate:
+    by: tuple[str, ...]
+    within: str
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    name: str
+    window: str
+    by: tuple[str, ...]
+    measures: dict[str, str]
+    watermark: str
+    place: Place
+    slide: str | None = None
+    time: str = "ts"
+
+
+@dataclass(frozen=True)
+class DeltaSink:
+    of: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class PublishSink:
+    """`options` are those of the writer, by their names there."""
+
+    of: str
+    name: str
+    topic: str
+    payload: str | None
+    options: dict[str, str]
+    place: Place
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A whole pipeline."""
+
+    file: Path
+    name: str
+    state: Path
+    batch_rows: int
+    source: Source
+    decode: Decode
+    rules: tuple[Rule, ...]
+    deduplicate: Deduplicate | None
+    aggregates: tuple[Aggregate, ...]
+    tables: tuple[DeltaSink, ...]
+    publishes: tuple[PublishSink, ...]
+    lines: dict[Place, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def where_is(self, place: Place) -> str:
+        """`pipeline.toml:14`, of the nearest thing around it that has a line."""
+        return f"{self.file.name}:{line_of(self.lines, place)}"
+
+    def row_types(self) -> dict[str, str]:
+        """Of the table `rows`."""
+        return {**BASE, **self.decode.types()}
+
+    def needed(self) -> list[str]:
+        """Tables that have to be, in the order in which they are filled."""
+        wanted = {sink.of for sink in self.tables} | {sink.of for sink in self.publishes}
+        if self.aggregates:
+            wanted.add(ROWS)
+        return [name for name in (QUARANTINE, ROWS, *(each.name for each in self.aggregates)) if name in wanted]
+
+
+def line_of(lines: dict[Place, int], place: Place) -> int:
+    while place and place not in lines:
+        place = place[:-1]
+    return lines.get(place, 1)
+
+
+def in_words(names: Sequence[str], joint: str = "or") -> str:
+    """A, b or c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {joint} {names[-1]}"

@@ -1,0 +1,90 @@
+"""The first step: the log, decoded, judged by the rules.
+
+It has no state of its own in Spark, so a batch is an ordinary table here. Rows and quarantine are two tables with a
+transaction each: a batch that was killed between the two is completed, not repeated.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+
+from holdfast.model.errors import PermanentError
+from holdfast.pipeline.declared.aliases import Aliases
+from holdfast.pipeline.declared.declaration import DECODE, QUARANTINED, Declaration, Format, OnFail
+from holdfast.pipeline.declared.decoding import decoded
+from holdfast.pipeline.declared.sparkplug import NAMESPACE
+from holdfast.pipeline.declared.state import State
+from holdfast.pipeline.declared.steps import Step, Told, write
+from holdfast.pipeline.declared.table import Table
+from holdfast.pipeline.declared.table_files import RULE, WHY, Writing, target
+from holdfast.pipeline.faults import fault
+
+
+class DecodeStep(Step):
+    """From the log into `into` and `quarantine`."""
+
+    def __init__(self, declared: Declaration, state: State, told: Told, into: Table, quarantine: Table) -> None:
+        super().__init__(DECODE, told)
+        self._declared: Final = declared
+        self._state: Final = state
+        self._into: Final = into
+        self._quarantine: Final = quarantine
+
+    def batch(self, messages: DataFrame, batch: int) -> None:
+        if self._into.has(batch) and self._quarantine.has(batch):
+            return
+        aliases = self._aliases(messages, batch)
+        rows = judged(decoded(messages, self._declared.decode, aliases), self._declared)
+        rules = self._declared.rules
+        kept = (DECODE, *(rule.name for rule in rules if rule.on_fail == OnFail.QUARANTINE))
+        # What is there already is left out, and the rest is what it was: rows are judged the same each time.
+        into = None if self._into.has(batch) else target(self._into.folder, self._declared.row_types(), "ts")
+        aside = None if self._quarantine.has(batch) else target(self._quarantine.folder, QUARANTINED, "ts")
+        written = write(rows, Writing(into, aside, kept))
+        for rule in rules:
+            if rule.on_fail == OnFail.FAIL and rule.name in written.failed:
+                topic, shard, serial = written.examples[rule.name]
+                raise PermanentError(
+                    f"{self._declared.where_is(rule.place)}: rule {rule.name} fails the pipeline: "
+                    f"{written.failed[rule.name]:,} rows do not meet {rule.where!r}, such as message {serial} of shard "
+                    f"{shard}, topic {topic!r}"
+                )
+        fault(f"run-written-{self.name}")
+        if aside is not None:
+            self._quarantine.commit(batch, written.quarantine, {"step": self.name, "failed": written.failed})
+        fault(f"run-quarantined-{self.name}")
+        if into is not None:
+            self._into.commit(batch, written.rows, {"step": self.name, "rows": written.passed})
+        fault(f"run-committed-{self.name}")
+        self.counts.messages += written.messages
+        self.counts.rows_out += written.passed
+        for name, count in written.failed.items():
+            self.counts.failed[name] = self.counts.failed.get(name, 0) + count
+
+    def _aliases(self, messages: DataFrame, batch: int) -> Aliases | None:
+        """Those that the batch needs, with the births that it has itself."""
+        if self._declared.decode.format != Format.SPARKPLUG_B:
+            return None
+        aliases = Aliases.before(self._state.aliases, batch)
+        births = messages.where(sql.col("topic").rlike(f"^{NAMESPACE}/[^/]*/[ND]BIRTH/"))
+        found = births.select("topic", sql.unix_micros("ts").alias("at"), "payload").toLocalIterator()
+        aliases.learn((row["topic"], row["at"], bytes(row["payload"] or b"")) for row in found)
+        aliases.save(self._state.aliases, batch)
+        return aliases
+
+
+def judged(rows: DataFrame, declared: Declaration) -> DataFrame:
+    """With the rule that a row fails first in `_rule`, null if it passes, and the reason in `_why`."""
+    failing: Column = sql.when(sql.col(WHY).isNotNull(), sql.lit(DECODE))
+    for rule in declared.rules:
+        # A condition that is neither true nor false is not met.
+        met = sql.coalesce(sql.expr(f"({rule.where}\n)"), sql.lit(False))
+        failing = failing.when(~met, sql.lit(rule.name))
+    rows = rows.withColumn(RULE, failing)
+    values = sql.to_json(sql.struct(*(sql.col(name) for name in declared.decode.types())))
+    reason: Column = sql.col(WHY)
+    for rule in declared.rules:
+        told = sql.concat(sql.lit(f"not true: {rule.where}; "), sql.coalesce(values, sql.lit("{}")))
+        reason = sql.when(sql.col(RULE) == rule.name, told).otherwise(reason)
+    return rows.withColumn(WHY, reason)

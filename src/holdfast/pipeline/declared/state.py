@@ -1,0 +1,146 @@
+"""The state folder of a pipeline: how far it has come, and for which declaration that holds.
+
+    STATE/pipeline.json       id, and the declaration that the rest belongs to
+    STATE/checkpoints/STEP    Spark's own
+    STATE/tables/NAME         tables between steps that no sink asks for
+    STATE/aliases/            of Sparkplug B
+
+What was counted by one declaration is not taken on by another: windows of one minute do not become windows of five. So
+a declaration that has changed is refused, with what has changed. Addresses, passwords and the size of a batch may.
+"""
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.model.errors import PermanentError, SettingsError
+from holdfast.pipeline.declared.declaration import Declaration
+from holdfast.pipeline.delta_files import sync
+
+_FILE: Final = "pipeline.json"
+#: Of the source: what is read stays the same, from wherever.
+_FREE: Final = ("path", "endpoint", "tokenFile", "ca", "lease", "failOnDataLoss")
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class State:
+    """What a folder says."""
+
+    folder: Path
+    #: Tables have it as their name.
+    id: str
+    #: Whether all tables were made.
+    is_made: bool
+
+    def checkpoint(self, step: str) -> str:
+        return str(self.folder / "checkpoints" / step)
+
+    def table(self, name: str) -> Path:
+        return self.folder / "tables" / name
+
+    @property
+    def aliases(self) -> Path:
+        return self.folder / "aliases"
+
+
+def check_state(declared: Declaration) -> None:
+    """SettingsError if the folder belongs to another declaration. Needs no Spark."""
+    _open(declared)
+
+
+def open_state(declared: Declaration) -> State:
+    """The state, begun if there is none. Requires: nobody else uses the folder."""
+    state = _open(declared)
+    if state is None:
+        state = State(declared.state, uuid.uuid4().hex, is_made=False)
+        _save(state, declared)
+    return state
+
+
+def tables_made(state: State, declared: Declaration) -> State:
+    made = State(state.folder, state.id, is_made=True)
+    if not state.is_made:
+        _save(made, declared)
+    return made
+
+
+def _open(declared: Declaration) -> State | None:
+    try:
+        found = json.loads((declared.state / _FILE).read_text(encoding="utf-8"))
+        known = found["declared"]
+        state = State(declared.state, found["id"], bool(found["made"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PermanentError(f"{declared.state / _FILE} cannot be read: {error}") from error
+    if found["version"] != _VERSION:
+        raise SettingsError(
+            f"{declared.state} was made by another Holdfast; run that one, or give another state folder"
+        )
+    changes = list(differences(known, described(declared)))
+    if changes:
+        listed = "\n".join(f"  {change}" for change in changes)
+        raise SettingsError(
+            f"{declared.file.name} has changed since {declared.state} was begun:\n{listed}\n"
+            f"Put it back to go on; or give another name, another state folder and other paths of tables to begin again"
+        )
+    return state
+
+
+def described(declared: Declaration) -> dict[str, Any]:
+    """What results depend on, as JSON has it."""
+    found: dict[str, Any] = {
+        "name": declared.name,
+        "source": {key: text for key, text in declared.source.options.items() if key not in _FREE},
+        "decode": {"format": declared.decode.format, "columns": {}},
+        "rule": {},
+        "deduplicate": None if declared.deduplicate is None else asdict(declared.deduplicate),
+        "aggregate": {},
+        "sink": {f"delta of {sink.of}": {"path": str(sink.path)} for sink in declared.tables},
+    }
+    found["decode"]["columns"] = {column.name: asdict(column) for column in declared.decode.columns}
+    found["rule"] = {rule.name: {"where": rule.where, "on_fail": rule.on_fail} for rule in declared.rules}
+    for each in declared.aggregates:
+        row = asdict(each)
+        row.pop("place")
+        found["aggregate"][each.name] = row
+    for sink in declared.publishes:
+        found["sink"][sink.name] = {"of": sink.of, "topic": sink.topic, "payload": sink.payload}
+    # The order of rules counts: a row has the name of the first that it fails.
+    found["rules"] = ", ".join(rule.name for rule in declared.rules)
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def differences(known: Any, found: Any, at: str = "") -> Iterator[str]:
+    """In words."""
+    if isinstance(known, dict) and isinstance(found, dict):
+        for key in [*known, *(key for key in found if key not in known)]:
+            inner = f"{at} {key}".strip()
+            if key not in found:
+                yield f"{inner} is gone"
+            elif key not in known:
+                yield f"{inner} is new"
+            else:
+                yield from differences(known[key], found[key], inner)
+    elif known != found:
+        yield f"{at} was {_shown(known)} and is {_shown(found)}"
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _save(state: State, declared: Declaration) -> None:
+    """Survives: a power loss."""
+    state.folder.mkdir(parents=True, exist_ok=True)
+    row = {"version": _VERSION, "id": state.id, "made": state.is_made, "declared": described(declared)}
+    new = state.folder / f"{_FILE}.new"
+    new.write_text(json.dumps(row, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    sync(new)
+    new.replace(state.folder / _FILE)
+    sync(state.folder)
