@@ -71,9 +71,7 @@ class RetainedProbe(SteadyClient):
 class Run:
     """One broker, its clients, and its deaths."""
 
-    def __init__(
-        self, folder: Path, seed: int, data: Path | None = None, assignments: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, folder: Path, seed: int, data: Path | None = None, assignments: tuple[str, ...] = ()) -> None:
         self.dice = random.Random(seed)
         self.ledger = Ledger()
         self.broker = BrokerProcess(data or folder / "data", folder / "broker.log", assignments)

@@ -10,7 +10,7 @@ import holdfast
 from tests.docs.shell import blocks_of, run_shell
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "spark-run.md"
-_SHOWN = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
@@ -28,7 +28,9 @@ def test_the_commands_of_the_page_give_what_it_shows(tmp_path: Path) -> None:
 
     told = f"{ran.out}\n{ran.err}"
     assert ran.failed() == [], told
-    picture, summary, published = _SHOWN.findall(PAGE.read_text(encoding="utf-8"))
+    picture, summary, published = [
+        text for language, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8")) if not language
+    ]
     lines = [re.sub(r":\d+$", ":1883", line.replace(str(tmp_path), "/home/me")) for line in ran.out.splitlines()]
     assert "pipeline.toml: nothing is wrong; expressions of SQL are checked when it runs" in lines, told
     for line in [*picture.splitlines(), *summary.splitlines()[:-1], *published.splitlines()]:

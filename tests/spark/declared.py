@@ -156,8 +156,11 @@ class Found:
         found: list[dict[str, Any]] = DeltaTable(str(self._folder / path)).to_pyarrow_table().to_pylist()
         return found
 
-    def files(self, path: str) -> list[str]:
-        return DeltaTable(str(self._folder / path)).file_uris()
+    def files(self, path: str) -> set[str]:
+        """Names of those in a table, and of those that compaction has replaced."""
+        table = DeltaTable(str(self._folder / path))
+        there = {*table.file_uris(), *table.vacuum(0, enforce_retention_duration=False)}
+        return {Path(file).name for file in there}
 
     def rows(self) -> list[tuple[str, str, int, float, datetime]]:
         names = ("client_id", "hall", "seq", "celsius", "at")

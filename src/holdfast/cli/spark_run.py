@@ -102,7 +102,7 @@ def _print(outcome: "Outcome") -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("stage")
     table.add_column("rows", justify="right")
-    rows = [("messages read", outcome.messages), ("passed all rules", outcome.passed)]
+    rows = [("messages read", outcome.messages), ("decoded", outcome.decoded), ("passed all rules", outcome.passed)]
     rows += [(f"quarantined by {rule}", count) for rule, count in outcome.quarantined.items()]
     rows += [(f"dropped by {rule}", count) for rule, count in outcome.dropped.items()]
     if outcome.duplicates:

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from holdfast.model.errors import TransientError
 from holdfast.pipeline.archive_run import turns
 from holdfast.pipeline.declared.checking import aggregated, check_expressions, filled
-from holdfast.pipeline.declared.declaration import ALSO_READ, BASE, QUARANTINE, ROWS, Declaration
+from holdfast.pipeline.declared.declaration import ALSO_READ, BASE, DECODE, QUARANTINE, ROWS, Declaration
 from holdfast.pipeline.declared.decode_step import DecodeStep
 from holdfast.pipeline.declared.state import State, check_state, open_state, tables_made
 from holdfast.pipeline.declared.steps import Counts, Step, TableStep, as_json, publishing, started, stream_of
@@ -58,7 +58,8 @@ class Outcome:
     """What a run did, so far."""
 
     messages: int = 0
-    #: Rows that passed all rules.
+    #: Rows whose payload was decoded, and of these the ones that passed all rules.
+    decoded: int = 0
     passed: int = 0
     #: By rule.
     quarantined: dict[str, int] = field(default_factory=dict)
@@ -200,9 +201,11 @@ class _Run:
         messages = self._spark.readStream.format(NAME).options(**options).load()
         self._run(step, started(messages, self._state.checkpoint(step.name), step.guarded(step.batch)))
         self.outcome.messages += step.counts.messages
+        failed = step.counts.failed
         self.outcome.passed += step.counts.rows_out
+        self.outcome.decoded += step.counts.rows_out + sum(failed.values()) - failed.get(DECODE, 0)
         dropping = {rule.name for rule in self._declared.rules if rule.on_fail == "drop"}
-        for rule, count in step.counts.failed.items():
+        for rule, count in failed.items():
             _add(self.outcome.dropped if rule in dropping else self.outcome.quarantined, rule, count)
 
     def _deduplicate(self) -> None:

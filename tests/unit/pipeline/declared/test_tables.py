@@ -69,6 +69,8 @@ def test_a_batch_is_known_by_its_number(tmp_path: Path) -> None:
     again = table(tmp_path / "t", is_new=False)
     assert again.has(0)
     assert serials(again) == list(range(30))
+    again.commit(1, [], {})
+    assert table(tmp_path / "t", is_new=False).has(1), "a batch without rows is one, too"
     assert {path.parent.name for path in (tmp_path / "t").glob("day=*/*")} == {"day=2026-03-01", "day=2026-03-02"}
 
 
