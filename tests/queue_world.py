@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.broker.policy import Policy, Sessions
 from holdfast.broker.stores import Stores
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueSize
+from holdfast.durable.queue_store import Appended, Entry, Pack, QueueLimits, QueueSize
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import TransientError
 from holdfast.storage.memory_queues import MemoryQueueStore
@@ -73,6 +73,13 @@ class BreakableStore:
     async def release(self, client_id: str, serials: list[int]) -> None:
         self._check()
         await self.store.release(client_id, serials)
+
+    def entries_of(self, client_id: str) -> list[Entry]:
+        """What a queue holds, for a test between two runs."""
+        return asyncio.run(self.store.read(client_id, 0, 1000))
+
+    def append_now(self, client_id: str, entries: list[Entry]) -> None:
+        asyncio.run(self.store.append([Pack(client_id, entries, QueueLimits(1000, 1 << 20))]))
 
     async def size(self, client_id: str) -> QueueSize:
         return await self.store.size(client_id)

@@ -175,7 +175,10 @@ class Feeder:
     async def _read(self, queue: OutsideQueue) -> None:
         try:
             limit = queue.page_limit()
-            entries = await self.store.read(queue.name, queue.page_after(), limit)
+            after = queue.page_after()
+            entries = await self.store.read(queue.name, after, limit)
+            if after and not entries:
+                await self._check_end(queue, after)
         except PermanentError as error:
             client = self._outside.client_of(queue)
             queue.page_failed()
@@ -191,6 +194,12 @@ class Feeder:
         finally:
             self._reading -= 1
         self.work()
+
+    async def _check_end(self, queue: OutsideQueue, after: int) -> None:
+        """Nothing behind a place may also mean that the queue never came so far: it is not the one that was left."""
+        serial, _number = await self.store.last(queue.name)
+        if serial < after:
+            raise PermanentError("its home has another queue than the one that was left there")
 
     def _tell(self) -> None:
         if self._telling is not None:

@@ -74,6 +74,9 @@ class OutsideQueue(ClientQueue):
         #: Nothing was asked of the store for this session yet.
         self.fresh = True
         self._online = False
+        #: The last serial that is known to be given out; and up to where an earlier run had everything forgotten.
+        self._last = 0
+        self._settled = 0
         self._cursor = 0
         self._top = 0
         self._buffer: list[OwedQueued] = []
@@ -108,6 +111,8 @@ class OutsideQueue(ClientQueue):
         for serial in in_flight:
             if serial:
                 self._open[serial] = None
+        self._last = max([settled, *done, *in_flight, *sent])
+        self._settled = settled
 
     def online(self) -> None:
         """A connection takes what there is."""
@@ -129,7 +134,7 @@ class OutsideQueue(ClientQueue):
 
     def set_aside(self) -> None:
         """The store has lost the queue and begins a new one, perhaps with the same serials."""
-        self._cursor = 0
+        self._last = self._settled = self._cursor = 0
         self._let_go()
         self._open.clear()
         self._done = set()
@@ -140,9 +145,18 @@ class OutsideQueue(ClientQueue):
 
     # ---- what the store has answered
 
+    def was_lost(self, serial: int, *, again: bool) -> bool:
+        """Whether the store must have lost the queue: it answers with a place that was given out before.
+
+        `again` if the message may have been appended by an earlier run of the broker: then it has its old place.
+        """
+        return 0 < serial <= (self._settled if again else self._last)
+
     def appended(self, entries: list[tuple[int, Owed]]) -> bool:
         """Messages with the serials that they got, in order; whether there is something to send."""
         self._outdated = True
+        for serial, _owed in entries:
+            self._last = max(self._last, serial)
         if self.ended or not self._online or not self._complete:
             return False
         for serial, owed in entries:

@@ -24,7 +24,7 @@ from holdfast.exchange.client import Client
 from holdfast.exchange.counters import DROP_QUEUE, DROP_QUOTA, DROP_UNREADABLE
 from holdfast.exchange.passage import Effect, Passage, Waiting
 from holdfast.exchange.plans import Plan, Target
-from holdfast.model.errors import TransientError
+from holdfast.model.errors import PermanentError, TransientError
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
 from holdfast.records.sessions import Progress
 
@@ -277,7 +277,13 @@ class Outside:
             drops.lose(DROP_QUEUE, name, answer.dropped, now_us)
         if answer.refused:
             drops.lose(DROP_QUOTA, name, answer.refused, now_us)
-        placed = [(serial, entry.owed) for (entry, _waiting), serial in zip(answered, answer.serials, strict=True)]
+        placed: list[tuple[int, Owed]] = []
+        lost = False
+        for (entry, _waiting), serial in zip(answered, answer.serials, strict=True):
+            placed.append((serial, entry.owed))
+            lost = lost or line.queue.was_lost(serial, again=entry.number < self.first)
+        if lost:
+            self.set_aside(client, PermanentError("its home has lost the queue, and begun a new one"))
         if line.queue.appended(placed) or line.queue.waits():
             self._feed(client)
         for _entry, waiting in answered:

@@ -125,6 +125,10 @@ class MemoryQueueStore:
     async def sweep(self, now_us: int) -> int:
         return sum(queue.forget_expired(now_us) for queue in self._queues.values())
 
+    def forget_everything(self) -> None:
+        """As a server does that keeps nothing on disk, and is restarted."""
+        self._queues.clear()
+
     async def close(self) -> None:
         """Nothing is to be made safe."""
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
-from holdfast.wire.packets import Ack, Publish
+from holdfast.model.reasons import UNSPECIFIED_ERROR
+from holdfast.wire.packets import Ack, Disconnect, Publish
 from tests.disk_world import back, payloads
 from tests.queue_world import DiskQueueWorld, new_store
 from tests.slow_world import KEPT, kept
@@ -181,3 +182,43 @@ def test_qos_1_in_flight_keeps_its_packet_id_over_an_orderly_restart(tmp_path: P
         assert [message.packet_id for message in again[:2]] == [first[0].packet_id, first[2].packet_id]
         reader.send(*(Ack(PUBACK, message.packet_id) for message in again))
         assert world.size("reader") == 0
+
+
+def test_a_home_that_lost_its_queues_between_two_runs_is_noticed(tmp_path: Path) -> None:
+    """T11: what the session knows of places in the old queue hides nothing of the new one."""
+    store = new_store()
+    with DiskQueueWorld(tmp_path, store) as world:
+        reader = kept(world, "reader")
+        reader.subscribe("a/#", qos=2)
+        world.connect("writer").send(*(Publish("a/b", b"old", 2, number) for number in range(1, 4)))
+        reader.send(Ack(PUBREC, reader.take(Publish).packet_id))
+        world.tick()
+        world.tick()
+        assert not world.disk.outbox.leftover()
+    store.store.forget_everything()
+    with DiskQueueWorld(tmp_path, store) as world:
+        world.connect("writer").send(*(Publish("a/b", b"new", 1, number) for number in range(1, 4)))
+        got = payloads(back(world, "reader"))
+        assert got.count(b"new") == 3
+        assert world.size("reader") == 0
+
+
+def test_a_queue_that_was_moved_is_read_from_its_beginning(tmp_path: Path) -> None:
+    """T11: its messages have other places than those that the session knows."""
+    store = new_store()
+    with DiskQueueWorld(tmp_path, store) as world:
+        reader = kept(world, "reader")
+        reader.subscribe("a/#", qos=1)
+        world.connect("writer").send(*(Publish("a/b", b"%d" % number, 1, number) for number in range(1, 6)))
+        assert len(payloads(reader)) == 5
+        world.advance(0.1)
+        reader.drop()
+        world.connect("writer").send(Publish("a/b", b"6", 1, 6))
+        world.tick()
+    moved = store.entries_of("reader")
+    store.store.forget_everything()
+    store.append_now("reader", moved)
+    with DiskQueueWorld(tmp_path, store) as world:
+        told = back(world, "reader")
+        assert told.take(Disconnect).reason == UNSPECIFIED_ERROR
+        assert payloads(back(world, "reader")) == [b"6"]

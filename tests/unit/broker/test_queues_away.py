@@ -190,6 +190,28 @@ def test_what_comes_for_a_queue_that_was_set_aside_goes_into_the_new_one() -> No
         assert kept(world, "outside").payloads() == [b"1"]
 
 
+def test_a_home_that_has_lost_its_queues_is_noticed_and_loses_nothing_more() -> None:
+    """T11: a Redis without persistence that was restarted gives out the same places again."""
+    with QueueWorld() as world:
+        reader, _other = readers(world)
+        writer = world.connect("writer")
+        writer.send(*(Publish("a/x", b"old", 1, number) for number in range(1, 6)))
+        for message in reader.take_all(Publish):
+            reader.send(Ack(PUBACK, message.packet_id))
+        assert world.size("outside") == 0
+        world.do(lambda: world.store.store.forget_everything())
+        writer.send(Publish("a/x", b"1", 2, 6), Publish("a/x", b"2", 1, 7))
+        assert reader.take(Disconnect).reason == UNSPECIFIED_ERROR
+        reader = kept(world, "outside")
+        got = reader.take_all(Publish)
+        assert [message.payload for message in got] == [b"1", b"2"]
+        reader.send(Ack(PUBREC, got[0].packet_id), Ack(PUBACK, got[1].packet_id))
+        reader.send(Ack(PUBCOMP, got[0].packet_id))
+        writer.send(Publish("a/x", b"3", 1, 8))
+        assert [packet.payload for packet in reader.inbox if isinstance(packet, Publish)] == [b"3"]
+        assert world.size("outside") == 1
+
+
 def test_a_session_that_ends_while_its_queue_is_away_holds_up_nobody() -> None:
     with QueueWorld() as world:
         _reader, _other = readers(world)
