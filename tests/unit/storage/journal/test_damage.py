@@ -221,8 +221,8 @@ def test_what_was_promised_survives_a_power_loss_that_takes_what_was_not_synced(
                 world.append(client_id, *numbers)
                 owed[client_id] += numbers
             case "acknowledge" if owed[client_id]:
-                found = world.journal.read(client_id, 0, 1000)
-                some = found[: chance.randint(1, 6)] if chance.random() < 0.7 else [chance.choice(found)]
+                waiting = world.journal.read(client_id, 0, 1000)
+                some = waiting[: chance.randint(1, 6)] if chance.random() < 0.7 else [chance.choice(waiting)]
                 world.acknowledge(client_id, *[one.owed.serial for one in some])
                 gone = {one.number for one in some}
                 owed[client_id] = [one for one in owed[client_id] if one not in gone]
