@@ -1,4 +1,4 @@
-"""The tables: for people at a terminal, and as Markdown for the documentation."""
+"""The tables."""
 
 from __future__ import annotations
 
@@ -61,12 +61,3 @@ def _counts(results: Results, home: str, clients: tuple[int, ...], kind: str) ->
 def _ratio(results: Results, clients: int) -> str:
     ours, theirs = results.get(f"redis/{clients}/batched"), results.get(f"{rows.TBMQ}/{clients}/batched")
     return "not there" if ours is None or theirs is None else f"{ours / theirs:.1f} times"
-
-
-def markdown(found: list[Block], notes: list[str]) -> str:
-    lines: list[str] = []
-    for block in found:
-        lines += [f"| {' | '.join(block.headings)} |", f"|---|{'---:|' * (len(block.headings) - 1)}"]
-        lines += [f"| {' | '.join(line)} |" for line in block.lines]
-        lines.append("")
-    return "\n".join([*lines, CAPTION, "", *[f"- {note}" for note in notes], ""])

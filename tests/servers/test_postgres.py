@@ -108,6 +108,33 @@ def test_serials_are_given_out_once_however_many_ask(postgres_options: PostgresO
         steps(store.close())
 
 
+def test_whoever_changes_what_waits_waits_for_its_turn(
+    postgres_store: PostgresQueues, postgres_options: PostgresOptions, steps: Steps
+) -> None:
+    """P2"""
+    schema = postgres_options.schema
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'holdfast' AND wait_event_type = 'Lock'"
+
+    async def story() -> None:
+        await append(postgres_store, "c", entries(1, 2, 3))
+        somebody = await asyncpg.connect(postgres_options.url)
+        for work in (
+            postgres_store.read("c", 0, 1),
+            postgres_store.append([Pack("c", entries(4), PLENTY)]),
+            postgres_store.acknowledge([("c", [1])]),
+        ):
+            async with somebody.transaction():
+                await somebody.execute(f"SELECT 1 FROM {schema}.session_context WHERE client_id = 'c' FOR UPDATE")
+                task = asyncio.create_task(work)
+                while not await somebody.fetchval(waiting):
+                    assert not task.done()
+            await task
+        await somebody.close()
+
+    steps(story())
+    assert steps(numbers(postgres_store, "c")) == [2, 3, 4]
+
+
 def test_cleaning_up_by_time_goes_in_steps(postgres_store: PostgresQueues, steps: Steps) -> None:
     """P2"""
     soon_us = steps.clock.wall_us() + SECOND_US

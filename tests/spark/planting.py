@@ -6,7 +6,6 @@ from pathlib import Path
 
 from holdfast.durable.changes import Changes
 from holdfast.history.reader import HistoryReader
-from holdfast.records.generations import family_name
 from holdfast.records.messages import decode_message, encode_message
 from holdfast.records.retained import retained_key
 from holdfast.storage.rocks.engine import Engine
@@ -25,8 +24,12 @@ class Hand:
         shutil.copytree(folder, copy)
         self.folder = copy
         with HistoryReader.open(copy) as reader:
-            parts = reader.parts()
-        self.families = [family_name(part.shard, part.generation) for part in parts]
+            self.families = [
+                record.family(shard)
+                for zone in reader.zones()
+                for record in reader.generations(zone.name)
+                for shard in record.shards
+            ]
         self._engine = Engine.open(copy, reserve_bytes=0)
         self._changes = Changes()
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.main import app
 from holdfast.model.errors import PermanentError
+from holdfast.pipeline.declared import decode_step
 from holdfast.pipeline.declared.reading import DeclarationError, load
 from holdfast.pipeline.declared.run import run_declared
 from tests.spark.declared import MIDNIGHT, Expected, Found, declare, reading, some
@@ -22,9 +23,9 @@ from tests.unit.pipeline.declared.sparkplug_payloads import metric, payload
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 COMMAND = (sys.executable, "-c", "from holdfast.cli.main import main; main()", "spark", "run")
-#: One after the other: between the two tables of a batch, and between a table with windows and Spark's own note.
-#: HOLDFAST_RUN_FAULTS names others, with commas: pipeline/faults.py has them.
-FAULTS = os.environ.get("HOLDFAST_RUN_FAULTS", "run-quarantined-decode,run-committed-per_minute").split(",")
+#: One after the other. Between a table with windows and Spark's own note; HOLDFAST_RUN_FAULTS names more, with commas,
+#: such as run-quarantined-decode,run-done-deduplicate: pipeline/faults.py has them all.
+FAULTS = os.environ.get("HOLDFAST_RUN_FAULTS", "run-committed-per_minute").split(",")
 DEADLINE_S = 300.0
 
 
@@ -67,10 +68,25 @@ def test_a_pipeline_gives_what_a_plain_calculation_gives(spark: SparkSession, br
     assert not [row for row in found.windows() if row[0] == MIDNIGHT and row[2] > 30]
 
 
-def test_kills_leave_no_trace(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    """Killed in several places, and then run to its end: as if nothing had happened."""
+def test_kills_leave_no_trace(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended between the two tables of a batch, then killed, then run to its end: as if nothing had happened."""
     sent = broker.publish(some(0, 200))
     file = declare(tmp_path, broker)
+
+    def ended(name: str) -> None:
+        if name == "run-quarantined-decode":
+            raise PermanentError("the end")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(decode_step, "fault", ended)
+        with pytest.raises(PermanentError, match="the end"):
+            run_declared(load(file), spark)
+    found = Found(tmp_path, broker)
+    assert found.quarantined() == Expected(sent).quarantined
+    assert found.table("state/tables/accepted") == []
+
     for fault in FAULTS:
         environment = {**os.environ, "HOLDFAST_FAULT": fault}
         done = subprocess.run(
@@ -85,7 +101,7 @@ def test_kills_leave_no_trace(spark: SparkSession, broker: Broker, tmp_path: Pat
 
     outcome = run_declared(load(file), spark)
 
-    expected, found = Expected(sent), Found(tmp_path, broker)
+    expected = Expected(sent)
     assert found.rows() == sorted(expected.rows)
     assert found.quarantined() == expected.quarantined
     assert found.windows() == found.published() == expected.windows()

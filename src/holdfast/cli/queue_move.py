@@ -24,6 +24,7 @@ from holdfast.storage.journal.store import JournalStore
 from holdfast.storage.queue_copy import HomeSource, Source, copy_queue
 from holdfast.storage.queue_file import QueueFile, QueueFileWriter
 from holdfast.storage.rocks.folder_lock import FolderLock
+from holdfast.storage.rocks.session_homes import change_homes
 
 if TYPE_CHECKING:
     from holdfast.durable.queue_store import QueueStore
@@ -46,6 +47,14 @@ def migrate(
     source: Annotated[str, typer.Option("--from", metavar="HOME", help="Where the queues are.", show_default=False)],
     target: Annotated[str, typer.Option("--to", metavar="HOME", help="Where they are to be.", show_default=False)],
     clients: Clients = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The broker's data folder: its sessions look in the new home from then on. For a home of another "
+            "kind.",
+            show_default=False,
+        ),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the queues in the old home, too.")] = False,
     from_password_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Password of the old home.")] = None,
     from_password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Password of the old home.")] = None,
@@ -60,16 +69,25 @@ def migrate(
 
     async def work() -> Moved:
         clock = SystemClock()
+        kinds = parse_home(source).kind, parse_home(target).kind
         if parse_home(source) == parse_home(target):
             raise SettingsError("--from and --to are the same home")
+        if kinds[0] != kinds[1] and data is None and not keep:
+            raise SettingsError(
+                f"sessions remember that their queues are in {kinds[0]}; name the broker's data folder with --data, so "
+                f"that they look in {kinds[1]}, or copy with --keep"
+            )
         old = await open_home(source, clock, secret(from_password_env, from_password_file))
         try:
             new = await open_home(target, clock, secret(to_password_env, to_password_file), create=True)
             try:
                 moved = await _copy_all("migrate", HomeSource(old), new, await chosen(old, clients))
+                done = {client_id for client_id in await chosen(old, clients) if client_id not in moved.failed}
+                if data is not None and kinds[0] != kinds[1]:
+                    # Before the old ones go: whoever is interrupted here has both, and sessions look in one of them.
+                    await asyncio.to_thread(change_homes, data, done, *kinds)
                 if not keep:
-                    done = [client_id for client_id in await chosen(old, clients) if client_id not in moved.failed]
-                    await old.drop(done)
+                    await old.drop(sorted(done))
                 return moved
             finally:
                 await new.close()

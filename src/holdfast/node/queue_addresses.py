@@ -39,6 +39,13 @@ class HomeAddress(NamedTuple):
     #: What is behind `#`: the prefix or the schema; empty for the default.
     name: str
 
+    @property
+    def kind(self) -> str:
+        """What settings and sessions call it."""
+        if self.folder is not None:
+            return "journal"
+        return "redis" if self.scheme in _REDIS else "postgres"
+
 
 def parse_home(address: str) -> HomeAddress:
     """SettingsError says what would be right."""
@@ -92,8 +99,8 @@ def _open_server(home: HomeAddress, clock: Clock, password: str | None) -> Queue
     try:
         return opener(home, clock, password)
     except ImportError as error:
-        kind = "redis" if home.scheme in _REDIS else "postgres"
-        raise SettingsError(f"{error.name} is not installed; install it: pip install 'holdfast[{kind}]'") from error
+        install = f"pip install 'holdfast[{home.kind}]'"
+        raise SettingsError(f"{error.name} is not installed; install it: {install}") from error
 
 
 def _redis(home: HomeAddress, clock: Clock, password: str | None) -> QueueStore:

@@ -154,3 +154,9 @@ def test_an_address_says_which_home_and_never_a_password() -> None:
         assert "secret" not in refused.output
     missing = queue("list", "redis://127.0.0.1:1", "--password-env", "NOT_SET_ANYWHERE")
     assert (missing.exit_code, "there is no such variable" in missing.output) == (2, True)
+
+
+def test_a_home_of_another_kind_needs_the_sessions_that_are_to_look_there(journal: str) -> None:
+    refused = queue("migrate", "--from", journal, "--to", "redis://127.0.0.1:1")
+    assert (refused.exit_code, "--data" in refused.output) == (2, True)
+    assert rows(journal) == FULL

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.history.reader import HistoryReader
 from holdfast.history.tables import QUEUES, SCHEMAS, TableQuery, key_ranges
+from holdfast.history.view import UNKNOWN, Part, View
 from holdfast.pipeline.audit.density import Expected, expected_in
 from holdfast.pipeline.audit.queues import read_states
 from holdfast.pipeline.audit.stored import STORED, read_stored
@@ -32,7 +33,7 @@ def test_everything_that_is_stored_is_read_in_its_order(tmp_path: Path) -> None:
         parts = reader.parts()
         up_to = {shard: head.position_us for shard, head in reader.heads().items()}
         assert expected_in(reader.view()) == [
-            Expected(shard, 1, head.serial) for shard, head in sorted(reader.heads().items())
+            Expected(shard, 0, 1, head.serial) for shard, head in sorted(reader.heads().items())
         ]
     everything = log.walk()
     erase(log.node.folder, client="c3", up_to=up_to, now_us=1, made_by="test")
@@ -57,8 +58,23 @@ def test_what_the_log_has_to_have_begins_where_retention_stopped(tmp_path: Path)
     log.fill(30)
     log.drop_oldest()
     with HistoryReader.open(log.node.folder) as reader:
-        assert expected_in(reader.view()) == [Expected(0, 51, 80)]
+        assert expected_in(reader.view()) == [Expected(0, 0, 51, 80)]
     log.close()
+
+
+def test_a_generation_that_was_brought_back_is_a_stretch_of_its_own() -> None:
+    class Seen:
+        """As far as parts go."""
+
+        def parts(self, _since_us: int, _until_us: int, _zone: str | None) -> list[Part]:
+            found = [(0, 2, 10, 20), (0, 5, 50, 60), (0, 6, 60, 70), (1, 3, UNKNOWN, 9)]
+            return [Part("z", shard, number, 1, 2, after, last) for shard, number, after, last in found]
+
+    assert expected_in(cast(View, Seen())) == [
+        Expected(0, 0, 11, 20),
+        Expected(0, 1, 51, 70),
+        Expected(1, 0, UNKNOWN, 9),
+    ]
 
 
 def test_a_session_is_read_with_its_queue_whatever_it_waits_for(tmp_path: Path) -> None:

@@ -37,14 +37,18 @@ def gone_from(spark: SparkSession, lake: Lake, *kinds: str) -> DataFrame | None:
 
 def archived_faults(spark: SparkSession, lake: Lake, rows: DataFrame) -> DataFrame:
     """What is wrong with the serials of a lake, and with the positions along them, as `serial_faults` tells it."""
-    lasts = [Expected(shard, UNKNOWN, offset.serial) for shard, offset in sorted(lake.offsets.items()) if offset.serial]
-    there = rows.select("shard", "serial", "offset", "topic", "client_id")
+    lasts = [
+        Expected(shard, 0, UNKNOWN, offset.serial) for shard, offset in sorted(lake.offsets.items()) if offset.serial
+    ]
+    there = rows.select("shard", "serial", "offset", "topic", "client_id").withColumn("stretch", lit(0))
     gone = gone_from(spark, lake, ERASED, EXPIRED, UNARCHIVED)
     if gone is None:
         return serial_faults(spark, there, lasts)
     unknown = "CAST(NULL AS bigint) AS offset", "CAST(NULL AS string) AS topic", "CAST(NULL AS string) AS client_id"
     missing = gone.join(rows.select("shard", "serial"), ["shard", "serial"], "left_anti")
-    found = serial_faults(spark, there.unionByName(missing.selectExpr("shard", "serial", *unknown)), lasts)
+    found = serial_faults(
+        spark, there.unionByName(missing.selectExpr("shard", "serial", *unknown, "0 AS stretch")), lasts
+    )
     erased = gone_from(spark, lake, ERASED, UNARCHIVED)
     if erased is not None:
         still = faults_of(rows.join(erased, ["shard", "serial"]), _UNFINISHED)
@@ -65,9 +69,13 @@ def differing(rows: DataFrame, log: DataFrame) -> DataFrame:
 def uncovered(spark: SparkSession, lake: Lake, log: list[Expected]) -> DataFrame:
     """Serials between the end of the lake and the beginning of the log: in neither of them."""
     found = []
+    goes_on: dict[int, Expected] = {}
     for one in log:
-        offset = lake.offsets.get(one.shard)
-        if offset is not None and one.first != UNKNOWN and offset.serial + 1 < one.first:
+        if one.shard in lake.offsets and one.last > lake.offsets[one.shard].serial:
+            goes_on.setdefault(one.shard, one)
+    for one in goes_on.values():
+        offset = lake.offsets[one.shard]
+        if one.first != UNKNOWN and offset.serial + 1 < one.first:
             said = f"serials {offset.serial + 1} to {one.first - 1}"
             found.append((_LOST, one.first - 1 - offset.serial, one.shard, offset.serial + 1, None, None, None, said))
     return spark.createDataFrame(found, FAULTS)

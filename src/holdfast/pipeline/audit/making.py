@@ -16,14 +16,14 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import xxhash64
+from pyspark.sql.functions import col, xxhash64
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.history.reader import HistoryReader
 from holdfast.history.view import Part, View
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.audit.archived import archived, archived_faults, differing, uncovered
-from holdfast.pipeline.audit.density import POSITIONS, SERIALS, expected_in, serial_faults
+from holdfast.pipeline.audit.density import POSITIONS, SERIALS, expected_in, serial_faults, with_stretches
 from holdfast.pipeline.audit.findings import Audit, Check, by_shard, judge
 from holdfast.pipeline.audit.index import index_faults, topics_of
 from holdfast.pipeline.audit.order import order_faults, publisher_faults
@@ -41,6 +41,7 @@ from holdfast.pipeline.faults import fault
 from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.spark_session import session
 from holdfast.pipeline.sql import in_words
+from holdfast.records.lanes import is_lane
 
 #: Topics that are asked for one by one, if nothing else is said.
 MOST_TOPICS: Final = 10_000
@@ -124,11 +125,14 @@ class _Work:
         self._keep: Final = keep
         self._progress: Final = progress
         self.messages: Final = rows.count()
+        self._lanes: Final = [shard for zone in view.zones.values() if is_lane(zone.name) for shard in zone.shards]
 
     def log_checks(self) -> Iterator[Check]:
         rows, most = self._rows, self._wish.most_examples
         self._progress(0.4, "serials and positions")
-        found = self._keep(serial_faults(self._spark, rows, expected_in(self._view)))
+        found = self._keep(
+            serial_faults(self._spark, with_stretches(self._spark, rows, self._view), expected_in(self._view))
+        )
         claim = "serials are dense from what retention left to the head, and none is there twice"
         yield judge("serials", claim, _of(found, SERIALS), self.messages, "messages", most)
         claim = "positions increase with serials, and none is there twice"
@@ -138,7 +142,7 @@ class _Work:
         yield judge("order", claim, order_faults(rows), self.messages, "messages", most)
         claim = "messages of a publisher and topic are in one shard, and their publish numbers increase"
         zones = {shard: zone.name for zone in self._view.zones.values() for shard in zone.shards}
-        yield judge("publishers", claim, publisher_faults(rows, zones), self.messages, "messages", most)
+        yield judge("publishers", claim, publisher_faults(rows, zones, self._lanes), self.messages, "messages", most)
         yield self._index()
 
     def _index(self) -> Check:
@@ -167,9 +171,10 @@ class _Work:
 
     def retained(self, table: DataFrame, seen: dict[int, int], now_us: int) -> Check:
         self._progress(0.85, "retained messages")
-        rows = self._rows
+        # What was loaded becomes no retained message.
+        rows = self._rows.where(~col("shard").isin(self._lanes))
         heads = {shard: head.position_us for shard, head in self._view.heads.items()}
-        found = retained_faults(table, rows, seen).union(unknown_faults(table, rows, _begins(self._parts), heads))
+        found = retained_faults(table, rows, seen).union(unknown_faults(table, rows, self._lasting(), heads))
         notes = []
         if self._wish.qos0_unstored or lacks_room(self._wish.data):
             why = "QoS 0 is not stored" if self._wish.qos0_unstored else "there was no room for all of them"
@@ -178,6 +183,11 @@ class _Work:
             found = found.union(absent_faults(table, rows, seen, now_us))
         claim = "the retained message of a topic is the newest that the log has"
         return judge("retained", claim, found, table.count(), "topics", self._wish.most_examples, notes)
+
+    def _lasting(self) -> dict[int, int]:
+        """From which position on the log has everything, by shard."""
+        firsts = {one.shard: one.first for one in expected_in(self._view)}
+        return _begins([part for part in self._parts if part.after_serial + 1 >= firsts[part.shard]])
 
     def lake_checks(self, lake: Lake) -> Iterator[Check]:
         self._progress(0.9, "messages of the lake")

@@ -23,6 +23,7 @@ from holdfast.history.reader import HistoryReader
 from holdfast.history.session_view import SessionView, scan_sessions
 from holdfast.history.tables import QUEUES, SCHEMAS, KeyRange, TableQuery, key_ranges
 from holdfast.pipeline.audit.stored import numbered
+from holdfast.records.lanes import is_lane
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -88,10 +89,13 @@ def _rows(reader: HistoryReader, keys: KeyRange, now_us: int) -> Iterator[dict[s
         for row in queue_rows(reader, keys.lo, keys.hi, now_us, exact=True)
     }
     begins = _begins(reader)
+    loaded = {shard for zone in reader.zones() if is_lane(zone.name) for shard in zone.shards}
     for view in scan_sessions(reader, keys.lo, keys.hi):
         for replay, wanted, sent in _queues(view):
             client = None if view.group else view.session_id
             for shard, head in sorted(reader.heads().items()):
+                if shard in loaded and replay is None:
+                    continue  # what was loaded is owed to nobody
                 found = counted.get((client, view.group or None, replay, shard))
                 oldest = found and found["oldest_owed_at"]
                 yield {
@@ -121,7 +125,8 @@ def _queues(view: SessionView) -> Iterator[tuple[str | None, list[SubscriptionRe
         )
         return
     own = {raw: record for raw, record in view.subscriptions.items() if not record.filter.group}
-    yield None, list(own.values()), view.progress.sent
+    if not view.record.queue:  # what waits outside the log is not to be seen in it
+        yield None, list(own.values()), view.progress.sent
     for raw, progress in view.replays.items():
         if not progress.joined and raw in own:
             yield raw.decode(errors="replace"), [own[raw]], progress.sent

@@ -22,7 +22,7 @@ from redis.exceptions import (
 )
 
 from holdfast.model.errors import PermanentError, TransientError
-from holdfast.storage.redis.keys import STATE, slot_of_key
+from holdfast.storage.redis.keys import STATE
 from holdfast.storage.redis.line import Argument, Line, LostError, Reply
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.scripts import Script
@@ -53,11 +53,12 @@ _PASSING_WORDS: Final = ("LOADING", "BUSY", "NOREPLICAS", "MISCONF", "MASTERDOWN
 class Call:
     """A script, the client's key, and what it is told."""
 
-    def __init__(self, script: Script, base: bytes, arguments: Sequence[Argument]) -> None:
+    def __init__(self, script: Script, base: bytes, arguments: Sequence[Argument], size_bytes: int = 0) -> None:
         self.script: Final = script
-        self.slot: Final = slot_of_key(base)
+        self.base: Final = base
         self.command: Final = (b"EVALSHA", script.sha, 2, base, base + STATE, *arguments)
-        self.size_bytes: Final = sum(len(part) for part in arguments if isinstance(part, bytes)) + 100
+        #: Of what it carries.
+        self.size_bytes: Final = size_bytes
         #: What became of it, once it is known; until then why it is not.
         self.reply: Reply = None
         self.obstacle = ""
@@ -88,7 +89,7 @@ class Calls:
         pause_s = _FIRST_PAUSE_S
         waiting = list(calls)
         redirections = 0
-        if waiting and self._servers.line(waiting[0].slot) is None:
+        if waiting and self._servers.line_of(waiting[0].base) is None:
             await self._look_again(waiting)
         while True:
             redirections = redirections + 1 if await self._try(waiting, safe=safe) else 0
@@ -112,7 +113,7 @@ class Calls:
         """One round. Whether all that is left was only sent to the wrong server."""
         groups: dict[Line, list[Call]] = defaultdict(list)
         for call in calls:
-            line = call.asked or self._servers.line(call.slot)
+            line = call.asked or self._servers.line_of(call.base)
             if line is None:
                 call.obstacle = call.obstacle or "no Redis server is known yet"
             else:
@@ -189,11 +190,11 @@ def _matched(calls: list[Call], replies: list[Reply]) -> list[tuple[Call, Reply]
 
 def _parts(calls: list[Call]) -> list[list[Call]]:
     """Pipelines of bounded size."""
-    parts: list[list[Call]] = []
-    size_bytes = _BYTES
+    parts: list[list[Call]] = [[]]
+    size_bytes = 0
     for call in calls:
         size_bytes += call.size_bytes
-        if size_bytes > _BYTES or len(parts[-1]) == _CALLS:
+        if parts[-1] and (size_bytes > _BYTES or len(parts[-1]) == _CALLS):
             parts.append([])
             size_bytes = call.size_bytes
         parts[-1].append(call)

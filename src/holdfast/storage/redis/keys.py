@@ -1,6 +1,7 @@
 """Names of keys. All keys of a client have its tag in braces, so that they lie in one slot of a cluster (T1).
 
-    holdfast:{tag}:state        hash      last serial and number, what was read, bytes, whether it is full
+    holdfast:{tag}:state        string    last number and serial, what was read, what waits, all bytes, whether it is
+                                          full, the first expiry: 20 digits and 7 doubles, big-endian
     holdfast:{tag}:queue        sorted set   serial → number and size of each message
     holdfast:{tag}:expiring     sorted set   when it expires → serial, of those that do
     holdfast:{tag}:damaged      hash      serial → message, of those that could not be read

@@ -22,7 +22,8 @@ from holdfast.storage.redis.servers import Servers, open_servers
 _WAITS: Final = b"\0"
 _RELEASED: Final = 1
 
-_NUMBER_DIGITS: Final = 20
+#: In place of an expiry.
+_NOT_STORED: Final = b"-"
 _SECOND_US: Final = 1_000_000
 _LAST_NUMBER: Final = 2**64 - 1
 #: Keys that one step of SCAN looks at, and steps of one sweep.
@@ -46,7 +47,7 @@ class RedisQueues:
         self._swept: Final[dict[Line, int]] = {}
 
     async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
-        calls = [Call(scripts.APPEND, self._base(pack.client_id), self._append_arguments(pack)) for pack in packs]
+        calls = [self._append_call(pack) for pack in packs]
         await self._calls.run(calls, safe=True)
         return [_appended(call) for call in calls]
 
@@ -141,7 +142,7 @@ class RedisQueues:
             call.outcome()
 
     async def _look_around(self) -> None:
-        if self._servers.line(0) is None:
+        if next(self._servers.masters(), None) is None:
             try:
                 await self._servers.refresh(self._options.timeout_s)
             except LostError as lost:
@@ -161,29 +162,32 @@ class RedisQueues:
     def _base(self, client_id: str) -> bytes:
         return base_key(self._prefix, client_id)
 
-    def _append_arguments(self, pack: Pack) -> list[Argument]:
+    def _append_call(self, pack: Pack) -> Call:
         limits = pack.limits
         now_us = self._clock.wall_us()
         arguments: list[Argument] = [now_us, limits.max_messages, limits.max_bytes, int(limits.on_full == REFUSE)]
+        size_bytes = 0
         for entry in pack.entries:
+            owed = entry.owed
             expires_us = entry.expires_us
             if not expires_us and limits.ttl_s:
-                expires_us = entry.message.received_us + limits.ttl_s * _SECOND_US
-            ttl_ms = 0
+                expires_us = owed.message.received_us + limits.ttl_s * _SECOND_US
+            expiry = b""
             if expires_us:
-                ttl_ms = (expires_us - now_us + 999) // 1000 if expires_us > now_us else -1
+                left_ms = (expires_us - now_us + 999) // 1000
+                expiry = b"%d:%d" % (expires_us, left_ms) if expires_us > now_us else _NOT_STORED
             if not 0 < entry.number <= _LAST_NUMBER:
                 raise MisuseError(f"{entry!r} has a number that is not above 0 and below 2^64")
             value = b""
             try:
-                value = _WAITS + encode_queued(entry.owed, entry.number, expires_us)
+                value = _WAITS + encode_queued(owed, entry.number, expires_us)
             except (HoldfastError, error) as wrong:
                 # The rest of the pack is not to blame.
-                ttl_ms = -1
+                expiry = _NOT_STORED
                 _log.warning("a message cannot be stored in Redis", client=pack.client_id, reason=str(wrong))
-            number = b"%0*d" % (_NUMBER_DIGITS, entry.number)
-            arguments += [number, entry.owed.size_bytes, expires_us, ttl_ms, value]
-        return arguments
+            arguments += (b"%020d:%d" % (entry.number, owed.size_bytes), expiry, value)
+            size_bytes += len(value)
+        return Call(scripts.APPEND, self._base(pack.client_id), arguments, size_bytes)
 
 
 def _appended(call: Call) -> Appended | Exception:

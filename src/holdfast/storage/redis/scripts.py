@@ -16,35 +16,45 @@ from typing import Final
 _PRELUDE: Final = """
 local base = KEYS[1]
 local state, queue, expiring, value = base .. ':state', base .. ':queue', base .. ':expiring', base .. ':'
-local known = redis.call('HMGET', state, 'serial', 'number', 'read', 'waiting', 'bytes', 'full')
-local last, number = tonumber(known[1] or 0), known[2] or '00000000000000000000'
-local read, waiting, bytes, full = tonumber(known[3] or 0), tonumber(known[4] or 0), tonumber(known[5] or 0), known[6]
+-- `count` and `waiting` are messages and bytes above `read`; nothing expires before `soonest` (0: nothing expires).
+local number, last, read, count, waiting, bytes, full, soonest = '00000000000000000000', 0, 0, 0, 0, 0, 0, 0
+local kept = redis.call('GET', state)
+if kept then
+  number = string.sub(kept, 1, 20)
+  last, read, count, waiting, bytes, full, soonest = struct.unpack('>ddddddd', kept, 21)
+end
 
 local function text(serial) return string.format('%.0f', serial) end
+
+local function save()
+  redis.call('SET', state, number .. struct.pack('>ddddddd', last, read, count, waiting, bytes, full, soonest))
+end
 
 -- Forget messages. `found` holds members of the queue and their serials in turn, at most 1000 of each.
 local function forget(found)
   if #found == 0 then return end
   local members, values, serials = {}, {}, {}
   for i = 1, #found, 2 do
-    local size = tonumber(string.sub(found[i], 22))
-    members[#members + 1] = found[i]
-    values[#values + 1] = value .. found[i + 1]
-    serials[#serials + 1] = found[i + 1]
+    local size, n = tonumber(string.sub(found[i], 22)), (i + 1) / 2
+    members[n], values[n], serials[n] = found[i], value .. found[i + 1], found[i + 1]
     bytes = bytes - size
-    if tonumber(found[i + 1]) > read then waiting = waiting - size end
+    if tonumber(found[i + 1]) > read then
+      waiting = waiting - size
+      count = count - 1
+    end
   end
   redis.call('ZREM', queue, unpack(members))
   redis.call('UNLINK', unpack(values))
-  redis.call('ZREM', expiring, unpack(serials))
+  if soonest > 0 then redis.call('ZREM', expiring, unpack(serials)) end
 end
 
 -- Forget what has expired; how many.
 local function prune(now)
-  local count = 0
+  if soonest == 0 or soonest > now then return 0 end
+  local pruned = 0
   while true do
     local gone = redis.call('ZRANGEBYSCORE', expiring, '-inf', now, 'LIMIT', 0, 1000)
-    if #gone == 0 then return count end
+    if #gone == 0 then break end
     local found = {}
     for _, serial in ipairs(gone) do
       for _, part in ipairs(redis.call('ZRANGEBYSCORE', queue, serial, serial, 'WITHSCORES')) do
@@ -53,25 +63,24 @@ local function prune(now)
     end
     redis.call('ZREM', expiring, unpack(gone))
     forget(found)
-    count = count + #gone
+    pruned = pruned + #gone
   end
-end
-
-local function save()
-  redis.call('HSET', state, 'serial', text(last), 'number', number, 'read', text(read), 'waiting', text(waiting),
-    'bytes', text(bytes), 'full', full or '0')
+  local following = redis.call('ZRANGE', expiring, 0, 0, 'WITHSCORES')
+  soonest = tonumber(following[2] or 0)
+  return pruned
 end
 """
 
-#: now, most messages, most bytes, whether to refuse; then of each entry its number, size, expiry, TTL (ms; 0 for
-#: ever, -1 not to be stored), value. Gives how many were dropped, how many refused, and the serial of each entry.
+#: now, most messages, most bytes, whether to refuse; then of each entry its number and size, when it expires and the ms
+#: until then ('' never, '-' not to be stored), and its value. Gives how many were dropped, how many refused, and the
+#: serial of each entry.
 _APPEND: Final = """
-local now, most, most_bytes, refusing = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
+local now, most, most_bytes, refusing = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 prune(now)
-local older = redis.call('ZCOUNT', queue, '(' .. text(read), '+inf')
-local count = older
-if count == 0 then full = '0' end
-local dropped, refused, answer, fresh = 0, 0, {0, 0}, {}
+local older = count
+if count == 0 then full = 0 end
+local dropped, refused, answer, places = 0, 0, {0, 0}, {}
+local before = last
 
 -- The serial of a message that was given before: numbers of a queue rise with its serials.
 local function place(wanted)
@@ -86,27 +95,32 @@ local function place(wanted)
   return 0
 end
 
-for i = 5, #ARGV, 5 do
-  local given, serial, size = ARGV[i], 0, tonumber(ARGV[i + 1])
+local at = 2
+for i = 5, #ARGV, 3 do
+  local given = string.sub(ARGV[i], 1, 20)
+  at = at + 1
   if given <= number then
-    serial = place(given)
+    answer[at] = place(given)
   else
     number = given
-    if ARGV[i + 3] == '-1' then
-      serial = 0
-    elseif refusing and (full == '1' or count >= most or waiting + size > most_bytes) then
-      full = '1'
-      refused = refused + 1
+    if ARGV[i + 1] == '-' then
+      answer[at] = 0
     else
-      last = last + 1
-      serial = last
-      count = count + 1
-      waiting = waiting + size
-      bytes = bytes + size
-      fresh[#fresh + 1] = {i, serial, size, #answer + 1}
+      local size = tonumber(string.sub(ARGV[i], 22))
+      if refusing and (full == 1 or count >= most or waiting + size > most_bytes) then
+        full = 1
+        refused = refused + 1
+        answer[at] = 0
+      else
+        last = last + 1
+        count = count + 1
+        waiting = waiting + size
+        bytes = bytes + size
+        answer[at] = last
+        places[last - before] = i
+      end
     end
   end
-  answer[#answer + 1] = serial
 end
 
 while older > 0 and (count > most or waiting > most_bytes) do
@@ -114,52 +128,53 @@ while older > 0 and (count > most or waiting > most_bytes) do
   local going, left, left_bytes = {}, count, waiting
   for i = 1, #page, 2 do
     if left <= most and left_bytes <= most_bytes then break end
-    going[#going + 1] = page[i]
-    going[#going + 1] = page[i + 1]
+    going[i], going[i + 1] = page[i], page[i + 1]
     left = left - 1
     left_bytes = left_bytes - tonumber(string.sub(page[i], 22))
   end
-  forget(going)
   dropped = dropped + count - left
   older = older - count + left
-  count = left
+  forget(going)
 end
 
 -- What is left over the limits is of this pack: its newest stay, the others are never written.
 local first = 1
-while first <= #fresh and (count > most or waiting > most_bytes) do
-  local entry = fresh[first]
-  answer[entry[4]] = 0
+while first <= #places and (count > most or waiting > most_bytes) do
+  local size = tonumber(string.sub(ARGV[places[first]], 22))
+  answer[(places[first] - 5) / 3 + 3] = 0
   count = count - 1
-  waiting = waiting - entry[3]
-  bytes = bytes - entry[3]
+  waiting = waiting - size
+  bytes = bytes - size
   dropped = dropped + 1
   first = first + 1
 end
 
-while first <= #fresh do
-  local references, kept, deadlines = {}, {}, {}
-  local final = math.min(first + 999, #fresh)
+while first <= #places do
+  local references, values, deadlines = {}, {}, {}
+  local final, r, v, d = math.min(first + 999, #places), 0, 0, 0
   for n = first, final do
-    local i, serial = fresh[n][1], text(fresh[n][2])
-    references[#references + 1] = serial
-    references[#references + 1] = ARGV[i] .. ':' .. ARGV[i + 1]
-    if ARGV[i + 3] == '0' then
-      kept[#kept + 1] = value .. serial
-      kept[#kept + 1] = ARGV[i + 4]
+    local i, serial = places[n], text(before + n)
+    references[r + 1], references[r + 2] = serial, ARGV[i]
+    r = r + 2
+    if ARGV[i + 1] == '' then
+      values[v + 1], values[v + 2] = value .. serial, ARGV[i + 2]
+      v = v + 2
     else
-      redis.call('SET', value .. serial, ARGV[i + 4], 'PX', ARGV[i + 3])
-      deadlines[#deadlines + 1] = ARGV[i + 2]
-      deadlines[#deadlines + 1] = serial
+      local expires, left_ms = string.match(ARGV[i + 1], '(%d+):(%d+)')
+      redis.call('SET', value .. serial, ARGV[i + 2], 'PX', left_ms)
+      deadlines[d + 1], deadlines[d + 2] = expires, serial
+      d = d + 2
+      expires = tonumber(expires)
+      if soonest == 0 or expires < soonest then soonest = expires end
     end
   end
-  if #kept > 0 then redis.call('MSET', unpack(kept)) end
-  if #deadlines > 0 then redis.call('ZADD', expiring, unpack(deadlines)) end
+  if v > 0 then redis.call('MSET', unpack(values)) end
+  if d > 0 then redis.call('ZADD', expiring, unpack(deadlines)) end
   redis.call('ZADD', queue, unpack(references))
   first = final + 1
 end
 
--- Also when nothing new came: WAIT waits for writes of its own connection alone, so a repetition has to be one.
+-- Also when nothing was stored: the numbers were given.
 save()
 answer[1], answer[2] = dropped, refused
 return answer
@@ -167,15 +182,15 @@ return answer
 
 #: now, after, limit. Gives serials and values in turn.
 _READ: Final = """
-local now, after, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local now, after, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local changed = prune(now) > 0
-local answer, from, up_to, sent = {}, after, read, 0
+local answer, from, up_to, sent, passed = {}, after, read, 0, 0
 while #answer < 2 * limit do
   local most = math.min(limit - #answer / 2, 1000)
   local page = redis.call('ZRANGEBYSCORE', queue, '(' .. text(from), '+inf', 'WITHSCORES', 'LIMIT', 0, most)
   if #page == 0 then break end
   local names, dead = {}, {}
-  for i = 2, #page, 2 do names[#names + 1] = value .. page[i] end
+  for i = 2, #page, 2 do names[i / 2] = value .. page[i] end
   local values = redis.call('MGET', unpack(names))
   for i = 1, #page, 2 do
     local serial, found = tonumber(page[i + 1]), values[(i + 1) / 2]
@@ -185,6 +200,7 @@ while #answer < 2 * limit do
       if serial > up_to then
         up_to = serial
         sent = sent + tonumber(string.sub(page[i], 22))
+        passed = passed + 1
       end
     else
       dead[#dead + 1] = page[i]
@@ -202,9 +218,10 @@ if up_to > read then
   if after > read then
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', queue, '(' .. text(read), text(after))) do
       sent = sent + tonumber(string.sub(member, 22))
+      passed = passed + 1
     end
   end
-  read, waiting, changed = up_to, waiting - sent, true
+  read, waiting, count, changed = up_to, waiting - sent, count - passed, true
 end
 if changed then save() end
 return answer
@@ -247,7 +264,7 @@ return 0
 
 #: now. Gives how many have expired, how many are left, their bytes, the last serial and the last number.
 _LOOK: Final = """
-local gone = prune(ARGV[1])
+local gone = prune(tonumber(ARGV[1]))
 if gone > 0 then save() end
 return {gone, redis.call('ZCARD', queue), bytes, text(last), number}
 """

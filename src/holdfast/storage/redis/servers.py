@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from redis.exceptions import ResponseError
 
-from holdfast.storage.redis.keys import SLOTS
+from holdfast.storage.redis.keys import SLOTS, slot_of_key
 from holdfast.storage.redis.line import Line, LostError
 from holdfast.storage.redis.options import RedisOptions
 
@@ -21,6 +21,10 @@ class Servers(Protocol):
 
     def line(self, slot: int) -> Line | None:
         """The server of a slot; None as long as it is not known."""
+        ...
+
+    def line_of(self, base: bytes) -> Line | None:
+        """The server of a client's keys."""
         ...
 
     def line_to(self, address: Address) -> Line:
@@ -49,11 +53,15 @@ class OneServer:
     def line(self, slot: int) -> Line | None:  # noqa: ARG002
         return self._lines[self._current] if self._current >= 0 else None
 
+    def line_of(self, base: bytes) -> Line | None:  # noqa: ARG002
+        return self.line(0)
+
     def line_to(self, address: Address) -> Line:
         raise LostError(f"Redis points to {address[0]}:{address[1]}: it is a cluster, which the settings do not say")
 
     def masters(self) -> Iterator[Line]:
-        yield self._lines[self._current]
+        if self._current >= 0:
+            yield self._lines[self._current]
 
     async def refresh(self, timeout_s: float) -> None:
         if len(self._lines) == 1:
@@ -90,6 +98,9 @@ class ClusterServers:
     def line(self, slot: int) -> Line | None:
         address = self._slots[slot]
         return None if address is None else self.line_to(address)
+
+    def line_of(self, base: bytes) -> Line | None:
+        return self.line(slot_of_key(base))
 
     def line_to(self, address: Address) -> Line:
         line = self._lines.get(address)

@@ -1,13 +1,14 @@
 """A journal of queues, without its thread: where things lie, what is owed, what a restart finds."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from holdfast.durable.queue_store import REFUSE
 from holdfast.model.errors import MisuseError, PermanentError, PoisonedError, SettingsError, TransientError
-from holdfast.storage.journal.commit_file import CommitFile
+from holdfast.storage.journal.commit_file import CommitFile, commit_files
 from holdfast.storage.journal.folders import queue_id
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.quarantine import quarantined
@@ -181,6 +182,34 @@ def test_a_queue_whose_file_is_too_short_is_set_aside_and_all_others_go_on(tmp_p
     world.restart()
     assert world.numbers("broken") == [5]
     assert world.numbers("sound") == [4]
+
+
+def test_without_syncs_a_power_loss_costs_the_last_moments_and_no_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S5, S10 with `os`: the newest state that the files bear out counts, also of queues that no commit file names."""
+    world = JournalWorld(tmp_path, durability="os")
+    world.append("named", 1)
+    world.append("forgotten", 2)
+    world.checkpoint()
+    world.append("forgotten", 3)
+    world.append("named", 4)
+    for client_id in ("named", "forgotten"):
+        path = world.folder(client_id) / "messages.00000001.log"
+        path.write_bytes(path.read_bytes()[:-5])
+    (commits,) = commit_files(tmp_path)
+    commits.write_bytes(commits.read_bytes()[:40])
+    # The process alone was killed: then the kernel had every byte, and what is missing is damage.
+    shutil.copytree(tmp_path, tmp_path.with_name("killed"))
+    killed = JournalWorld(tmp_path.with_name("killed"), durability="os")
+    with pytest.raises(PermanentError, match="set aside"):
+        killed.numbers("named")
+    monkeypatch.setattr("holdfast.storage.journal.commit_file.boot_id", lambda: b"another boot id!")
+    world.restart()
+    assert world.recovered.lost == []
+    assert (world.numbers("named"), world.numbers("forgotten")) == ([1], [2])
+    assert world.append("named", 5).serials == [2]
+    assert quarantined(tmp_path) == []
 
 
 def test_a_message_without_a_state_is_adopted_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""Sessions whose queues have moved to another home: they look there from now on. The broker is stopped meanwhile."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from holdfast.durable.changes import Changes
+from holdfast.durable.commit import Batch
+from holdfast.durable.outside_queue import queue_name
+from holdfast.durable.sessions import KeepSession
+from holdfast.model.errors import SettingsError
+from holdfast.records.sessions import SessionRecord
+from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.sessions import RocksSessions
+
+#: Sessions that are looked at and changed in one commit.
+_PAGE: Final = 1000
+
+
+def change_homes(data: Path, queues: Collection[str], old: str, new: str) -> int:
+    """Sessions of `old` whose queues are named have them in `new`; how many that were. Said again, it changes nothing.
+
+    Survives: a power loss, when it has returned. SettingsError: a broker has the folder, or it is none.
+    """
+    if not (data / "rocks").is_dir():
+        raise SettingsError(f"{data} is no data folder: it has no database in it")
+    engine = Engine.open(data, reserve_bytes=0)
+    try:
+        changed, last = 0, ""
+        sessions = RocksSessions(engine, lambda *_place: None, lambda _topic, _newest: None)
+        while page := sessions.outside(last, _PAGE):
+            last = page[-1]
+            batch = Batch(engine.written + 1)
+            for client_id in page:
+                record = sessions.record(client_id)
+                if record is not None and record.queue == old and queue_name(client_id) in queues:
+                    batch.steps.append(KeepSession(client_id, _moved(record, new), record))
+            if batch.steps:
+                changes = Changes()
+                sessions.add(batch, changes)
+                engine.write(batch.number, changes)
+                changed += len(batch.steps)
+        engine.sync_now()
+        return changed
+    finally:
+        engine.close()
+
+
+def _moved(record: SessionRecord, home: str) -> SessionRecord:
+    return SessionRecord(
+        expiry_s=record.expiry_s,
+        disconnected_us=record.disconnected_us,
+        will=record.will,
+        cut_off=record.cut_off,
+        queue=home,
+        begun=record.begun,
+    )
