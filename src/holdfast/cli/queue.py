@@ -16,8 +16,8 @@ from holdfast.cli.queue_options import Clients, Home, Json, PasswordOptions, cho
 from holdfast.cli.queue_tbmq import import_tbmq
 from holdfast.cli.words import iso_time, size_in_words
 from holdfast.model.errors import PermanentError
-from holdfast.node.queue_addresses import parse_home
 from holdfast.storage.journal.quarantine import quarantined
+from holdfast.storage.queue_addresses import parse_home
 
 if TYPE_CHECKING:
     from holdfast.durable.queue_store import Entry, QueueStore

@@ -17,10 +17,10 @@ from holdfast.cli.option_groups import grouped
 from holdfast.cli.output_file import whole_file
 from holdfast.cli.queue_options import Clients, Home, Json, PasswordOptions, chosen, run, secret
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.node.queue_addresses import open_home, parse_home
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.journal.relayout import relayout as relayout_journal
 from holdfast.storage.journal.store import JournalStore
+from holdfast.storage.queue_addresses import open_home, parse_home
 from holdfast.storage.queue_copy import HomeSource, Source, copy_queue
 from holdfast.storage.queue_file import QueueFile, QueueFileWriter
 from holdfast.storage.rocks.folder_lock import FolderLock

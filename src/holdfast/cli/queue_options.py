@@ -16,8 +16,8 @@ import typer
 from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail, find_password
 from holdfast.model.errors import HoldfastError, SettingsError
 from holdfast.node.logs import configure_logs
-from holdfast.node.queue_addresses import look_at_home, open_home
 from holdfast.node.system_clock import SystemClock
+from holdfast.storage.queue_addresses import look_at_home, open_home
 
 if TYPE_CHECKING:
     from holdfast.durable.queue_store import QueueStore

@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.main import app
-from holdfast.node.queue_addresses import parse_home
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.journal.folders import Folders
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.store import JournalStore
+from holdfast.storage.queue_addresses import parse_home
 from tests.journal_world import pack
 
 
