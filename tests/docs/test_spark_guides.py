@@ -1,6 +1,7 @@
 """Commands in the guides to jobs on Spark are taken as they stand there; tests/spark shows what they do."""
 
 import shlex
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from holdfast.cli import (
     spark_audit,
     spark_learn,
     spark_load,
+    spark_migrate,
     spark_relayout,
     spark_replay,
     spark_report,
@@ -18,7 +20,7 @@ from holdfast.cli import (
     spark_sql,
 )
 from holdfast.cli.main import app
-from holdfast.pipeline import replay
+from holdfast.pipeline import migrate, migrate_task, replay
 from holdfast.pipeline.audit.findings import Audit, Check
 from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.learning.counting import Outside
@@ -33,11 +35,13 @@ from tests.disk_world import DiskWorld, publish
 from tests.unit.pipeline.counted import learn_from
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
-PAGES = tuple(f"spark-{job}.md" for job in ("sql", "report", "learn", "replay", "audit", "retain", "load", "relayout"))
+JOBS = ("sql", "report", "learn", "replay", "audit", "retain", "load", "relayout", "migrate")
+PAGES = tuple(f"spark-{job}.md" for job in JOBS)
 #: In place of the folder that the guides name.
 DATA = "/var/lib/holdfast/data"
 LAKE = "/srv/lake"
 SECRET = "/run/secrets/replay"
+QUEUES = "/var/lib/holdfast/queues"
 
 
 def commands() -> list[str]:
@@ -52,8 +56,15 @@ class Runner:
         return Answer(["statement"], [(statement,)], has_more=False)
 
 
+def answering(result: object) -> Callable[..., Awaitable[object]]:
+    async def answer(*_given: object) -> object:
+        return result
+
+    return answer
+
+
 def test_the_guides_have_commands() -> None:
-    assert len(commands()) >= 23
+    assert len(commands()) >= 27
 
 
 @pytest.mark.parametrize("line", commands())
@@ -69,6 +80,13 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     monkeypatch.setattr(spark_replay, "_checked", lambda *_given: None)
     monkeypatch.setattr(spark_replay, "_knock", lambda *_given: None)
     monkeypatch.setattr(replay, "run_replay", lambda *_given: replay.Outcome())
+    # The broker of this test has the folder, and nobody listens where the queues are.
+    monkeypatch.setattr(spark_migrate, "_check_data", lambda *_given: None)
+    monkeypatch.setattr(migrate, "run_migrate", lambda *_given: migrate_task.Sums(1, copied=1))
+    monkeypatch.setattr(migrate, "change_sessions", lambda *_given: 1)
+    monkeypatch.setattr(migrate_task, "tbmq_base", answering(1))
+    monkeypatch.setattr(migrate_task, "look", answering(migrate_task.Sums(1)))
+    (tmp_path / "queues").mkdir()
     found = explain(learn_from([(f"fleet/d{n}/temp", 1, 4) for n in range(30)]))
     monkeypatch.setattr(spark_learn, "_result", lambda *_given: Result(found, 30, Outside(0, 0, 0)))
     sound = Audit([Check("serials", "serials are dense", 1, "messages")], 1, 0)
@@ -86,7 +104,7 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     with DiskWorld(tmp_path / "data") as world:
         publish(world, *[(f"fleet/d{n}/temp", b"21.5") for n in range(30)])
         world.settle()
-        named = {DATA: "data", LAKE: "lake", SECRET: "secret"}
+        named = {DATA: "data", LAKE: "lake", SECRET: "secret", QUEUES: "queues"}
         for folder, own in named.items():
             line = line.replace(folder, str(tmp_path / own))
         words = shlex.split(line, comments=True)[1:]

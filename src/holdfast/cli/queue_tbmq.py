@@ -90,29 +90,32 @@ async def _run(
 
 
 async def _bring(source: TbmqSource, target: "QueueStore", clock: SystemClock, resume: Path, to: str) -> ImportReport:
-    base = _kept_base(resume, to)
+    base = kept_base(resume, to)
     if base is None:
         base = await choose_base(source, clock)
-        _keep_base(resume, to, base)
+        keep_base(resume, to, base)
     report = await import_queues(source, target, clock, base, _teller())
     # Not before everything is where it belongs: a queue that was left out may be brought later.
     if not (report.refused or report.miscounted):
-        _forget_base(resume)
+        forget_base(resume)
     return report
 
 
-def _keep_base(resume: Path, to: str, base: int) -> None:
+def keep_base(resume: Path, to: str, base: int) -> None:
+    """Whoever is interrupted goes on with what it began with."""
     try:
         resume.write_text(json.dumps({"to": to, "base": base}) + "\n", encoding="utf-8")
     except OSError as wrong:
         raise SettingsError(f"{resume} cannot be written ({wrong.strerror}); name another file by --resume") from wrong
 
 
-def _forget_base(resume: Path) -> None:
+def forget_base(resume: Path) -> None:
+    """Everything was brought."""
     resume.unlink()
 
 
-def _kept_base(resume: Path, to: str) -> int | None:
+def kept_base(resume: Path, to: str) -> int | None:
+    """None if nothing was begun."""
     if not resume.exists():
         return None
     try:

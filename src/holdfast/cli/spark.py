@@ -6,6 +6,7 @@ from holdfast.cli.spark_archive import archive
 from holdfast.cli.spark_audit import audit
 from holdfast.cli.spark_learn import learn
 from holdfast.cli.spark_load import load
+from holdfast.cli.spark_migrate import migrate
 from holdfast.cli.spark_relayout import relayout
 from holdfast.cli.spark_replay import replay
 from holdfast.cli.spark_report import report
@@ -19,6 +20,7 @@ app.command()(archive)
 app.command()(audit)
 app.command()(learn)
 app.command()(load)
+app.command()(migrate)
 app.command()(relayout)
 app.command()(replay)
 app.command()(report)

@@ -35,6 +35,10 @@
 | `relayout-shipped`   | when a shipment is whole, before anybody takes it in                    |
 | `relayout-taken`     | when the new edition is in the log, before it is read back              |
 
+| fault                | a task of migrate dies                                                  |
+|----------------------|-------------------------------------------------------------------------|
+| `migrate-halfway`    | in the middle of a queue, when a page of its messages is there          |
+
 Without the variable nothing happens.
 """
 

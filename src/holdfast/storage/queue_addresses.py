@@ -94,35 +94,48 @@ def _is_held(folder: Path) -> bool:
     return False
 
 
+def missing_library(home: HomeAddress, error: ImportError) -> SettingsError:
+    """What to install."""
+    return SettingsError(f"{error.name} is not installed; install it: pip install 'holdfast[{home.kind}]'")
+
+
+def redis_urls(home: HomeAddress, password: str | None) -> tuple[str, ...]:
+    """Of each member."""
+    scheme, _cluster, _ = home.scheme.partition("+cluster")
+    parts = urlsplit(home.url)
+    return tuple(
+        urlunsplit(parts._replace(scheme=scheme, netloc=_with_password(host, password)))
+        for host in _hosts(parts.netloc)
+    )
+
+
+def postgres_url(home: HomeAddress, password: str | None) -> str:
+    parts = urlsplit(home.url)
+    return urlunsplit(parts._replace(netloc=_with_password(parts.netloc, password)))
+
+
 def _open_server(home: HomeAddress, clock: Clock, password: str | None) -> QueueStore:
     opener: Callable[[HomeAddress, Clock, str | None], QueueStore] = _redis if home.scheme in _REDIS else _postgres
     try:
         return opener(home, clock, password)
     except ImportError as error:
-        install = f"pip install 'holdfast[{home.kind}]'"
-        raise SettingsError(f"{error.name} is not installed; install it: {install}") from error
+        raise missing_library(home, error) from error
 
 
 def _redis(home: HomeAddress, clock: Clock, password: str | None) -> QueueStore:
     from holdfast.storage.redis.options import RedisOptions
     from holdfast.storage.redis.queues import RedisQueues
 
-    scheme, cluster, _ = home.scheme.partition("+cluster")
-    parts = urlsplit(home.url)
-    urls = tuple(
-        urlunsplit(parts._replace(scheme=scheme, netloc=_with_password(host, password)))
-        for host in _hosts(parts.netloc)
-    )
-    options = RedisOptions(urls, cluster=bool(cluster), prefix=home.name or RedisOptions(urls).prefix)
-    return RedisQueues(options, clock)
+    urls = redis_urls(home, password)
+    cluster = home.scheme.endswith("+cluster")
+    return RedisQueues(RedisOptions(urls, cluster=cluster, prefix=home.name or RedisOptions(urls).prefix), clock)
 
 
 def _postgres(home: HomeAddress, clock: Clock, password: str | None) -> QueueStore:
     from holdfast.storage.postgres.options import PostgresOptions
     from holdfast.storage.postgres.queues import PostgresQueues
 
-    parts = urlsplit(home.url)
-    url = urlunsplit(parts._replace(netloc=_with_password(parts.netloc, password)))
+    url = postgres_url(home, password)
     return PostgresQueues(PostgresOptions(url, schema=home.name or PostgresOptions(url).schema), clock)
 
 

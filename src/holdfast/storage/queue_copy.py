@@ -23,7 +23,7 @@ from holdfast.model.owed import Owed
 from holdfast.records.queued import encode_queued
 
 #: Entries that are read and appended at a time.
-_PAGE: Final = 500
+PAGE: Final = 500
 #: More fillers than this would take too long, and mean that something else is wrong.
 MAX_FILLERS: Final = 10_000_000
 _EVERYTHING: Final = QueueLimits(1 << 40, 1 << 60)
@@ -49,7 +49,7 @@ class HomeSource:
 
     async def entries(self, client_id: str) -> AsyncIterator[Entry]:
         after = 0
-        while page := await self._home.read(client_id, after, _PAGE):
+        while page := await self._home.read(client_id, after, PAGE):
             for entry in page:
                 yield entry
             after = page[-1].owed.serial
@@ -120,7 +120,7 @@ class _Writer:
             self._next = serial + 1
             self._number = entry.number
         self._gathered.append((serial, entry))
-        if len(self._gathered) >= _PAGE:
+        if len(self._gathered) >= PAGE:
             await self.flush()
 
     async def fill_up_to(self, serial: int, below: int) -> None:
@@ -136,7 +136,7 @@ class _Writer:
             self._gathered.append((self._next, Entry(number, _FILLER)))
             self._next += 1
             self._number = number
-            if len(self._gathered) >= _PAGE:
+            if len(self._gathered) >= PAGE:
                 await self.flush()
 
     async def flush(self) -> None:

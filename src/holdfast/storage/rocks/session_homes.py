@@ -1,6 +1,6 @@
 """Sessions whose queues have moved to another home: they look there from now on. The broker is stopped meanwhile."""
 
-from collections.abc import Collection
+from collections.abc import Container
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from holdfast.storage.rocks.sessions import RocksSessions
 _PAGE: Final = 1000
 
 
-def change_homes(data: Path, queues: Collection[str], old: str, new: str) -> int:
+def change_homes(data: Path, queues: Container[str], old: str, new: str) -> int:
     """Sessions of `old` whose queues are named have them in `new`; how many that were. Said again, it changes nothing.
 
     Survives: a power loss, when it has returned. SettingsError: a broker has the folder, or it is none.

@@ -89,7 +89,7 @@ class Failing(MemoryQueueStore):
 
 def test_a_copy_that_was_interrupted_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it was: between fillers, before they are acknowledged, before PUBREC is noted."""
-    monkeypatch.setattr("holdfast.storage.queue_copy._PAGE", 4)
+    monkeypatch.setattr("holdfast.storage.queue_copy.PAGE", 4)
 
     async def work(calls: int) -> bool:
         source, target = MemoryQueueStore(CLOCK), Failing(calls)

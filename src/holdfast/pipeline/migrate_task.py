@@ -1,0 +1,259 @@
+"""Queues of one home copied into another, a share of the clients at a time: the work of a task of Spark.
+
+    clients ──▶ hash ──▶ share 0 of 4 ──▶ copied, compared ──▶ sums
+                         share 1 of 4 ──▶ copied, compared ──▶ sums ──▶ added up by the driver
+
+1. A task lists the clients itself and takes those whose hash says so: nobody keeps a list of them all.
+2. A queue is copied as `holdfast queue migrate` does it. The home it comes from is not changed.
+3. A queue that cannot be copied is told with its reason, and others are not concerned.
+4. Sums do not depend on the order, so that shares can be added up, whoever had which.
+
+It must not know Spark: what can be told beforehand is told without it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Final
+from zlib import crc32
+
+from holdfast.durable.queue_store import QueueStore
+from holdfast.model.clock import Clock
+from holdfast.model.errors import HoldfastError, PermanentError
+from holdfast.pipeline.faults import fault
+from holdfast.storage.queue_addresses import look_at_home, open_home
+from holdfast.storage.queue_copy import PAGE, HomeSource, copy_queue
+from holdfast.storage.tbmq import Found, TbmqSource, choose_base, import_queues
+from holdfast.storage.tbmq_addresses import open_tbmq, parse_tbmq
+
+#: Queues that a task copies at the same time: most of it is waiting for two servers.
+_AT_ONCE: Final = 8
+#: Reasons that a task gives back; there may be as many as there are queues.
+_REASONS: Final = 20
+_MODULUS: Final = 1 << 128
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What every task has to know."""
+
+    source: str
+    target: str
+    clock: Clock
+    #: Names of clients, with `*` and `?`.
+    clients: str = "*"
+    source_password: str | None = field(default=None, repr=False)
+    target_password: str | None = field(default=None, repr=False)
+    #: Of a TBMQ: the number that its serials are added to. 0 for a home of queues.
+    base: int = 0
+
+    def wants(self, client_id: str) -> bool:
+        return fnmatchcase(client_id, self.clients)
+
+
+@dataclass
+class Sums:
+    """Of queues that were gone over."""
+
+    queues: int = 0
+    #: Of their clients: the same for the same ones.
+    listed: int = 0
+    copied: int = 0
+    messages: int = 0
+    #: Of everything that was copied: clients, places, messages.
+    checksum: int = 0
+    #: Of a TBMQ: messages whose time had come, and that were left out.
+    expired: int = 0
+    #: Queues that were not copied, and of a TBMQ messages that were not; and why, for the first of them.
+    failed: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def found(self, client_id: str) -> None:
+        self.queues += 1
+        self.listed = (self.listed + _number(client_id)) % _MODULUS
+
+    def copy(self, client_id: str, messages: int, checksum: str) -> None:
+        self.copied += 1
+        self.messages += messages
+        self.checksum = (self.checksum + _number(f"{checksum} {messages} {client_id}")) % _MODULUS
+
+    def fail(self, client_id: str, why: str) -> None:
+        self.failed += 1
+        if len(self.reasons) < _REASONS:
+            self.reasons.append(f"{client_id!r}: {why}")
+
+    def add(self, other: "Sums") -> None:
+        self.queues += other.queues
+        self.listed = (self.listed + other.listed) % _MODULUS
+        self.copied += other.copied
+        self.messages += other.messages
+        self.checksum = (self.checksum + other.checksum) % _MODULUS
+        self.expired += other.expired
+        self.failed += other.failed
+        self.reasons += other.reasons[: max(0, _REASONS - len(self.reasons))]
+
+
+def share_of(client_id: str, shares: int) -> int:
+    """Which of the tasks has this client. The same on every machine."""
+    return crc32(_bytes(client_id)) % shares
+
+
+async def list_clients(work: Migration) -> Sums:
+    """How many there are, and which. The new home is asked whether it is there, and made ready."""
+    target = await open_home(work.target, work.clock, work.target_password)
+    try:
+        await target.last("holdfast")
+    finally:
+        await target.close()
+    sums = Sums()
+    async with _opened(work) as source:
+        async for client_id in _clients(work, source):
+            sums.found(client_id)
+    return sums
+
+
+async def tbmq_base(work: Migration) -> int:
+    """Of an import that begins now."""
+    async with _opened(work) as source:
+        assert isinstance(source, _Tbmq)
+        return await choose_base(source, work.clock)
+
+
+async def look(work: Migration) -> Sums:
+    """What would be copied: the new home is not asked. A TBMQ does not say how many messages that would be."""
+    sums = Sums()
+    async with _opened(work) as source:
+        async for client_id in _clients(work, source):
+            sums.found(client_id)
+            if not isinstance(source, _Tbmq):
+                sums.messages += (await source.size(client_id)).messages
+    return sums
+
+
+async def copy_share(work: Migration, share: int, shares: int) -> Sums:
+    """TransientError: one of the homes is away. Done again, it goes on where it was."""
+    target = await open_home(work.target, work.clock, work.target_password)
+    try:
+        async with _opened(work) as source:
+            if isinstance(source, _Tbmq):
+                return await _import(work, source, target, share, shares)
+            return await _copy(work, source, target, share, shares)
+    finally:
+        await target.close()
+
+
+async def _copy(work: Migration, source: QueueStore, target: QueueStore, share: int, shares: int) -> Sums:
+    sums = Sums()
+
+    async def copy(client_id: str) -> None:
+        sums.found(client_id)
+        try:
+            done = await copy_queue(HomeSource(source), target, client_id, work.clock.wall_us, _told)
+        except PermanentError as error:
+            sums.fail(client_id, str(error))
+        else:
+            sums.copy(client_id, done.messages, done.checksum)
+
+    async for page in _pages(work, source, share, shares):
+        try:
+            async with asyncio.TaskGroup() as copying:
+                for client_id in page:
+                    copying.create_task(copy(client_id))
+        except* HoldfastError as errors:
+            raise _first(errors) from None
+    return sums
+
+
+async def _pages(work: Migration, source: QueueStore, share: int, shares: int) -> AsyncIterator[list[str]]:
+    page: list[str] = []
+    async for client_id in _clients(work, source):
+        if share_of(client_id, shares) == share:
+            page.append(client_id)
+            if len(page) == _AT_ONCE:
+                yield page
+                page = []
+    yield page
+
+
+async def _import(work: Migration, source: "_Tbmq", target: QueueStore, share: int, shares: int) -> Sums:
+    sums = Sums()
+
+    def wanted(client_id: str) -> bool:
+        if not work.wants(client_id) or share_of(client_id, shares) != share:
+            return False
+        sums.found(client_id)
+        return True
+
+    done = await import_queues(source.only(wanted), target, work.clock, work.base, lambda _report: None)
+    sums.copied, sums.messages, sums.expired = done.clients, done.messages, done.expired
+    for client_id, why in [*done.refused, *done.unreadable, *done.shortened]:
+        sums.fail(client_id, why)
+    for client_id, brought, held in done.miscounted:
+        sums.fail(client_id, f"{brought} messages were brought, {held} are there")
+    return sums
+
+
+class _Tbmq:
+    """The queues of a TBMQ, or some of them."""
+
+    def __init__(self, source: TbmqSource, wanted: Callable[[str], bool] = lambda _client_id: True) -> None:
+        self._source: Final = source
+        self._wanted: Final = wanted
+
+    def only(self, wanted: Callable[[str], bool]) -> "_Tbmq":
+        return _Tbmq(self._source, wanted)
+
+    async def clients(self) -> AsyncIterator[tuple[str, int]]:
+        async for client_id, last in self._source.clients():
+            if self._wanted(client_id):
+                yield client_id, last
+
+    async def messages(self, client_id: str, after: int, limit: int) -> list[Found]:
+        return await self._source.messages(client_id, after, limit)
+
+    async def close(self) -> None:
+        await self._source.close()
+
+
+@asynccontextmanager
+async def _opened(work: Migration) -> AsyncIterator[QueueStore | _Tbmq]:
+    tbmq = parse_tbmq(work.source)
+    source: QueueStore | _Tbmq
+    if tbmq is not None:
+        source = _Tbmq(await open_tbmq(tbmq, work.clock, work.source_password))
+    else:
+        source = await look_at_home(work.source, work.clock, work.source_password)
+    try:
+        yield source
+    finally:
+        await source.close()
+
+
+async def _clients(work: Migration, source: QueueStore | _Tbmq) -> AsyncIterator[str]:
+    async for found in source.clients():
+        client_id = found if isinstance(found, str) else found[0]
+        if work.wants(client_id):
+            yield client_id
+
+
+def _first(errors: BaseExceptionGroup[HoldfastError]) -> HoldfastError:
+    """One of them says enough: servers are away for all at once."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _told(copied: int) -> None:
+    if copied > PAGE:
+        fault("migrate-halfway")
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(sha256(_bytes(text)).digest()[:16])
+
+
+def _bytes(text: str) -> bytes:
+    """Also of what is no UTF-8: a foreign Redis may have such keys."""
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,108 @@
+"""Queues go from one server to another by the tasks of Spark, whatever dies meanwhile."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
+
+import holdfast
+from bench.queues.postgres_server import PostgresServer
+from bench.queues.redis_server import RedisServer
+from holdfast.cli.main import app
+from holdfast.durable.queue_store import QueueStore
+from holdfast.node.system_clock import SystemClock
+from holdfast.pipeline.faults import VARIABLE
+from holdfast.storage.queue_addresses import open_home
+from holdfast.storage.queue_copy import HomeSource, fingerprint
+from tests.servers.conftest import postgres, redis
+from tests.servers.entries import append, entries
+
+__all__ = ["postgres", "redis"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+QUEUES = 300
+#: A queue of more than a page, at whose second page a task can die.
+LONG = "long"
+Queues = dict[str, tuple[tuple[int, int], list[bytes]]]
+
+
+def on(address: str, act: Any) -> Any:
+    async def work() -> Any:
+        store = await open_home(address, SystemClock())
+        try:
+            return await act(store)
+        finally:
+            await store.close()
+
+    step: Coroutine[Any, Any, Any] = work()
+    return asyncio.run(step)
+
+
+async def fill(store: QueueStore) -> None:
+    for number in range(QUEUES):
+        client_id = f"device-{number}/ü%"
+        first = 10_000 + 10 * number
+        await append(store, client_id, entries(*range(first, first + 1 + number % 5)))
+        await store.acknowledge([(client_id, [1, 4])])
+        await store.release(client_id, [2])
+    await append(store, LONG, entries(*range(1, 701)))
+    await store.acknowledge([(LONG, [1, 2, 3, 400, 700])])
+
+
+async def held(store: QueueStore) -> Queues:
+    """Every queue: where it is, and its messages with their places."""
+    names = [client_id async for client_id in store.clients()]
+    source = HomeSource(store)
+    return {name: (await store.last(name), [fingerprint(one) async for one in source.entries(name)]) for name in names}
+
+
+def migrate(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["spark", "migrate", *arguments])
+
+
+def test_queues_of_redis_are_in_postgres_though_a_task_died(
+    spark: SparkSession, redis: RedisServer, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """Q9: same serials, each message once; the old home stays as it was, and a foreign queue in the new one too."""
+    source, target = f"{redis.url}#migrate:", f"{postgres.url}#migrate"
+    on(source, fill)
+    wanted: Queues = on(source, held)
+    given = ["--from", source, "--to", target, "--json"]
+
+    tree = str(Path(holdfast.__file__).resolve().parents[1])
+    environment = {**os.environ, VARIABLE: "migrate-halfway", "PYTHONPATH": tree, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-c", "from holdfast.cli.main import main; main()", "spark", "migrate", *given]
+    died = subprocess.run(
+        [*command, "--master", "local[2]"], env=environment, capture_output=True, text=True, check=False
+    )
+    begun: Queues = on(target, held)
+
+    assert died.returncode == 1, died.stderr
+    assert "holdfast: a task of Spark died" in died.stderr
+    assert "the same command goes on" in died.stderr
+    assert died.stdout == ""
+    assert 0 < len(begun[LONG][1]) < len(wanted[LONG][1])
+
+    done, again = migrate(*given), migrate(*given)
+
+    assert done.exit_code == 0, done.output
+    row = json.loads(done.stdout)
+    assert (row["queues"], row["failed"]) == (QUEUES + 1, 0)
+    assert row["messages"] == sum(len(messages) for _last, messages in wanted.values())
+    assert on(target, held) == on(source, held) == wanted
+    assert json.loads(again.stdout)["checksum"] == row["checksum"]
+
+    foreign = f"{postgres.url}#migrate_foreign"
+    on(foreign, lambda store: append(store, LONG, entries(77)))
+    refused = migrate("--from", source, "--to", foreign, "--clients", "[!d]*")
+    assert refused.exit_code == 1
+    assert "left out: 'long': the target has a queue of 'long' already" in refused.stderr
