@@ -161,5 +161,5 @@ def test_what_was_loaded_into_a_zone_is_learnt_from_as_its_own(monkeypatch: pyte
     wish = making.Wish({"endpoint": "grpc://127.0.0.1:1"})
     assert making._zones(wish) == {0: "default", 1: "default", 2: "plant", 3: "plant"}
     assert making._zones(wish._replace(zone="plant")) == {2: "plant", 3: "plant"}
-    with pytest.raises(SettingsError, match="there is no zone 'press'; there are default, plant$"):
+    with pytest.raises(SettingsError, match=r"there is no zone 'press'; there are default, plant$"):
         making._zones(wish._replace(zone="press"))
