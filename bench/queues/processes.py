@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,6 +20,9 @@ from pathlib import Path
 DEADLINE_S = 60.0
 #: Not the seeded one: programs that run side by side would choose the same.
 _CHANCE = random.SystemRandom()
+#: Looked up before anything forks.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
 
 
 def free_port() -> int:
@@ -38,6 +43,12 @@ def until(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+def _end_with_parent() -> None:
+    """A server must not outlive a test that was killed. Where there is no such call, it may."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Server:
     """A program with a folder of its own, which goes with it."""
 
@@ -52,7 +63,13 @@ class Server:
         with (self.folder / "out.log").open("ab") as log:
             # In a group of its own: Ctrl-C is for the benchmark, which then ends its servers.
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=self.folder, user=user, start_new_session=True
+                command,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                user=user,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
 
     def lines(self) -> str:

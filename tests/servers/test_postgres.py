@@ -212,19 +212,18 @@ def test_a_postgres_that_is_killed_or_silent_loses_nothing_and_stores_nothing_tw
     acknowledged: list[int] = []
 
     async def fill(last: int, kill: bool) -> None:
-        """Pack after pack until one fails, which is what killing does."""
-        number = len(acknowledged)
+        """Pack after pack, until the last one fails because the server is gone."""
         while True:
-            number += 1
-            if number == last and kill:
-                await asyncio.to_thread(own_postgres.kill)
-            (answer,) = await hasty.append([Pack("c", entries(number), PLENTY)])
-            if isinstance(answer, Exception):
-                assert isinstance(answer, TransientError), answer
-                return
-            acknowledged.append(number)
+            number = len(acknowledged) + 1
             if number == last:
-                own_postgres.pause()
+                await asyncio.to_thread(own_postgres.kill if kill else own_postgres.pause)
+            (answer,) = await hasty.append([Pack("c", entries(number), PLENTY)])
+            if isinstance(answer, Appended):
+                acknowledged.append(number)
+                continue
+            assert isinstance(answer, TransientError), answer
+            if number == last:
+                return
 
     steps(fill(20, kill=False))
     with pytest.raises(TransientError):

@@ -249,7 +249,8 @@ def test_a_redis_without_memory_takes_a_pack_whole_or_not_at_all(own_redis: Redi
 def test_a_redis_that_does_not_answer_is_reported_and_heals(own_redis: RedisServer, steps: Steps) -> None:
     """T11 T13"""
     store = RedisQueues(RedisOptions((own_redis.url,), timeout_s=0.2, give_up_s=0.5), steps.clock)
-    steps(append(store, "c", entries(1, 2)))
+    patient = RedisQueues(RedisOptions((own_redis.url,)), steps.clock)
+    steps(append(patient, "c", entries(1, 2)))
     own_redis.pause()
 
     (answer,) = steps(store.append([Pack("c", entries(3), PLENTY)]))
@@ -258,7 +259,6 @@ def test_a_redis_that_does_not_answer_is_reported_and_heals(own_redis: RedisServ
         steps(store.read("c", 0, 10))
     own_redis.resume()
 
-    patient = RedisQueues(RedisOptions((own_redis.url,)), steps.clock)
     assert steps(append(patient, "c", entries(3, 4))).serials == [3, 4], "3 may have arrived, and is not stored twice"
     assert steps(numbers(patient, "c")) == [1, 2, 3, 4]
     assert steps(insisting(store)) == [1, 2, 3, 4], "no late reply is taken for that of another command"
@@ -313,8 +313,9 @@ def test_with_replicas_a_write_counts_when_they_have_it(pair: tuple[RedisServer,
     """T13: also when it is repeated, and so changes nothing."""
     master, copy = pair
     options = RedisOptions((master.url,), replicas=1, replicas_timeout_s=0.1, give_up_s=0.3)
+    patient = RedisQueues(RedisOptions((master.url,), replicas=1), steps.clock)
+    steps(append(patient, "c", entries(1)))
     store = RedisQueues(options, steps.clock)
-    steps(append(store, "c", entries(1)))
     copy.pause()
 
     for _ in range(2):
@@ -328,7 +329,6 @@ def test_with_replicas_a_write_counts_when_they_have_it(pair: tuple[RedisServer,
         steps(store.release("c", [1]))
     copy.resume()
 
-    patient = RedisQueues(RedisOptions((master.url,), replicas=1), steps.clock)
     assert steps(append(patient, "c", entries(2))).serials == [2]
     steps(patient.release("c", [1]))
     steps(store.close())
@@ -357,8 +357,14 @@ def test_the_copy_is_used_when_it_has_become_the_master(pair: tuple[RedisServer,
     steps(store.close())
     store = RedisQueues(RedisOptions((copy.url, master.url)), steps.clock)
     assert steps(append(store, "c", entries(3))).serials == [3], "the copy says that it is none"
+    sweeping = RedisQueues(RedisOptions((master.url, copy.url)), steps.clock)
+    assert steps(sweeping.sweep(steps.clock.wall_us())) == 0
     master.kill()
     copy.ask("REPLICAOF", "NO", "ONE")
+    with pytest.raises(TransientError):
+        steps(sweeping.sweep(steps.clock.wall_us()))
+    assert steps(sweeping.sweep(steps.clock.wall_us())) == 0, "it has looked around"
+    steps(sweeping.close())
 
     assert steps(append(store, "c", entries(2, 3, 4))).serials == [2, 3, 4]
     assert steps(numbers(store, "c")) == [1, 2, 3, 4]

@@ -160,7 +160,7 @@ class Connections:
         if self._by_number.pop(connection.number, None) is None:
             return
         self._rounds.forget(connection, connection.tick)
-        self._exchange.outside.closed(channel)
+        self._exchange.outside.holding.closed(channel)
         client, channel.client = channel.client, None
         if client is not None and client.owner is channel:
             will = connection.will

@@ -266,7 +266,7 @@ class Exchange:
                 if not channel.dirty:
                     delivery.mark(channel)
             else:
-                held = self.outside.hold(channel, effect)
+                held = self.outside.holding.hold(channel, effect)
         if isinstance(effect, Passage):
             message = effect.message
             if message.retain:

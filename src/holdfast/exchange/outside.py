@@ -7,11 +7,9 @@
 Nothing here waits or talks to a store: that is done by `broker.feeder`, which takes packs and brings answers.
 
 1. Entries of a line are appended in the order of their numbers, and are taken off it when they are answered.
-2. Acknowledgements leave a channel in the order of their packets: behind one that is held, all are.
-3. What is held is bounded: a channel that has too much of it is not read from, others go on.
+2. A message is answered when all its queues are; then its acknowledgement may leave (`holding`).
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -19,10 +17,10 @@ from holdfast.durable.outbox import OutboxDone, OutboxRecord, QueueDrop
 from holdfast.durable.outside_queue import OutsideQueue, QueueHome
 from holdfast.durable.queue_store import Appended, Entry, Pack
 from holdfast.durable.sessions import KeepInflight, KeepProgress
-from holdfast.exchange.channel import Channel, Held
 from holdfast.exchange.client import Client
 from holdfast.exchange.counters import DROP_QUEUE, DROP_QUOTA, DROP_UNREADABLE
-from holdfast.exchange.passage import Effect, Passage, Waiting
+from holdfast.exchange.holding import Holding
+from holdfast.exchange.passage import Passage, Waiting
 from holdfast.exchange.plans import Plan, Target
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
@@ -31,19 +29,12 @@ from holdfast.records.sessions import Progress
 if TYPE_CHECKING:
     from holdfast.exchange.exchange import Exchange
 
-#: What a channel may have held, and all channels together; then they are not read from.
-_MAX_HELD: Final = 1000
-_MAX_HELD_BYTES: Final = 4 * 1024 * 1024
-_MAX_ALL_BYTES: Final = 64 * 1024 * 1024
 #: What one call of a store is given: entries of one client, clients, and bytes of all.
 _MAX_PACK: Final = 500
 _MAX_PACKS: Final = 1000
 _MAX_CALL_BYTES: Final = 4 * 1024 * 1024
 #: Above every serial.
 _EVERY_SERIAL: Final = 2**62
-#: The first byte of acknowledgements of messages: PUBACK up to PUBCOMP.
-_FIRST_ACK: Final = 0x40
-_BEHIND_ACKS: Final = 0x80
 
 
 class Line:
@@ -64,6 +55,7 @@ class Outside:
 
     def __init__(self, exchange: "Exchange") -> None:
         self._exchange: Final = exchange
+        self.holding: Final = Holding(exchange)
         self.homes: Final[dict[str, QueueHome]] = {}
         self._lines: Final[dict[str, dict[Client, Line]]] = {}
         self._clients: Final[dict[str, Client]] = {}
@@ -74,10 +66,6 @@ class Outside:
         #: Whether messages are refused while the home of one of their queues is away; else they wait.
         self.refuses = False
         self._done: list[int] = []
-        #: How many acknowledgements a channel may have held before it is not read from.
-        self.max_held = _MAX_HELD
-        self._held_bytes = 0
-        self._stalled: list[Channel] = []
         #: Messages that wait for their queues.
         self.waiting = 0
         #: Told of a client whose queue cannot be read.
@@ -349,37 +337,6 @@ class Outside:
     def dropped(self, changes: list[QueueDrop]) -> None:
         self._done.extend([change.number for change in changes])
 
-    # ---- acknowledgements
-
-    def hold(self, channel: Channel, effect: Effect) -> bool:
-        """Keep an acknowledgement back: it, or one before it on this channel, waits for queues. Else send it."""
-        frame = effect.frame
-        if effect.waiting is None and not _FIRST_ACK <= frame[0] < _BEHIND_ACKS:
-            self._exchange.delivery.send(channel, frame)  # an answer, and no acknowledgement
-            return False
-        if channel.held is None:
-            channel.held = deque()
-        held = Held(frame)
-        if isinstance(effect, Passage):
-            held.receiving = effect.message.qos == 1
-            held.size_bytes = len(effect.message.payload) + len(effect.message.topic)
-        if effect.waiting is not None:
-            held.ready = False
-            effect.waiting.held = held
-            effect.waiting.channel = channel
-        channel.held.append(held)
-        channel.held_bytes += held.size_bytes
-        self._held_bytes += held.size_bytes
-        if (
-            len(channel.held) >= self.max_held
-            or channel.held_bytes >= _MAX_HELD_BYTES
-            or self._held_bytes >= _MAX_ALL_BYTES
-        ) and not channel.stalled:
-            channel.stalled = True
-            self._stalled.append(channel)
-            self._exchange.pause(channel)
-        return True
-
     def _answer(self, waiting: Waiting) -> None:
         """One of the queues that a message waits for has answered."""
         waiting.left -= 1
@@ -391,38 +348,4 @@ class Outside:
         channel = waiting.channel
         if held is not None and channel is not None:
             held.ready = True
-            self._let_go(channel)
-
-    def _let_go(self, channel: Channel) -> None:
-        """Send what nothing in front of it holds back any more."""
-        line = channel.held
-        while line and line[0].ready:
-            held = line.popleft()
-            channel.held_bytes -= held.size_bytes
-            self._held_bytes -= held.size_bytes
-            if held.receiving:
-                channel.receiving -= 1
-            self._exchange.delivery.send(channel, held.frame)
-        if not line:
-            channel.held = None
-        self._exchange.wake()
-        if self._stalled and self._held_bytes < _MAX_ALL_BYTES // 2:
-            self._read_on()
-
-    def _read_on(self) -> None:
-        stalled = self._stalled
-        self._stalled = []
-        for channel in stalled:
-            few = channel.held is None or len(channel.held) < self.max_held // 2
-            if channel.closed or (few and channel.held_bytes < _MAX_HELD_BYTES // 2):
-                channel.stalled = False
-                self._exchange.read_on(channel)
-            else:
-                self._stalled.append(channel)
-
-    def closed(self, channel: Channel) -> None:
-        """A connection is gone, and with it what was held for it."""
-        if channel.held is not None:
-            self._held_bytes -= channel.held_bytes
-            channel.held_bytes = 0
-            channel.held = None
+            self.holding.let_go(channel)

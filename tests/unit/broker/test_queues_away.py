@@ -105,7 +105,7 @@ def test_one_queue_that_fails_for_a_while_does_not_hold_up_the_others() -> None:
 
 def test_a_publisher_with_too_much_unanswered_is_not_read_from() -> None:
     with QueueWorld() as world:
-        world.broker.exchange.outside.max_held = 10
+        world.broker.exchange.outside.holding.max_held = 10
         reader, _other = readers(world)
         writer = world.connect("writer", V311)
         idle = world.connect("idle", V311)

@@ -1,6 +1,7 @@
 """The queues of all clients in Redis (`durable/queue_store.py`), as script calls and their replies."""
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from struct import error
 from typing import Final
 
@@ -153,6 +154,8 @@ class RedisQueues:
         try:
             (reply,) = await line.run([command], self._options.timeout_s)
         except LostError as lost:
+            with suppress(LostError):
+                await self._servers.refresh(self._options.timeout_s)  # for the next time
             raise TransientError(str(lost)) from lost
         if isinstance(reply, ResponseError):
             raise TransientError(f"Redis at {line.name}: {reply}")

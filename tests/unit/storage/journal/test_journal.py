@@ -146,11 +146,15 @@ def test_what_is_torn_is_cut_off_and_the_next_append_is_clean(tmp_path: Path) ->
     world = JournalWorld(tmp_path)
     world.append("c", 1, 2)
     world.journal.close()
+    logs = [world.folder("c") / name for name in ("messages.00000001.log", "queue.log")]
+    sizes = [path.stat().st_size for path in logs]
     with (world.folder("c") / "messages.00000001.log").open("ab") as file:
         file.write(b"\x30\0\0\0half a message")
     with (world.folder("c") / "queue.log").open("ab") as file:
         file.write(b"read_file=00000001 read_ms")
     world.restart()
+    assert world.numbers("c") == [1, 2]
+    assert [path.stat().st_size for path in logs] == sizes
     assert world.append("c", 3).serials == [3]
     world.journal.close()
     world.restart()
@@ -353,6 +357,22 @@ def test_a_dropped_queue_leaves_nothing_behind_that_could_hit_the_next_one_of_it
     world.journal.remove(["c"])
     world.append("c", 4, 5, 6)
     world.checkpoint()
+    world.journal.close()
+    world.restart()
+    assert world.numbers("c") == [4, 5, 6]
+
+
+def test_a_checkpoint_that_is_under_way_does_not_hit_the_next_queue_either(tmp_path: Path) -> None:
+    """S9."""
+    world = JournalWorld(tmp_path, max_queue_messages=1, max_file_messages=2)
+    world.append("c", 1, 2, 3)
+    world.acknowledge("c", 1, 2)
+    begun = world.journal.begin_checkpoint()
+    assert begun is not None
+    world.journal.remove(["c"])
+    world.append("c", 4, 5, 6)
+    begun.sync()
+    world.journal.end_checkpoint(begun)
     world.journal.close()
     world.restart()
     assert world.numbers("c") == [4, 5, 6]
