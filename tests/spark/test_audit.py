@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from holdfast.cli.main import app
 from holdfast.history.reader import HistoryReader
-from holdfast.pipeline import load
 from holdfast.pipeline.archive import SparkRunner
 from holdfast.pipeline.audit.findings import Audit, Fault
 from holdfast.pipeline.audit.making import Wish, make_audit
@@ -84,31 +83,31 @@ def faults(found: Audit, check: str) -> list[Fault]:
     return list(one.examples)
 
 
+def left_by_jobs(data: Path) -> list[Path]:
+    """What others than the broker write to a data folder."""
+    return sorted([*data.glob("leases/*"), *data.glob("erasures*"), *data.glob(".*")])
+
+
 def killed(world: Plant) -> None:
     """An audit in a process of its own, with kill -9 in the middle: it leaves nothing."""
-    before = sorted(path.name for path in world.data.iterdir())
+    before = left_by_jobs(world.data)
     command = [*COMMAND, "--data", str(world.data), "--master", "local[2]"]
     environment = {**os.environ, "HOLDFAST_FAULT": "audit-read"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert done.returncode == -9, done.stderr
-    assert sorted(path.name for path in world.data.iterdir()) == before
+    assert left_by_jobs(world.data) == before
 
 
 def test_a_broker_under_load_is_found_sound_and_so_is_its_lake(
     spark: SparkSession, world: Plant, tmp_path: Path
 ) -> None:
-    """L1, L14, Q9: with erased and with loaded messages, too, and after an audit that was killed."""
+    """L1, L14, Q9: with erased messages in the log and in the lake, too, and after an audit that was killed."""
     lake = tmp_path / "lake"
     archive(world, lake)
     world.publish([Sent("plant/1/temp", b"not archived", client_id="device-2")])
     job = RetainJob(lake, world.data, client="device-2", by="test")
     assert run_retain(job, lambda: SparkRunner(spark)).erased_rows > 0
     archive(world, lake)
-    loaded = spark.sql(
-        "SELECT 1700000000 + id AS ts, concat('plant/', id, '/temp') AS topic, 'x' AS payload, true AS retain, "
-        "1 AS qos, 'loaded' AS client_id, map('publish-number', '7') AS user_properties FROM range(50)"
-    )
-    assert load(spark, loaded, world.data).messages == 50
     with under_load(world):
         killed(world)
         done = CliRunner().invoke(app, ["spark", "audit", "--data", str(world.data), "--lake", str(lake), "--json"])
@@ -117,7 +116,7 @@ def test_a_broker_under_load_is_found_sound_and_so_is_its_lake(
     found = json.loads(done.stdout)
     assert (found["sound"], found["sessions"]) == (True, 4)
     examined = {check["name"]: check["examined"] for check in found["checks"]}
-    assert examined["serials"] >= 1_250
+    assert examined["serials"] >= 1_200
     assert examined["index"] > 100
     assert examined["sessions"] >= 4 * 3
     assert examined["retained"] >= 2

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 from holdfast.cli.main import app
 from holdfast.history.reader import HistoryReader
 from holdfast.model.errors import PermanentError
-from holdfast.pipeline import history
 from holdfast.pipeline.learning.counting import Outside, SparkCounting
 from holdfast.pipeline.learning.found import Pattern
 from holdfast.pipeline.learning.learner import Learner, learn
 from holdfast.pipeline.learning.making import Wish, chosen, learn_from
 from holdfast.pipeline.learning.words import explain
+from holdfast.records.messages import stored_topic
 from holdfast.storage.rocks.next_patterns import FILE_NAME, read_patterns
 from holdfast.storage.rocks.zone_generations import LiveGeneration
 from tests.spark.lakes import archive
@@ -47,22 +47,20 @@ def learnt(spark: SparkSession, query: str) -> tuple[list[Pattern], Outside]:
         return learn(counting, learner, silent), counting.outside
 
 
-def test_100_000_devices_with_five_topics_have_exactly_five_patterns(spark: SparkSession) -> None:
+def test_20_000_devices_with_five_topics_have_exactly_five_patterns(spark: SparkSession) -> None:
     names = ("temp", "oil", "gps", "status", "door")
     shapes = ", ".join(f"'{name}'" for name in names)
     found, _outside = learnt(
         spark,
         f"""SELECT 0 AS shard, concat('fleet/dev-', lpad(id div 5, 6, '0'), '/', array({shapes})[id % 5]) AS topic,
-            20 AS size FROM range(500000)""",
+            20 AS size FROM range(100000)""",
     )
     assert sorted(pattern.text for pattern in found) == sorted(f"fleet/+/{name}" for name in names)
-    assert {(pattern.topics, pattern.messages, pattern.size_bytes) for pattern in found} == {
-        (100_000, 100_000, 2_000_000)
-    }
+    assert {(pattern.topics, pattern.messages, pattern.size_bytes) for pattern in found} == {(20_000, 20_000, 400_000)}
     assert all(one.is_sure for one in explain(found))
     [level] = found[0].varying
-    assert (level.values, level.first, level.last) == (100_000, "dev-000000", "dev-099999")
-    assert level.entropy_bits == pytest.approx(16.61)
+    assert (level.values, level.first, level.last) == (20_000, "dev-000000", "dev-019999")
+    assert level.entropy_bits == pytest.approx(14.29)
 
 
 def test_spark_counts_what_brute_force_counts(spark: SparkSession, tmp_path: Path) -> None:
@@ -79,7 +77,7 @@ def test_spark_counts_what_brute_force_counts(spark: SparkSession, tmp_path: Pat
         add(f"fleet/{device}/{kind}")
         add(f"$state/{device}")
         add(f"site/{dice.choice(['main', *'abcdefghijklmn'])}/{number}/x")
-        add("/".join(dice.choice(["", "a", "b", f"n{number}"]) for _level in range(dice.randrange(1, 7))) or "/")
+        add("/".join(dice.choice(["", "a", "b", f"n{number}"]) for _level in range(dice.randrange(1, 5))) or "/")
     rows = [(topic, len(all_of), sum(all_of)) for topic, all_of in sizes.items()]
     sizes |= {"/" * 40: [3], "x" * 2_000: [1, 2]}
     file = tmp_path / "topics.json"
@@ -193,11 +191,13 @@ def test_a_broker_goes_on_with_what_was_learnt_whatever_is_killed(
     now = patterns_now(data)
     assert now[0] == before[0]
     assert [text for text in now[1] if text.startswith("fleet")] == FLEET
-    assert not [text for text in now[1] if text.startswith("+/+")]
+    assert not [text for text in now[1] if text.startswith("+/+/")]
     new = [Sent(f"fleet/dev-{number:03d}/gps", b"48.1") for number in range(150)]
     broker.publish(new)
     assert [text for text in patterns_now(data)[1] if text.startswith("fleet")] == FLEET, "no device has its own"
-    topics = [row.topic for row in history(spark, "fleet/dev-007/#", path=data, columns=["topic"]).collect()]
+    with HistoryReader.open(data) as reader:
+        filtered = (b"fleet", b"dev-007", b"#")
+        topics = [stored_topic(value).decode() for part in reader.parts() for value in reader.values(part, filtered)]
     assert sorted(topics) == sorted(one.topic for one in broker.sent if one.topic.startswith("fleet/dev-007/"))
 
 
@@ -205,10 +205,8 @@ def test_lake_and_log_are_learnt_from_as_one(spark: SparkSession, broker: Broker
     lake = tmp_path / "lake"
     archive(broker, lake)
     broker.publish([Sent(f"fleet/dev-{number:03d}/gps", b"48.1") for number in range(50)])
-    found = learn_from(spark, Wish({"path": str(broker.data)}, lake=lake), silent)
-    assert (found.messages, found.topics) == (len(broker.sent), len({one.topic for one in broker.sent}))
-    assert found.size_bytes == sum(len(one.payload) for one in broker.sent)
-    assert {zone: sorted(texts) for zone, texts in chosen(found.found).items()} == APPLIED
-    presses = learn_from(spark, Wish({"path": str(broker.data)}, zone="press", lake=lake), silent)
-    assert chosen(presses.found) == {"press": ["press/+/force"]}
-    assert presses.messages == 40
+    found = learn_from(spark, Wish({"path": str(broker.data)}, zone="default", lake=lake), silent)
+    own = [one for one in broker.sent if not one.topic.startswith("press/")]
+    assert (found.messages, found.topics) == (len(own), len({one.topic for one in own}))
+    assert found.size_bytes == sum(len(one.payload) for one in own)
+    assert {zone: sorted(texts) for zone, texts in chosen(found.found).items()} == {"default": FLEET}

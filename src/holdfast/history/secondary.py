@@ -11,8 +11,10 @@ secondary in place of the old one:
 Files that it has open stay readable when the primary removes them. So all are opened at once, and held.
 """
 
+import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,19 +23,22 @@ from rocksdict import AccessType, Options, Rdict
 from holdfast.model.errors import MisuseError, PermanentError, TransientError
 
 ROCKS: Final = "rocks"
+#: Of folders with diaries; the number of the process follows.
+_PREFIX: Final = "holdfast-secondary-"
 #: Openings that may fail because files come and go.
 _TRIES: Final = 20
 
 
 class Secondary:
-    """Requires: `close`, or the folder with its own diary stays behind."""
+    """Requires: `close`, or the folder with its diary stays until the process has ended and another one comes."""
 
     def __init__(self, folder: Path) -> None:
         """PermanentError if the folder holds no database."""
         self._path: Final = str(folder / ROCKS)
         if not (folder / ROCKS / "CURRENT").is_file():
             raise PermanentError(f"{folder} holds no data of a broker; give the folder that `storage.data` names")
-        self._own: Final = tempfile.mkdtemp(prefix="holdfast-secondary-")
+        _sweep()
+        self._own: Final = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
         self._number = 0
         self._names: list[str] = []
         self._families: dict[str, Rdict] = {}
@@ -122,3 +127,20 @@ def _options() -> Options:
     options.set_keep_log_file_num(1)
     # A scan reads each block once; what it needs again is the page cache's.
     return options
+
+
+def _sweep() -> None:
+    """Remove the folders of processes that were killed: Spark ends its workers that way."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        number = left.name[len(_PREFIX) :].partition("-")[0]
+        if number.isdigit() and not _runs(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    with suppress(PermissionError, OverflowError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+    return True

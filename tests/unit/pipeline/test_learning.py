@@ -1,12 +1,17 @@
 """The rules by which patterns are learnt from counts, and the words that explain them. No Spark."""
 
 from collections import Counter
+from contextlib import nullcontext
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.history.view import ZoneView
+from holdfast.model.errors import SettingsError
+from holdfast.pipeline.learning import making
 from holdfast.pipeline.learning.found import Pattern
 from holdfast.pipeline.learning.learner import Learner, learn
 from holdfast.pipeline.learning.rules import MAX_BEGINNINGS, MAX_TOKENS
@@ -147,3 +152,14 @@ def test_what_the_learner_holds_is_bounded() -> None:
     assert counted.most_levels <= MAX_BEGINNINGS
     assert counted.most_tokens <= MAX_TOKENS
     assert sum(pattern.topics for pattern in found) == len(topics)
+
+
+def test_what_was_loaded_into_a_zone_is_learnt_from_as_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    views = [ZoneView("default", (), (0, 1)), ZoneView("plant", ("plant/#",), (2,)), ZoneView("plant~1", (), (3,))]
+    source = SimpleNamespace(zones=lambda: views)
+    monkeypatch.setattr(making, "opened", lambda _options: nullcontext(source))
+    wish = making.Wish({"endpoint": "grpc://127.0.0.1:1"})
+    assert making._zones(wish) == {0: "default", 1: "default", 2: "plant", 3: "plant"}
+    assert making._zones(wish._replace(zone="plant")) == {2: "plant", 3: "plant"}
+    with pytest.raises(SettingsError, match=r"there is no zone 'press'; there are default, plant$"):
+        making._zones(wish._replace(zone="press"))

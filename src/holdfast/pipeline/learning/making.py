@@ -22,6 +22,7 @@ from holdfast.pipeline.schema import SIZE
 from holdfast.pipeline.source import NAME
 from holdfast.pipeline.spark_session import session
 from holdfast.pipeline.sql import in_words
+from holdfast.records.lanes import zone_of_lane
 from holdfast.storage.rocks.next_patterns import MAX_PATTERNS, read_patterns, write_patterns
 
 #: All that is wanted of a message.
@@ -76,13 +77,13 @@ def learn_from(spark: SparkSession, wish: Wish, progress: Progress) -> Result:
 
 
 def _zones(wish: Wish) -> dict[int, str]:
-    """By shard, also of zones that the settings name no longer."""
+    """By shard, also of zones that the settings name no longer. What was loaded into a zone is one with it."""
     with opened(parse_options(wish.source)) as source:
-        views = source.zones()
-    if wish.zone is not None and wish.zone not in [view.name for view in views]:
-        there = ", ".join(sorted(view.name for view in views))
-        raise SettingsError(f"there is no zone {wish.zone!r}; there are {there}")
-    return {shard: view.name for view in views for shard in view.shards if wish.zone in (None, view.name)}
+        owners = {shard: zone_of_lane(view.name) for view in source.zones() for shard in view.shards}
+    found = {shard: zone for shard, zone in owners.items() if wish.zone in (None, zone)}
+    if not found:
+        raise SettingsError(f"there is no zone {wish.zone!r}; there are {', '.join(sorted(set(owners.values())))}")
+    return found
 
 
 def _messages(spark: SparkSession, wish: Wish) -> DataFrame:
