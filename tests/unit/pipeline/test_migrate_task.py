@@ -86,15 +86,18 @@ def test_a_run_that_ended_in_the_middle_is_given_again_with_other_shares(work: M
     assert asdict(done) == asdict(again)
 
 
-def test_another_message_or_another_client_is_another_checksum(work: Migration, tmp_path: Path) -> None:
-    before = copied(work, 1)
-    fill(tmp_path / "old", "device-3", first=1000)
-    after = copied(work, 1)
-    assert before.checksum != after.checksum
-    assert before.listed == after.listed
+def test_other_messages_are_another_checksum_and_other_clients_another_list(work: Migration, tmp_path: Path) -> None:
+    """As many messages, at the same places."""
+    fill(tmp_path / "other", *CLIENTS, first=2)
+    (tmp_path / "copy").mkdir()
+    other = Migration(f"journal:{tmp_path / 'other'}", f"journal:{tmp_path / 'copy'}", work.clock)
 
-    fill(tmp_path / "old", "one more")
-    assert asyncio.run(list_clients(work)).listed != before.listed
+    one, two = copied(work, 1), copied(other, 1)
+
+    assert (one.messages, one.listed) == (two.messages, two.listed)
+    assert one.checksum != two.checksum
+    fill(tmp_path / "other", "one more")
+    assert asyncio.run(list_clients(other)).listed != two.listed
 
 
 def test_a_queue_that_is_something_else_there_is_left_alone_and_named(work: Migration, tmp_path: Path) -> None:
