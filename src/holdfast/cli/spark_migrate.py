@@ -95,7 +95,7 @@ def migrate(
 
 
 def _check_homes(source: str, target: str, old: HomeAddress, new: HomeAddress, master: str | None) -> None:
-    if source == target:
+    if old == new and parse_tbmq(source) is None:
         raise SettingsError("--from and --to are the same home")
     if new.folder is not None:
         raise SettingsError(
