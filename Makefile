@@ -15,8 +15,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PINNED := $(PIP) install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
-# Quick tests share nothing. Slow ones are handed out file by file, because those of a file may share a broker or a Java.
+# Quick tests share nothing. Slow ones are handed out file by file, because those of a file may share a broker or a Java;
+# they wait for disks, processes and Java more than they compute.
 SIDE_BY_SIDE := -n 2
+BY_FILE := --dist loadfile
 # No test runs long enough for Java's second compiler to earn what it costs.
 SHORT_LIVED := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -52,8 +54,8 @@ test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow te
 	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow" --junitxml=.reports/quick.xml
 	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
 		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
-	$(PYTEST) $(SIDE_BY_SIDE) --dist loadfile -m "slow and not spark" --junitxml=.reports/slow.xml
-	$(SHORT_LIVED) $(PYTEST) $(SIDE_BY_SIDE) --dist loadfile -m "slow and spark" --junitxml=.reports/spark.xml
+	$(PYTEST) -n 4 $(BY_FILE) -m "slow and not spark" --junitxml=.reports/slow.xml
+	$(SHORT_LIVED) $(PYTEST) -n 3 $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports
 

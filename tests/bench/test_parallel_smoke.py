@@ -16,6 +16,7 @@ from bench.parallel import command, plot, rows
 
 
 @pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_quick_run_prints_and_reports_every_row(tmp_path: Path) -> None:
     called = [sys.executable, "-m", "bench", "parallel", "--quick", "--reports", str(tmp_path)]
