@@ -62,6 +62,10 @@ def test_spark_starts_on_the_java_of_the_machine(spark: SparkSession) -> None:
 
 def test_a_session_that_runs_is_taken_and_given_what_it_lacks(spark: SparkSession) -> None:
     key = "spark.sql.python.filterPushdown.enabled"
+    machine = spark.sparkContext._jvm
+    assert machine is not None
+    # A stream that ran in this process may have left its own copy as the active one.
+    machine.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
     spark.conf.set(key, "false")
 
     again = session(settings={"spark.sql.shuffle.partitions": "3"})
