@@ -30,10 +30,10 @@ SOURCES = ROOT / "src"
 COMPILED = ROOT / ".compiled"
 
 # The machine decides how long an example takes, so no deadline. A failure prints how to repeat it.
-# HYPOTHESIS_PROFILE=deep looks at ten times as many.
-settings.register_profile("plain", deadline=None, print_blob=True)
-settings.register_profile("deep", deadline=None, print_blob=True, max_examples=1000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "plain"))
+# CI digs deeper.
+settings.register_profile("dev", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, max_examples=200)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if "CI" in os.environ else "dev"))
 
 # A shell that starts the tests in the background has them ignore SIGINT, and so would every program that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

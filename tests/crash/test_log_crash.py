@@ -18,7 +18,7 @@ from holdfast.storage.rocks.log import RocksLog
 from tests.crash.disks import FragileDisk
 from tests.crash.log_writer import Key, line, open_folder, read_all, start_writer
 
-CRASH_RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "10"))
+CRASH_RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "20"))
 POWER_RUNS = max(3, CRASH_RUNS // 4)
 #: At most so many receipts are waited for.
 _MOST_RECEIPTS = 60

@@ -45,7 +45,7 @@ _PATIENCE_S = 300.0
 #: Where Spark runs, where it reads, and what is killed how often in CI.
 RUNS = {
     "path": ("local[2,8]", {"driver": 0, "worker": 1, "broker": 1}),
-    "endpoint": ("local[2,8]", {"driver": 1, "worker": 1, "history": 1, "broker": 1}),
+    "endpoint": ("local[2,8]", {"driver": 1, "worker": 1, "history": 2, "broker": 1}),
     "cluster": ("local-cluster[2,1,1024]", {"executor": 1}),
 }
 

@@ -23,6 +23,8 @@ from holdfast.pipeline.schema import Shape
 MAX_ROWS: Final = 1_000_000
 #: Below this a task costs more than it saves.
 MIN_ROWS: Final = 50_000
+#: A piece may have fewer messages than wanted, by this part of them: finding its end takes fewer steps.
+_SLACK: Final = 16
 #: Tasks that there should be, so that all processors have something to do until the end.
 _TASKS: Final = 16
 
@@ -99,24 +101,39 @@ def read(options: Options, shape: Shape, partition: InputPartition) -> Iterator[
 
 
 def _pieces(source: HistorySource, part: Part, rows: int) -> list[Part]:
-    """Halved in time until no piece has more than `rows`: messages may have come in bursts, with hours in between.
-
-    Ensures: two neighbours together have more than `rows`, so there are less than twice as many as are needed.
-    """
+    """Cut behind every `rows` messages, or a few before: messages may have come in bursts, with hours in between."""
     pieces: list[Part] = []
-    waiting = [part]
-    while waiting:
-        piece = waiting.pop()
-        count = piece.last_serial - piece.after_serial
-        if count > rows and piece.hi_us - piece.lo_us > 1:
-            left, right = piece.cut((piece.lo_us + piece.hi_us) // 2)
-            first = source.first(right)
-            serial = first.serial - 1 if first else piece.last_serial
-            begins_us = first.position_us if first else right.lo_us
-            waiting.append(right._replace(lo_us=begins_us, after_serial=serial, last_serial=piece.last_serial))
-            waiting.append(left._replace(after_serial=piece.after_serial, last_serial=serial))
-        elif pieces and piece.last_serial - pieces[-1].after_serial <= rows:
-            pieces[-1] = pieces[-1]._replace(hi_us=piece.hi_us, last_serial=piece.last_serial)
-        elif count > 0:
-            pieces.append(piece)
+    rest = part
+    while rest.last_serial - rest.after_serial > rows:
+        piece, rest = _cut_off(source, rest, rows)
+        pieces.append(piece)
+    if rest.last_serial > rest.after_serial:
+        pieces.append(rest)
     return pieces
+
+
+def _cut_off(source: HistorySource, part: Part, rows: int) -> tuple[Part, Part]:
+    """The first messages of a part, `rows` at most and not much fewer, and the others.
+
+    Positions and serials grow together, so the time of a serial is found by halving, after a first guess that is right
+    if they came evenly. Each step asks the log once.
+    """
+    least = part.after_serial + rows - rows // _SLACK
+    most = part.after_serial + rows
+    # The message at `low_us` is among the first, the one at `high_us` is not.
+    low_us, high_us = part.lo_us, part.hi_us
+    count = part.last_serial - part.after_serial
+    at_us = low_us + (high_us - low_us) * (rows - rows // (2 * _SLACK)) // count
+    while True:
+        first = source.first(part._replace(lo_us=at_us))
+        before = first.serial - 1 if first else part.last_serial
+        if before > most:
+            high_us = at_us
+        elif before < least:
+            assert first is not None
+            low_us = max(low_us + 1, first.position_us)
+        else:
+            assert first is not None
+            piece = part._replace(hi_us=first.position_us, last_serial=before)
+            return piece, part._replace(lo_us=first.position_us, after_serial=before)
+        at_us = (low_us + high_us) // 2
