@@ -1,7 +1,9 @@
 """A broker in a process of its own, with data on disk, and publishers that remember what they sent."""
 
 import asyncio
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -119,6 +121,25 @@ class Broker:
                         properties=_properties(message),
                     )
                 await client.settle()
+
+
+@contextmanager
+def meanwhile(work: Callable[[], object], pause_s: float) -> Iterator[None]:
+    """Do something again and again, for as long as the block takes."""
+    ended = threading.Event()
+
+    def go_on() -> None:
+        while not ended.is_set():
+            work()
+            ended.wait(pause_s)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _properties(message: Sent) -> Properties:

@@ -18,7 +18,7 @@ import pytest
 from holdfast.pipeline.lake import Lake
 from holdfast.storage.rocks.leases import read_leases
 from tests.spark.lakes import archive, check_whole, payloads, sent
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishing import Broker, Sent, meanwhile
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("HOLDFAST_ARCHIVE_KILLS", "6"))
@@ -48,20 +48,8 @@ def numbered(first: int, count: int) -> list[Sent]:
 @contextmanager
 def publishing(broker: Broker) -> Iterator[None]:
     """Messages come in, one burst after the other, for as long as the block takes."""
-    ended = threading.Event()
-
-    def publish() -> None:
-        while not ended.is_set():
-            broker.publish(numbered(len(broker.sent), 200))
-            ended.wait(0.2)
-
-    thread = threading.Thread(target=publish)
-    thread.start()
-    try:
+    with meanwhile(lambda: broker.publish(numbered(len(broker.sent), 200)), 0.2):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def killed_after(process: "subprocess.Popen[str]", seconds: float) -> bool:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +30,7 @@ from tests.slow_world import kept, subscribe
 from tests.spark.lakes import archive
 from tests.spark.plant import Plant
 from tests.spark.planting import Hand
-from tests.spark.publishing import Sent
+from tests.spark.publishing import Sent, meanwhile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 DEADLINE_S = 300.0
@@ -53,25 +52,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
 @contextmanager
 def under_load(world: Plant) -> Iterator[None]:
     """Messages come in, and clients come and go, for as long as the block takes."""
-    ended = threading.Event()
 
     def publish() -> None:
-        while not ended.is_set():
-            start = len(world.sent)
-            world.publish(
-                Sent(f"plant/{number % 40}/temp", b"x", client_id=f"device-{number // 30 % 3}", retain=number % 7 == 0)
-                for number in range(start, start + 60)
-            )
-            world.subscribe("reader", f"press/{start}/#")
-            ended.wait(0.3)
+        start = len(world.sent)
+        world.publish(
+            Sent(f"plant/{number % 40}/temp", b"x", client_id=f"device-{number // 30 % 3}", retain=number % 7 == 0)
+            for number in range(start, start + 60)
+        )
+        world.subscribe("reader", f"press/{start}/#")
 
-    thread = threading.Thread(target=publish)
-    thread.start()
-    try:
+    with meanwhile(publish, 0.3):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def audited(spark: SparkSession, data: Path, lake: Path | None = None) -> Audit:

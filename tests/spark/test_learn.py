@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from holdfast.records.messages import stored_topic
 from holdfast.storage.rocks.next_patterns import FILE_NAME, read_patterns
 from holdfast.storage.rocks.zone_generations import LiveGeneration
 from tests.spark.lakes import archive
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishing import Broker, Sent, meanwhile
 from tests.unit.pipeline.counted import learn_from as learn_by_brute_force
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -130,20 +129,12 @@ def patterns_now(data: Path, zone: str = "default") -> list[list[str]]:
 @contextmanager
 def publishing(broker: Broker) -> Iterator[None]:
     """The fleet goes on publishing, as long as the block takes."""
-    ended = threading.Event()
 
     def publish() -> None:
-        while not ended.is_set():
-            broker.publish([Sent(f"fleet/dev-{number:03d}/gps", b"48.1") for number in range(150)])
-            ended.wait(0.2)
+        broker.publish([Sent(f"fleet/dev-{number:03d}/gps", b"48.1") for number in range(150)])
 
-    thread = threading.Thread(target=publish)
-    thread.start()
-    try:
+    with meanwhile(publish, 0.2):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def run(*words: str) -> dict[str, Any]:
