@@ -19,8 +19,10 @@ PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 # they wait for disks, processes and Java more than they compute.
 SIDE_BY_SIDE := -n 2
 BY_FILE := --dist loadfile
-# No test runs long enough for Java's second compiler to earn what it costs.
-SHORT_LIVED := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# No test runs long enough for Java's second compiler to earn what it costs; what a Java loads lies ready in an archive.
+JAVA_CLASSES := .build/java-classes.jsa
+JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+SHORT_LIVED := JDK_JAVA_OPTIONS="$(JAVA_OPTIONS) -XX:SharedArchiveFile=$(CURDIR)/$(JAVA_CLASSES) -Xlog:disable"
 
 # Stamps of the environment lie inside it, so that they go when it goes.
 VENV := .venv/.made
@@ -55,6 +57,7 @@ test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow te
 	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
 		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
 	$(PYTEST) -n 4 $(BY_FILE) -m "slow and not spark" --junitxml=.reports/slow.xml
+	@JDK_JAVA_OPTIONS="$(JAVA_OPTIONS)" PYTHONPATH=src $(BIN)/python scripts/java_archive.py $(CURDIR)/$(JAVA_CLASSES)
 	$(SHORT_LIVED) $(PYTEST) -n 3 $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports

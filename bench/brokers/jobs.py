@@ -42,6 +42,8 @@ class Job:
     persistent: bool = False
     #: Topics of a publisher, which take turns; a multiple of 256, or 0 for a single one.
     topics: int = 0
+    #: Whether each topic was used once before the clock starts.
+    known: bool = False
     #: Subscriptions of others that are there meanwhile, and sessions of others who are away.
     ballast: int = 0
     absent: int = 0

@@ -72,8 +72,9 @@ SCENARIOS = (
     ),
     _load("subscriptions_10k", "QoS 1, 10 → 10, among 10,000 subscriptions", replace(_PIPELINED, ballast=10_000)),
     _load("subscriptions_100k", "QoS 1, 10 → 10, among 100,000 subscriptions", replace(_PIPELINED, ballast=100_000)),
-    _load("topics_10k", "QoS 1, 10 → 10, on 10,240 topics", replace(_PIPELINED, topics=1024)),
-    _load("topics_100k", "QoS 1, 10 → 10, on 102,400 topics", replace(_PIPELINED, topics=10_240)),
+    _load("topics_10k", "QoS 1, 10 → 10, on 10,240 topics", replace(_PIPELINED, topics=1024, known=True)),
+    _load("topics_100k", "QoS 1, 10 → 10, on 102,400 topics", replace(_PIPELINED, topics=10_240, known=True)),
+    _load("topics_new", "QoS 1, 10 → 10, each topic for the first time", replace(_PIPELINED, topics=10_240)),
     _load("connects", "connect storm", Job(kind=jobs.STORM, clients=5000)),
     Scenario(
         "steady",

@@ -209,7 +209,8 @@ class Zones:
         zone = self._old.get(topic)
         if zone is None:
             zone = self._find(topic)
-            if len(topic) > _MAX_CACHED_TOPIC_BYTES:
+            # Without filters there is nothing to match, and so nothing to remember.
+            if not self._seen or len(topic) > _MAX_CACHED_TOPIC_BYTES:
                 return zone
         if len(self._young) >= _HALF:
             self._old = self._young
@@ -221,6 +222,8 @@ class Zones:
         dollar = is_dollar(topic)
         if dollar and (topic == _SYS or topic.startswith(_SYS_BELOW)):
             return UNSTORED
+        if not self._seen:
+            return self.default
         levels = topic.split(SEPARATOR)
         for seen, zone in self._seen:
             if levels_match(seen, levels, dollar=dollar):

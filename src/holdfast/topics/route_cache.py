@@ -31,7 +31,8 @@ _ENTRY_BYTES: Final = 200
 _REFERENCE_BYTES: Final = 8
 #: An entry that missed more changes than this is matched again: cheaper than checking each.
 MAX_CHECKED_CHANGES: Final = 32
-DEFAULT_LIMIT_BYTES: Final = 64 * 1024 * 1024
+#: Each half holds 100,000 topics with one subscriber: a cycle of more topics than that is matched again and again.
+DEFAULT_LIMIT_BYTES: Final = 128 * 1024 * 1024
 
 
 class Route(Generic[V]):
