@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import select
 import time
 from collections.abc import Callable, Sequence
@@ -96,3 +97,12 @@ def leave_sessions(crowd: Crowd, prefix: str, count: int) -> None:
         crowd.close(clients)
         if time.monotonic() - began > 3 * STALL_S:
             raise LostError(f"{begin + AT_ONCE} of {count} sessions within {3 * STALL_S:.0f} s")
+
+
+def allow_open_files(count: int) -> None:
+    """Raise this process's limit; LostError if the system does not let it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + 100
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise LostError(f"{wanted} open files are needed, {hard} are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))

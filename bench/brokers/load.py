@@ -8,7 +8,7 @@ import time
 
 from bench.brokers import jobs
 from bench.brokers.clients import Publisher, Subscriber
-from bench.brokers.crowd import STALL_S, Crowd, leave_sessions
+from bench.brokers.crowd import STALL_S, Crowd, allow_open_files, leave_sessions
 from bench.brokers.jobs import Job
 from bench.brokers.packets import Cycle, Ring, Shape
 from bench.brokers.stream import LostError
@@ -27,6 +27,7 @@ class Load:
     """Publishers and subscribers of a job, connected and ready."""
 
     def __init__(self, job: Job) -> None:
+        allow_open_files(job.publishers + job.subscribers)
         self.job = job
         self.crowd = Crowd(job.port, job.version)
         self.run = f"{os.getpid() % 1_000_000:06d}"

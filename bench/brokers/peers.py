@@ -88,6 +88,12 @@ def find(name: str, *, install: bool) -> Peer:
 
 
 def _holdfast(name: str, durability: str) -> Peer:
+    title = f"Holdfast, {durability}" if durability else "Holdfast"
+    return holdfast(name, title, [f"storage.durability={durability}"] if durability else [])
+
+
+def holdfast(name: str, title: str, settings: list[str]) -> Peer:
+    """With settings of its own beside those that every run has."""
     obstacle = compiled_obstacle(ROOT)
     tree = ROOT / "src" if obstacle else compiled_tree()
 
@@ -104,15 +110,15 @@ def _holdfast(name: str, durability: str) -> Peer:
             "sessions.max_queued_messages=100000000",
             "sessions.max_queued_bytes=100000000000",
             "sessions.max_inflight_bytes=100000000000",
-            *([f"storage.durability={durability}"] if durability else []),
+            *settings,
         ]
-        settings = [word for setting in chosen for word in ("--set", setting)]
+        words = [word for setting in chosen for word in ("--set", setting)]
         program = "from holdfast.cli.main import main; main()"
-        return [sys.executable, "-c", program, "serve", "--port", str(port), *settings]
+        return [sys.executable, "-c", program, "serve", "--port", str(port), *words]
 
     return Peer(
         name,
-        f"Holdfast, {durability}" if durability else "Holdfast",
+        title,
         command,
         environment={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
         note=f"Holdfast runs interpreted: {obstacle}" if obstacle else "",

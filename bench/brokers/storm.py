@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import select
 import socket
 import time
 
 from bench.brokers import packets
-from bench.brokers.crowd import AT_ONCE, STALL_S, Crowd, leave_sessions
+from bench.brokers.crowd import AT_ONCE, STALL_S, Crowd, allow_open_files, leave_sessions
 from bench.brokers.jobs import Job
 from bench.brokers.stream import LostError
 from bench.brokers.usage import Span, Usage
@@ -17,15 +16,6 @@ from bench.brokers.usage import Span, Usage
 #: Clients that come before memory is counted, so that what is set up once is there.
 _WARM_UP = 50
 _CONNACK_BYTES = 4
-
-
-def allow_open_files(count: int) -> None:
-    """Raise this process's limit; LostError if the system does not let it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + 100
-    if hard != resource.RLIM_INFINITY and wanted > hard:
-        raise LostError(f"{wanted} open files are needed, {hard} are allowed")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 def measure_storm(job: Job, usage: Usage) -> dict[str, dict[str, float]]:

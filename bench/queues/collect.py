@@ -24,6 +24,7 @@ import holdfast
 from bench.checkout import ROOT
 from bench.queues import rows, tbmq_algorithm
 from bench.queues.homes import Servers, available, home, servers
+from bench.queues.through import homes, measure
 from bench.queues.workload import append_all, calls, drain
 from holdfast.durable.queue_store import QueueStore
 
@@ -42,13 +43,22 @@ class Amounts:
     awaited: int = 1_000
     #: Clients that are drained, of those that there are.
     drained: int = 5_000
-    one_by_one: int = 5_000
+    #: Pairs of clients on a broker, and for how long they send.
+    pairs: tuple[int, ...] = (100, 1_000, 10_000)
+    seconds: float = 4.0
     written: int = 50_000
     written_queues: int = 100
 
 
 QUICK = Amounts(
-    clients=(1, 10, 200), messages=400, awaited=5, drained=50, one_by_one=50, written=1_000, written_queues=10
+    clients=(1, 10, 200),
+    messages=400,
+    awaited=5,
+    drained=50,
+    pairs=(4,),
+    seconds=0.1,
+    written=1_000,
+    written_queues=10,
 )
 
 
@@ -59,7 +69,9 @@ class Bench:
         self._amounts = amounts
         self._running = running
         self._progress = progress
-        self._task = progress.add_task("", total=len(available()) * len(amounts.clients) + len(rows.WRITERS) + 1)
+        brokers = len(homes(running, "")) * len(amounts.pairs)
+        total = len(available()) * len(amounts.clients) + brokers + len(rows.WRITERS)
+        self._task = progress.add_task("", total=total)
         self._turn = 0
 
     async def round(self) -> list[tuple[str, float]]:
@@ -72,8 +84,8 @@ class Bench:
                 found += await self._home(name, clients)
             if self._running.redis is not None:
                 found += await self._tbmq(clients)
-        self._tell("one command after the other, and many at once")
-        found += await self._steps()
+        self._turn += 1
+        found += measure(self._running, str(self._turn), self._amounts.pairs, self._amounts.seconds, self._tell)
         for writer in rows.WRITERS:
             self._tell(f"what is written by {rows.WRITERS[writer]}")
             found += [(f"written/{writer}/{key}", value) for key, value in self._written(writer).items()]
@@ -121,21 +133,6 @@ class Bench:
         commands = self._commands()
         self._clear()
         return [(f"{rows.TBMQ}/{clients}/batched", rate), (f"{rows.TBMQ}/{clients}/commands", commands / messages)]
-
-    async def _steps(self) -> list[tuple[str, float]]:
-        """PostgreSQL with what gathers for a thousand clients; Redis with TBMQ's script, waited for and not."""
-        redis = self._running.redis
-        if redis is None or self._running.postgres is None:
-            return []
-        clients, messages = self._amounts.clients[1], self._amounts.messages
-        self._turn += 1
-        async with home("postgres", self._running, f"turn-{self._turn}") as store:
-            await store.size("")
-            postgres = await append_all(store, list(calls(clients, messages, 1)))
-        one_by_one = tbmq_algorithm.one_by_one(redis.port, clients, self._amounts.one_by_one)
-        in_flight = await tbmq_algorithm.in_flight(redis.url, clients, messages)
-        self._clear()
-        return [("steps/postgres", postgres), ("steps/one_by_one", one_by_one), ("steps/in_flight", in_flight)]
 
     def _written(self, writer: str) -> dict[str, float]:
         folder = tempfile.mkdtemp(prefix="written-", dir=self._running.folder)

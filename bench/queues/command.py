@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from bench import conditions
@@ -11,6 +12,7 @@ from bench.present import present
 from bench.progress import progress_bar
 from bench.queues import plot, table
 from bench.queues.collect import QUICK, Amounts, collect
+from bench.queues.through import possible
 
 DEFAULTS: dict[str, object] = {"disk": None}
 
@@ -21,11 +23,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(wanted: argparse.Namespace) -> int:
     amounts = QUICK if wanted.quick else Amounts()
+    amounts = replace(amounts, pairs=tuple(possible(count) for count in amounts.pairs))
     rounds = 1 if wanted.quick else wanted.rounds
     load_before = os.getloadavg()[0]
     with progress_bar() as progress:
         results = collect(amounts, rounds, wanted.disk, progress)
-    blocks = table.blocks(results, amounts.clients)
+    blocks = table.blocks(results, amounts.clients, amounts.pairs)
     picture = plot.draw(results, amounts.clients)
     present(wanted, "queues", results, blocks, table.CAPTION, conditions.describe(rounds, load_before), picture)
     return 0

@@ -19,12 +19,16 @@ KINDS = {
     "batched": "appended, gathered",
     "drained": "read and acknowledged",
 }
-#: Steps of TBMQ's own report, with the thousands of messages per second that it gives.
-STEPS = {
-    "postgres": ("PostgreSQL", 30),
-    "one_by_one": ("Redis, one command after the other", 40),
-    "in_flight": ("Redis, commands in flight together", 60),
+#: Where queues are that a broker works with; the first is what others are compared with.
+THROUGH = {
+    "postgres": "PostgreSQL",
+    "one_by_one": "Redis, one command after the other",
+    "in_flight": "Redis",
+    "cluster": "Redis Cluster, 3 masters",
+    "log": "the log, no home elsewhere",
 }
+#: Thousands of messages per second in TBMQ's own report.
+REPORTED = {"postgres": 30, "one_by_one": 40, "in_flight": 60}
 #: Who writes a queue to disk.
 WRITERS = {
     "list": "a linked list in RocksDB",
@@ -38,7 +42,7 @@ WRITTEN = {
 }
 
 
-def keys(homes: list[str], clients: tuple[int, ...]) -> list[str]:
+def keys(homes: list[str], clients: tuple[int, ...], pairs: tuple[int, ...]) -> list[str]:
     """Every key of a report, in order, for the homes that are there."""
     found = [f"{home}/{count}/{kind}" for home in homes for count in clients for kind in KINDS]
     for count in clients:
@@ -46,6 +50,7 @@ def keys(homes: list[str], clients: tuple[int, ...]) -> list[str]:
             found.append(f"journal/{count}/syncs")
         if "redis" in homes:
             found += [f"redis/{count}/commands", f"{TBMQ}/{count}/batched", f"{TBMQ}/{count}/commands"]
-    if "redis" in homes and "postgres" in homes:
-        found += [f"steps/{name}" for name in STEPS]
+    needed = {"postgres": "postgres", "one_by_one": "redis", "in_flight": "redis", "cluster": "cluster"}
+    there = [name for name in THROUGH if needed.get(name, "memory") in homes]
+    found += [f"through/{name}/{count}" for name in there for count in pairs]
     return [*found, *[f"written/{writer}/{name}" for writer in WRITERS for name in WRITTEN]]

@@ -10,12 +10,13 @@ from bench.storage.table import Block, number
 CAPTION = (
     "Messages have 64 random bytes of payload. Gathered: calls of 2,000 messages, for as many clients as there "
     "are. Awaited: calls of one message. PostgreSQL syncs every transaction, the journal every call, Redis its "
-    "file once a second. What is written to disk is measured with payloads of 512 bytes in 100 queues that are filled "
-    "and drained once, every 500 messages synced."
+    "file once a second. Through a broker: QoS 1, with up to 10,000 messages on their way, and every subscriber's "
+    "queue in that home; in brackets, how many times what PostgreSQL lets through. What is written to disk is "
+    "measured with payloads of 512 bytes in 100 queues that are filled and drained once, every 500 messages synced."
 )
 
 
-def blocks(results: Results, clients: tuple[int, ...]) -> list[Block]:
+def blocks(results: Results, clients: tuple[int, ...], pairs: tuple[int, ...]) -> list[Block]:
     heads = [f"{count:,} client{'s' if count > 1 else ''}" for count in clients]
     found: list[Block] = []
     for kind, label in rows.KINDS.items():
@@ -32,20 +33,28 @@ def blocks(results: Results, clients: tuple[int, ...]) -> list[Block]:
         ("journal files: syncs", *_counts(results, "journal", clients, "syncs")),
     ]
     found.append(Block(("per message", *heads), tuple(costs)))
-    if "steps/postgres" in results:
-        first = results["steps/postgres"]
-        base = rows.STEPS["postgres"][1]
-        steps = [
-            (label, number(results[f"steps/{name}"], PER_SECOND), f"{results[f'steps/{name}'] / first:.2f}",
-             f"{told / base:.2f}") for name, (label, told) in rows.STEPS.items()
-        ]  # fmt: skip
-        found.append(Block(("clients of servers", "measured", "as a ratio", "in TBMQ's report"), tuple(steps)))
+    found.append(_through(results, pairs))
     written = [
         (label, *[f"{results[f'written/{writer}/{name}']:.2f}" for name in rows.WRITTEN])
         for writer, label in rows.WRITERS.items()
     ]
     found.append(Block(("written to disk", *rows.WRITTEN.values()), tuple(written)))
     return found
+
+
+def _through(results: Results, pairs: tuple[int, ...]) -> Block:
+    """Messages per second, and how many times what PostgreSQL lets through."""
+    lines = []
+    for home, label in rows.THROUGH.items():
+        cells = []
+        for count in pairs:
+            rate, base = results.get(f"through/{home}/{count}"), results.get(f"through/postgres/{count}")
+            ratio = f" ({rate / base:.2f})" if rate is not None and base is not None else ""
+            cells.append("not there" if rate is None else f"{number(rate, PER_SECOND)}{ratio}")
+        told = rows.REPORTED.get(home)
+        lines.append((label, *cells, f"{told / rows.REPORTED['postgres']:.2f}" if told else ""))
+    heads = [f"{count:,} pairs" for count in pairs]
+    return Block(("through a broker, point to point", *heads, "in TBMQ's report"), tuple(lines))
 
 
 def _cells(results: Results, home: str, clients: tuple[int, ...], kind: str) -> list[str]:

@@ -9,8 +9,6 @@ import hashlib
 import json
 import time
 
-from redis import Redis
-
 from bench.queues.workload import PAYLOAD_BYTES, client_name
 from holdfast.storage.redis.line import Line
 from holdfast.storage.redis.options import RedisOptions
@@ -74,14 +72,3 @@ async def in_flight(url: str, clients: int, messages: int) -> float:
         return messages / (time.perf_counter() - began_s)
     finally:
         await line.close()
-
-
-def one_by_one(port: int, clients: int, messages: int) -> float:
-    """Messages per second, with a client that waits for each."""
-    prepared = commands(clients, messages)
-    with Redis(port=port) as connection:
-        connection.script_load(_SCRIPT)
-        began_s = time.perf_counter()
-        for command in prepared:
-            connection.execute_command(*command)
-        return messages / (time.perf_counter() - began_s)

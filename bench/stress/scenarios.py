@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.brokers.crowd import AT_ONCE, Crowd
+from bench.brokers.crowd import AT_ONCE, Crowd, allow_open_files
 from bench.brokers.processes import Running
-from bench.brokers.storm import allow_open_files
 from bench.stress.bystander import Bystander
 from bench.stress.clients import VERSION, Fetcher, Publishers, Sluggard
 from bench.stress.memory import Memory

@@ -1,7 +1,8 @@
 """Client queues in one Redis: its keys, its scripts, and what its loss does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ from redis.crc import key_slot
 
 from bench.queues.processes import free_port
 from bench.queues.redis_server import PACKAGE, PROGRAM, RedisServer
-from holdfast.durable.queue_store import Pack
+from holdfast.durable.queue_store import Appended, Pack
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
 from holdfast.storage.redis import scripts
 from holdfast.storage.redis.keys import base_key, decode_tag, encode_tag, slot_of_key
+from holdfast.storage.redis.line import Argument, Line, Reply
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.queues import RedisQueues
 from tests.servers.entries import PLENTY, SECOND_US, Steps, append, entries, entry, limits, numbers
@@ -99,6 +101,28 @@ def test_a_pack_is_one_script_call(redis_store: RedisQueues, steps: Steps, raw: 
     assert calls["cmdstat_evalsha"] == 1
     assert calls["cmdstat_set"] == 1, "the state; messages that never expire are written together"
     assert sum(calls.values()) < 15
+
+
+@pytest.mark.parametrize("pipelined", [True, False])
+def test_calls_follow_each_other_at_once_or_one_waits_for_the_other(
+    redis_options: RedisOptions, steps: Steps, monkeypatch: pytest.MonkeyPatch, pipelined: bool
+) -> None:
+    together: list[int] = []
+    run = Line.run
+
+    async def counted(line: Line, commands: Sequence[Sequence[Argument]], timeout_s: float) -> list[Reply]:
+        together.append(sum(command[0] == b"EVALSHA" for command in commands))
+        return await run(line, commands, timeout_s)
+
+    store = RedisQueues(replace(redis_options, pipelined=pipelined), steps.clock)
+    steps(append(store, "warm", entries(1)))
+    monkeypatch.setattr(Line, "run", counted)
+
+    answers = steps(store.append([Pack(client_id, entries(2, 3), PLENTY) for client_id in ("a", "b", "c")]))
+    steps(store.close())
+
+    assert [answer.serials for answer in answers if isinstance(answer, Appended)] == [[1, 2]] * 3
+    assert together == ([3] if pipelined else [1, 1, 1])
 
 
 @pytest.mark.slow

@@ -91,6 +91,7 @@ async def _redis(settings: Settings, clock: Clock) -> QueueStore:
         timeout_s=redis.timeout_s,
         give_up_s=redis.give_up_s,
         connections=redis.connections,
+        pipelined=redis.pipelined,
         tls_ca=str(redis.tls_ca or ""),
         tls_certificate=str(redis.tls_certificate or ""),
         tls_key=str(redis.tls_key or ""),

@@ -71,6 +71,9 @@ class RedisSettings:
     timeout_s: _Timeout = 5.0
     give_up_s: _GiveUp = 15.0
     connections: _Connections = 4
+    pipelined: Annotated[
+        bool, Key("Whether calls follow each other without waiting for answers; `false` for a proxy that cannot.")
+    ] = True
     tls_ca: Annotated[Path | None, Key("Authorities for `rediss://`, PEM; not set, those of the system.")] = None
     tls_certificate: Annotated[Path | None, Key("The broker's own certificate, PEM.")] = None
     tls_key: Annotated[Path | None, Key("The private key of `tls_certificate`, PEM.")] = None

@@ -118,6 +118,9 @@ class Calls:
                 call.obstacle = call.obstacle or "no Redis server is known yet"
             else:
                 groups[line].append(call)
+        if not self._options.pipelined:
+            moved = [await self._pipeline(line, [call], safe=safe) for line in groups for call in groups[line]]
+            return bool(moved) and all(moved)
         tasks = []
         async with asyncio.TaskGroup() as group:
             for line, wanted in groups.items():

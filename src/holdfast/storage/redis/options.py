@@ -29,6 +29,8 @@ class RedisOptions:
     give_up_s: float = 15.0
     #: To each server, at most.
     connections: int = 4
+    #: Whether calls follow each other without waiting for answers.
+    pipelined: bool = True
     #: The certificate authority of `rediss://`, as a file; the system's if empty. Certificate and key of the client.
     tls_ca: str = ""
     tls_certificate: str = ""
