@@ -1,14 +1,16 @@
 """The broker's database, opened beside the broker: as RocksDB's secondary, for reading only.
 
 A secondary follows what the primary writes, as often as it is told to. It is told by `catch_up`, and by nobody else, so
-whoever reads between two calls reads one state. Three things it cannot follow, and all end the same way, with a fresh
+whoever reads between two calls reads one state. Four things it cannot follow, and all end the same way, with a fresh
 secondary in place of the old one:
 
 1. A column family that was made after it was opened: every catch-up fails from then on.
 2. A column family that was dropped: it goes on showing it, and keeps its disk space.
 3. A file that the primary removed between the look at the list of files and the opening of the file.
+4. A primary that was started anew: it has read its WAL into tables, and writes another list of files.
 
-Files that it has open stay readable when the primary removes them. So all are opened at once, and held.
+It never looks while the primary is being opened (`opening_lock.py`). Files that it has open stay readable when the
+primary removes them. So all are opened at once, and held.
 """
 
 import os
@@ -21,6 +23,7 @@ from typing import Final
 from rocksdict import AccessType, Options, Rdict
 
 from holdfast.model.errors import MisuseError, PermanentError, TransientError
+from holdfast.storage.rocks.opening_lock import looking
 
 ROCKS: Final = "rocks"
 #: Of folders with diaries; the number of the process follows.
@@ -34,6 +37,7 @@ class Secondary:
 
     def __init__(self, folder: Path) -> None:
         """PermanentError if the folder holds no database."""
+        self._folder: Final = folder
         self._path: Final = str(folder / ROCKS)
         if not (folder / ROCKS / "CURRENT").is_file():
             raise PermanentError(f"{folder} holds no data of a broker; give the folder that `storage.data` names")
@@ -41,10 +45,13 @@ class Secondary:
         self._own: Final = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
         self._number = 0
         self._names: list[str] = []
+        #: Which list of files it follows.
+        self._current = b""
         self._families: dict[str, Rdict] = {}
         self._database: Rdict | None = None
         try:
-            self._open()
+            with looking(folder):
+                self._open()
         except BaseException:
             self.close()
             raise
@@ -53,14 +60,15 @@ class Secondary:
         """See what the primary has written until now; whether families and iterators of before are void."""
         if self._database is None:
             raise MisuseError("this secondary is closed")
-        if self._list() == self._names:
-            try:
-                self._database.try_catch_up_with_primary()
-            except Exception:
-                pass  # rule 3, or a family came just now
-            else:
-                return False
-        self._open()
+        with looking(self._folder):
+            if self._list() == self._names and self._list_of_files() == self._current:
+                try:
+                    self._database.try_catch_up_with_primary()
+                except Exception:
+                    pass  # rule 3, or a family came just now
+                else:
+                    return False
+            self._open()
         return True
 
     def names(self) -> list[str]:
@@ -86,6 +94,13 @@ class Secondary:
         except Exception as error:
             raise TransientError(f"{self._path} cannot be read now: {error}") from error
 
+    def _list_of_files(self) -> bytes:
+        """The name of the primary's list of files."""
+        try:
+            return (Path(self._path) / "CURRENT").read_bytes()
+        except OSError as error:
+            raise TransientError(f"{self._path} cannot be read now: {error}") from error
+
     def _open(self) -> None:
         failure: Exception | None = None
         self._let_go()
@@ -94,7 +109,7 @@ class Secondary:
             self._number += 1
             own = Path(self._own) / str(self._number)
             try:
-                names = self._list()
+                names, current = self._list(), self._list_of_files()
                 database = Rdict(
                     self._path,
                     options=_options(),
@@ -107,7 +122,7 @@ class Secondary:
                 failure = error
                 self._let_go()
                 continue
-            self._names = names
+            self._names, self._current = names, current
             return
         raise TransientError(f"{self._path} cannot be opened for reading: {failure}") from failure
 

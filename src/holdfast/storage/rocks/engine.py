@@ -2,6 +2,7 @@
 
     <data folder>/
       holdfast.lock   who works here            (folder_lock)
+      opening.lock    who opens, who looks      (opening_lock)
       synced          how far the WAL is synced (synced_mark)
       rocks/          RocksDB's own
       quarantine/     damaged files and reports (quarantine)

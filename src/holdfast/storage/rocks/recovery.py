@@ -26,6 +26,7 @@ from rocksdict import DBRecoveryMode, Options, Rdict
 
 from holdfast.storage.rocks.failures import DiskFullError, FolderHeldError, UnreadableError, is_no_room
 from holdfast.storage.rocks.manifest import manifest_of
+from holdfast.storage.rocks.opening_lock import opening
 from holdfast.storage.rocks.options import DEFAULT, LASTING_FAMILIES, Shared, database_options, family_options
 from holdfast.storage.rocks.quarantine import Damage, Quarantine
 from holdfast.storage.rocks.synced_mark import Synced
@@ -54,7 +55,8 @@ class Opened:
 def open_database(path: Path, quarantine: Quarantine, mark: Synced | None, *, mark_is_exact: bool) -> Opened:
     """Requires: the folder's lock. Ensures: a writable database that ends with a whole batch, or an error says why."""
     try:
-        opened = _open(path, quarantine, mark, mark_is_exact=mark_is_exact)
+        with opening(path.parent):
+            opened = _open(path, quarantine, mark, mark_is_exact=mark_is_exact)
     except Exception as error:
         if is_no_room(error):
             need_mb = sum(file.stat().st_size for file in wal_files(path)) // 1_000_000 + 16
