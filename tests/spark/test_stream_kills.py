@@ -132,7 +132,9 @@ def test_a_stream_gives_every_acknowledged_message_once_whatever_is_killed(
     finally:
         run.close()
 
-    rows = spark.read.parquet(str(tmp_path / "out")).selectExpr("shard", "serial", "payload").collect()
+    # What a payload is filled up with is of no interest, and with many kills too much for one process.
+    read_back = spark.read.parquet(str(tmp_path / "out"))
+    rows = read_back.selectExpr("shard", "serial", "substring(payload, 1, 40) as payload").collect()
     places = Counter((row.shard, row.serial) for row in rows)
     assert [place for place, count in places.items() if count > 1] == []
     assert {shard for shard, _serial in places} == {0, 1}
