@@ -13,7 +13,6 @@ from holdfast.durable.queue_store import QueueStore
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.store import JournalStore
-from holdfast.storage.memory_queues import MemoryQueueStore
 from holdfast.storage.postgres.options import PostgresOptions
 from holdfast.storage.postgres.queues import PostgresQueues
 from holdfast.storage.redis.options import RedisOptions
@@ -22,7 +21,7 @@ from holdfast.storage.redis.queues import RedisQueues
 
 def available() -> list[str]:
     """Names of the homes, in the order of the table."""
-    names = ["memory", "journal"]
+    names = ["journal"]
     if not redis_server.missing():
         names += ["redis", "cluster"]
     if not postgres_server.missing():
@@ -60,9 +59,7 @@ async def home(name: str, running: Servers, turn: str) -> AsyncIterator[QueueSto
     """An empty store; `turn` tells it from others in the same place."""
     clock = SystemClock()
     store: QueueStore
-    if name == "memory":
-        store = MemoryQueueStore(clock)
-    elif name == "journal":
+    if name == "journal":
         store = await JournalStore.open(running.folder / f"journal-{turn}", clock, JournalOptions())
     elif name == "redis":
         assert running.redis is not None

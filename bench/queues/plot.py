@@ -19,9 +19,9 @@ _GAP = 10
 
 
 def draw(results: Results, clients: tuple[int, ...]) -> str:
-    """The whole picture. Memory is left out: it would dwarf the others."""
+    """The whole picture."""
     labels = {**rows.HOMES, rows.TBMQ: rows.TBMQ_LABEL}
-    there = [home for home in labels if home != "memory" and f"{home}/{clients[0]}/batched" in results]
+    there = [home for home in labels if f"{home}/{clients[0]}/batched" in results]
     body: list[str] = []
     names = [f"{count:,} client{'s' if count > 1 else ''}" for count in clients]
     body += svg.legend(60, list(zip(names, COLOURS, strict=False)), "longer is better")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 #: Homes, and what they are called.
 HOMES = {
-    "memory": "memory",
     "journal": "journal files, fsync",
     "redis": "Redis",
     "cluster": "Redis Cluster, 3 masters",
@@ -51,6 +50,6 @@ def keys(homes: list[str], clients: tuple[int, ...], pairs: tuple[int, ...]) -> 
         if "redis" in homes:
             found += [f"redis/{count}/commands", f"{TBMQ}/{count}/batched", f"{TBMQ}/{count}/commands"]
     needed = {"postgres": "postgres", "one_by_one": "redis", "in_flight": "redis", "cluster": "cluster"}
-    there = [name for name in THROUGH if needed.get(name, "memory") in homes]
+    there = [name for name in THROUGH if needed.get(name, "journal") in homes]
     found += [f"through/{name}/{count}" for name in there for count in pairs]
     return [*found, *[f"written/{writer}/{name}" for writer in WRITERS for name in WRITTEN]]

@@ -34,26 +34,27 @@ return packet
 _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 #: Commands on their way together.
 _IN_FLIGHT = 1_000
+_PAYLOAD = b"x" * PAYLOAD_BYTES
 
 
-def commands(clients: int, messages: int) -> list[tuple[bytes | int, ...]]:
-    """One for each message, client after client in turn."""
-    value = json.dumps(
-        {
-            "packetType": "PUBLISH",
-            "payload": base64.b64encode(b"x" * PAYLOAD_BYTES).decode(),
-            "time": 1736333110026,
-            "clientId": client_name(0),
-            "retained": False,
-            "packetId": 1,
-            "topicName": "plant/hall/7/temperature",
-            "qos": 1,
-        }
-    ).encode()
+def commands(clients: int, first: int, messages: int) -> list[tuple[bytes | int, ...]]:
+    """One for each message from `first` on, client after client in turn, with its value as JSON."""
     found: list[tuple[bytes | int, ...]] = []
-    for place in range(messages):
-        tag = f"{{{client_name(place % clients)}}}"
-        keys = (f"{tag}_messages".encode(), f"{tag}_last_packet_id".encode())
+    for place in range(first, first + messages):
+        name = client_name(place % clients)
+        value = json.dumps(
+            {
+                "packetType": "PUBLISH",
+                "payload": base64.b64encode(_PAYLOAD).decode(),
+                "time": 1736333110026,
+                "clientId": name,
+                "retained": False,
+                "packetId": place % 65_535 + 1,
+                "topicName": "plant/hall/7/temperature",
+                "qos": 1,
+            }
+        ).encode()
+        keys = (f"{{{name}}}_messages".encode(), f"{{{name}}}_last_packet_id".encode())
         found.append((b"EVALSHA", _SHA.encode(), 2, *keys, value, 600, 100_000))
     return found
 
@@ -61,12 +62,11 @@ def commands(clients: int, messages: int) -> list[tuple[bytes | int, ...]]:
 async def in_flight(url: str, clients: int, messages: int) -> float:
     """Messages per second, with many commands on their way."""
     line = Line(RedisOptions((url,)), url)
-    prepared = commands(clients, messages)
     try:
         await line.run([(b"SCRIPT", b"LOAD", _SCRIPT.encode())], 60)
         began_s = time.perf_counter()
-        for at in range(0, len(prepared), _IN_FLIGHT):
-            for reply in await line.run(prepared[at : at + _IN_FLIGHT], 60):
+        for at in range(0, messages, _IN_FLIGHT):
+            for reply in await line.run(commands(clients, at, min(_IN_FLIGHT, messages - at)), 60):
                 if isinstance(reply, Exception):
                     raise reply
         return messages / (time.perf_counter() - began_s)

@@ -27,6 +27,7 @@ from holdfast.history.tables import TableQuery
 from holdfast.history.view import Part, View, Viewed
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
 from holdfast.storage.rocks.published_heads import Head
+from holdfast.topics.learned_show import Pattern
 
 _T = TypeVar("_T")
 
@@ -97,6 +98,10 @@ class FlightHistory(Viewed):
         """Position and serial of the first message of a part. DroppedError: retention was faster."""
         found = self._act("first", {"part": part._asdict()})
         return found and Head(found["position_us"], found["serial"])
+
+    def patterns(self) -> list[Pattern]:
+        """What the newest generation of every zone has learnt of topics, with the messages of each pattern."""
+        return [Pattern(found["pattern"], found["messages"]) for found in self._act("patterns", {})]
 
     def batches(
         self,

@@ -33,6 +33,7 @@ ACTIONS: Final = {
     "parts": "the parts of a range of time",
     "lost": "what retention dropped of a range of positions",
     "first": "the first message of a part",
+    "patterns": "what was learnt of topics, with the messages of each pattern",
     "renew": "say how far a pipeline has come, so that retention waits for it",
     "release": "end a lease",
     "leases": "all leases",
@@ -110,6 +111,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def _first(self, asked: dict[str, Any]) -> Any:
         first = self._pool.first(words.parse_part(asked))
         return first and first._asdict()
+
+    def _patterns(self, _asked: dict[str, Any]) -> Any:
+        return [{"pattern": found.text, "messages": found.messages} for found in self._pool.patterns()]
 
     def _renew(self, asked: dict[str, Any]) -> Any:
         given = asked.get("positions")

@@ -35,6 +35,7 @@ from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.leases import remove_lease, renew_lease
 from holdfast.storage.rocks.published_heads import Head, read_heads
 from holdfast.storage.rocks.zone_generations import LiveGeneration
+from holdfast.topics.learned_show import Pattern
 
 __all__ = ["BATCH_BYTES", "BATCH_ROWS", "UNKNOWN", "HistoryReader", "Part", "SerialCount", "ZoneView"]
 
@@ -152,6 +153,17 @@ class HistoryReader(Viewed):
         piece = generation.slices[part.shard]
         cells = self._secondary.family(piece.family)
         return filter(None, piece.layout.read(cells, levels, part.lo_us, part.hi_us, in_order=in_order))
+
+    def patterns(self) -> list[Pattern]:
+        """What the newest generation of every zone has learnt of topics, with the messages of each pattern."""
+        found: list[Pattern] = []
+        for zone in self.zones():
+            for record in self.generations(zone.name)[-1:]:
+                for piece in LiveGeneration(record).slices.values():
+                    piece.layout.load(self.family(piece.family))
+                    topics = piece.layout.learned()
+                    found += [] if topics is None else topics.patterns()
+        return found
 
     # ---- leases
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from holdfast.history.arrow import COLUMNS
 from holdfast.history.reader import BATCH_ROWS, HistoryReader
@@ -21,6 +21,9 @@ from holdfast.history.tables import TableQuery, table_batches
 from holdfast.history.view import Part, View
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.storage.rocks.published_heads import Head
+from holdfast.topics.learned_show import Pattern
+
+Answer = TypeVar("Answer")
 
 STALL_S: Final = 300.0
 IDLE_S: Final = 60.0
@@ -145,11 +148,18 @@ class ReaderPool:
 
     def first(self, part: Part) -> Head | None:
         """As `HistoryReader.first`. TransientError as in `scan`."""
+        return self._asked(part, lambda reader: reader.first(part))
+
+    def patterns(self) -> list[Pattern]:
+        """As `HistoryReader.patterns`. TransientError as in `scan`."""
+        return self._asked(None, HistoryReader.patterns)
+
+    def _asked(self, part: Part | None, ask: Callable[[HistoryReader], Answer]) -> Answer:
         lent = self._lend(part)
         sound = False
         try:
             with lent.turn:
-                found = lent.reader.first(part)
+                found = ask(lent.reader)
             sound = True
             return found
         except PermanentError:

@@ -35,7 +35,7 @@ from holdfast.pipeline.history_source import HistorySource
 from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.lake_erasures import UNARCHIVED, record
 from holdfast.pipeline.lake_files import Written, write
-from holdfast.pipeline.lake_patterns import MOST_PATTERNS, busiest, learned_patterns
+from holdfast.pipeline.lake_patterns import MOST_PATTERNS, busiest
 from holdfast.pipeline.lake_upkeep import compact
 from holdfast.pipeline.lease import renew
 from holdfast.pipeline.offsets import NOWHERE, Offsets, from_json, to_json
@@ -201,11 +201,12 @@ class Archive:
 
     def _learn(self, tasks: Sequence[Task]) -> None:
         """Patterns stay the same until there is another generation, or there would be files of too many."""
-        if not self._options.path or not self._most_patterns:
+        if not self._most_patterns:
             return
         generations = {part.part.zone: part.part.generation for task in tasks for part in task}
         if not generations.items() <= self._learnt_from.items():
-            self._patterns = busiest(learned_patterns(Path(self._options.path)), self._most_patterns)
+            with opened(self._options) as source:
+                self._patterns = busiest(source.patterns(), self._most_patterns)
             self._learnt_from |= generations
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from holdfast.durable.log import Lost
 from holdfast.history.reader import Part, ZoneView
 from holdfast.pipeline.offsets import Offset, Offsets
+from holdfast.topics.learned_show import Pattern
 
 
 class HistorySource(Protocol):
@@ -45,6 +46,10 @@ class HistorySource(Protocol):
 
         DroppedError: retention was faster.
         """
+        ...
+
+    def patterns(self) -> list[Pattern]:
+        """What the newest generation of every zone has learnt of topics, with the messages of each pattern."""
         ...
 
     def renew(self, lease: str, positions: Mapping[int, int]) -> None:

@@ -8,14 +8,11 @@
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from holdfast.history.reader import HistoryReader
-from holdfast.storage.rocks.zone_generations import LiveGeneration
 from holdfast.topics.filters import ONE, REST, levels_match
 from holdfast.topics.learned_show import Pattern
 from holdfast.topics.names import SEPARATOR, is_dollar
@@ -39,19 +36,6 @@ def busiest(found: Iterable[Pattern], most: int = MOST_PATTERNS) -> list[str]:
     least = sum(messages.values()) * _LEAST_SHARE
     fit = [text for text in messages if _fits(text) and messages[text] >= max(1, least)]
     return sorted(fit, key=lambda text: (-messages[text], text))[:most]
-
-
-def learned_patterns(folder: Path) -> list[Pattern]:
-    """What the newest generation of every zone has learnt, from a data folder."""
-    found: list[Pattern] = []
-    with HistoryReader.open(folder) as reader:
-        for zone in reader.zones():
-            for record in reader.generations(zone.name)[-1:]:
-                for piece in LiveGeneration(record).slices.values():
-                    piece.layout.load(reader.family(piece.family))
-                    topics = piece.layout.learned()
-                    found += [] if topics is None else topics.patterns()
-    return found
 
 
 def may_share(pattern: str, levels: tuple[bytes, ...]) -> bool:

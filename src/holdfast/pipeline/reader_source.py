@@ -7,6 +7,7 @@ from holdfast.durable.log import Lost
 from holdfast.history.view import Part, ZoneView
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.offsets import Offset, Offsets
+from holdfast.topics.learned_show import Pattern
 
 if TYPE_CHECKING:
     from holdfast.history.flight_client import FlightHistory
@@ -41,6 +42,9 @@ class ReaderSource:
 
     def batches(self, part: Part, levels: tuple[bytes, ...], columns: Sequence[str]) -> Iterator[Any]:
         return self._reader.batches(part, levels, columns, in_order=False)
+
+    def patterns(self) -> list[Pattern]:
+        return self._reader.patterns()
 
     def renew(self, lease: str, positions: Mapping[int, int]) -> None:
         self._reader.renew(lease, positions)

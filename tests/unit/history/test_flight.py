@@ -257,6 +257,14 @@ def test_a_server_that_is_not_there_is_named() -> None:
         history.heads()
 
 
+def test_patterns_are_those_that_the_files_tell(served: Served, history: FlightHistory) -> None:
+    served.node.fill(commits=3)
+    with HistoryReader.open(served.node.folder) as files:
+        right = [(found.text, found.messages) for found in files.patterns()]
+    assert [(found.text, found.messages) for found in history.patterns()] == right
+    assert sum(messages for _text, messages in right) > 0
+
+
 def test_the_first_message_of_a_part(served: Served, history: FlightHistory) -> None:
     with HistoryReader.open(served.node.folder) as files:
         for part in history.parts():

@@ -1,11 +1,15 @@
 """The archive without Spark: its tasks run here, one after the other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
+from holdfast.history.flight_server import FlightServer
+from holdfast.history.reader_pool import ReaderPool
+from holdfast.history.tokens import Tokens
 from holdfast.pipeline.archive_run import ArchiveJob, Outcome, run_archive
 from holdfast.pipeline.options import parse_options
 from tests.unit.pipeline.stored import Key, keys
@@ -19,9 +23,22 @@ def here(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
 def archive(
     path: str | Path, lake: Path, name: str = "main", *, batch_rows: int = 1_000, compacts: bool = False, **given: str
 ) -> Outcome:
-    """Archive all that is durable now."""
-    job = ArchiveJob(parse_options({"path": str(path), **given}), lake, name, batch_rows=batch_rows, compacts=compacts)
+    """Archive all that is durable now, from a folder, or from where it is served."""
+    where = "endpoint" if str(path).startswith("grpc://") else "path"
+    job = ArchiveJob(parse_options({where: str(path), **given}), lake, name, batch_rows=batch_rows, compacts=compacts)
     return run_archive(job, lambda: here)
+
+
+@contextmanager
+def served(folder: str) -> Iterator[str]:
+    """The endpoint of a server beside a log."""
+    pool = ReaderPool(Path(folder), 2)
+    server = FlightServer(Path(folder), pool, Tokens(None), "127.0.0.1", 0)
+    try:
+        yield f"grpc://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        pool.close()
 
 
 def rows(lake: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """The archive has every message once, and says how far it is, through rotations, retention, deaths and repetition."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from holdfast.pipeline.offsets import Offset
 from holdfast.pipeline.options import parse_options
 from holdfast.records.messages import StoredMessage
 from holdfast.storage.rocks.leases import read_leases
-from tests.unit.pipeline.archiving import archive, archived, here, rows
+from tests.unit.pipeline.archiving import archive, archived, here, rows, served
 from tests.unit.pipeline.stored import Log
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -100,14 +101,18 @@ def test_offsets_outlive_the_transactions_that_set_them(log: Log, lake: Path) ->
     assert archive(log.path, lake).batches == 0
 
 
-def test_days_and_learned_patterns_are_partitions(log: Log, lake: Path) -> None:
+@pytest.mark.parametrize("reach", [nullcontext, served], ids=["path", "endpoint"])
+def test_days_and_learned_patterns_are_partitions(
+    log: Log, lake: Path, reach: Callable[[str], AbstractContextManager[str]]
+) -> None:
     for day in range(2):
         for number in range(40):
             log.publish(f"plant/{number}/temp", f"hall/{number}/a/b", "rare/thing" if number == 7 else "plant/1/temp")
         log.node.clock.advance(86_400_000_000)
         if day == 0:
             log.rotate()
-    archive(log.path, lake)
+    with reach(log.path) as where:
+        archive(where, lake)
 
     found = rows(lake)
     assert all(row["day"] == row["ts"].date() for row in found)

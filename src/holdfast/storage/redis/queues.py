@@ -1,5 +1,6 @@
 """The queues of all clients in Redis (`durable/queue_store.py`), as script calls and their replies."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from struct import error
@@ -30,6 +31,8 @@ _LAST_NUMBER: Final = 2**64 - 1
 #: Keys that one step of SCAN looks at, and steps of one sweep.
 _SCAN_KEYS: Final = 1_000
 _SWEEP_STEPS: Final = 10
+#: Messages that go out together: enough to make a round trip cheap, few enough for both sides to work at once.
+_PORTION: Final = 500
 
 _log = structlog.get_logger()
 
@@ -48,8 +51,21 @@ class RedisQueues:
         self._swept: Final[dict[Line, int]] = {}
 
     async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
-        calls = [self._append_call(pack) for pack in packs]
-        await self._calls.run(calls, safe=True)
+        calls: list[Call] = []
+        portion: list[Call] = []
+        messages = 0
+        async with asyncio.TaskGroup() as sending:
+            for pack in packs:
+                portion.append(self._append_call(pack))
+                messages += len(pack.entries)
+                if messages >= _PORTION and self._options.pipelined:
+                    calls += portion
+                    sending.create_task(self._calls.run(portion, safe=True))
+                    portion, messages = [], 0
+                    # Redis works on it while the next portion is put together.
+                    await asyncio.sleep(0)
+            calls += portion
+            await self._calls.run(portion, safe=True)
         return [_appended(call) for call in calls]
 
     async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
