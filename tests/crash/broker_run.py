@@ -194,10 +194,14 @@ class Run:
                 self.ledger.wrong(f"{publisher.name}: not everything was acknowledged")
         loop = asyncio.get_running_loop()
         before, since = -1, loop.time()
-        while self.missing() and loop.time() - since < _QUIET_S:
+        while loop.time() - since < _QUIET_S:
+            began = loop.time()
+            if not self.missing():
+                break
             if self.ledger.delivered != before:
                 before, since = self.ledger.delivered, loop.time()
-            await asyncio.sleep(0.1)
+            # After many deaths a look takes long: the clients need the time in between.
+            await asyncio.sleep(0.1 + 4 * (loop.time() - began))
         # What comes twice may come late.
         await asyncio.sleep(0.5)
         self.check_tasks()
