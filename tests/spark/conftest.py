@@ -17,10 +17,27 @@ if TYPE_CHECKING:
     from tests.spark.publishing import Broker
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+#: Files that take a minute or more. Processes that test side by side get whole files, and these should not come last.
+_LONG = (
+    "test_stream_kills.py",
+    "test_shell_examples.py",
+    "test_learn.py",
+    "test_run.py",
+    "test_audit.py",
+    "test_load.py",
+    "test_relayout.py",
+    "test_stream_writer.py",
+)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
+    yield
+    # Stable, so that chance orders the rest.
+    items.sort(key=lambda item: item.path.name not in _LONG)
 
 
 #: Spark gives a Python worker ten seconds to start and call back, and no setting changes that: too few on a machine

@@ -14,15 +14,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from holdfast.storage.rocks.leases import read_leases
 from holdfast.storage.rocks.published_heads import read_heads
 from tests.history.processes import Broker, until
 from tests.spark.killing import Driver, Publisher, kill_history
-from tests.spark.publishing import Broker as Served
-from tests.spark.test_stream import Sink, numbered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
@@ -36,7 +33,6 @@ STORAGE = (
 )
 #: By their names, some are of the first shard and some of the second.
 PUBLISHERS = ("saw", "mill", "lathe")
-LENIENT = {"failOnDataLoss": "false"}
 #: After how many further batches the next kill may come, and how many seconds later.
 _BATCHES, _LATER_S = 2, 0.5
 #: Until the first batch: Java has to start, on a machine that may be busy.
@@ -148,31 +144,3 @@ def test_a_stream_gives_every_acknowledged_message_once_whatever_is_killed(
     assert read == set()
     drops = len(run.broker.said("generation dropped"))
     print(f"{kind}: {len(rows)} rows, killed {dict(run.killed)}, driver started {run.driver.starts}, {drops} drops")
-
-
-@pytest.mark.parametrize("served", [False, True], ids=["path", "endpoint"])
-def test_what_retention_took_from_a_stream_that_lags_is_an_error_or_a_gap_that_is_told(
-    spark: SparkSession, tmp_path: Path, served: bool
-) -> None:
-    """L12"""
-    with Served(tmp_path, "generation_bytes = 1048576\nretention_bytes = 2097152\n", served=served) as broker:
-        sink = Sink(spark, broker, tmp_path)
-        broker.publish(numbered(0, 50))
-        sink.run()
-        broker.publish(numbered(50, 600, size=8_000))
-        broker.process.wait_for("generation dropped")
-
-        with pytest.raises(StreamingQueryException, match=r"retention dropped up to [0-9]+ messages of shard 0 before"):
-            sink.run()
-
-        # Retention has had its time: what comes now stays.
-        newest = broker.publish(numbered(650, 20))
-        lenient = Driver(tmp_path, "local[2]", {**broker.where, "columns": "topic,payload,serial", **LENIENT})
-        lenient.start("finish")
-        assert lenient.finish() == 0, lenient.log()[-6000:]
-
-    assert "history has a gap: retention dropped up to " in lenient.log()
-    read, right = sink.payloads(), sorted(message.payload for message in broker.sent)
-    assert len(set(read)) == len(read) < len(right)
-    assert set(read) <= set(right)
-    assert {message.payload for message in (*broker.sent[:50], *newest)} <= set(read)
