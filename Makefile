@@ -58,7 +58,7 @@ test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow te
 		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
 	$(PYTEST) -n 4 $(BY_FILE) -m "slow and not spark" --junitxml=.reports/slow.xml
 	@JDK_JAVA_OPTIONS="$(JAVA_OPTIONS)" PYTHONPATH=src $(BIN)/python scripts/java_archive.py $(CURDIR)/$(JAVA_CLASSES)
-	$(SHORT_LIVED) $(PYTEST) -n 4 $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml
+	$(SHORT_LIVED) $(PYTEST) -n 3 $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports
 
