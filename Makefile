@@ -57,7 +57,7 @@ test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow te
 	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
 		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
 	$(PYTEST) -n 4 $(BY_FILE) -m "slow and not spark" --junitxml=.reports/slow.xml
-	@JDK_JAVA_OPTIONS="$(JAVA_OPTIONS)" PYTHONPATH=src $(BIN)/python scripts/java_archive.py $(CURDIR)/$(JAVA_CLASSES)
+	@$(MAKE) --no-print-directory $(JAVA_CLASSES)
 	$(SHORT_LIVED) $(PYTEST) -n 3 $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports
@@ -104,6 +104,11 @@ $(DEV): $(TOOLS)
 	$(BIN)/python scripts/requirements.py runtime dev > .venv/dev.txt
 	$(PINNED) --requirement .venv/dev.txt
 	@touch $@
+
+# Made when Java is there for certain. It may come to nothing: then Spark starts slowly.
+$(JAVA_CLASSES): $(DEV) scripts/java_archive.py
+	@mkdir -p $(@D)
+	@JDK_JAVA_OPTIONS="$(JAVA_OPTIONS)" PYTHONPATH=src $(BIN)/python scripts/java_archive.py $(CURDIR)/$@
 
 $(INPUTS): FORCE $(VENV)
 	@$(BIN)/python scripts/build_inputs.py $@

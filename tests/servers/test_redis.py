@@ -12,7 +12,7 @@ from redis.crc import key_slot
 from bench.queues.processes import free_port
 from bench.queues.redis_server import PACKAGE, PROGRAM, RedisServer
 from holdfast.durable.queue_store import Appended, Pack
-from holdfast.model.errors import PermanentError, SettingsError, TransientError
+from holdfast.model.errors import MisuseError, PermanentError, SettingsError, TransientError
 from holdfast.storage.redis import scripts
 from holdfast.storage.redis.keys import base_key, decode_tag, encode_tag, slot_of_key
 from holdfast.storage.redis.line import Argument, Line, Reply
@@ -123,6 +123,17 @@ def test_calls_follow_each_other_at_once_or_one_waits_for_the_other(
 
     assert [answer.serials for answer in answers if isinstance(answer, Appended)] == [[1, 2]] * 3
     assert together == ([3] if pipelined else [1, 1, 1])
+
+
+def test_a_pack_that_cannot_be_sent_is_told_by_its_own_error_and_those_before_it_are_kept(
+    redis_store: RedisQueues, steps: Steps
+) -> None:
+    packs = [Pack("a", entries(*range(1, 601)), PLENTY), Pack("b", [entry(0)], PLENTY)]
+
+    with pytest.raises(MisuseError, match="a number that is not above 0"):
+        steps(redis_store.append(packs))
+
+    assert steps(redis_store.size("a")).messages == 600
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """The queues of all clients in Redis (`durable/queue_store.py`), as script calls and their replies."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from struct import error
 from typing import Final
@@ -52,20 +52,16 @@ class RedisQueues:
 
     async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
         calls: list[Call] = []
-        portion: list[Call] = []
-        messages = 0
-        async with asyncio.TaskGroup() as sending:
-            for pack in packs:
-                portion.append(self._append_call(pack))
-                messages += len(pack.entries)
-                if messages >= _PORTION and self._options.pipelined:
-                    calls += portion
-                    sending.create_task(self._calls.run(portion, safe=True))
-                    portion, messages = [], 0
-                    # Redis works on it while the next portion is put together.
-                    await asyncio.sleep(0)
-            calls += portion
-            await self._calls.run(portion, safe=True)
+        sending: list[asyncio.Task[None]] = []
+        try:
+            for portion in _portions(packs) if self._options.pipelined else [packs]:
+                made = [self._append_call(pack) for pack in portion]
+                calls += made
+                sending.append(asyncio.create_task(self._calls.run(made, safe=True)))
+                # Redis works on it while the next portion is put together.
+                await asyncio.sleep(0)
+        finally:
+            await asyncio.gather(*sending)
         return [_appended(call) for call in calls]
 
     async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
@@ -207,6 +203,19 @@ class RedisQueues:
             arguments += (b"%020d:%d" % (entry.number, owed.size_bytes), expiry, value)
             size_bytes += len(value)
         return Call(scripts.APPEND, self._base(pack.client_id), arguments, size_bytes)
+
+
+def _portions(packs: list[Pack]) -> Iterator[list[Pack]]:
+    portion: list[Pack] = []
+    messages = 0
+    for pack in packs:
+        portion.append(pack)
+        messages += len(pack.entries)
+        if messages >= _PORTION:
+            yield portion
+            portion, messages = [], 0
+    if portion:
+        yield portion
 
 
 def _appended(call: Call) -> Appended | Exception:

@@ -1,7 +1,8 @@
 """Who opens a database, and who looks into it from beside, take turns.
 
-RocksDB's recovery rewrites what its secondaries read. A secondary that looks meanwhile may crash with its process: seen
-about once in a hundred restarts. So the opening has a lock for itself, and looks share it with each other.
+RocksDB's recovery rewrites what its secondaries read. A reader was seen to crash, process and all, while it opened its
+secondary beside a broker that was being started again and again. So the opening has a lock for itself, and looks share
+it with each other.
 
 The lock is the kernel's (`flock`), so it ends with its process, however that ends. A folder whose broker is older has
 no such file, and its readers take no turns.
