@@ -13,6 +13,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from holdfast.broker.access.rules import Rules
 from holdfast.model.reasons import NOT_AUTHORIZED
+from tests.mqtt.load import wait_until
 from tests.services import need
 
 FILE = """\
@@ -50,29 +51,38 @@ def mosquitto(folder: Path) -> Iterator[int]:
     (folder / "conf").write_text(
         f"listener {port} 127.0.0.1\nallow_anonymous true\nacl_file {folder / 'acl'}\nuser root\n", encoding="utf-8"
     )
-    with subprocess.Popen([program, "-c", str(folder / "conf"), "-v"], stderr=subprocess.PIPE, text=True) as broker:
+    log = folder / "log"
+    with (
+        log.open("w") as told,
+        subprocess.Popen([program, "-c", str(folder / "conf"), "-v"], stderr=told) as broker,
+    ):
         try:
-            assert broker.stderr is not None
-            # Its last word before it serves; without it the output ends and the test fails.
-            assert any(" running" in line for line in broker.stderr)
+            wait_until(lambda: " running" in log.read_text() or broker.poll() is not None, "Mosquitto serves")
             yield port
+            assert broker.poll() is None, f"Mosquitto ended by itself: {broker.returncode}"
+        except BaseException as error:
+            error.add_note(log.read_text()[-5000:])
+            raise
         finally:
             broker.kill()
 
 
 def writable(port: int, client_id: str, user: str | None) -> set[str]:
     """What a client may publish to: Mosquitto tells by the reason code in PUBACK."""
-    answers: dict[int, ReasonCode] = {}
+    answers: dict[str, ReasonCode] = {}
+    reasons: dict[int, ReasonCode] = {}
     client = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv5)
     client.username_pw_set(user)
-    client.on_publish = lambda _client, _data, mid, reason, _properties: answers.update({mid: reason})
+    client.on_publish = lambda _client, _data, mid, reason, _properties: reasons.update({mid: reason})
     client.connect("127.0.0.1", port)
     client.loop_start()
     try:
-        sent = {topic: client.publish(topic, b"x", qos=1) for topic in TOPICS}
-        for info in sent.values():
-            info.wait_for_publish(30)
-        return {topic for topic, info in sent.items() if answers[info.mid].value != NOT_AUTHORIZED}
+        for topic in TOPICS:
+            sent = client.publish(topic, b"x", qos=1)
+            sent.wait_for_publish(30)
+            assert sent.mid in reasons, f"no answer to a publish to {topic}"
+            answers[topic] = reasons[sent.mid]
+        return {topic for topic, reason in answers.items() if reason.value != NOT_AUTHORIZED}
     finally:
         client.disconnect()
         client.loop_stop()
