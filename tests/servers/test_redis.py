@@ -14,7 +14,7 @@ from bench.queues.redis_server import PACKAGE, PROGRAM, RedisServer
 from holdfast.durable.queue_store import Appended, Pack
 from holdfast.model.errors import MisuseError, PermanentError, SettingsError, TransientError
 from holdfast.storage.redis import scripts
-from holdfast.storage.redis.keys import base_key, decode_tag, encode_tag, slot_of_key
+from holdfast.storage.redis.keys import STATE, base_key, decode_tag, encode_tag, slot_of_key
 from holdfast.storage.redis.line import Argument, Line, Reply
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.queues import RedisQueues
@@ -90,17 +90,46 @@ def test_an_error_does_not_tell_the_password() -> None:
     assert "secret" not in str(told.value)
 
 
-def test_a_pack_is_one_script_call(redis_store: RedisQueues, steps: Steps, raw: Redis) -> None:
+def test_packs_of_many_clients_are_one_script_call(redis_store: RedisQueues, steps: Steps, raw: Redis) -> None:
     """T2"""
     steps(append(redis_store, "warm", entries(1)))
     raw.config_resetstat()
 
-    steps(append(redis_store, "c", entries(*range(1, 501))))
+    steps(redis_store.append([Pack(f"c{place}", entries(*range(1, 6)), PLENTY) for place in range(100)]))
 
     calls = {name: each["calls"] for name, each in raw.info("commandstats").items() if name != "cmdstat_info"}
-    assert calls["cmdstat_evalsha"] == 1
-    assert calls["cmdstat_set"] == 1, "the state; messages that never expire are written together"
-    assert sum(calls.values()) < 15
+    assert calls == {"cmdstat_evalsha": 1, "cmdstat_get": 100, "cmdstat_zadd": 100, "cmdstat_mset": 2} | {
+        name: 1 for name in calls if name == "cmdstat_config|resetstat"
+    }
+
+
+def test_a_queue_that_is_none_does_not_spoil_those_beside_it(
+    redis_store: RedisQueues, redis_options: RedisOptions, steps: Steps, raw: Redis
+) -> None:
+    steps(append(redis_store, "b", entries(1)))
+    for key, client_id in ((":queue", "queue"), (":state", "state"), (":state", "short")):
+        name = f"{redis_options.prefix}{{{client_id}}}{key}"
+        raw.set(name, "no state") if client_id == "short" else raw.hset(name, "a", "b")
+    soon_us = steps.clock.wall_us() + 500 * SECOND_US
+    raw.set(f"{redis_options.prefix}{{expiring}}:expiring", "x")
+    wrong = ["queue", "state", "short", "expiring"]
+
+    answers = steps(
+        redis_store.append(
+            [
+                Pack(client_id, [entry(2), entry(3, expires_us=soon_us)], PLENTY)
+                for client_id in ("a", "queue", "state", "b", "short", "expiring", "c")
+            ]
+        )
+    )
+
+    taken = [answer.serials if isinstance(answer, Appended) else type(answer) for answer in answers]
+    refused = PermanentError
+    assert taken == [[1, 2], refused, refused, [2, 3], refused, refused, [1, 2]]
+    assert "WRONGTYPE" in str(answers[1])
+    assert [steps(numbers(redis_store, client_id)) for client_id in "abc"] == [[2, 3], [1, 2, 3], [2, 3]]
+    for client_id in wrong:
+        assert not raw.exists(f"{redis_options.prefix}{{{client_id}}}:1"), "nothing of them is there"
 
 
 @pytest.mark.parametrize("pipelined", [True, False])
@@ -122,7 +151,7 @@ def test_calls_follow_each_other_at_once_or_one_waits_for_the_other(
     steps(store.close())
 
     assert [answer.serials for answer in answers if isinstance(answer, Appended)] == [[1, 2]] * 3
-    assert together == ([3] if pipelined else [1, 1, 1])
+    assert together == ([1] if pipelined else [1, 1, 1])
 
 
 def test_a_pack_that_cannot_be_sent_is_told_by_its_own_error_and_those_before_it_are_kept(
@@ -212,11 +241,12 @@ def test_an_end_that_comes_late_does_not_take_what_came_after_it(
     redis_store: RedisQueues, redis_options: RedisOptions, steps: Steps, raw: Redis
 ) -> None:
     steps(append(redis_store, "c", entries(1, 2)))
+    base = base_key(redis_options.prefix.encode(), "c")
 
-    raw.eval(scripts.DROP.source.decode(), 1, base_key(redis_options.prefix.encode(), "c"), b"%020d" % 1)
+    raw.eval(scripts.DROP.source.decode(), 2, base, base + STATE, b"%020d" % 1)
     assert steps(numbers(redis_store, "c")) == [1, 2]
 
-    raw.eval(scripts.DROP.source.decode(), 1, base_key(redis_options.prefix.encode(), "c"), b"%020d" % 2)
+    raw.eval(scripts.DROP.source.decode(), 2, base, base + STATE, b"%020d" % 2)
     assert keys(raw, redis_options) == set()
 
 

@@ -1,7 +1,8 @@
 """Client queues in Redis or Redis Cluster, behind the contract `durable/queue_store.py`.
 
-queues.py      the contract: packs and entries as script calls, replies as entries
-scripts.py     what happens in Redis, in one step for one client
+queues.py      the contract, as script calls and their replies
+appending.py   packs as one call takes them, and what became of them
+scripts.py     what happens in Redis, each call in one step
 calls.py       many script calls, grouped by server, sent again until they arrive or the time is up
 servers.py     who serves a key: one Redis, or the masters of a cluster
 line.py        connections to one server

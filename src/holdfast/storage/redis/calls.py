@@ -25,12 +25,11 @@ from holdfast.model.errors import PermanentError, TransientError
 from holdfast.storage.redis.keys import STATE
 from holdfast.storage.redis.line import Argument, Line, LostError, Reply
 from holdfast.storage.redis.options import RedisOptions
-from holdfast.storage.redis.scripts import Script
+from holdfast.storage.redis.scripts import APPEND, Script
 from holdfast.storage.redis.servers import Servers
 
 #: Of one pipeline: enough to make round trips cheap, few enough for one answer to come in time.
 _CALLS: Final = 1_000
-_BYTES: Final = 4_000_000
 
 #: So many times in a row a call goes where it was pointed to at once. Then the cluster is not at one with itself.
 _REDIRECTIONS: Final = 5
@@ -47,18 +46,21 @@ _PASSING: Final = (
     OutOfMemoryError,
     NoScriptError,
 )
-_PASSING_WORDS: Final = ("LOADING", "BUSY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "UNKILLABLE", "NOAUTH", "WRONGPASS")
+_PASSING_WORDS: Final = (
+    *("LOADING", "BUSY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "UNKILLABLE", "NOAUTH", "WRONGPASS"),
+    # Inside the reply of a script there are words alone.
+    *("OOM", "READONLY"),
+)
 
 
 class Call:
-    """A script, the client's key, and what it is told."""
+    """A script, what the keys of its clients begin with, and what it is told. Only APPEND has several clients."""
 
-    def __init__(self, script: Script, base: bytes, arguments: Sequence[Argument], size_bytes: int = 0) -> None:
+    def __init__(self, script: Script, bases: Sequence[bytes], arguments: Sequence[Argument]) -> None:
         self.script: Final = script
-        self.base: Final = base
-        self.command: Final = (b"EVALSHA", script.sha, 2, base, base + STATE, *arguments)
-        #: Of what it carries.
-        self.size_bytes: Final = size_bytes
+        self.base: Final = bases[0]
+        keys = [key for base in bases for key in (base, base + STATE)]
+        self.command: Final = (b"EVALSHA", script.sha, len(keys), *keys, *arguments)
         #: What became of it, once it is known; until then why it is not.
         self.reply: Reply = None
         self.obstacle = ""
@@ -124,8 +126,9 @@ class Calls:
         tasks = []
         async with asyncio.TaskGroup() as group:
             for line, wanted in groups.items():
-                for part in _parts(wanted):
-                    tasks.append(group.create_task(self._pipeline(line, part, safe=safe)))  # noqa: PERF401
+                for at in range(0, len(wanted), _CALLS):
+                    part = wanted[at : at + _CALLS]
+                    tasks.append(group.create_task(self._pipeline(line, part, safe=safe)))
         return bool(tasks) and all(task.result() for task in tasks)
 
     async def _pipeline(self, line: Line, calls: list[Call], *, safe: bool) -> bool:
@@ -162,10 +165,11 @@ class Calls:
 
     def _settle(self, line: Line, calls: list[Call], replies: list[Reply]) -> bool:
         only_moved = True
-        for call, reply in _matched(calls, replies):
+        for call, answer in _matched(calls, replies):
             call.asked = None
+            reply = _passing_part(answer) if call.script is APPEND else answer
             if not _passes(reply):
-                call.reply = reply
+                call.reply = answer
                 call.done = True
                 continue
             call.obstacle = f"Redis at {line.name}: {reply}"
@@ -180,6 +184,14 @@ def _passes(reply: Reply) -> bool:
     return isinstance(reply, _PASSING) or (isinstance(reply, ResponseError) and str(reply).startswith(_PASSING_WORDS))
 
 
+def _passing_part(reply: Reply) -> Reply:
+    """What passes, if one client of APPEND was refused for it; what is wrong with a queue for good does not pass."""
+    for answer in reply if isinstance(reply, list) else []:
+        if isinstance(answer, bytes) and _passes(refused := ResponseError(answer.decode(errors="replace"))):
+            return refused
+    return reply
+
+
 def _matched(calls: list[Call], replies: list[Reply]) -> list[tuple[Call, Reply]]:
     """Each call with its reply, past those to ASKING."""
     found: list[tuple[Call, Reply]] = []
@@ -189,16 +201,3 @@ def _matched(calls: list[Call], replies: list[Reply]) -> list[tuple[Call, Reply]
         found.append((call, replies[place]))
         place += 1
     return found
-
-
-def _parts(calls: list[Call]) -> list[list[Call]]:
-    """Pipelines of bounded size."""
-    parts: list[list[Call]] = [[]]
-    size_bytes = 0
-    for call in calls:
-        size_bytes += call.size_bytes
-        if parts[-1] and (size_bytes > _BYTES or len(parts[-1]) == _CALLS):
-            parts.append([])
-            size_bytes = call.size_bytes
-        parts[-1].append(call)
-    return parts

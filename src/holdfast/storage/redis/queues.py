@@ -1,40 +1,30 @@
 """The queues of all clients in Redis (`durable/queue_store.py`), as script calls and their replies."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from struct import error
 from typing import Final
 
-import structlog
 from redis.exceptions import ResponseError
 
-from holdfast.durable.queue_store import REFUSE, Appended, Entry, Pack, QueueSize
+from holdfast.durable.queue_store import Appended, Entry, Pack, QueueSize
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
-from holdfast.records.queued import decode_queued, encode_queued
+from holdfast.model.errors import HoldfastError, PermanentError, TransientError
+from holdfast.records.queued import decode_queued
 from holdfast.storage.redis import scripts
+from holdfast.storage.redis.appending import appended, arguments_of, portions
 from holdfast.storage.redis.calls import Call, Calls
 from holdfast.storage.redis.keys import EXPIRING, STATE, base_key, client_of, pattern
-from holdfast.storage.redis.line import Argument, Line, LostError
+from holdfast.storage.redis.line import Line, LostError
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.servers import Servers, open_servers
 
-#: First byte of a value. Never change: they are on servers, and a script writes the second.
-_WAITS: Final = b"\0"
+#: First byte of a value: PUBREC has come. Never change: it is on servers, a script writes it.
 _RELEASED: Final = 1
 
-#: In place of an expiry.
-_NOT_STORED: Final = b"-"
-_SECOND_US: Final = 1_000_000
-_LAST_NUMBER: Final = 2**64 - 1
 #: Keys that one step of SCAN looks at, and steps of one sweep.
 _SCAN_KEYS: Final = 1_000
 _SWEEP_STEPS: Final = 10
-#: Messages that go out together: enough to make a round trip cheap, few enough for both sides to work at once.
-_PORTION: Final = 500
-
-_log = structlog.get_logger()
 
 
 class RedisQueues:
@@ -51,18 +41,18 @@ class RedisQueues:
         self._swept: Final[dict[Line, int]] = {}
 
     async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
-        calls: list[Call] = []
+        calls: list[tuple[Call, list[Pack]]] = []
         sending: list[asyncio.Task[None]] = []
         try:
-            for portion in _portions(packs) if self._options.pipelined else [packs]:
-                made = [self._append_call(pack) for pack in portion]
+            for portion in portions(packs) if self._options.pipelined else [packs]:
+                made = [(self._append_call(group), group) for group in self._groups(portion)]
                 calls += made
-                sending.append(asyncio.create_task(self._calls.run(made, safe=True)))
+                sending.append(asyncio.create_task(self._calls.run([call for call, _ in made], safe=True)))
                 # Redis works on it while the next portion is put together.
                 await asyncio.sleep(0)
         finally:
             await asyncio.gather(*sending)
-        return [_appended(call) for call in calls]
+        return [answer for call, group in calls for answer in _answers(call, group)]
 
     async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
         """A message that cannot be read is set aside, which is told once; the rest is there when it is read again."""
@@ -75,20 +65,20 @@ class RedisQueues:
             except PermanentError as wrong:
                 damaged[reply[place]] = str(wrong)
         if damaged:
-            await self._all([Call(scripts.SET_ASIDE, self._base(client_id), list(damaged))])
+            await self._all([Call(scripts.SET_ASIDE, [self._base(client_id)], list(damaged))])
             told = "; ".join(f"message {serial}: {reason}" for serial, reason in damaged.items())
             raise PermanentError(f"set aside in {self._base(client_id)!r}:damaged: {told}")
         return entries
 
     async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
         calls = [
-            Call(scripts.ACKNOWLEDGE, self._base(client_id), runs(serials)) for client_id, serials in done if serials
+            Call(scripts.ACKNOWLEDGE, [self._base(client_id)], runs(serials)) for client_id, serials in done if serials
         ]
         await self._all(calls)
 
     async def release(self, client_id: str, serials: list[int]) -> None:
         if serials:
-            await self._all([Call(scripts.RELEASE, self._base(client_id), serials)], safe=True)
+            await self._all([Call(scripts.RELEASE, [self._base(client_id)], serials)], safe=True)
 
     async def size(self, client_id: str) -> QueueSize:
         reply = await self._one(scripts.LOOK, client_id, (self._clock.wall_us(),))
@@ -100,12 +90,12 @@ class RedisQueues:
 
     async def drop(self, client_ids: list[str]) -> None:
         """What comes for these clients after this call was made is not concerned, even if the call arrives later."""
-        looks = [Call(scripts.LOOK, self._base(client_id), (self._clock.wall_us(),)) for client_id in client_ids]
+        looks = [Call(scripts.LOOK, [self._base(client_id)], (self._clock.wall_us(),)) for client_id in client_ids]
         await self._all(looks)
         going = [(self._base(client_id), look.outcome()) for client_id, look in zip(client_ids, looks, strict=True)]
         rest = [(base, state[4]) for base, state in going if isinstance(state, list)]
         while rest:
-            calls = [Call(scripts.DROP, base, (number,)) for base, number in rest]
+            calls = [Call(scripts.DROP, [base], (number,)) for base, number in rest]
             await self._all(calls, safe=True)
             rest = [one for one, call in zip(rest, calls, strict=True) if call.outcome()]
 
@@ -134,7 +124,7 @@ class RedisQueues:
                 if not cursor:
                     break
             self._swept[line] = cursor
-        calls = [Call(scripts.LOOK, base, (now_us,)) for base in bases]
+        calls = [Call(scripts.LOOK, [base], (now_us,)) for base in bases]
         await self._all(calls)
         return sum(state[0] for call in calls if isinstance(state := call.outcome(), list))
 
@@ -142,7 +132,7 @@ class RedisQueues:
         await self._servers.close()
 
     async def _one(self, script: scripts.Script, client_id: str, arguments: tuple[int, ...]) -> list[int]:
-        call = Call(script, self._base(client_id), arguments)
+        call = Call(script, [self._base(client_id)], arguments)
         await self._all([call])
         reply = call.outcome()
         assert isinstance(reply, list)
@@ -177,54 +167,24 @@ class RedisQueues:
     def _base(self, client_id: str) -> bytes:
         return base_key(self._prefix, client_id)
 
-    def _append_call(self, pack: Pack) -> Call:
-        limits = pack.limits
-        now_us = self._clock.wall_us()
-        arguments: list[Argument] = [now_us, limits.max_messages, limits.max_bytes, int(limits.on_full == REFUSE)]
-        size_bytes = 0
-        for entry in pack.entries:
-            owed = entry.owed
-            expires_us = entry.expires_us
-            if not expires_us and limits.ttl_s:
-                expires_us = owed.message.received_us + limits.ttl_s * _SECOND_US
-            expiry = b""
-            if expires_us:
-                left_ms = (expires_us - now_us + 999) // 1000
-                expiry = b"%d:%d" % (expires_us, left_ms) if expires_us > now_us else _NOT_STORED
-            if not 0 < entry.number <= _LAST_NUMBER:
-                raise MisuseError(f"{entry!r} has a number that is not above 0 and below 2^64")
-            value = b""
-            try:
-                value = _WAITS + encode_queued(owed, entry.number, expires_us)
-            except (HoldfastError, error) as wrong:
-                # The rest of the pack is not to blame.
-                expiry = _NOT_STORED
-                _log.warning("a message cannot be stored in Redis", client=pack.client_id, reason=str(wrong))
-            arguments += (b"%020d:%d" % (entry.number, owed.size_bytes), expiry, value)
-            size_bytes += len(value)
-        return Call(scripts.APPEND, self._base(pack.client_id), arguments, size_bytes)
+    def _groups(self, packs: list[Pack]) -> list[list[Pack]]:
+        """Those of one call. Clients of a cluster are in different slots, and a call is about one."""
+        if self._options.cluster or not self._options.pipelined:
+            return [[pack] for pack in packs]
+        return [packs]
+
+    def _append_call(self, packs: list[Pack]) -> Call:
+        arguments = arguments_of(packs, self._clock.wall_us())
+        return Call(scripts.APPEND, [self._base(pack.client_id) for pack in packs], arguments)
 
 
-def _portions(packs: list[Pack]) -> Iterator[list[Pack]]:
-    portion: list[Pack] = []
-    messages = 0
-    for pack in packs:
-        portion.append(pack)
-        messages += len(pack.entries)
-        if messages >= _PORTION:
-            yield portion
-            portion, messages = [], 0
-    if portion:
-        yield portion
-
-
-def _appended(call: Call) -> Appended | Exception:
+def _answers(call: Call, packs: list[Pack]) -> list[Appended | Exception]:
     try:
         reply = call.outcome()
     except HoldfastError as failure:
-        return failure
+        return [failure] * len(packs)
     assert isinstance(reply, list)
-    return Appended(reply[2:], reply[0], reply[1])
+    return [appended(answer, pack) for answer, pack in zip(reply, packs, strict=True)]
 
 
 def _decode_entry(serial: int, value: object) -> Entry:

@@ -1,8 +1,9 @@
-"""What happens inside Redis. One call concerns one client and is one step: nobody sees half of it.
+"""What happens inside Redis. A call is one step: nobody sees half of it. It concerns one client; APPEND many.
 
-1. Every key begins with KEYS[1], so all lie in one slot. There is no key of that very name: while a slot moves from
-   one master to another, Redis therefore finds that one of two keys is missing on either side, and lets no script run
-   on half a queue. The caller asks again until the slot has moved.
+1. KEYS are what the keys of a client begin with, and its state. There is no key of the first name: while a slot moves
+   from one master to another, Redis therefore finds that one of two keys is missing on either side, and lets no script
+   run on half a queue. The caller asks again until the slot has moved. All keys of a client lie in one slot; in a
+   cluster, a call is given one client alone.
 2. Values are bytes that no script looks into, but for the first: whether PUBREC has come.
 3. Checks come before the first write, because Redis does not take back what a failing script has written.
 4. Numbers are compared as text of 20 digits: Lua's own numbers are exact to 53 bits alone.
@@ -13,22 +14,31 @@
 import hashlib
 from typing import Final
 
-_PRELUDE: Final = """
-local base = KEYS[1]
-local state, queue, expiring, value = base .. ':state', base .. ':queue', base .. ':expiring', base .. ':'
+_QUEUE: Final = """
+local base, state, queue, expiring, value
 -- `count` and `waiting` are messages and bytes above `read`; nothing expires before `soonest` (0: nothing expires).
-local number, last, read, count, waiting, bytes, full, soonest = '00000000000000000000', 0, 0, 0, 0, 0, 0, 0
-local kept = redis.call('GET', state)
-if kept then
-  number = string.sub(kept, 1, 20)
-  last, read, count, waiting, bytes, full, soonest = struct.unpack('>ddddddd', kept, 21)
+local number, last, read, count, waiting, bytes, full, soonest
+
+-- Take a client's queue in hand.
+local function open(key, its_state)
+  base, state = key, its_state
+  queue, expiring, value = key .. ':queue', key .. ':expiring', key .. ':'
+  local kept = redis.call('GET', state)
+  if kept then
+    number = string.sub(kept, 1, 20)
+    last, read, count, waiting, bytes, full, soonest = struct.unpack('>ddddddd', kept, 21)
+  else
+    number, last, read, count, waiting, bytes, full, soonest = '00000000000000000000', 0, 0, 0, 0, 0, 0, 0
+  end
+end
+
+local function kept()
+  return number .. struct.pack('>ddddddd', last, read, count, waiting, bytes, full, soonest)
 end
 
 local function text(serial) return string.format('%.0f', serial) end
 
-local function save()
-  redis.call('SET', state, number .. struct.pack('>ddddddd', last, read, count, waiting, bytes, full, soonest))
-end
+local function save() redis.call('SET', state, kept()) end
 
 -- Forget messages. `found` holds members of the queue and their serials in turn, at most 1000 of each.
 local function forget(found)
@@ -71,16 +81,25 @@ local function prune(now)
 end
 """
 
-#: now, most messages, most bytes, whether to refuse; then of each entry its number and size, when it expires and the ms
-#: until then ('' never, '-' not to be stored), and its value. Gives how many were dropped, how many refused, and the
-#: serial of each entry.
+_ONE: Final = _QUEUE + "open(KEYS[1], KEYS[2])"
+
+#: now; then of each client the most messages, the most bytes, whether to refuse, and how many entries: of each its
+#: number and size, when it expires and the ms until then ('' never, '-' not to be stored), and its value. Gives for
+#: each client the first serial if its entries were stored in a row; or else how many were dropped, how many refused,
+#: and the serial of each entry; or what is wrong with its queue. What can be written together is: for Redis, beginning
+#: and ending a command is more work than a value more in it.
 _APPEND: Final = """
-local now, most, most_bytes, refusing = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
-prune(now)
-local older = count
-if count == 0 then full = 0 end
-local dropped, refused, answer, places = 0, 0, {0, 0}, {}
-local before = last
+local now, pairs_to_set, p = tonumber(ARGV[1]), {}, 0
+
+local function set(key, content)
+  pairs_to_set[p + 1], pairs_to_set[p + 2] = key, content
+  p = p + 2
+end
+
+local function flush()
+  if p > 0 then redis.call('MSET', unpack(pairs_to_set)) end
+  pairs_to_set, p = {}, 0
+end
 
 -- The serial of a message that was given before: numbers of a queue rise with its serials.
 local function place(wanted)
@@ -95,89 +114,123 @@ local function place(wanted)
   return 0
 end
 
-local at = 2
-for i = 5, #ARGV, 3 do
-  local given = string.sub(ARGV[i], 1, 20)
-  at = at + 1
-  if given <= number then
-    answer[at] = place(given)
-  else
-    number = given
-    if ARGV[i + 1] == '-' then
-      answer[at] = 0
+-- The entries of ARGV from `begin` to `finish`.
+local function append(most, most_bytes, refusing, begin, finish)
+  prune(now)
+  local older = count
+  if count == 0 then full = 0 end
+  local dropped, refused, answer, places = 0, 0, {0, 0}, {}
+  local before = last
+
+  local at = 2
+  for i = begin, finish, 3 do
+    local given = string.sub(ARGV[i], 1, 20)
+    at = at + 1
+    if given <= number then
+      answer[at] = place(given)
     else
-      local size = tonumber(string.sub(ARGV[i], 22))
-      if refusing and (full == 1 or count >= most or waiting + size > most_bytes) then
-        full = 1
-        refused = refused + 1
+      number = given
+      if ARGV[i + 1] == '-' then
         answer[at] = 0
       else
-        last = last + 1
-        count = count + 1
-        waiting = waiting + size
-        bytes = bytes + size
-        answer[at] = last
-        places[last - before] = i
+        local size = tonumber(string.sub(ARGV[i], 22))
+        if refusing and (full == 1 or count >= most or waiting + size > most_bytes) then
+          full = 1
+          refused = refused + 1
+          answer[at] = 0
+        else
+          last = last + 1
+          count = count + 1
+          waiting = waiting + size
+          bytes = bytes + size
+          answer[at] = last
+          places[last - before] = i
+        end
       end
     end
   end
-end
 
-while older > 0 and (count > most or waiting > most_bytes) do
-  local page = redis.call('ZRANGEBYSCORE', queue, '(' .. text(read), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
-  local going, left, left_bytes = {}, count, waiting
-  for i = 1, #page, 2 do
-    if left <= most and left_bytes <= most_bytes then break end
-    going[i], going[i + 1] = page[i], page[i + 1]
-    left = left - 1
-    left_bytes = left_bytes - tonumber(string.sub(page[i], 22))
-  end
-  dropped = dropped + count - left
-  older = older - count + left
-  forget(going)
-end
-
--- What is left over the limits is of this pack: its newest stay, the others are never written.
-local first = 1
-while first <= #places and (count > most or waiting > most_bytes) do
-  local size = tonumber(string.sub(ARGV[places[first]], 22))
-  answer[(places[first] - 5) / 3 + 3] = 0
-  count = count - 1
-  waiting = waiting - size
-  bytes = bytes - size
-  dropped = dropped + 1
-  first = first + 1
-end
-
-while first <= #places do
-  local references, values, deadlines = {}, {}, {}
-  local final, r, v, d = math.min(first + 999, #places), 0, 0, 0
-  for n = first, final do
-    local i, serial = places[n], text(before + n)
-    references[r + 1], references[r + 2] = serial, ARGV[i]
-    r = r + 2
-    if ARGV[i + 1] == '' then
-      values[v + 1], values[v + 2] = value .. serial, ARGV[i + 2]
-      v = v + 2
-    else
-      local expires, left_ms = string.match(ARGV[i + 1], '(%d+):(%d+)')
-      redis.call('SET', value .. serial, ARGV[i + 2], 'PX', left_ms)
-      deadlines[d + 1], deadlines[d + 2] = expires, serial
-      d = d + 2
-      expires = tonumber(expires)
-      if soonest == 0 or expires < soonest then soonest = expires end
+  while older > 0 and (count > most or waiting > most_bytes) do
+    local page = redis.call('ZRANGEBYSCORE', queue, '(' .. text(read), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+    local going, left, left_bytes = {}, count, waiting
+    for i = 1, #page, 2 do
+      if left <= most and left_bytes <= most_bytes then break end
+      going[i], going[i + 1] = page[i], page[i + 1]
+      left = left - 1
+      left_bytes = left_bytes - tonumber(string.sub(page[i], 22))
     end
+    dropped = dropped + count - left
+    older = older - count + left
+    forget(going)
   end
-  if v > 0 then redis.call('MSET', unpack(values)) end
-  if d > 0 then redis.call('ZADD', expiring, unpack(deadlines)) end
-  redis.call('ZADD', queue, unpack(references))
-  first = final + 1
+
+  -- What is left over the limits is of this pack: its newest stay, the others are never written.
+  local first = 1
+  while first <= #places and (count > most or waiting > most_bytes) do
+    local size = tonumber(string.sub(ARGV[places[first]], 22))
+    answer[(places[first] - begin) / 3 + 3] = 0
+    count = count - 1
+    waiting = waiting - size
+    bytes = bytes - size
+    dropped = dropped + 1
+    first = first + 1
+  end
+
+  while first <= #places do
+    local references, deadlines = {}, {}
+    local final, r, d = math.min(first + 999, #places), 0, 0
+    for n = first, final do
+      local i, serial = places[n], text(before + n)
+      references[r + 1], references[r + 2] = serial, ARGV[i]
+      r = r + 2
+      if ARGV[i + 1] ~= '' then
+        local expires = string.match(ARGV[i + 1], '%d+')
+        deadlines[d + 1], deadlines[d + 2] = expires, serial
+        d = d + 2
+        expires = tonumber(expires)
+        if soonest == 0 or expires < soonest then soonest = expires end
+      end
+    end
+    -- Only these can fail, if somebody put something else under their names: then no message of the page is there.
+    if d > 0 then redis.call('ZADD', expiring, unpack(deadlines)) end
+    redis.call('ZADD', queue, unpack(references))
+    for n = first, final do
+      local i, key = places[n], value .. text(before + n)
+      if ARGV[i + 1] == '' then
+        set(key, ARGV[i + 2])
+      else
+        redis.call('SET', key, ARGV[i + 2], 'PX', string.match(ARGV[i + 1], ':(%d+)'))
+      end
+    end
+    if p >= 2000 then flush() end
+    first = final + 1
+  end
+
+  -- Also when nothing was stored: the numbers were given.
+  set(state, kept())
+  if dropped == 0 and last - before == (finish - begin + 1) / 3 then return before + 1 end
+  answer[1], answer[2] = dropped, refused
+  return answer
 end
 
--- Also when nothing was stored: the numbers were given.
-save()
-answer[1], answer[2] = dropped, refused
-return answer
+local answers, header = {}, 2
+for k = 1, #KEYS, 2 do
+  local begin = header + 4
+  local finish = begin + 3 * tonumber(ARGV[header + 3]) - 1
+  local whole, answer = pcall(function()
+    open(KEYS[k], KEYS[k + 1])
+    return append(tonumber(ARGV[header]), tonumber(ARGV[header + 1]), ARGV[header + 2] == '1', begin, finish)
+  end)
+  if not whole then
+    -- Redis 7 has the reason in a table, Redis 6 behind the place in the script.
+    answer = string.gsub(answer.err or answer, '^@?user_script: ?%d+: ?-?', '')
+  end
+  answers[(k + 1) / 2] = answer
+  if p >= 1000 then flush() end
+  header = finish + 1
+end
+flush()
+return answers
 """
 
 #: now, after, limit. Gives serials and values in turn.
@@ -292,10 +345,10 @@ class Script:
         self.sha: Final = hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
 
-APPEND: Final = Script(_PRELUDE + _APPEND)
-READ: Final = Script(_PRELUDE + _READ)
-ACKNOWLEDGE: Final = Script(_PRELUDE + _ACKNOWLEDGE)
+APPEND: Final = Script(_QUEUE + _APPEND)
+READ: Final = Script(_ONE + _READ)
+ACKNOWLEDGE: Final = Script(_ONE + _ACKNOWLEDGE)
 RELEASE: Final = Script("local value = KEYS[1] .. ':'" + _RELEASE)
-SET_ASIDE: Final = Script(_PRELUDE + _SET_ASIDE)
-LOOK: Final = Script(_PRELUDE + _LOOK)
-DROP: Final = Script(_PRELUDE + _DROP)
+SET_ASIDE: Final = Script(_ONE + _SET_ASIDE)
+LOOK: Final = Script(_ONE + _LOOK)
+DROP: Final = Script(_ONE + _DROP)
