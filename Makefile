@@ -19,10 +19,12 @@ PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 # they wait for disks, processes and Java more than they compute.
 SIDE_BY_SIDE := -n 2
 BY_FILE := --dist loadfile
-# No test runs long enough for Java's second compiler to earn what it costs; what a Java loads lies ready in an archive.
+# No test runs long enough for Java's second compiler to earn what it costs; what a Java loads lies ready in an archive,
+# and what its Python workers load is compiled.
+SPARK_HOME := .build/spark-home
 JAVA_CLASSES := .build/java-classes.jsa
 JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-SHORT_LIVED := JDK_JAVA_OPTIONS="$(JAVA_OPTIONS) -XX:SharedArchiveFile=$(CURDIR)/$(JAVA_CLASSES) -Xlog:disable"
+SHORT_LIVED := SPARK_HOME=$(CURDIR)/$(SPARK_HOME) JDK_JAVA_OPTIONS="$(JAVA_OPTIONS) -XX:SharedArchiveFile=$(CURDIR)/$(JAVA_CLASSES) -Xlog:disable"
 
 # Stamps of the environment lie inside it, so that they go when it goes.
 VENV := .venv/.made
@@ -105,10 +107,12 @@ $(DEV): $(TOOLS)
 	$(PINNED) --requirement .venv/dev.txt
 	@touch $@
 
+$(SPARK_HOME): $(DEV) scripts/spark_home.py
+	@$(BIN)/python scripts/spark_home.py $@
+
 # Made when Java is there for certain. It may come to nothing: then Spark starts slowly.
-$(JAVA_CLASSES): $(DEV) scripts/java_archive.py
-	@mkdir -p $(@D)
-	@JDK_JAVA_OPTIONS="$(JAVA_OPTIONS)" PYTHONPATH=src $(BIN)/python scripts/java_archive.py $(CURDIR)/$@
+$(JAVA_CLASSES): $(DEV) scripts/java_archive.py $(SPARK_HOME)
+	@SPARK_HOME=$(CURDIR)/$(SPARK_HOME) JDK_JAVA_OPTIONS="$(JAVA_OPTIONS)" PYTHONPATH=src $(BIN)/python scripts/java_archive.py $(CURDIR)/$@
 
 $(INPUTS): FORCE $(VENV)
 	@$(BIN)/python scripts/build_inputs.py $@
