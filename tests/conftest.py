@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src"
 COMPILED = ROOT / ".compiled"
 
+MANY_FILES = 100
+
 # The machine decides how long an example takes, so no deadline. A failure prints how to repeat it.
 # CI digs deeper.
 settings.register_profile("dev", deadline=None, print_blob=True)
@@ -62,6 +64,24 @@ def _logs_as_they_were() -> Iterator[None]:
     """A test that configures logging binds it to a stream that is closed when the test ends."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def _files_are_closed() -> Iterator[None]:
+    """Hundreds of open files that one test leaves behind are the failure of another one, in the same process.
+
+    Some may stay for a while: what a session keeps for all tests, what waits for the garbage collector.
+    """
+    before = open_files()
+    yield
+    left = open_files() - before
+    assert left < MANY_FILES, f"{left} files are still open"
+
+
+def open_files() -> int:
+    """0 where the system does not tell."""
+    told = Path("/proc/self/fd")
+    return len(list(told.iterdir())) if told.is_dir() else 0
 
 
 def use(tree: Path) -> None:

@@ -76,7 +76,7 @@ def check(world: JournalWorld, what: object) -> list[int] | None:
     (fresh,) = world.append("c", 100).serials
     assert fresh == queue.serial > max(numbers, default=0), what
     assert world.numbers("c") == [*numbers, 100], what
-    queue.close()
+    world.journal.close()
     return None if lost else numbers
 
 
