@@ -1,13 +1,10 @@
 """Queues go from one server to another by the tasks of Spark, whatever dies meanwhile."""
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,12 +15,10 @@ from bench.queues.postgres_server import PostgresServer
 from bench.queues.redis_server import RedisServer
 from holdfast.cli.main import app
 from holdfast.durable.queue_store import QueueStore
-from holdfast.node.system_clock import SystemClock
 from holdfast.pipeline.faults import VARIABLE
-from holdfast.storage.queue_addresses import open_home
-from holdfast.storage.queue_copy import HomeSource, fingerprint
 from tests.servers.conftest import postgres, redis
 from tests.servers.entries import append, entries
+from tests.servers.homes import Queues, held, on
 
 __all__ = ["postgres", "redis"]
 
@@ -32,19 +27,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 QUEUES = 200
 #: A queue of more than a page, at whose second page a task can die.
 LONG = "long"
-Queues = dict[str, tuple[tuple[int, int], list[bytes]]]
-
-
-def on(address: str, act: Any) -> Any:
-    async def work() -> Any:
-        store = await open_home(address, SystemClock())
-        try:
-            return await act(store)
-        finally:
-            await store.close()
-
-    step: Coroutine[Any, Any, Any] = work()
-    return asyncio.run(step)
 
 
 async def fill(store: QueueStore) -> None:
@@ -56,13 +38,6 @@ async def fill(store: QueueStore) -> None:
         await store.release(client_id, [2])
     await append(store, LONG, entries(*range(1, 701)))
     await store.acknowledge([(LONG, [1, 2, 3, 400, 700])])
-
-
-async def held(store: QueueStore) -> Queues:
-    """Every queue: where it is, and its messages with their places."""
-    names = [client_id async for client_id in store.clients()]
-    source = HomeSource(store)
-    return {name: (await store.last(name), [fingerprint(one) async for one in source.entries(name)]) for name in names}
 
 
 def migrate(*arguments: str) -> Result:

@@ -1,6 +1,6 @@
 """`holdfast queue migrate`, `relayout`, `export` and `import`: queues on their way to another place.
 
-`migrate` and `relayout` that were interrupted go on when they are given again; an `import` leaves no half of a queue.
+Whichever was interrupted goes on when it is given again; a failing `import` leaves no half of a queue.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from holdfast.node.system_clock import SystemClock
 from holdfast.storage.journal.relayout import relayout as relayout_journal
 from holdfast.storage.journal.store import JournalStore
 from holdfast.storage.queue_addresses import open_home, parse_home
-from holdfast.storage.queue_copy import HomeSource, Source, copy_queue
+from holdfast.storage.queue_copy import ForeignQueueError, HomeSource, Source, copy_queue
 from holdfast.storage.queue_file import QueueFile, QueueFileWriter
 from holdfast.storage.rocks.folder_lock import FolderLock
 from holdfast.storage.rocks.session_homes import change_homes
@@ -100,7 +100,7 @@ def migrate(
 async def _copy_all(
     what: str, source: Source, target: "QueueStore", clients: list[str], *, whole: bool = False
 ) -> Moved:
-    """With `whole`, what is not copied to its end is removed again."""
+    """With `whole`, a queue that is not copied to its end is removed again."""
     clock = SystemClock()
     queues, messages = 0, 0
     failed: dict[str, str] = {}
@@ -117,7 +117,7 @@ async def _copy_all(
                 queues += 1
             except PermanentError as error:
                 failed[client_id] = str(error)
-                if whole:
+                if whole and not isinstance(error, ForeignQueueError):
                     await target.drop([client_id])
             except asyncio.CancelledError:
                 if whole:
@@ -206,7 +206,10 @@ def import_(
     *,
     options: PasswordOptions,
 ) -> None:
-    """Bring queues from a file into a home. A client that has a queue there already is left alone, and named."""
+    """Bring queues from a file into a home. A client that has another queue there is left alone, and named.
+
+    Given again after an interruption, it goes on.
+    """
 
     async def work() -> Moved:
         source = QueueFile(file)
@@ -215,9 +218,6 @@ def import_(
             raise SettingsError(f"{file} has no queue of {unknown[0]!r}")
         async with options.opened(home, create=True) as store:
             wanted = sorted(set(clients)) if clients else sorted(source.queues)
-            there = [client_id for client_id in wanted if await store.last(client_id) != (0, 0)]
-            moved = await _copy_all("import", source, store, [one for one in wanted if one not in there], whole=True)
-            refused = dict.fromkeys(there, "it has a queue there already")
-            return moved._replace(failed={**refused, **moved.failed})
+            return await _copy_all("import", source, store, wanted, whole=True)
 
     _report(run(work), as_json=as_json, verb="imported")

@@ -55,6 +55,10 @@ class HomeSource:
             after = page[-1].owed.serial
 
 
+class ForeignQueueError(PermanentError):
+    """The target has a queue of the client that is no copy of this one, nor a part of it. Nothing was changed."""
+
+
 class Copied(NamedTuple):
     """What a queue held, and the sum of it: the same for the same messages, whatever home they are in."""
 
@@ -65,7 +69,7 @@ class Copied(NamedTuple):
 async def copy_queue(
     source: Source, target: QueueStore, client_id: str, now_us: Callable[[], int], told: Callable[[int], None]
 ) -> Copied:
-    """PermanentError: the target has another queue of this client, or does not hold what it was given.
+    """ForeignQueueError: the target has another queue of this client. PermanentError: it has not what it was given.
 
     `told` gets the number of messages that were copied, now and then.
     """
@@ -74,7 +78,7 @@ async def copy_queue(
     if writer.serial:
         is_longer = writer.serial > last_serial or writer.number > last_number
         if is_longer or not await _is_begun(source, target, client_id, writer.serial, now_us):
-            raise PermanentError(f"the target has a queue of {client_id!r} already, and not a part of this one")
+            raise ForeignQueueError(f"the target has a queue of {client_id!r} already, and not a part of this one")
     async for entry in source.entries(client_id):
         await writer.put(entry)
         told(writer.messages)
@@ -150,7 +154,7 @@ class _Writer:
         for (serial, entry), given in zip(gathered, answer.serials, strict=True):
             # 0: it is gone there already, as a filler is that was acknowledged, or a message that has expired.
             if given not in (0, serial):
-                raise PermanentError(
+                raise ForeignQueueError(
                     f"the target has a queue of {self._client_id!r} already: message {entry.number} is number {given} "
                     f"in it, and not {serial}"
                 )

@@ -100,18 +100,39 @@ def test_a_client_that_has_a_queue_in_the_new_home_stays_where_it_is(journal: st
 
 
 def test_queues_go_into_a_file_and_come_back_once(journal: str, tmp_path: Path) -> None:
-    """S11: importing over an existing queue is refused."""
+    """S11"""
     file, target = tmp_path / "queues.hfq", f"journal:{tmp_path / 'new'}"
     assert queue("export", journal, "-o", file).stdout.startswith(f"{file}: 2 queues, 3 messages, ")
     assert queue("import", file, target, "--client", "a").stdout.startswith("1 queues imported, 2 messages")
     assert rows(target) == FULL[:1]
     again = queue("import", file, target, "--json")
-    assert again.exit_code == 1
-    assert json.loads(again.stdout) == {"queues": 1, "messages": 1, "failed": {"a": "it has a queue there already"}}
+    assert again.exit_code == 0
+    assert json.loads(again.stdout) == {"queues": 2, "messages": 3, "failed": {}}
     assert rows(target) == FULL
     assert queue("import", file, target, "--client", "nobody").exit_code == 2
     file.write_bytes(file.read_bytes()[:-1])
     assert queue("import", file, f"journal:{tmp_path / 'third'}").exit_code == 1
+
+
+def test_an_import_does_not_touch_another_queue_of_its_client(journal: str, tmp_path: Path) -> None:
+    """S11: importing over an existing queue is refused."""
+    file, target = tmp_path / "queues.hfq", tmp_path / "new"
+    queue("export", journal, "-o", file)
+
+    async def others() -> None:
+        store = await JournalStore.open(target, SystemClock(), JournalOptions(durability="os"))
+        await store.append([pack("a", 7), pack("b/ü", 4)])
+        await store.acknowledge([("b/ü", [1])])
+        await store.close()
+
+    asyncio.run(others())
+    before = rows(f"journal:{target}")
+
+    refused = queue("import", file, f"journal:{target}")
+
+    assert refused.exit_code == 1
+    assert refused.stderr.count("already, and not a part of this one") == 2
+    assert rows(f"journal:{target}") == before == [("a", 1, 1, 7), ("b/ü", 0, 1, 4)]
 
 
 def test_folders_get_other_names(journal: str, tmp_path: Path) -> None:
