@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 #: Sorted after the others, and so long that a kill finds it half moved.
 LONG = "z"
-LONG_MESSAGES = 3_000
+LONG_MESSAGES = 6_000
 
 
 async def fill(store: QueueStore) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,12 @@ def migrate(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["spark", "migrate", *arguments])
 
 
-def test_queues_of_redis_are_in_postgres_though_a_task_died(
+async def has_grown(store: QueueStore, than: int, process: "subprocess.Popen[bytes]") -> None:
+    while len([client_id async for client_id in store.clients()]) <= than:
+        assert process.poll() is None, "it ended by itself"
+
+
+def test_queues_of_redis_are_in_postgres_though_a_task_died_and_then_the_driver(
     spark: SparkSession, redis: RedisServer, postgres: PostgresServer, tmp_path: Path
 ) -> None:
     """Q9: same serials, each message once; the old home stays as it was, and a foreign queue in the new one too."""
@@ -56,9 +62,8 @@ def test_queues_of_redis_are_in_postgres_though_a_task_died(
     tree = str(Path(holdfast.__file__).resolve().parents[1])
     environment = {**os.environ, VARIABLE: "migrate-halfway", "PYTHONPATH": tree, "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, "-c", "from holdfast.cli.main import main; main()", "spark", "migrate", *given]
-    died = subprocess.run(
-        [*command, "--master", "local[2]"], env=environment, capture_output=True, text=True, check=False
-    )
+    command += ["--master", "local[2]"]
+    died = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     begun: Queues = on(target, held)
 
     assert died.returncode == 1, died.stderr
@@ -66,6 +71,14 @@ def test_queues_of_redis_are_in_postgres_though_a_task_died(
     assert "the same command goes on" in died.stderr
     assert died.stdout == ""
     assert 0 < len(begun[LONG][1]) < len(wanted[LONG][1])
+
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": tree}, start_new_session=True) as process:
+        try:
+            on(target, lambda store: has_grown(store, len(begun), process))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert len(on(target, held)) < len(wanted)
 
     done = migrate(*given)
 
