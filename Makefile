@@ -15,9 +15,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PINNED := $(PIP) install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
-# Quick tests share nothing. Slow ones are handed out file by file, because those of a file may share a broker or a Java;
-# they wait for disks, processes and Java more than they compute.
-SIDE_BY_SIDE := -n 2
+# Quick tests share nothing. Slow ones are handed out file by file, because those of a file may share a broker or a Java.
+# All wait for disks, processes and Java now and then: two processors are busy with three at a time.
+SIDE_BY_SIDE := -n 3
 BY_FILE := --dist loadfile
 # No test runs long enough for Java's second compiler to earn what it costs; what a Java loads lies ready in an archive,
 # and what its Python workers load is compiled.
@@ -40,7 +40,7 @@ TREE := .build/tree.made
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run dev compiled test check bench docs format coverage clean FORCE
+.PHONY: help install run dev compiled test quick check bench docs format coverage clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,10 +55,10 @@ dev: $(DEV) ## install the tools for development
 compiled: $(TREE) ## build the compiled modules into .compiled
 	@$(BIN)/python scripts/compiled_tree.py judge
 
-test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow tests
+test: $(DEV) ## quick tests, then the compiled suites, then the slow tests
 	@scripts/services
 	@rm -rf .reports
-	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow" --junitxml=.reports/quick.xml
+	@$(MAKE) --no-print-directory --jobs 2 quick compiled
 	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
 		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
 	$(PYTEST) -n 4 $(BY_FILE) -m "slow and not spark" --junitxml=.reports/slow.xml
@@ -66,6 +66,9 @@ test: $(DEV) compiled ## quick tests, then the compiled suites, then the slow te
 	$(SHORT_LIVED) $(PYTEST) -n 3 $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports
+
+quick: $(DEV) ## the tests that need neither a compiler nor patience
+	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow" --junitxml=.reports/quick.xml
 
 check: $(DEV) ## lint, formatting, types, import contracts, file sizes
 	$(BIN)/ruff check

@@ -415,6 +415,7 @@ def test_a_turn_of_many_queues_costs_one_sync(tmp_path: Path) -> None:
     world.journal.acknowledge("c1", [1])
     world.journal.flush(sync=False)
     assert world.journal.syncs == 1
+    world.journal.close()
     relaxed = JournalWorld(tmp_path / "os", durability="os")
     relaxed.append("c", 1)
     assert relaxed.journal.syncs == 0
