@@ -113,11 +113,13 @@ $(DEV): $(TOOLS)
 	$(PINNED) --requirement .venv/dev.txt
 	@touch $@
 
-$(SPARK_HOME): $(DEV) scripts/spark_home.py
-	@$(BIN)/python scripts/spark_home.py $@
+# A stamp, because Spark puts files into its home.
+$(SPARK_HOME).made: $(DEV) scripts/spark_home.py
+	@$(BIN)/python scripts/spark_home.py $(SPARK_HOME)
+	@touch $@
 
 # Made when Java is there for certain. It may come to nothing: then Spark starts slowly.
-$(JAVA_CLASSES): $(DEV) scripts/java_archive.py $(SPARK_HOME)
+$(JAVA_CLASSES): $(DEV) scripts/java_archive.py $(SPARK_HOME).made
 	@SPARK_HOME=$(CURDIR)/$(SPARK_HOME) JDK_JAVA_OPTIONS="$(JAVA_OPTIONS)" PYTHONPATH=src $(BIN)/python scripts/java_archive.py $(CURDIR)/$@
 
 $(INPUTS): FORCE $(VENV)

@@ -1,7 +1,7 @@
 """Client queues in one Redis: its keys, its scripts, and what its loss does."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -309,6 +309,51 @@ def test_a_redis_without_memory_takes_a_pack_whole_or_not_at_all(own_redis: Redi
     assert steps(store.size("c")).messages == stored
     assert steps(append(store, "c", pack)).serials == list(range(stored + 1, stored + 201))
     steps(store.close())
+
+
+def test_what_a_client_lost_is_told_though_another_one_was_refused(own_redis: RedisServer, steps: Steps) -> None:
+    """T4: Redis has no room for one more queue; in another one, the oldest message makes it."""
+    store = RedisQueues(RedisOptions((own_redis.url,), give_up_s=0.1), steps.clock)
+    steps(append(store, "full", entries(1, 2, 3)))
+    own_redis.ask("CONFIG", "SET", "maxmemory", "1")
+
+    new, full = steps(store.append([Pack("new", entries(4), PLENTY), Pack("full", entries(4), limits(3))]))
+
+    assert isinstance(new, TransientError)
+    assert isinstance(full, Appended)
+    assert (full.serials, full.dropped) == ([4], 1)
+    own_redis.ask("CONFIG", "SET", "maxmemory", "0")
+    assert steps(numbers(store, "full")) == [2, 3, 4]
+    steps(store.close())
+
+
+def test_one_server_with_the_rules_of_a_cluster_gets_one_client_in_a_call(tmp_path: Path, steps: Steps) -> None:
+    with closing(RedisServer(tmp_path, cluster_enabled="yes", cluster_port=free_port()).start()) as server:
+        server.ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        store = RedisQueues(RedisOptions((server.url,)), steps.clock)
+
+        answers = steps(store.append([Pack(name, entries(1, 2), PLENTY) for name in ("a", "b", "c")]))
+
+        assert [answer.serials for answer in answers if isinstance(answer, Appended)] == [[1, 2]] * 3
+        steps(store.close())
+
+
+def test_a_client_with_much_to_remove_does_not_have_the_next_ones_wait_for_it(
+    redis_store: RedisQueues, steps: Steps, raw: Redis
+) -> None:
+    soon_us = steps.clock.wall_us() + SECOND_US
+    many = range(1, 12_001)
+    steps(append(redis_store, "a", [entry(number, b"", expires_us=soon_us) for number in many]))
+    steps(append(redis_store, "b", entries(*many), limits(20_000)))
+    steps.clock.advance(2 * SECOND_US)
+    raw.config_resetstat()
+
+    packs = [Pack("a", entries(20_000), PLENTY), Pack("b", entries(20_000), limits(10)), Pack("c", entries(5), PLENTY)]
+    answers = steps(redis_store.append(packs))
+
+    found = [(answer.serials, answer.dropped) for answer in answers if isinstance(answer, Appended)]
+    assert found == [([12_001], 0), ([12_001], 11_991), ([1], 0)]
+    assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] == 3, "one for each that has much to remove"
 
 
 def test_a_redis_that_does_not_answer_is_reported_and_heals(own_redis: RedisServer, steps: Steps) -> None:

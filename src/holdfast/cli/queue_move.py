@@ -21,7 +21,7 @@ from holdfast.node.system_clock import SystemClock
 from holdfast.storage.journal.relayout import relayout as relayout_journal
 from holdfast.storage.journal.store import JournalStore
 from holdfast.storage.queue_addresses import open_home, parse_home
-from holdfast.storage.queue_copy import ForeignQueueError, HomeSource, Source, copy_queue
+from holdfast.storage.queue_copy import HomeSource, Source, copy_queue
 from holdfast.storage.queue_file import QueueFile, QueueFileWriter
 from holdfast.storage.rocks.folder_lock import FolderLock
 from holdfast.storage.rocks.session_homes import change_homes
@@ -100,7 +100,7 @@ def migrate(
 async def _copy_all(
     what: str, source: Source, target: "QueueStore", clients: list[str], *, whole: bool = False
 ) -> Moved:
-    """With `whole`, a queue that is not copied to its end is removed again."""
+    """With `whole`, a queue that was begun here and is not copied to its end is removed again."""
     clock = SystemClock()
     queues, messages = 0, 0
     failed: dict[str, str] = {}
@@ -112,17 +112,16 @@ async def _copy_all(
                 meter.update(share, f"{queues} queues, {messages + copied} messages")
 
         for client_id in clients:
+            is_ours = whole and await target.last(client_id) == (0, 0)
             try:
                 messages += (await copy_queue(source, target, client_id, clock.wall_us, told)).messages
                 queues += 1
-            except PermanentError as error:
+            except (PermanentError, asyncio.CancelledError) as error:
+                if is_ours:
+                    await target.drop([client_id])
+                if isinstance(error, asyncio.CancelledError):
+                    raise
                 failed[client_id] = str(error)
-                if whole and not isinstance(error, ForeignQueueError):
-                    await target.drop([client_id])
-            except asyncio.CancelledError:
-                if whole:
-                    await target.drop([client_id])
-                raise
             told(0)
     return Moved(queues, messages, failed)
 

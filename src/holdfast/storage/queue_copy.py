@@ -55,10 +55,6 @@ class HomeSource:
             after = page[-1].owed.serial
 
 
-class ForeignQueueError(PermanentError):
-    """The target has a queue of the client that is no copy of this one, nor a part of it. Nothing was changed."""
-
-
 class Copied(NamedTuple):
     """What a queue held, and the sum of it: the same for the same messages, whatever home they are in."""
 
@@ -69,18 +65,20 @@ class Copied(NamedTuple):
 async def copy_queue(
     source: Source, target: QueueStore, client_id: str, now_us: Callable[[], int], told: Callable[[int], None]
 ) -> Copied:
-    """ForeignQueueError: the target has another queue of this client. PermanentError: it has not what it was given.
+    """PermanentError: the target has another queue of this client, or does not hold what it was given.
 
     `told` gets the number of messages that were copied, now and then.
     """
     last_serial, last_number = await source.last(client_id)
     writer = _Writer(target, client_id, *await target.last(client_id))
-    if writer.serial:
+    if writer.serial or writer.number:
         is_longer = writer.serial > last_serial or writer.number > last_number
         if is_longer or not await _is_begun(source, target, client_id, writer.serial, now_us):
-            raise ForeignQueueError(f"the target has a queue of {client_id!r} already, and not a part of this one")
+            raise PermanentError(f"the target has a queue of {client_id!r} already, and not a part of this one")
     async for entry in source.entries(client_id):
-        await writer.put(entry)
+        # No home gives a place to what has expired; a filler takes it.
+        if not entry.expired(now_us()):
+            await writer.put(entry)
         told(writer.messages)
     await writer.fill_up_to(last_serial, last_number + 1)
     await writer.flush()
@@ -89,16 +87,17 @@ async def copy_queue(
 
 async def _is_begun(source: Source, target: QueueStore, client_id: str, up_to: int, now_us: Callable[[], int]) -> bool:
     """Whether the target holds what a copy of this queue would, up to a serial: then a copy was interrupted there."""
-    missing: dict[int, int] = {}
+    missing: dict[int, tuple[bytes, int]] = {}
     async for entry in source.entries(client_id):
         if entry.owed.serial > up_to:
             break
-        missing[entry.owed.serial] = entry.number
+        missing[entry.owed.serial] = _content(entry), entry.expires_us
     async for entry in HomeSource(target).entries(client_id):
-        is_filler = entry.message == _FILLER.message
-        if missing.pop(entry.owed.serial, None) != entry.number and not is_filler and not entry.expired(now_us()):
+        there = missing.pop(entry.owed.serial, None)
+        is_same = there is not None and there[0] == _content(entry)
+        if not is_same and entry.message != _FILLER.message and not entry.expired(now_us()):
             return False
-    return not missing
+    return all(0 < expires_us <= now_us() for _digest, expires_us in missing.values())
 
 
 class _Writer:
@@ -154,7 +153,7 @@ class _Writer:
         for (serial, entry), given in zip(gathered, answer.serials, strict=True):
             # 0: it is gone there already, as a filler is that was acknowledged, or a message that has expired.
             if given not in (0, serial):
-                raise ForeignQueueError(
+                raise PermanentError(
                     f"the target has a queue of {self._client_id!r} already: message {entry.number} is number {given} "
                     f"in it, and not {serial}"
                 )
@@ -195,5 +194,9 @@ async def _compare(source: Source, target: QueueStore, client_id: str, now_us: C
 
 def fingerprint(entry: Entry) -> bytes:
     """All that has to be the same about an entry, in few bytes."""
-    place = b"%d %d " % (entry.owed.serial, entry.released)
-    return sha256(place + encode_queued(entry.owed, entry.number, entry.expires_us)).digest()
+    return sha256(b"%d %d " % (entry.owed.serial, entry.released) + _content(entry)).digest()
+
+
+def _content(entry: Entry) -> bytes:
+    """What does not change while it waits, in few bytes."""
+    return sha256(encode_queued(entry.owed, entry.number, entry.expires_us)).digest()

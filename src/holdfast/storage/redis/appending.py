@@ -73,7 +73,9 @@ def arguments_of(packs: list[Pack], now_us: int) -> list[bytes | int]:
 
 
 def appended(answer: object, pack: Pack) -> Appended | Exception:
-    """What APPEND says of one client."""
+    """What APPEND says of one client, or why it says nothing."""
+    if isinstance(answer, Exception):
+        return answer
     if isinstance(answer, int):
         return Appended(list(range(answer, answer + len(pack.entries))), 0, 0)
     if isinstance(answer, list):

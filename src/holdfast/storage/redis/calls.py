@@ -65,6 +65,9 @@ class Call:
         self.reply: Reply = None
         self.obstacle = ""
         self.done = False
+        #: Of APPEND: the answers of clients that were served while another one was refused for a while, by their place.
+        #: It is sent again as a whole, and tells of these only that they were given everything before.
+        self.served: dict[int, Reply] = {}
         #: The server that another one pointed to, for the next try alone.
         self.asked: Line | None = None
 
@@ -167,7 +170,7 @@ class Calls:
         only_moved = True
         for call, answer in _matched(calls, replies):
             call.asked = None
-            reply = _passing_part(answer) if call.script is APPEND else answer
+            reply = _passing_part(call, answer) if call.script is APPEND else answer
             if not _passes(reply):
                 call.reply = answer
                 call.done = True
@@ -184,12 +187,18 @@ def _passes(reply: Reply) -> bool:
     return isinstance(reply, _PASSING) or (isinstance(reply, ResponseError) and str(reply).startswith(_PASSING_WORDS))
 
 
-def _passing_part(reply: Reply) -> Reply:
-    """What passes, if one client of APPEND was refused for it; what is wrong with a queue for good does not pass."""
-    for answer in reply if isinstance(reply, list) else []:
+def _passing_part(call: Call, reply: Reply) -> Reply:
+    """What passes, if a client was refused for that. What is wrong with a queue for good does not pass."""
+    passing: Reply = reply
+    served: dict[int, Reply] = {}
+    for place, answer in enumerate(reply if isinstance(reply, list) else []):
         if isinstance(answer, bytes) and _passes(refused := ResponseError(answer.decode(errors="replace"))):
-            return refused
-    return reply
+            passing = refused
+        else:
+            served[place] = answer
+    if passing is not reply:
+        call.served = {**served, **call.served}
+    return passing
 
 
 def _matched(calls: list[Call], replies: list[Reply]) -> list[tuple[Call, Reply]]:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Final
 
-from redis.exceptions import ResponseError
+from redis.exceptions import ClusterCrossSlotError, ResponseError
 
 from holdfast.durable.queue_store import Appended, Entry, Pack, QueueSize
 from holdfast.model.clock import Clock
@@ -37,22 +37,37 @@ class RedisQueues:
         self._prefix: Final = options.prefix.encode()
         self._servers: Final[Servers] = open_servers(options)
         self._calls: Final = Calls(self._servers, options)
+        #: Whether a call may be about many clients: those of a cluster lie in different slots.
+        self._many = options.pipelined and not options.cluster
         #: Where the next sweep goes on, for each server.
         self._swept: Final[dict[Line, int]] = {}
 
     async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
+        answers: list[Appended | Exception] = []
+        for call, group in await self._append(packs):
+            if isinstance(call.reply, ClusterCrossSlotError) and len(group) > 1:
+                # One server that has the rules of a cluster: no call may be about several clients.
+                self._many = False
+                answers += await self.append(group)
+            else:
+                answers += _answers(call, group)
+        return answers
+
+    async def _append(self, packs: list[Pack]) -> list[tuple[Call, list[Pack]]]:
+        """The calls, with the packs of each; they are done, or it was tried for long enough."""
         calls: list[tuple[Call, list[Pack]]] = []
         sending: list[asyncio.Task[None]] = []
         try:
             for portion in portions(packs) if self._options.pipelined else [packs]:
-                made = [(self._append_call(group), group) for group in self._groups(portion)]
+                groups = [portion] if self._many else [[pack] for pack in portion]
+                made = [(self._append_call(group), group) for group in groups]
                 calls += made
                 sending.append(asyncio.create_task(self._calls.run([call for call, _ in made], safe=True)))
                 # Redis works on it while the next portion is put together.
                 await asyncio.sleep(0)
         finally:
             await asyncio.gather(*sending)
-        return [answer for call, group in calls for answer in _answers(call, group)]
+        return calls
 
     async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
         """A message that cannot be read is set aside, which is told once; the rest is there when it is read again."""
@@ -167,12 +182,6 @@ class RedisQueues:
     def _base(self, client_id: str) -> bytes:
         return base_key(self._prefix, client_id)
 
-    def _groups(self, packs: list[Pack]) -> list[list[Pack]]:
-        """Those of one call. Clients of a cluster are in different slots, and a call is about one."""
-        if self._options.cluster or not self._options.pipelined:
-            return [[pack] for pack in packs]
-        return [packs]
-
     def _append_call(self, packs: list[Pack]) -> Call:
         arguments = arguments_of(packs, self._clock.wall_us())
         return Call(scripts.APPEND, [self._base(pack.client_id) for pack in packs], arguments)
@@ -182,9 +191,10 @@ def _answers(call: Call, packs: list[Pack]) -> list[Appended | Exception]:
     try:
         reply = call.outcome()
     except HoldfastError as failure:
-        return [failure] * len(packs)
+        reply = [failure] * len(packs)
     assert isinstance(reply, list)
-    return [appended(answer, pack) for answer, pack in zip(reply, packs, strict=True)]
+    found = enumerate(zip(reply, packs, strict=True))
+    return [appended(call.served.get(place, answer), pack) for place, (answer, pack) in found]
 
 
 def _decode_entry(serial: int, value: object) -> Entry:

@@ -40,6 +40,9 @@ local function text(serial) return string.format('%.0f', serial) end
 
 local function save() redis.call('SET', state, kept()) end
 
+-- How many messages this call has removed.
+local removed = 0
+
 -- Forget messages. `found` holds members of the queue and their serials in turn, at most 1000 of each.
 local function forget(found)
   if #found == 0 then return end
@@ -53,6 +56,7 @@ local function forget(found)
       count = count - 1
     end
   end
+  removed = removed + #members
   redis.call('ZREM', queue, unpack(members))
   redis.call('UNLINK', unpack(values))
   if soonest > 0 then redis.call('ZREM', expiring, unpack(serials)) end
@@ -86,8 +90,8 @@ _ONE: Final = _QUEUE + "open(KEYS[1], KEYS[2])"
 #: now; then of each client the most messages, the most bytes, whether to refuse, and how many entries: of each its
 #: number and size, when it expires and the ms until then ('' never, '-' not to be stored), and its value. Gives for
 #: each client the first serial if its entries were stored in a row; or else how many were dropped, how many refused,
-#: and the serial of each entry; or what is wrong with its queue. What can be written together is: for Redis, beginning
-#: and ending a command is more work than a value more in it.
+#: and the serial of each entry; or what is wrong with its queue, or that its turn has not come. What can be written
+#: together is: for Redis, beginning and ending a command is more work than a value more in it.
 _APPEND: Final = """
 local now, pairs_to_set, p = tonumber(ARGV[1]), {}, 0
 
@@ -218,6 +222,8 @@ for k = 1, #KEYS, 2 do
   local begin = header + 4
   local finish = begin + 3 * tonumber(ARGV[header + 3]) - 1
   local whole, answer = pcall(function()
+    -- Nobody else is served meanwhile: the rest comes with the next call, which finds less to remove.
+    if removed > MOST_REMOVED then return 'BUSY removing what others have no room for' end
     open(KEYS[k], KEYS[k + 1])
     return append(tonumber(ARGV[header]), tonumber(ARGV[header + 1]), ARGV[header + 2] == '1', begin, finish)
   end)
@@ -337,6 +343,10 @@ return 0
 """
 
 
+#: Messages that a call for many clients removes before it leaves the next clients for later.
+_MOST_REMOVED: Final = 10_000
+
+
 class Script:
     """A script and the name that Redis has for it."""
 
@@ -345,7 +355,7 @@ class Script:
         self.sha: Final = hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
 
-APPEND: Final = Script(_QUEUE + _APPEND)
+APPEND: Final = Script(_QUEUE + _APPEND.replace("MOST_REMOVED", str(_MOST_REMOVED)))
 READ: Final = Script(_ONE + _READ)
 ACKNOWLEDGE: Final = Script(_ONE + _ACKNOWLEDGE)
 RELEASE: Final = Script("local value = KEYS[1] .. ':'" + _RELEASE)
