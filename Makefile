@@ -58,12 +58,11 @@ compiled: $(TREE) ## build the compiled modules into .compiled
 test: $(DEV) ## quick tests, then the compiled suites, then the slow tests
 	@scripts/services
 	@rm -rf .reports
-	@$(MAKE) --no-print-directory --jobs 2 quick compiled
+	@$(MAKE) --no-print-directory --jobs 3 quick compiled $(JAVA_CLASSES)
 	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
 		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
 	$(PYTEST) -n 4 $(BY_FILE) -m "slow and not spark" --junitxml=.reports/slow.xml
-	@$(MAKE) --no-print-directory $(JAVA_CLASSES)
-	$(SHORT_LIVED) $(PYTEST) -n 3 $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml
+	$(SHORT_LIVED) $(PYTEST) -n 3 $(BY_FILE) --no-loadscope-reorder -m "slow and spark" --junitxml=.reports/spark.xml
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports
 
@@ -118,7 +117,7 @@ $(SPARK_HOME).made: $(DEV) scripts/spark_home.py
 	@$(BIN)/python scripts/spark_home.py $(SPARK_HOME)
 	@touch $@
 
-# Made when Java is there for certain. It may come to nothing: then Spark starts slowly.
+# Made when Java is there for certain (scripts/services). It may come to nothing: then Spark starts slowly.
 $(JAVA_CLASSES): $(DEV) scripts/java_archive.py $(SPARK_HOME).made
 	@SPARK_HOME=$(CURDIR)/$(SPARK_HOME) JDK_JAVA_OPTIONS="$(JAVA_OPTIONS)" PYTHONPATH=src $(BIN)/python scripts/java_archive.py $(CURDIR)/$@
 

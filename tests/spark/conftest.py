@@ -17,16 +17,29 @@ if TYPE_CHECKING:
     from tests.spark.publishing import Broker
 
 
-#: Files that take a minute or more. Processes that test side by side get whole files, and these should not come last.
+#: Files that take half a minute or more, the longest first. Processes that test side by side get whole files, and none
+#: of these should be begun when the others are through.
 _LONG = (
     "test_stream_kills.py",
-    "test_shell_examples.py",
+    "test_audit.py",
     "test_learn.py",
     "test_run.py",
-    "test_audit.py",
     "test_load.py",
-    "test_relayout.py",
+    "test_archive_kills.py",
     "test_stream_writer.py",
+    "test_archive.py",
+    "test_stream_lag.py",
+    "test_session.py",
+    "test_endpoint.py",
+    "test_examples.py",
+    "test_relayout.py",
+    "test_batch.py",
+    "test_replay.py",
+    "test_shell_examples.py",
+    "test_spark_smoke.py",
+    "test_parallel_smoke.py",
+    "test_migrate.py",
+    "test_spark_run_guide.py",
 )
 
 
@@ -37,7 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item.add_marker(pytest.mark.spark)
     yield
     # Stable, so that chance orders the rest.
-    items.sort(key=lambda item: item.path.name not in _LONG)
+    places = {name: place for place, name in enumerate(_LONG)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 #: Spark gives a Python worker ten seconds to start and call back, and no setting changes that: too few on a machine
