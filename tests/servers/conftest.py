@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
+from redis import Redis
 
 from bench.queues.postgres_server import PACKAGE as POSTGRES_PACKAGE
 from bench.queues.postgres_server import PostgresServer, program
@@ -137,3 +138,20 @@ def postgres_store(postgres_options: PostgresOptions, steps: Steps) -> Iterator[
     store = PostgresQueues(postgres_options, steps.clock)
     yield store
     steps(store.close())
+
+
+@pytest.fixture
+def raw(redis: RedisServer) -> Iterator[Redis]:
+    with Redis(port=redis.port) as connection:
+        yield connection
+
+
+@pytest.fixture
+def own_redis(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A Redis for one test, to be treated badly."""
+    need(PROGRAM, REDIS_PACKAGE)
+    server = RedisServer(**getattr(request, "param", {}))
+    try:
+        yield server.start()
+    finally:
+        server.close()
