@@ -64,10 +64,10 @@ def done(*arguments: str) -> None:
     assert process.returncode == 0, complained
 
 
-def test_queues_go_from_home_to_home_though_every_command_is_killed(
+def test_queues_go_from_home_to_home_though_commands_are_killed(
     tmp_path: Path, redis: RedisServer, redis_cluster: RedisCluster, postgres: PostgresServer
 ) -> None:
-    """Q9, S11: by `migrate` through all servers, by `export` and `import` back into files."""
+    """Q9, S11: by `migrate` through all servers, by `export` and `import` out of a file."""
     members = ",".join(urlsplit(url).netloc for url in redis_cluster.urls)
     places = [
         f"{redis.url}#moves-{os.getpid()}:",

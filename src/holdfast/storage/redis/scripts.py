@@ -32,13 +32,14 @@ local function open(key, its_state)
   end
 end
 
-local function kept()
+-- All that was taken in hand, as the state keeps it.
+local function packed()
   return number .. struct.pack('>ddddddd', last, read, count, waiting, bytes, full, soonest)
 end
 
 local function text(serial) return string.format('%.0f', serial) end
 
-local function save() redis.call('SET', state, kept()) end
+local function save() redis.call('SET', state, packed()) end
 
 -- How many messages this call has removed.
 local removed = 0
@@ -211,7 +212,7 @@ local function append(most, most_bytes, refusing, begin, finish)
   end
 
   -- Also when nothing was stored: the numbers were given.
-  set(state, kept())
+  set(state, packed())
   if dropped == 0 and last - before == (finish - begin + 1) / 3 then return before + 1 end
   answer[1], answer[2] = dropped, refused
   return answer
