@@ -24,7 +24,8 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedQueued
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
-from holdfast.records.sessions import Progress, ProgressEntry, ReplayProgress, SessionRecord
+from holdfast.records.session_record import SessionRecord
+from holdfast.records.sessions import Progress, ProgressEntry, ReplayProgress
 from holdfast.records.walks import RetainedPlace, WalkProgress
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord

@@ -13,7 +13,7 @@ from holdfast.durable.sessions import KeepIncoming, KeepSession, SessionStore, S
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.model.owed import place_of
-from holdfast.records.sessions import SessionRecord
+from holdfast.records.session_record import SessionRecord
 from holdfast.storage.rocks.contents import SESSIONS
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.sessions import RocksSessions

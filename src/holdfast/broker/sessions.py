@@ -27,7 +27,8 @@ from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued, OwedRetained, place_of
 from holdfast.model.reasons import QUOTA_EXCEEDED
 from holdfast.model.will import StoredWill
-from holdfast.records.sessions import ProgressEntry, SessionRecord
+from holdfast.records.session_record import SessionRecord
+from holdfast.records.sessions import ProgressEntry
 from holdfast.session.inflight import UNLIMITED
 from holdfast.session.state import NEVER, SessionState, will_delay_s
 

@@ -22,7 +22,8 @@ from holdfast.exchange.groups import Group
 from holdfast.exchange.pace import Pace
 from holdfast.model.clock import Clock
 from holdfast.model.owed import Owed
-from holdfast.records.sessions import Progress, ReplayProgress, SessionRecord
+from holdfast.records.session_record import SessionRecord
+from holdfast.records.sessions import Progress, ReplayProgress
 from holdfast.session.state import NEVER
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord

@@ -22,7 +22,7 @@ from holdfast.durable.sessions import (
     StoredSession,
 )
 from holdfast.model.errors import MisuseError
-from holdfast.records.sessions import SessionRecord
+from holdfast.records.session_record import SessionRecord
 
 
 class MemorySessions(SessionStore):

@@ -16,7 +16,8 @@ from typing import Final, Protocol
 
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.records.sessions import Progress, ReplayProgress, SessionRecord
+from holdfast.records.session_record import SessionRecord
+from holdfast.records.sessions import Progress, ReplayProgress
 from holdfast.records.walks import WalkProgress
 from holdfast.topics.subscription import SubscriptionRecord
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.history.reader import HistoryReader
 from holdfast.model.errors import PermanentError
+from holdfast.records.session_record import SessionRecord, decode_session
 from holdfast.records.sessions import (
     DONE,
     INCOMING,
@@ -21,12 +22,10 @@ from holdfast.records.sessions import (
     SUBSCRIPTION,
     Progress,
     ReplayProgress,
-    SessionRecord,
     StoredInflight,
     client_prefix,
     decode_progress,
     decode_replay,
-    decode_session,
     decode_subscription,
     done_place,
     session_range,

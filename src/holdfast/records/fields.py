@@ -124,6 +124,11 @@ def text(value: str) -> bytes:
     return _packed(_U16, len(encoded)) + encoded
 
 
+def blob(value: bytes) -> bytes:
+    """Bytes behind their length."""
+    return u32(len(value)) + value
+
+
 def key_u16(value: int) -> bytes:
     """Big-endian: keys of numbers sort as the numbers do."""
     return _packed(_U16_KEY, value)

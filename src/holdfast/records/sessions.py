@@ -18,9 +18,7 @@
 
 Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each value begins with its version:
 
-    session         01 | expiry u32 (s) | offline i64 (µs, 0: connected) | flags u8: 1 a will follows, 2 cut off
-                    QoS u8 | retain u8 | delay u32 | expiry i64 | topic blob | properties blob | payload blob
-                    flag 4, behind that: the home of its queue text | the first number that is for it u64
+    session         see `session_record.py`
     subscription    01 | QoS u8 | flags u8: 1 no local, 2 retain as published | retain handling u8 | identifier u32
                     | since i64 | mount u16 | the filter's levels with the mount point blob
     in flight       01 | order u64 | retain u8 | shard u16 | position i64 | identifiers u16, each u32
@@ -38,8 +36,7 @@ from typing import Final
 
 from holdfast.model.errors import PermanentError
 from holdfast.model.owed import QUEUE_SHARD, Owed, place_of
-from holdfast.model.will import StoredWill
-from holdfast.records.fields import Fields, i64, key_u16, key_u64, text, u8, u16, u32, u64
+from holdfast.records.fields import Fields, blob, i64, key_u16, key_u64, text, u8, u16, u32, u64
 from holdfast.records.messages import decode_message, encode_message
 from holdfast.records.walks import RetainedPlace, encode_place, read_place
 from holdfast.topics.filters import TopicFilter, parse_filter
@@ -66,70 +63,8 @@ PROGRESS: Final = 0x05
 DONE: Final = 0x06
 REPLAY: Final = 0x07
 WALK: Final = 0x08
-_WILL: Final = 0x01
-_CUT_OFF: Final = 0x02
-_QUEUE: Final = 0x04
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
-
-
-class SessionRecord:
-    """What is kept of a session besides its lists. Never changes; a step replaces it."""
-
-    def __init__(
-        self,
-        *,
-        expiry_s: int,
-        disconnected_us: int,
-        will: StoredWill | None = None,
-        cut_off: bool = False,
-        queue: str = "",
-        begun: int = 0,
-    ) -> None:
-        self.expiry_s: Final = expiry_s
-        #: The home of its queue; empty if it follows the log. It keeps the one it began with.
-        self.queue: Final = queue
-        #: Entries of its queue with a number below this are of an earlier session.
-        self.begun: Final = begun
-        #: Its last connection ended with the broker: how far it was sent is not known exactly.
-        self.cut_off: Final = cut_off
-        #: Wall time at which its last connection ended; 0 while it has one.
-        self.disconnected_us: Final = disconnected_us
-        #: To be published unless the client says goodbye or is back in time.
-        self.will: Final = will
-
-    def ends_us(self) -> int:
-        """Wall time at which it ends; -1 if it never does, or is connected."""
-        if self.disconnected_us == 0 or self.expiry_s == 0xFFFFFFFF:
-            return -1
-        return self.disconnected_us + self.expiry_s * 1_000_000
-
-    def without_will(self) -> "SessionRecord":
-        return SessionRecord(
-            expiry_s=self.expiry_s,
-            disconnected_us=self.disconnected_us,
-            cut_off=self.cut_off,
-            queue=self.queue,
-            begun=self.begun,
-        )
-
-    def will_due_us(self) -> int:
-        """Wall time at which its will is due; -1 if none waits."""
-        if self.will is None or self.disconnected_us == 0:
-            return -1
-        return self.disconnected_us + min(self.will.delay_s, self.expiry_s) * 1_000_000
-
-    def _fields(self) -> tuple[int, int, StoredWill | None, bool, str, int]:
-        return (self.expiry_s, self.disconnected_us, self.will, self.cut_off, self.queue, self.begun)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SessionRecord) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        return f"SessionRecord(expiry_s={self.expiry_s}, disconnected_us={self.disconnected_us}, will={self.will!r})"
 
 
 class InflightRecord:
@@ -295,50 +230,6 @@ def listed_client(key: bytes) -> str:
 # ---- values
 
 
-def encode_session(record: SessionRecord) -> bytes:
-    will = record.will
-    flags = (0 if will is None else _WILL) | (_CUT_OFF if record.cut_off else 0) | (_QUEUE if record.queue else 0)
-    parts = [u8(VERSION), u32(record.expiry_s), i64(record.disconnected_us), u8(flags)]
-    if will is not None:
-        parts.extend([u8(will.qos), u8(will.retain), u32(will.delay_s), i64(will.expiry_s), _blob(will.topic)])
-        parts.extend([_blob(will.properties), _blob(will.payload)])
-    if record.queue:
-        parts.extend([text(record.queue), u64(record.begun)])
-    return b"".join(parts)
-
-
-def decode_session(value: bytes) -> SessionRecord:
-    fields = Fields(value, "a session")
-    fields.version(VERSION)
-    expiry_s = fields.u32("the expiry")
-    disconnected_us = fields.i64("the time")
-    will: StoredWill | None = None
-    flags = fields.u8("the flags")
-    if flags & _WILL:
-        qos = fields.u8("the will's QoS")
-        retain = fields.u8("the will's retain flag") != 0
-        delay_s = fields.u32("the will's delay")
-        expiry = fields.i64("the will's expiry")
-        topic = fields.blob("the will's topic")
-        properties = fields.blob("the will's properties")
-        payload = fields.blob("the will's payload")
-        will = StoredWill(topic, payload, qos, retain=retain, properties=properties, delay_s=delay_s, expiry_s=expiry)
-    queue = ""
-    begun = 0
-    if flags & _QUEUE:
-        queue = fields.text("the home of its queue")
-        begun = fields.u64("the first number of its queue")
-    fields.end()
-    return SessionRecord(
-        expiry_s=expiry_s,
-        disconnected_us=disconnected_us,
-        will=will,
-        cut_off=flags & _CUT_OFF != 0,
-        queue=queue,
-        begun=begun,
-    )
-
-
 def encode_subscription(record: SubscriptionRecord) -> bytes:
     flags = (_NO_LOCAL if record.no_local else 0) | (_AS_PUBLISHED if record.retain_as_published else 0)
     return b"".join(
@@ -350,7 +241,7 @@ def encode_subscription(record: SubscriptionRecord) -> bytes:
             u32(record.identifier),
             i64(record.since_us),
             u16(record.mount_bytes),
-            _blob(SEPARATOR.join(record.filter.levels)),
+            blob(SEPARATOR.join(record.filter.levels)),
         )
     )
 
@@ -387,7 +278,7 @@ def encode_inflight(record: InflightRecord) -> bytes:
     parts.append(u16(len(owed.identifiers)))
     parts.extend([u32(identifier) for identifier in owed.identifiers])
     parts.append(text(owed.group))
-    parts.append(_blob(message.topic))
+    parts.append(blob(message.topic))
     if not position or shard == QUEUE_SHARD:
         parts.append(encode_message(message, 0, 0))
     return b"".join(parts)
@@ -483,7 +374,3 @@ def decode_progress(value: bytes) -> Progress:
         entries.append(ProgressEntry(packet_id, qos, shard, fields.i64("a position")))
     fields.end()
     return Progress(sent, entries, last_packet_id)
-
-
-def _blob(value: bytes) -> bytes:
-    return u32(len(value)) + value

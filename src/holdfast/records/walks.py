@@ -14,7 +14,7 @@ Topics are passed in the order of their levels. There are two marks, because QoS
 
 from typing import Final
 
-from holdfast.records.fields import Fields, i64, u8, u16, u32
+from holdfast.records.fields import Fields, blob, i64, u8, u16, u32
 
 #: Never change.
 VERSION: Final = 1
@@ -68,7 +68,7 @@ class RetainedPlace:
 
 
 def encode_walk(walk: WalkProgress) -> bytes:
-    return b"".join((u8(VERSION), i64(walk.newest), _blob(walk.sent), _blob(walk.sent_qos2)))
+    return b"".join((u8(VERSION), i64(walk.newest), blob(walk.sent), blob(walk.sent_qos2)))
 
 
 def decode_walk(value: bytes) -> WalkProgress:
@@ -83,7 +83,7 @@ def decode_walk(value: bytes) -> WalkProgress:
 
 def encode_place(place: RetainedPlace) -> bytes:
     """As a part of another record."""
-    parts = [i64(place.newest), _blob(place.topic), u16(len(place.identifiers))]
+    parts = [i64(place.newest), blob(place.topic), u16(len(place.identifiers))]
     parts.extend([u32(identifier) for identifier in place.identifiers])
     return b"".join(parts)
 
@@ -93,7 +93,3 @@ def read_place(fields: Fields) -> RetainedPlace:
     topic = fields.blob("a topic")
     identifiers = tuple([fields.u32("an identifier") for _i in range(fields.u16("the identifiers"))])
     return RetainedPlace(topic, newest, identifiers)
-
-
-def _blob(value: bytes) -> bytes:
-    return u32(len(value)) + value

@@ -13,7 +13,7 @@ from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U32, V5
 from holdfast.model.reasons import PROTOCOL_ERROR
 from holdfast.model.will import StoredWill
-from holdfast.records.sessions import SessionRecord
+from holdfast.records.session_record import SessionRecord
 from holdfast.session.inflight import Window
 from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.packets import Connect

@@ -14,7 +14,7 @@ from holdfast.node.queue_homes import homes_used, open_homes
 from holdfast.node.settings import Settings
 from holdfast.node.settings_load import load
 from holdfast.node.settings_sources import Flags
-from holdfast.records.sessions import SessionRecord
+from holdfast.records.session_record import SessionRecord
 
 DEVICES = """
 [sessions]

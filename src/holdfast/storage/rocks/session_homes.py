@@ -9,7 +9,7 @@ from holdfast.durable.commit import Batch
 from holdfast.durable.outside_queue import queue_name
 from holdfast.durable.sessions import KeepSession
 from holdfast.model.errors import SettingsError
-from holdfast.records.sessions import SessionRecord
+from holdfast.records.session_record import SessionRecord
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.sessions import RocksSessions
 

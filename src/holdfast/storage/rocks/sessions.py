@@ -31,6 +31,7 @@ from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
+from holdfast.records.session_record import SessionRecord, decode_session, encode_session
 from holdfast.records.sessions import (
     CONNECTED,
     DONE,
@@ -45,21 +46,18 @@ from holdfast.records.sessions import (
     WAITING,
     WALK,
     InflightRecord,
-    SessionRecord,
     StoredInflight,
     client_prefix,
     connected_after,
     connected_key,
     decode_progress,
     decode_replay,
-    decode_session,
     decode_subscription,
     done_key,
     done_place,
     encode_inflight,
     encode_progress,
     encode_replay,
-    encode_session,
     encode_subscription,
     expired_before,
     expiry_key,

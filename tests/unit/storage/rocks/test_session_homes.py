@@ -8,7 +8,7 @@ from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
 from holdfast.durable.sessions import KeepSession
 from holdfast.model.errors import SettingsError
-from holdfast.records.sessions import SessionRecord
+from holdfast.records.session_record import SessionRecord
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.session_homes import change_homes
 from holdfast.storage.rocks.sessions import RocksSessions

@@ -17,7 +17,8 @@ from holdfast.records.messages import StoredMessage, decode_message, encode_mess
 from holdfast.records.meta import ceiling_key, generation_key, head_key
 from holdfast.records.positions import ShardHead, decode_head, encode_ceiling, encode_head
 from holdfast.records.retained import RetainedRecord, encode_retained, expiry_key, retained_key
-from holdfast.records.sessions import SessionRecord, connected_key, encode_session, packet_key, session_key
+from holdfast.records.session_record import SessionRecord, encode_session
+from holdfast.records.sessions import connected_key, packet_key, session_key
 from holdfast.storage.rocks.checking.folder import verify_folder
 from holdfast.storage.rocks.checking.report import Report
 from holdfast.storage.rocks.engine import Engine

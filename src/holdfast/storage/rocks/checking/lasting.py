@@ -3,7 +3,7 @@
 from rocksdict import Rdict
 
 from holdfast.model.errors import HoldfastError, PermanentError
-from holdfast.records import sessions, walks
+from holdfast.records import session_record, sessions, walks
 from holdfast.records.retained import (
     COUNT_KEY,
     EXPIRY,
@@ -65,7 +65,7 @@ def _session(family: Rdict, key: bytes, value: bytes) -> None:
         raise PermanentError("it is of no known kind")
     kind, rest = key[end], key[end + 1 :]
     if kind == sessions.SESSION:
-        sessions.decode_session(value)
+        session_record.decode_session(value)
     elif kind == sessions.SUBSCRIPTION:
         sessions.decode_subscription(rest, value)
     elif kind == sessions.INFLIGHT:

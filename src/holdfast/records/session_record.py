@@ -1,0 +1,120 @@
+"""The record of a session itself: what is kept of it besides its lists (see `sessions.py` for those).
+
+01 | expiry u32 (s) | offline i64 (µs, 0: connected) | flags u8: 1 a will follows, 2 cut off
+   | QoS u8 | retain u8 | delay u32 | expiry i64 | topic blob | properties blob | payload blob
+   flag 4, behind that: the home of its queue text | the first number that is for it u64
+"""
+
+from typing import Final
+
+from holdfast.model.will import StoredWill
+from holdfast.records.fields import Fields, blob, i64, text, u8, u32, u64
+
+#: Never change.
+VERSION: Final = 1
+_WILL: Final = 0x01
+_CUT_OFF: Final = 0x02
+_QUEUE: Final = 0x04
+
+
+class SessionRecord:
+    """What is kept of a session besides its lists. Never changes; a step replaces it."""
+
+    def __init__(
+        self,
+        *,
+        expiry_s: int,
+        disconnected_us: int,
+        will: StoredWill | None = None,
+        cut_off: bool = False,
+        queue: str = "",
+        begun: int = 0,
+    ) -> None:
+        self.expiry_s: Final = expiry_s
+        #: The home of its queue; empty if it follows the log. It keeps the one it began with.
+        self.queue: Final = queue
+        #: Entries of its queue with a number below this are of an earlier session.
+        self.begun: Final = begun
+        #: Its last connection ended with the broker: how far it was sent is not known exactly.
+        self.cut_off: Final = cut_off
+        #: Wall time at which its last connection ended; 0 while it has one.
+        self.disconnected_us: Final = disconnected_us
+        #: To be published unless the client says goodbye or is back in time.
+        self.will: Final = will
+
+    def ends_us(self) -> int:
+        """Wall time at which it ends; -1 if it never does, or is connected."""
+        if self.disconnected_us == 0 or self.expiry_s == 0xFFFFFFFF:
+            return -1
+        return self.disconnected_us + self.expiry_s * 1_000_000
+
+    def without_will(self) -> "SessionRecord":
+        return SessionRecord(
+            expiry_s=self.expiry_s,
+            disconnected_us=self.disconnected_us,
+            cut_off=self.cut_off,
+            queue=self.queue,
+            begun=self.begun,
+        )
+
+    def will_due_us(self) -> int:
+        """Wall time at which its will is due; -1 if none waits."""
+        if self.will is None or self.disconnected_us == 0:
+            return -1
+        return self.disconnected_us + min(self.will.delay_s, self.expiry_s) * 1_000_000
+
+    def _fields(self) -> tuple[int, int, StoredWill | None, bool, str, int]:
+        return (self.expiry_s, self.disconnected_us, self.will, self.cut_off, self.queue, self.begun)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionRecord) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"SessionRecord(expiry_s={self.expiry_s}, disconnected_us={self.disconnected_us}, will={self.will!r})"
+
+
+def encode_session(record: SessionRecord) -> bytes:
+    will = record.will
+    flags = (0 if will is None else _WILL) | (_CUT_OFF if record.cut_off else 0) | (_QUEUE if record.queue else 0)
+    parts = [u8(VERSION), u32(record.expiry_s), i64(record.disconnected_us), u8(flags)]
+    if will is not None:
+        parts.extend([u8(will.qos), u8(will.retain), u32(will.delay_s), i64(will.expiry_s), blob(will.topic)])
+        parts.extend([blob(will.properties), blob(will.payload)])
+    if record.queue:
+        parts.extend([text(record.queue), u64(record.begun)])
+    return b"".join(parts)
+
+
+def decode_session(value: bytes) -> SessionRecord:
+    fields = Fields(value, "a session")
+    fields.version(VERSION)
+    expiry_s = fields.u32("the expiry")
+    disconnected_us = fields.i64("the time")
+    will: StoredWill | None = None
+    flags = fields.u8("the flags")
+    if flags & _WILL:
+        qos = fields.u8("the will's QoS")
+        retain = fields.u8("the will's retain flag") != 0
+        delay_s = fields.u32("the will's delay")
+        expiry = fields.i64("the will's expiry")
+        topic = fields.blob("the will's topic")
+        properties = fields.blob("the will's properties")
+        payload = fields.blob("the will's payload")
+        will = StoredWill(topic, payload, qos, retain=retain, properties=properties, delay_s=delay_s, expiry_s=expiry)
+    queue = ""
+    begun = 0
+    if flags & _QUEUE:
+        queue = fields.text("the home of its queue")
+        begun = fields.u64("the first number of its queue")
+    fields.end()
+    return SessionRecord(
+        expiry_s=expiry_s,
+        disconnected_us=disconnected_us,
+        will=will,
+        cut_off=flags & _CUT_OFF != 0,
+        queue=queue,
+        begun=begun,
+    )
