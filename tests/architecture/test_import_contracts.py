@@ -56,6 +56,8 @@ VIOLATIONS = [
     Violation("driver-asyncpg", "storage.rocks.planted", "import asyncpg"),
     Violation("driver-nats", "storage.planted", "from nats.aio import client"),
     Violation("driver-pyspark", "history.planted", "from pyspark.sql import SparkSession"),
+    Violation("endpoint", "pipeline.planted", "from holdfast.history.flight_client import FlightHistory"),
+    Violation("endpoint", "cli.planted", "import holdfast.history.flight_client"),
 ]
 
 HOMES = [

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner, Result
 
+from holdfast.cli.main import app
 from holdfast.history.tokens import add_token
 from holdfast.pipeline import history
+from holdfast.pipeline.lake import Lake
 from holdfast.storage.rocks.leases import read_leases
+from tests.spark.lakes import payloads, sent
 from tests.spark.publishing import Broker, Sent
 from tests.unit.server.certificates import Authority
 
@@ -35,6 +39,14 @@ certificate = "{files["certificate"]}"
 key = "{files["key"]}"
 '''
         self.ca = folder / "authority.pem"
+        self.token_file = folder / "token"
+        self.token_file.write_text(self.token, encoding="utf-8")
+
+    @property
+    def words(self) -> list[str]:
+        """The options of a command."""
+        endpoint = self.endpoint.replace("grpc+tls", "grpcs")
+        return ["--endpoint", endpoint, "--token-file", str(self.token_file), "--ca", str(self.ca)]
 
     @property
     def endpoint(self) -> str:
@@ -60,6 +72,37 @@ def test_a_token_over_tls_opens_and_is_never_shown(
     assert guarded.token not in shown.out + shown.err
     assert guarded.token not in "".join(guarded.process.lines)
     assert guarded.token not in str(frame._jdf.queryExecution())
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["spark", *words])
+
+
+def test_the_archive_of_a_guarded_endpoint_is_whole_and_keeps_its_lease(
+    spark: SparkSession, guarded: Guarded, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+
+    done = run("archive", *guarded.words, "--lake", str(lake), "--json")
+
+    assert done.exit_code == 0, done.output
+    assert payloads(lake) == sent(guarded.sent)
+    [lease] = [lease for lease in read_leases(guarded.data) if lease.name == "archive-main"]
+    assert lease.positions == {shard: done.position_us for shard, done in Lake.open(lake).offsets.items()}
+    status = run("archive", *guarded.words, "--lake", str(lake), "--status", "--json")
+    assert {row["behind"] for row in json.loads(status.stdout)["shards"]} == {0}, status.output
+
+
+def test_sql_learn_and_replay_open_a_guarded_endpoint(spark: SparkSession, guarded: Guarded) -> None:
+    counted = run(
+        "sql", *guarded.words, "--format", "csv", "SELECT (SELECT count(*) FROM sessions) = 0, count(*) FROM history"
+    )
+    assert (counted.exit_code, counted.stdout.splitlines()[1:]) == (0, ["true,50"]), counted.output
+    learnt = run("learn", *guarded.words, "--json")
+    assert (learnt.exit_code, json.loads(learnt.stdout)["messages"]) == (0, 50), learnt.output
+    # To find that out it reads the table of sessions.
+    itself = run("replay", *guarded.words, "--to", f"mqtt://127.0.0.1:{guarded.process.ports['tcp']}", "--no-prefix")
+    assert "is the broker whose history is replayed" in itself.stderr
 
 
 @pytest.mark.parametrize("token", ["hft_wrong-token", None])

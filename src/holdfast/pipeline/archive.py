@@ -14,7 +14,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -37,7 +37,6 @@ from holdfast.pipeline.lake_erasures import UNARCHIVED, record
 from holdfast.pipeline.lake_files import Written, write
 from holdfast.pipeline.lake_patterns import MOST_PATTERNS, busiest
 from holdfast.pipeline.lake_upkeep import compact
-from holdfast.pipeline.lease import renew
 from holdfast.pipeline.offsets import NOWHERE, Offsets, from_json, to_json
 from holdfast.pipeline.opening import opened
 from holdfast.pipeline.options import Options
@@ -111,7 +110,7 @@ class Archive:
         self._batch_rows: Final = batch_rows
         self._most_patterns: Final = most_patterns
         self._now_s: Final = now_s
-        self._reader: Final = StreamReader(spark_schema(COLUMNS), options)
+        self._reader: Final = StreamReader(spark_schema(COLUMNS), replace(options, lease=_LEASE + lake.name))
         self._patterns: list[str] = []
         #: The newest generation of each zone when the patterns were looked up.
         self._learnt_from: dict[str, int] = {}
@@ -124,7 +123,7 @@ class Archive:
         self._reader.prepareForTriggerAvailableNow()
         target = from_json(self._reader.reportLatestOffset())
         begin = self._begin(target)
-        self._renew(target)
+        self._renew()
         first = begin
         while True:
             started_s = self._now_s()
@@ -132,7 +131,7 @@ class Archive:
             if end == begin:
                 return
             batch = self._archive(begin, end, started_s, lambda at: _share(first, at, target))
-            self._renew(target)
+            self._renew()
             yield batch
             begin = end
 
@@ -194,10 +193,9 @@ class Archive:
             missing += owed - rows
         return missing
 
-    def _renew(self, heads: Offsets) -> None:
+    def _renew(self) -> None:
         """Shards that have nothing in the lake yet are named too: they are needed from their first message on."""
-        done = {shard: self.lake.offsets.get(shard, NOWHERE).position_us for shard in heads}
-        renew(self._options, _LEASE + self.lake.name, done)
+        self._reader.commit(to_json(self.lake.offsets))
 
     def _learn(self, tasks: Sequence[Task]) -> None:
         """Patterns stay the same until there is another generation, or there would be files of too many."""

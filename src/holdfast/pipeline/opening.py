@@ -12,7 +12,7 @@ def open_source(options: Options) -> HistorySource:
     if options.endpoint:
         from holdfast.pipeline.flight_source import FlightSource
 
-        return FlightSource(options.endpoint, options.token, options.ca)
+        return FlightSource(options)
     return _by_path(options)
 
 
@@ -38,7 +38,7 @@ def check_source(options: Options) -> None:
 def _reached(options: Options) -> HistorySource:
     from holdfast.pipeline.flight_source import reached
 
-    return reached(options.endpoint, options.token, options.ca)
+    return reached(options)
 
 
 def _by_path(options: Options) -> HistorySource:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from holdfast.history.flight_client import FlightHistory
 from holdfast.history.reader import HistoryReader
 from holdfast.history.tables import SESSIONS, TableQuery, table_batches
 from holdfast.pipeline.broker_connection import connect
+from holdfast.pipeline.flight_source import open_endpoint
 from holdfast.pipeline.options import Options
 from holdfast.pipeline.write_options import WriteOptions
 
@@ -35,7 +35,7 @@ def is_same_broker(read: Options, to: WriteOptions) -> bool:
 
 def _sessions(read: Options) -> Iterator[Any]:
     if read.endpoint:
-        with FlightHistory(read.endpoint, read.token, read.ca) as history:
+        with open_endpoint(read) as history:
             yield from history.table(_QUERY)
     else:
         with HistoryReader.open(Path(read.path)) as reader:

@@ -14,9 +14,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from holdfast.history.flight_client import FlightHistory
 from holdfast.history.reader import HistoryReader
 from holdfast.history.tables import KeyRange, TableQuery, key_ranges, table_batches
+from holdfast.pipeline.flight_source import open_endpoint
 from holdfast.pipeline.options import Options
 
 
@@ -32,14 +32,12 @@ class TableReader(DataSourceReader):
 
     def __init__(self, schema: StructType, options: Options) -> None:
         self._schema: Final = to_arrow_schema(schema, timezone="UTC")
+        self._options: Final = options
         self._path: Final = Path(options.path)
-        self._endpoint: Final = options.endpoint
-        self._token: Final = options.token
-        self._ca: Final = options.ca
         self._query: Final = TableQuery(options.table, tuple(schema.fieldNames()), options.levels, options.exact)
 
     def partitions(self) -> list[InputPartition]:
-        if self._endpoint:
+        if self._options.endpoint:
             return [TablePartition(None)]
         with HistoryReader.open(self._path) as reader:
             return [TablePartition(keys) for keys in key_ranges(reader, self._query)]
@@ -50,8 +48,8 @@ class TableReader(DataSourceReader):
             yield batch.cast(self._schema)
 
     def _found(self, keys: KeyRange | None) -> Iterator[Any]:
-        if self._endpoint:
-            with FlightHistory(self._endpoint, self._token, self._ca) as history:
+        if self._options.endpoint:
+            with open_endpoint(self._options) as history:
                 yield from history.table(self._query)
         else:
             with HistoryReader.open(self._path) as reader:

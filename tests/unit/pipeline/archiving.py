@@ -9,10 +9,11 @@ from deltalake import DeltaTable
 
 from holdfast.history.flight_server import FlightServer
 from holdfast.history.reader_pool import ReaderPool
-from holdfast.history.tokens import Tokens
+from holdfast.history.tokens import Tokens, add_token
 from holdfast.pipeline.archive_run import ArchiveJob, Outcome, run_archive
 from holdfast.pipeline.options import parse_options
 from tests.unit.pipeline.stored import Key, keys
+from tests.unit.server.certificates import Authority
 
 
 def here(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
@@ -24,7 +25,7 @@ def archive(
     path: str | Path, lake: Path, name: str = "main", *, batch_rows: int = 1_000, compacts: bool = False, **given: str
 ) -> Outcome:
     """Archive all that is durable now, from a folder, or from where it is served."""
-    where = "endpoint" if str(path).startswith("grpc://") else "path"
+    where = "endpoint" if str(path).startswith("grpc") else "path"
     job = ArchiveJob(parse_options({where: str(path), **given}), lake, name, batch_rows=batch_rows, compacts=compacts)
     return run_archive(job, lambda: here)
 
@@ -36,6 +37,26 @@ def served(folder: str) -> Iterator[str]:
     server = FlightServer(Path(folder), pool, Tokens(None), "127.0.0.1", 0)
     try:
         yield f"grpc://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        pool.close()
+
+
+@contextmanager
+def guarded(folder: str, secrets: Path) -> Iterator[dict[str, str]]:
+    """Options that open a server which wants a token and speaks TLS; the files for that are made in `secrets`."""
+    authority = Authority(secrets)
+    files = authority.server_files("history")
+    (secrets / "token").write_text(add_token(secrets / "tokens", "spark"), encoding="utf-8")
+    pool = ReaderPool(Path(folder), 2)
+    tls = (files["certificate"].read_bytes(), files["key"].read_bytes())
+    server = FlightServer(Path(folder), pool, Tokens(secrets / "tokens"), "127.0.0.1", 0, tls)
+    try:
+        yield {
+            "endpoint": f"grpcs://localhost:{server.port}",
+            "tokenFile": str(secrets / "token"),
+            "ca": str(authority.file),
+        }
     finally:
         server.shutdown()
         pool.close()

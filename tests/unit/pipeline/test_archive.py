@@ -20,7 +20,7 @@ from holdfast.pipeline.offsets import Offset
 from holdfast.pipeline.options import parse_options
 from holdfast.records.messages import StoredMessage
 from holdfast.storage.rocks.leases import read_leases
-from tests.unit.pipeline.archiving import archive, archived, here, rows, served
+from tests.unit.pipeline.archiving import archive, archived, guarded, here, rows, served
 from tests.unit.pipeline.stored import Log
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -120,6 +120,17 @@ def test_days_and_learned_patterns_are_partitions(
     assert {"plant/+/temp", "hall/+/a/b", "#"} <= {row["pattern"] for row in found}
     assert {row["pattern"] for row in found if row["topic"] == "plant/33/temp"} == {"plant/+/temp"}
     assert {row["pattern"] for row in found if row["topic"] == "rare/thing"} == {"#"}
+
+
+def test_an_endpoint_with_tls_and_tokens_is_archived_and_gets_the_lease(log: Log, lake: Path, tmp_path: Path) -> None:
+    log.fill(300)
+    with guarded(log.path, tmp_path) as where:
+        outcome = archive(where["endpoint"], lake, tokenFile=where["tokenFile"], ca=where["ca"])
+
+    assert (outcome.rows, archived(lake)) == (300, sorted(log.walk()))
+    [lease] = read_leases(Path(log.path))
+    assert lease.name == "archive-main"
+    assert lease.positions == {shard: done.position_us for shard, done in Lake.open(lake).offsets.items()}
 
 
 def test_statistics_exclude_no_row(log: Log, lake: Path) -> None:
