@@ -164,6 +164,28 @@ class Ledger:
                     found += _too_early(where, sent, received.asked_at, arrivals)
         return found + self._group_repetitions()
 
+    def lost(self) -> int:
+        """Acknowledged messages that a subscriber or a group should have got and has not, so far."""
+        groups: dict[str, list[Received]] = defaultdict(list)
+        for received in self.subscriptions:
+            groups[received.filter if received.shared() else received.client].append(received)
+        count = 0
+        for members in groups.values():
+            granted_at = min(received.granted_at for received in members)
+            for topic, sent in self._owed(members[0]):
+                there = {arrival.number for member in members for arrival in member.topics.get(topic, ())}
+                count += len(_expected(sent, granted_at) - there)
+        return count
+
+    def twice(self) -> int:
+        """Arrivals of QoS 2 messages that the same subscriber or group had got before."""
+        again = len(self._group_repetitions())
+        for received in self.subscriptions:
+            for topic, arrivals in received.topics.items():
+                if not received.shared() and min(received.qos, self.sent[topic].qos) == 2:
+                    again += len(arrivals) - len({arrival.number for arrival in arrivals})
+        return again
+
     def _group_repetitions(self) -> list[str]:
         counts: dict[tuple[str, str, int], list[str]] = defaultdict(list)
         for received in self.subscriptions:

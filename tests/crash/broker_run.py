@@ -1,8 +1,10 @@
 """A broker under load that is killed at random instants, its clients, and the verdict on what they saw.
 
     python -m tests.crash.broker_run --kills 100 --seed 7
+    python -m tests.crash.broker_run --kills 100 --queue redis --server-kills 0.1
 
-runs by hand; the tests run the same, shorter.
+runs by hand; the tests run the same, shorter. With `--queue redis` or `--queue postgres` the run starts a server of its
+own that syncs every write.
 """
 
 import argparse
@@ -10,9 +12,12 @@ import asyncio
 import random
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from bench.queues.postgres_server import PostgresServer
+from bench.queues.redis_server import RedisServer
 from holdfast.model.protocol import PUBACK, V5, V311
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Packet, Publish, Suback, Subscribe, Subscription
@@ -31,6 +36,24 @@ GROUPS_SURVIVE = True
 _QUIET_S = 8.0
 
 End = Callable[[BrokerProcess], Awaitable[None]]
+QueueServer = RedisServer | PostgresServer
+
+
+@contextmanager
+def queue_server(queue: str) -> Iterator[tuple[QueueServer | None, tuple[str, ...]]]:
+    """The server that a kind of client queue needs, which syncs every write, and the settings that use it."""
+    server: QueueServer | None = None
+    if queue == "redis":
+        server = RedisServer(appendonly="yes", appendfsync="always")
+    elif queue == "postgres":
+        server = PostgresServer()
+    if server is None:
+        yield None, (f"sessions.queue={queue}",)
+        return
+    try:
+        yield server.start(), (f"sessions.queue={queue}", f"{queue}.url={server.url}")
+    finally:
+        server.close()
 
 
 class RetainedProbe(SteadyClient):
@@ -80,6 +103,10 @@ class Run:
         self.kills = 0
         #: How likely it is that a start is killed as well.
         self.start_kills = 0.0
+        #: What holds client queues, and how likely it is that it is killed as well.
+        self.server: QueueServer | None = None
+        self.server_kills = 0.0
+        self.servers_killed = 0
         #: Whether what reaches no member of a group counts as missing.
         self.whole_groups = True
         self._probes = 0
@@ -154,8 +181,13 @@ class Run:
         """Live for a while, end at any instant, start again; now and then end while it starts."""
         await self.live(self.dice.randrange(_MOST_EVENTS))
         await asyncio.sleep(self.dice.random() * 0.03)
+        if self.server is not None and self.dice.random() < self.server_kills:
+            self.server.kill()
+            self.servers_killed += 1
         await end(self.broker)
         self.kills += 1
+        if self.server is not None and self.server.process is None:
+            await asyncio.to_thread(self.server.start)
         await self.broker.start()
         if self.dice.random() < self.start_kills:
             await asyncio.sleep(self.dice.random() * 2.5)
@@ -227,7 +259,8 @@ class Run:
 
     def summary(self) -> str:
         return (
-            f"{self.kills} deaths, {self.ledger.acknowledged} acknowledged, {self.ledger.delivered} delivered, "
+            f"{self.kills} deaths, {self.servers_killed} of the server of queues, "
+            f"{self.ledger.acknowledged} acknowledged, {self.ledger.delivered} delivered, "
             f"{sum(client.connects for client in [*self.publishers, *self.subscribers])} connects"
         )
 
@@ -272,6 +305,8 @@ async def crash(
     *,
     end: End = BrokerProcess.kill,
     start_kills: float = 0.0,
+    server: QueueServer | None = None,
+    server_kills: float = 0.0,
     clients: Callable[[Run], Awaitable[None]] = mixed_clients,
     data: Path | None = None,
     assignments: tuple[str, ...] = (),
@@ -280,6 +315,7 @@ async def crash(
     """The whole story; the verdict is the caller's."""
     run = Run(folder, seed, data, assignments)
     run.start_kills = start_kills
+    run.server, run.server_kills = server, server_kills
     run.whole_groups = GROUPS_SURVIVE or not deaths
     await run.broker.start()
     try:
@@ -309,6 +345,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--stop", action="store_true", help="SIGTERM in place of SIGKILL")
     parser.add_argument("--start-kills", type=float, default=0.0, help="how likely a start is killed as well")
+    parser.add_argument("--server-kills", type=float, default=0.0, help="how likely the server of queues dies as well")
     parser.add_argument("--queue", default="log", help="where messages wait for clients: log, journal, redis, postgres")
     parser.add_argument("--set", action="append", default=[], help="a setting of the broker, as in holdfast serve")
     parser.add_argument("--restless", action="store_true", help="clients that come and go")
@@ -317,20 +354,23 @@ def main() -> None:
     end = BrokerProcess.stop if asked.stop else BrokerProcess.kill
     folder = Path(tempfile.mkdtemp(prefix="holdfast-crash-"))
     print(f"seed {asked.seed}, in {folder}", flush=True)
-    run = asyncio.run(
-        crash(
-            folder,
-            asked.seed,
-            asked.kills,
-            end=end,
-            start_kills=asked.start_kills,
-            clients=clients,
-            assignments=(f"sessions.queue={asked.queue}", *asked.set),
-            say=print,
+    with queue_server(asked.queue) as (server, assignments):
+        run = asyncio.run(
+            crash(
+                folder,
+                asked.seed,
+                asked.kills,
+                end=end,
+                start_kills=asked.start_kills,
+                server=server,
+                server_kills=asked.server_kills,
+                clients=clients,
+                assignments=(*assignments, *asked.set),
+                say=print,
+            )
         )
-    )
     found = run.verdict() + run.broker.complaints()
-    print(run.summary())
+    print(f"{run.summary()}; lost {run.ledger.lost()}, QoS 2 twice {run.ledger.twice()}")
     print("\n".join(found[:60]) if found else "clean")
     sys.exit(1 if found else 0)
 

@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.queues.postgres_server import PACKAGE as POSTGRES_PACKAGE
+from bench.queues.postgres_server import missing as no_postgres
+from bench.queues.redis_server import PACKAGE as REDIS_PACKAGE
+from bench.queues.redis_server import PROGRAM as REDIS_PROGRAM
 from tests.crash.broker_process import BrokerProcess
-from tests.crash.broker_run import Run, crash, mixed_clients, restless_clients
+from tests.crash.broker_run import Run, crash, mixed_clients, queue_server, restless_clients
+from tests.services import need
 
 #: Deaths over all tests of this module.
 RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "30"))
@@ -51,7 +56,23 @@ def test_connections_that_come_and_go_lose_and_double_nothing(tmp_path: Path) ->
     check(asyncio.run(crash(tmp_path, SEED, 0, clients=restless_clients)))
 
 
-def test_queues_outside_the_log_lose_and_double_nothing(tmp_path: Path) -> None:
-    """T12, T13, Q1, Q2: the same promises, with messages in journal files. Other homes: `broker_run --queue`."""
-    assignments = ("sessions.queue=journal",)
-    check(asyncio.run(crash(tmp_path, SEED, RUNS // 3, start_kills=0.2, assignments=assignments)))
+@pytest.mark.parametrize("queue", ["journal", "redis", "postgres"])
+def test_queues_outside_the_log_lose_and_double_nothing(tmp_path: Path, queue: str) -> None:
+    """T12, T13, Q1, Q2: the same promises, with messages in journal files, Redis or PostgreSQL."""
+    if queue == "redis":
+        need(REDIS_PROGRAM, REDIS_PACKAGE)
+    if queue == "postgres" and no_postgres():
+        need("initdb", POSTGRES_PACKAGE)
+    with queue_server(queue) as (server, assignments):
+        run = asyncio.run(
+            crash(
+                tmp_path,
+                SEED,
+                max(3, RUNS // 6),
+                start_kills=0.2,
+                server=server,
+                server_kills=0.2,
+                assignments=assignments,
+            )
+        )
+    check(run)

@@ -60,6 +60,8 @@ class OutsideQueue(ClientQueue):
     2. `buffer` follows the cursor without a gap; while `complete`, it reaches to the end of the queue.
     3. A serial is open from when it was handed out until the store has confirmed that it is forgotten.
     4. Everything up to `settled()` is forgotten by the store, and never read again.
+    5. What an earlier run of the broker handed out or finished is not handed out again, whatever pages and answers
+       show: they may be older than what the store was told since. It is remembered until the cursor has passed it.
     """
 
     def __init__(self, session_id: str, home: QueueHome, limits: QueueLimits, begun: int) -> None:
@@ -85,6 +87,9 @@ class OutsideQueue(ClientQueue):
         self._open: Final[dict[int, None]] = {}
         #: Done before the last restart, though the store may not know yet.
         self._done: set[int] = set()
+        #: Handed out or done before the last restart, until the cursor has passed the last of them.
+        self._earlier: set[int] = set()
+        self._earlier_up_to = 0
         #: Sent before the last restart, perhaps: what has a number below this, and what has a serial up to the last of
         #: these, which were not acknowledged. With their packet ids.
         self._repeated_below = 0
@@ -111,6 +116,8 @@ class OutsideQueue(ClientQueue):
         for serial in in_flight:
             if serial:
                 self._open[serial] = None
+        self._earlier = {serial for serial in (*done, *in_flight) if serial > settled}
+        self._earlier_up_to = max(self._earlier, default=0)
         self._last = max([settled, *done, *in_flight, *sent])
         self._settled = settled
 
@@ -138,6 +145,8 @@ class OutsideQueue(ClientQueue):
         self._let_go()
         self._open.clear()
         self._done = set()
+        self._earlier = set()
+        self._earlier_up_to = 0
         self._sent = {}
         self._sent_up_to = 0
         self.home.acknowledged.pop(self, None)
@@ -162,11 +171,15 @@ class OutsideQueue(ClientQueue):
         for serial, owed in entries:
             if serial <= self._top:
                 continue
+            if serial in self._earlier:
+                self._skip(serial)
+                continue
             if len(self._buffer) >= _BUFFER or self._buffer_bytes >= _BUFFER_BYTES:
                 self._complete = False
                 break
             queued = OwedQueued(owed.message, owed.qos, retain=owed.retain, identifiers=owed.identifiers, serial=serial)
             self._put(queued)
+        self._pass()
         return len(self._buffer) > 0
 
     def in_doubt(self) -> None:
@@ -198,11 +211,14 @@ class OutsideQueue(ClientQueue):
             size_bytes += owed.size_bytes
             if owed.serial <= self._top:
                 continue
-            self._top = owed.serial
-            if entry.number < self.begun or entry.released or owed.serial in self._done:
+            if entry.number < self.begun or entry.released:
+                self._top = owed.serial
                 self._forget(owed.serial)
-            elif owed.serial not in self._open:
+            elif owed.serial in self._earlier:
+                self._skip(owed.serial)
+            else:
                 self._put(self._queued(entry))
+        self._pass()
         self._complete = len(entries) < limit and not self._outdated
         if entries:
             mean_bytes = max(1, size_bytes // len(entries))
@@ -247,11 +263,9 @@ class OutsideQueue(ClientQueue):
                 self._sent.pop(owed.serial, None)
             found.append(owed)
         del self._buffer[:limit]
-        if not self._buffer:
-            if self._complete:
-                self._cursor = self._top
-            else:
-                self._ask()
+        self._pass()
+        if not self._buffer and not self._complete:
+            self._ask()
         return found
 
     def at_end(self) -> bool:
@@ -284,6 +298,20 @@ class OutsideQueue(ClientQueue):
         self.offline()
         self.home.acknowledged.pop(self, None)
         self.home.released.pop(self, None)
+
+    def _skip(self, serial: int) -> None:
+        """An earlier run handed it out; what that run finished, the store may have to be told."""
+        self._top = serial
+        if serial in self._done:
+            self._forget(serial)
+
+    def _pass(self) -> None:
+        """The cursor passes what was skipped, as nothing before it waits to be handed out."""
+        if not self._buffer:
+            self._cursor = self._top
+        if self._earlier_up_to and self._cursor >= self._earlier_up_to:
+            self._earlier = set()
+            self._earlier_up_to = 0
 
     def _put(self, owed: OwedQueued) -> None:
         self._buffer.append(owed)

@@ -148,6 +148,143 @@ def test_a_store_knows_a_queue_by_a_name_without_nul() -> None:
     assert not any("\0" in queue_name(name) for name in names)
 
 
+def resumed(*in_flight: int, done: frozenset[int] = frozenset()) -> OutsideQueue:
+    """A queue that a restarted broker goes on with, and whose client is back; its first page is wanted."""
+    queue = OutsideQueue("c", QueueHome("journal"), QueueLimits(100, 1000), 0)
+    queue.resume(0, set(done), list(in_flight), {}, 0)
+    queue.online()
+    assert got(queue) == []
+    queue.home.reads.clear()
+    assert queue.page_after() == 0
+    return queue
+
+
+def forgotten(queue: OutsideQueue, *serials: int) -> None:
+    """The client acknowledges entries, and the store has forgotten them."""
+    for serial in serials:
+        queue.acknowledge(serial)
+    queue.home.acknowledged.clear()
+    queue.confirmed(list(serials))
+
+
+def test_a_page_read_before_the_store_forgot_entries_hands_none_of_them_out_again() -> None:
+    """Q1: they were in flight when the broker was killed, and complete while the page is on its way."""
+    queue = resumed(1, 2, 3)
+    forgotten(queue, 1, 2, 3)
+    queue.page(entries(1, 2, 3, 4), 100)
+    assert got(queue) == [4]
+    queue.check_invariants()
+
+
+def test_a_page_read_before_the_store_forgot_finished_entries_hands_none_of_them_out_again() -> None:
+    """Q1: an earlier run finished them; a page tells the store so, a second one was read before it knew."""
+    queue = resumed(done=frozenset({1, 2}))
+    queue.page(entries(1), 1)
+    assert (got(queue), queue.home.acknowledged) == ([], {queue: [1]})
+    queue.offline()
+    queue.online()
+    got(queue)
+    queue.page_after()
+    forgotten(queue, 1)
+    queue.page(entries(1, 2, 3), 100)
+    assert got(queue) == [3]
+    assert queue.home.acknowledged == {queue: [2]}
+
+
+def test_a_late_answer_to_a_repeated_append_hands_out_nothing_of_an_earlier_run() -> None:
+    """Q1, T13: the outbox gives a message to its queue once more; the answer comes after the store forgot it."""
+    queue = resumed(1, 2, 3)
+    forgotten(queue, 1, 2, 3)
+    queue.page([], 100)
+    assert not queue.appended([(1, owed(0)), (2, owed(0)), (3, owed(0))])
+    assert got(queue) == []
+    assert queue.appended([(4, owed(0))])
+    assert got(queue) == [4]
+    queue.check_invariants()
+
+
+def test_a_repeated_append_of_a_finished_entry_has_the_store_forget_it() -> None:
+    """T13: no page shows it any more, so that nothing else would."""
+    queue = resumed(done=frozenset({1}))
+    queue.page([], 100)
+    assert not queue.appended([(1, owed(0))])
+    assert queue.home.acknowledged == {queue: [1]}
+    assert queue.settled() == 0
+    queue.confirmed([1])
+    assert queue.settled() == 1
+
+
+def test_progress_passes_entries_that_are_skipped_without_a_new_message() -> None:
+    """What an earlier run finished need not be remembered when the store has forgotten it and it was passed."""
+    queue = resumed(1, 2)
+    queue.page(entries(1, 2), 100)
+    assert queue.settled() == 0
+    forgotten(queue, 1, 2)
+    assert queue.settled() == 2
+
+
+@settings(max_examples=300)
+@given(
+    st.sets(st.integers(1, 6)),
+    st.lists(
+        st.sampled_from(["ask", "page", "again", "answer", "read", "finish", "tell", "told", "leave", "new"]),
+        min_size=10,
+        max_size=60,
+    ),
+)
+def test_what_an_earlier_run_handed_out_never_comes_again(before: set[int], acts: list[str]) -> None:
+    """Q1, T13: whatever the order in which pages, repeated appends and acknowledgements are asked for and answered."""
+    stored = [1, 2, 3, 4, 5, 6]
+    in_flight = sorted(serial for serial in before if serial % 2)
+    queue = OutsideQueue("c", QueueHome("journal"), QueueLimits(100, 1000), 0)
+    queue.resume(0, {serial for serial in before if not serial % 2}, in_flight, {}, 0)
+    queue.online()
+    pages: list[list[Entry]] = []
+    answers: list[list[tuple[int, Owed]]] = []
+    telling: list[list[int]] = []
+    out: list[int] = []
+
+    def act(what: str) -> None:
+        if what == "ask" and not pages:
+            out.extend(got(queue, 1))
+            if queue.home.reads:
+                queue.home.reads.clear()
+                after = queue.page_after()
+                pages.append(entries(*[serial for serial in stored if serial > after][:3]))
+        elif what == "page" and pages:
+            queue.page(pages.pop(), 3)
+        elif what == "again":
+            queue.in_doubt()
+            answers.append([(serial if serial in stored else 0, owed(0)) for serial in range(1, 7)])
+        elif what == "new":
+            last = max([6, *stored, *out])
+            stored.append(last + 1)
+            answers.append([(last + 1, owed(0))])
+        elif what == "answer" and answers:
+            queue.appended(answers.pop(0))
+        elif what == "read":
+            out.extend(got(queue, 2))
+        elif what == "finish":
+            while in_flight:
+                queue.acknowledge(in_flight.pop())
+        elif what == "tell" and queue.home.acknowledged:
+            telling.append(queue.home.acknowledged.pop(queue))
+            stored[:] = [serial for serial in stored if serial not in telling[-1]]
+        elif what == "told" and telling:
+            queue.confirmed(telling.pop(0))
+        elif what == "leave":
+            queue.offline()
+            queue.online()
+        queue.check_invariants()
+
+    for what in acts:
+        act(what)
+    for _round in range(60):
+        for what in ("answer", "read", "ask", "page", "read"):
+            act(what)
+    assert out == [serial for serial in range(1, max([6, *stored]) + 1) if serial not in before]
+
+
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(["append", "answer", "ask", "page", "read", "leave", "doubt"]), max_size=40))
 def test_every_message_is_handed_out_once_and_in_order(acts: list[str]) -> None:
