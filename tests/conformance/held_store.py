@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from holdfast.broker.policy import Policy, Sessions
 from holdfast.broker.stores import Stores
@@ -14,7 +15,7 @@ from holdfast.model.clock import ManualClock
 from tests.conformance.queue_homes import Opener
 from tests.disk_world import DiskWorld
 
-HOME = "journal"
+HOME: Final = "journal"
 
 
 class HeldStore:

@@ -27,11 +27,14 @@ from tests.crash.broker_process import BrokerProcess
 from tests.crash.broker_publisher import Publisher
 from tests.crash.broker_subscriber import Subscriber
 
-#: Events between two deaths, at most, and seconds that they may take.
+#: Events between two deaths, at most, for each ten subscribers: what they get again after a death counts as well.
 _MOST_EVENTS = 1500
+#: Seconds that events may take.
 _PATIENCE_S = 20.0
 #: Whether a group keeps its place in the log when the broker dies while none of its members is connected.
 GROUPS_SURVIVE = True
+#: Subscribers that come while the run goes on, at most.
+_MOST_LATE = 5
 #: Seconds without anything new after which nothing more is expected.
 _QUIET_S = 8.0
 
@@ -109,6 +112,7 @@ class Run:
         self.servers_killed = 0
         #: Whether what reaches no member of a group counts as missing.
         self.whole_groups = True
+        self.late = 0
         self._probes = 0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -179,7 +183,7 @@ class Run:
 
     async def die(self, end: End = BrokerProcess.kill) -> None:
         """Live for a while, end at any instant, start again; now and then end while it starts."""
-        await self.live(self.dice.randrange(_MOST_EVENTS))
+        await self.live(self.dice.randrange(_MOST_EVENTS * max(10, len(self.subscribers)) // 10))
         await asyncio.sleep(self.dice.random() * 0.03)
         if self.server is not None and self.dice.random() < self.server_kills:
             self.server.kill()
@@ -327,7 +331,8 @@ async def crash(
             if run.dice.random() < 0.5:
                 await run.live(1)
                 await run.probe_retained()
-            if run.kills % 5 == 3:
+            if run.kills % 5 == 3 and run.late < _MOST_LATE:
+                run.late += 1
                 await run.subscriber(f"late-{run.kills}", V5, "crash/#", 2, wait=False)
             if say is not None:
                 say(f"{run.summary()}; {run.ledger.violations}")
