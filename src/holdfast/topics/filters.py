@@ -57,9 +57,12 @@ class TopicFilter:
 
 
 def parse_filter(raw: bytes) -> TopicFilter:
-    """Take a filter apart, or raise PeerError that says what is wrong with it."""
+    """Take a filter apart, or raise PeerError that says what is wrong with it.
+
+    What breaks a rule of MQTT is malformed; "filter invalid" is for what is well formed there and not accepted here.
+    """
     if not raw:  # [MQTT-4.7.3-1]
-        raise PeerError(TOPIC_FILTER_INVALID, "the topic filter is empty")
+        raise PeerError(MALFORMED_PACKET, "the topic filter is empty")
     if len(raw) > MAX_U16:  # [MQTT-4.7.3-3]
         raise PeerError(MALFORMED_PACKET, f"the topic filter has {len(raw)} bytes, at most {MAX_U16} are allowed")
     text = decode_text(raw, "the topic filter")  # [MQTT-3.8.3-1] [MQTT-4.7.3-2]
@@ -70,7 +73,7 @@ def parse_filter(raw: bytes) -> TopicFilter:
         parts = inner.split(SEPARATOR, 2)
         # [MQTT-4.8.2-1] a name of at least one character, [MQTT-4.8.2-2] without wildcards, and a filter behind it
         if len(parts) < 3 or not parts[1] or not parts[2] or PLUS in parts[1] or HASH in parts[1]:
-            raise PeerError(TOPIC_FILTER_INVALID, f"filter {text!r} is not of the form $share/<group>/<filter>")
+            raise PeerError(MALFORMED_PACKET, f"filter {text!r} is not of the form $share/<group>/<filter>")
         group = parts[1].decode()
         inner = parts[2]
     if inner.startswith(REPLAY_PREFIX) or inner == b"$replay":
@@ -93,9 +96,9 @@ def _check_wildcards(levels: tuple[bytes, ...], text: str) -> None:
     last = len(levels) - 1
     for i, level in enumerate(levels):
         if HASH in level and (level != REST or i != last):  # [MQTT-4.7.1-1]
-            raise PeerError(TOPIC_FILTER_INVALID, f"filter {text!r}: '#' must be the whole last level")
+            raise PeerError(MALFORMED_PACKET, f"filter {text!r}: '#' must be the whole last level")
         if PLUS in level and level != ONE:  # [MQTT-4.7.1-2]
-            raise PeerError(TOPIC_FILTER_INVALID, f"filter {text!r}: '+' must be a whole level")
+            raise PeerError(MALFORMED_PACKET, f"filter {text!r}: '+' must be a whole level")
 
 
 def levels_match(levels: tuple[bytes, ...], topic: list[bytes], *, dollar: bool) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U16
-from holdfast.model.reasons import MALFORMED_PACKET, TOPIC_NAME_INVALID
+from holdfast.model.reasons import MALFORMED_PACKET, PROTOCOL_ERROR
 from holdfast.model.text import decode_text
 
 SEPARATOR: Final = b"/"
@@ -23,13 +23,13 @@ HASH: Final = 0x23
 
 def check_topic_name(raw: bytes) -> None:
     """Raise PeerError unless `raw` is a topic name that a message may be published to."""
-    if not raw:  # [MQTT-4.7.3-1]
-        raise PeerError(TOPIC_NAME_INVALID, "the topic name is empty")
+    if not raw:  # [MQTT-4.7.3-1]; v5 3.3.2.1 calls it a protocol error
+        raise PeerError(PROTOCOL_ERROR, "the topic name is empty")
     if len(raw) > MAX_U16:  # [MQTT-4.7.3-3]
         raise PeerError(MALFORMED_PACKET, f"the topic name has {len(raw)} bytes, at most {MAX_U16} are allowed")
     text = decode_text(raw, "the topic name")  # [MQTT-3.3.2-1] [MQTT-4.7.3-2]
     if PLUS in raw or HASH in raw:  # [MQTT-3.3.2-2] [MQTT-4.7.0-1]
-        raise PeerError(TOPIC_NAME_INVALID, f"topic name {text!r} contains a wildcard; only filters may")
+        raise PeerError(MALFORMED_PACKET, f"topic name {text!r} contains a wildcard; only filters may")
 
 
 def is_dollar(topic: bytes) -> bool:

@@ -10,7 +10,6 @@ from tests.unit.wire.refusals import (
     MALFORMED,
     PROTOCOL,
     WRONG_CLIENT_ID,
-    WRONG_TOPIC,
     WRONG_VERSION,
     Refusal,
     assert_refused,
@@ -81,12 +80,12 @@ V5_CASES = [
     Refusal(
         "[MQTT-3.1.3-11] will topic is no UTF-8", "10", MQTT5 + "06 0000 00 0001 61 00 0001 FF 0000", MALFORMED, "UTF-8"
     ),
-    Refusal("[MQTT-4.7.3-1] empty will topic", "10", MQTT5 + "06 0000 00 0001 61 00 0000 0000", WRONG_TOPIC, "empty"),
+    Refusal("[MQTT-4.7.3-1] empty will topic", "10", MQTT5 + "06 0000 00 0001 61 00 0000 0000", PROTOCOL, "empty"),
     Refusal(
-        "[MQTT-4.7.0-1] will topic with #", "10", MQTT5 + "06 0000 00 0001 61 00 0001 23 0000", WRONG_TOPIC, "wildcard"
+        "[MQTT-4.7.0-1] will topic with #", "10", MQTT5 + "06 0000 00 0001 61 00 0001 23 0000", MALFORMED, "wildcard"
     ),
     Refusal(
-        "[MQTT-4.7.0-1] will topic with +", "10", MQTT5 + "06 0000 00 0001 61 00 0001 2B 0000", WRONG_TOPIC, "wildcard"
+        "[MQTT-4.7.0-1] will topic with +", "10", MQTT5 + "06 0000 00 0001 61 00 0001 2B 0000", MALFORMED, "wildcard"
     ),
     Refusal("will payload past the end", "10", MQTT5 + "06 0000 00 0001 61 00 0001 77 0001", MALFORMED, "will payload"),
     Refusal("will properties past the end", "10", MQTT5 + "06 0000 00 0001 61 02 01", MALFORMED, "properties run past"),
@@ -126,9 +125,7 @@ V3_CASES = [
     Refusal(
         "v3 [MQTT-3.1.3-8] no id, no clean session", "10", MQTT3 + "00 0000 0000", WRONG_CLIENT_ID, "client id", V311
     ),
-    Refusal(
-        "v3 [MQTT-4.7.3-1] empty will topic", "10", MQTT3 + "06 0000 0001 61 0000 0000", WRONG_TOPIC, "empty", V311
-    ),
+    Refusal("v3 [MQTT-4.7.3-1] empty will topic", "10", MQTT3 + "06 0000 0001 61 0000 0000", PROTOCOL, "empty", V311),
     Refusal("properties of MQTT 5", "10", MQTT3 + "02 0000 00 0001 61", MALFORMED, "too many in CONNECT", V311),
     Refusal("3.1: empty client id", "10", MQISDP + "02 0000 0000", WRONG_CLIENT_ID, "client id", V31),
     Refusal("3.1: will QoS 3", "10", MQISDP + "1E 0000 0001 61 0001 77 0000", MALFORMED, "QoS is 3", V31),

@@ -13,7 +13,6 @@ from tests.unit.wire.refusals import (
     PROTOCOL,
     QUOTA,
     WRONG_ALIAS,
-    WRONG_TOPIC,
     Refusal,
     assert_refused,
     decode_bytes,
@@ -33,9 +32,9 @@ TOPIC_BYTES = [
     Refusal("[MQTT-1.5.4-1] above U+10FFFF in the topic", "30", "0004 F4908080 00", MALFORMED, "UTF-8"),
     Refusal("[MQTT-1.5.4-1] cut character in the topic", "30", "0002 E282 00", MALFORMED, "UTF-8"),
     Refusal("[MQTT-1.5.4-2] U+0000 in the topic", "30", "0003 610062 00", MALFORMED, "U+0000"),
-    Refusal("[MQTT-3.3.2-2] topic with #", "30", "0003 612F23 00", WRONG_TOPIC, "wildcard"),
-    Refusal("[MQTT-3.3.2-2] topic with +", "30", "0003 612F2B 00", WRONG_TOPIC, "wildcard"),
-    Refusal("[MQTT-3.3.2-2] + within a level", "30", "0003 612B62 00", WRONG_TOPIC, "wildcard"),
+    Refusal("[MQTT-3.3.2-2] topic with #", "30", "0003 612F23 00", MALFORMED, "wildcard"),
+    Refusal("[MQTT-3.3.2-2] topic with +", "30", "0003 612F2B 00", MALFORMED, "wildcard"),
+    Refusal("[MQTT-3.3.2-2] + within a level", "30", "0003 612B62 00", MALFORMED, "wildcard"),
 ]
 
 EITHER_VERSION_5 = [
@@ -91,7 +90,7 @@ VERSION_3 = [
     Refusal("v3 [MQTT-2.3.1-1] packet id 0", "32", "0001 74 0000", PROTOCOL, "packet id 0", V311),
     Refusal("v3 [MQTT-3.3.2-1] topic is no UTF-8", "30", "0001 FF", MALFORMED, "UTF-8", V311),
     Refusal("v3 [MQTT-1.5.3-2] U+0000 in the topic", "30", "0001 00", MALFORMED, "U+0000", V311),
-    Refusal("v3 [MQTT-3.3.2-2] topic with #", "30", "0001 23", WRONG_TOPIC, "wildcard", V311),
+    Refusal("v3 [MQTT-3.3.2-2] topic with #", "30", "0001 23", MALFORMED, "wildcard", V311),
     Refusal("v3 [MQTT-4.7.3-1] empty topic", "30", "0000", PROTOCOL, "empty", V311),
     Refusal("no packet id", "34", "0001 74", MALFORMED, "packet id", V311),
 ]

@@ -7,7 +7,7 @@ from holdfast.model.protocol import SERVER, V5, V31, V311
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from tests.formats.standard import REASONS
-from tests.unit.wire.refusals import MALFORMED, PROTOCOL, WRONG_FILTER, Refusal, assert_refused, decode_one, refusal_of
+from tests.unit.wire.refusals import MALFORMED, PROTOCOL, Refusal, assert_refused, decode_one, refusal_of
 
 pytestmark = pytest.mark.compiled
 
@@ -26,15 +26,15 @@ SUBSCRIBE_CASES = [
     Refusal("3.8.3.1 QoS 3", "82", "0001 00 0001 74 03", PROTOCOL, "QoS 3"),
     Refusal("3.8.3.1 retain handling 3", "82", "0001 00 0001 74 30", PROTOCOL, "retain handling 3"),
     Refusal("3.8.3.1 in the second line", "82", "0001 00 0001 74 00 0001 75 03", PROTOCOL, "QoS 3"),
-    Refusal("[MQTT-4.7.3-1] empty filter", "82", "0001 00 0000 00", WRONG_FILTER, "empty"),
-    Refusal("[MQTT-4.7.1-1] # before the end", "82", "0001 00 0003 232F61 00", WRONG_FILTER, "'#'"),
-    Refusal("[MQTT-4.7.1-1] # within a level", "82", "0001 00 0002 6123 00", WRONG_FILTER, "'#'"),
-    Refusal("[MQTT-4.7.1-2] + within a level", "82", "0001 00 0002 612B 00", WRONG_FILTER, "'+'"),
-    Refusal("[MQTT-4.8.2-1] no share name", "82", "0001 00 0009 2473686172652F2F74 00", WRONG_FILTER, "$share"),
-    Refusal("[MQTT-4.8.2-2] + in the name", "82", "0001 00 000A 2473686172652F2B2F74 00", WRONG_FILTER, "$share"),
-    Refusal("[MQTT-4.8.2-2] # in the name", "82", "0001 00 000A 2473686172652F232F74 00", WRONG_FILTER, "$share"),
-    Refusal("[MQTT-4.8.2-2] nothing behind the name", "82", "0001 00 0008 2473686172652F67 00", WRONG_FILTER, "$share"),
-    Refusal("[MQTT-4.8.2-2] no filter behind it", "82", "0001 00 0009 2473686172652F672F 00", WRONG_FILTER, "$share"),
+    Refusal("[MQTT-4.7.3-1] empty filter", "82", "0001 00 0000 00", MALFORMED, "empty"),
+    Refusal("[MQTT-4.7.1-1] # before the end", "82", "0001 00 0003 232F61 00", MALFORMED, "'#'"),
+    Refusal("[MQTT-4.7.1-1] # within a level", "82", "0001 00 0002 6123 00", MALFORMED, "'#'"),
+    Refusal("[MQTT-4.7.1-2] + within a level", "82", "0001 00 0002 612B 00", MALFORMED, "'+'"),
+    Refusal("[MQTT-4.8.2-1] no share name", "82", "0001 00 0009 2473686172652F2F74 00", MALFORMED, "$share"),
+    Refusal("[MQTT-4.8.2-2] + in the name", "82", "0001 00 000A 2473686172652F2B2F74 00", MALFORMED, "$share"),
+    Refusal("[MQTT-4.8.2-2] # in the name", "82", "0001 00 000A 2473686172652F232F74 00", MALFORMED, "$share"),
+    Refusal("[MQTT-4.8.2-2] nothing behind the name", "82", "0001 00 0008 2473686172652F67 00", MALFORMED, "$share"),
+    Refusal("[MQTT-4.8.2-2] no filter behind it", "82", "0001 00 0009 2473686172652F672F 00", MALFORMED, "$share"),
     Refusal("3.8.2.1.2 identifier 0", "82", "0001 02 0B 00 0001 74 00", PROTOCOL, "is 0"),
     Refusal("3.8.2.1.2 identifier twice", "82", "0001 04 0B 01 0B 02 0001 74 00", PROTOCOL, "stands twice"),
     Refusal("1.5.5 identifier of five bytes", "82", "0001 06 0B 80808080 01 0001 74 00", MALFORMED, "more than four"),
@@ -64,8 +64,8 @@ UNSUBSCRIBE_CASES = [
     Refusal("[MQTT-2.2.1-3] packet id 0", "A2", "0000 00 0001 74", PROTOCOL, "packet id 0"),
     Refusal("[MQTT-3.10.3-1] filter is no UTF-8", "A2", "0001 00 0001 FF", MALFORMED, "UTF-8"),
     Refusal("[MQTT-3.10.3-2] no filter", "A2", "0001 00", PROTOCOL, "without a topic filter"),
-    Refusal("[MQTT-4.7.3-1] empty filter", "A2", "0001 00 0000", WRONG_FILTER, "empty"),
-    Refusal("[MQTT-4.7.1-1] # before the end", "A2", "0001 00 0003 232F61", WRONG_FILTER, "'#'"),
+    Refusal("[MQTT-4.7.3-1] empty filter", "A2", "0001 00 0000", MALFORMED, "empty"),
+    Refusal("[MQTT-4.7.1-1] # before the end", "A2", "0001 00 0003 232F61", MALFORMED, "'#'"),
     Refusal("filter past the end", "A2", "0001 00 0002 74", MALFORMED, "topic filter"),
     Refusal("no properties", "A2", "0001", MALFORMED, "property length"),
     Refusal("v3 [MQTT-2.3.1-1] packet id 0", "A2", "0000 0001 74", PROTOCOL, "packet id 0", V311),
