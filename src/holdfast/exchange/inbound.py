@@ -19,7 +19,7 @@ from holdfast.model.errors import PeerError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.model.protocol import CLIENT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, V5
+from holdfast.model.protocol import CLIENT, PACKET_NAMES, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, V5
 from holdfast.model.reasons import (
     MALFORMED_PACKET,
     NO_MATCHING_SUBSCRIBERS,
@@ -37,6 +37,7 @@ from holdfast.model.reasons import (
     TOPIC_NAME_INVALID,
     UNSPECIFIED_ERROR,
 )
+from holdfast.session.inflight import Window
 from holdfast.topics.names import check_topic_name
 from holdfast.topics.route_cache import MAX_CACHED_TOPIC_BYTES
 from holdfast.wire.acks import decode_ack, encode_ack
@@ -204,7 +205,7 @@ class Inbound:
             return topic
         known = channel.aliases_in.get(alias)
         if known is None:
-            raise PeerError(TOPIC_ALIAS_INVALID, f"topic alias {alias} stands for no topic yet")
+            raise PeerError(PROTOCOL_ERROR, f"topic alias {alias} stands for no topic yet")  # v5 3.3.4
         return known
 
     def _may_publish(self, channel: Channel, topic: bytes) -> bool:
@@ -238,10 +239,17 @@ class Inbound:
             packet = self._decode(channel, kind)
             packet_id = packet.packet_id
             reason = packet.reason
+        window = client.session.window
         if kind == PUBACK:
-            self._done(client, packet_id, client.session.window.acknowledge(packet_id), reason)
+            owed = window.acknowledge(packet_id)
+            if owed is None:
+                _check_unknown(window, kind, packet_id)
+            self._done(client, packet_id, owed, reason)
         elif kind == PUBCOMP:
-            self._done(client, packet_id, client.session.window.complete(packet_id), SUCCESS)
+            owed = window.complete(packet_id) if window.is_released(packet_id) else None
+            if owed is None:
+                _check_unknown(window, kind, packet_id)
+            self._done(client, packet_id, owed, SUCCESS)
         elif kind == PUBREC:
             self._received(channel, client, packet_id, reason)
         else:
@@ -271,10 +279,15 @@ class Inbound:
         """PUBREC."""
         window = client.session.window
         if reason >= UNSPECIFIED_ERROR:  # [MQTT-4.4.0-2]
-            self._done(client, packet_id, window.complete(packet_id), reason)
+            owed = window.complete(packet_id)
+            if owed is None:
+                _check_unknown(window, PUBREC, packet_id)
+            self._done(client, packet_id, owed, reason)
             return
         owed = window.release(packet_id)
-        if owed is not None:
+        if owed is None:
+            _check_unknown(window, PUBREC, packet_id)
+        else:
             if owed.serial:
                 client.queue.release(owed.serial)
             if client.stored():
@@ -296,6 +309,22 @@ class Inbound:
         elif channel.version == V5:
             frame = encode_ack(Ack(PUBCOMP, packet_id, PACKET_IDENTIFIER_NOT_FOUND), V5)
         self._exchange.after_commit(channel, frame)
+
+
+def _check_unknown(window: Window, kind: int, packet_id: int) -> None:
+    """PeerError if the id is in flight and waits for another kind of acknowledgement.
+
+    To ignore that would leave the message in the window, and a client with a window of 1 without messages
+    (v3 [MQTT-4.8.0-1], [MQTT-4.13.1-1]). An id that is not in flight is tolerated: it may have been acknowledged twice.
+    """
+    owed = window.owed(packet_id)
+    if owed is None:
+        return
+    wanted = PUBACK if owed.qos == 1 else PUBCOMP if window.is_released(packet_id) else PUBREC
+    raise PeerError(
+        PROTOCOL_ERROR,
+        f"{PACKET_NAMES[kind]} for packet id {packet_id}, a QoS {owed.qos} message; {PACKET_NAMES[wanted]} is expected",
+    )
 
 
 def publish_number(properties: bytes) -> int:

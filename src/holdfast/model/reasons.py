@@ -132,7 +132,7 @@ REASONS: Final = (
     Reason(0x91, "Packet Identifier in use", (PUBACK, PUBREC, SUBACK, UNSUBACK), "The packet id is not free."),
     Reason(0x92, "Packet Identifier not found", (PUBREL, PUBCOMP), "The packet id is not known; normal after a loss."),
     Reason(0x93, "Receive Maximum exceeded", (DISCONNECT,), "More messages in flight than agreed."),
-    Reason(0x94, "Topic Alias invalid", (DISCONNECT,), "The alias is 0, too large, or not known."),
+    Reason(0x94, "Topic Alias invalid", (DISCONNECT,), "The alias is 0 or too large."),
     Reason(0x95, "Packet too large", _ENDINGS, "The packet is larger than the receiver takes."),
     Reason(0x96, "Message rate too high", (DISCONNECT,), "Messages came faster than allowed."),
     Reason(0x97, "Quota exceeded", (CONNACK, PUBACK, PUBREC, SUBACK, DISCONNECT), "A limit was reached."),
