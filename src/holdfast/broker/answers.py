@@ -14,16 +14,19 @@ from holdfast.wire.packets import Connack, Disconnect
 from holdfast.wire.properties import NO_PROPERTIES, Properties
 
 
-def refusal(version: int, reason: int, detail: str, *, explain: bool) -> bytes:
+def refusal(channel: Channel, reason: int, detail: str, *, explain: bool) -> bytes:
     """The CONNACK that refuses; empty where the standard has the connection just closed."""
+    version = channel.version
     if version == 0:
         return b""
     if version == V5:
         if reason == SERVER_SHUTTING_DOWN:
             reason = SERVER_UNAVAILABLE  # what CONNACK has for it
         reason = reason if reason in allowed_reasons(CONNACK, SERVER) else UNSPECIFIED_ERROR
-        properties = Properties(reason_string=detail) if explain else NO_PROPERTIES
-        return encode(Connack(reason, session_present=False, properties=properties), V5)
+        frame = encode(Connack(reason, properties=Properties(reason_string=detail) if explain else NO_PROPERTIES), V5)
+        if len(frame) > channel.max_packet_bytes:  # [MQTT-3.2.2-19]
+            frame = encode(Connack(reason), V5)
+        return frame if len(frame) <= channel.max_packet_bytes else b""  # [MQTT-3.1.2-24]
     code = connack_v3(reason)
     return encode(Connack(code), V311) if code > 0 else b""
 
@@ -36,4 +39,4 @@ def goodbye(channel: Channel, reason: int, detail: str, *, explain: bool) -> byt
     frame = encode(Disconnect(reason, Properties(reason_string=detail) if explain and detail else NO_PROPERTIES), V5)
     if len(frame) > channel.max_packet_bytes:  # [MQTT-3.14.2-3]
         frame = encode(Disconnect(reason), V5)
-    return frame
+    return frame if len(frame) <= channel.max_packet_bytes else b""  # [MQTT-3.1.2-24]

@@ -31,7 +31,7 @@ from holdfast.exchange.limits import Limits
 from holdfast.exchange.link import Link
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
-from holdfast.model.protocol import CLIENT, CONNECT, PACKET_NAMES
+from holdfast.model.protocol import CLIENT, CONNECT, PACKET_NAMES, V5
 from holdfast.model.reasons import (
     CONNECTION_RATE_EXCEEDED,
     DISCONNECT_WITH_WILL,
@@ -43,7 +43,7 @@ from holdfast.model.reasons import (
 )
 from holdfast.session.state import expiry_at_disconnect
 from holdfast.wire.codec import decode
-from holdfast.wire.connect import answer_version, connect_version
+from holdfast.wire.connect import answer_version, connect_version, readable_properties
 from holdfast.wire.packets import Connect, Disconnect, Subscribe, Unsubscribe
 
 _log = structlog.get_logger()
@@ -239,6 +239,9 @@ class Broker:
             return
         if channel.version == 0:
             channel.version = answer_version(channel.framer.current())
+        elif channel.client is None and channel.version == V5:
+            framer = channel.framer
+            self.connections.keep_to(connection, readable_properties(framer.data[framer.body : framer.end]))
         self.connections.dismiss(connection, error.reason, error.detail)
 
     def packet(self, channel: Channel, first: int, body: bytes) -> None:
@@ -256,6 +259,8 @@ class Broker:
         client = channel.client
         if isinstance(packet, Connect):
             channel.blocked = True
+            if packet.version == V5:
+                self.connections.keep_to(connection, packet.properties)
             self.exchange.counters.connects += 1
             self._publish_rates.begin(channel)
             self._spawn(self._connecting.connect(connection, packet))

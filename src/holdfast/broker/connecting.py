@@ -37,6 +37,7 @@ from holdfast.model.reasons import (
     BAD_AUTHENTICATION_METHOD,
     CLIENT_IDENTIFIER_NOT_VALID,
     NOT_AUTHORIZED,
+    PACKET_TOO_LARGE,
     QOS_NOT_SUPPORTED,
     RETAIN_NOT_SUPPORTED,
     SERVER_BUSY,
@@ -48,9 +49,8 @@ from holdfast.model.reasons import (
 from holdfast.session.state import expiry_asked
 from holdfast.topics.names import SEPARATOR, check_topic_name
 from holdfast.wire.codec import encode
-from holdfast.wire.framing import MAX_PACKET_BYTES
 from holdfast.wire.packets import Connack, Connect, Will
-from holdfast.wire.properties import Properties
+from holdfast.wire.properties import NO_PROPERTIES, Properties
 
 _log = structlog.get_logger()
 _SECOND_US: Final = 1_000_000
@@ -83,11 +83,12 @@ class Connecting:
         try:
             self._check(packet)
             await self._authenticate(connection, packet)
+            terms = self._terms(connection, packet)
             if not await self._turnstile.enter(connection.session_id, connection.version):
                 raise PeerError(SERVER_BUSY, "a newer connection has this client id")
             try:
                 if not connection.channel.closed:
-                    await self._take_over(connection, packet)
+                    await self._take_over(connection, packet, terms)
             finally:
                 self._turnstile.leave(connection.session_id)
         except PeerError as refusal:
@@ -144,12 +145,13 @@ class Connecting:
         if topic.startswith(SYS_PREFIX) or (access is not None and not access.may_publish(topic)):
             raise PeerError(NOT_AUTHORIZED, f"the will's topic {will.topic!r} is not allowed")
 
-    async def _take_over(self, connection: Connection, packet: Connect) -> None:
+    async def _take_over(self, connection: Connection, packet: Connect, terms: "_Terms") -> None:
         """Become the one channel of the client id: carry out what the takeover machine decides."""
         client_id = ClientId(connection.session_id)
         registration = Registration(client_id, 0, connection.number, connection.version)
         takeover = Takeover(registration, clean_start=packet.clean_start)
         client: Client | None = None
+        taken_over = False
         pending: list[Action] = takeover.start(self._registry.local_newest(client_id))
         while pending:
             action = pending.pop(0)
@@ -166,15 +168,16 @@ class Connecting:
                 pending += self._left(connection, takeover)
                 pending += takeover.read(newest)
             elif isinstance(action, End):
-                self._end(action)
+                taken_over = self._end(action) or taken_over
             elif isinstance(action, Thaw):
                 self._thaw(action)
             elif isinstance(action, Withdraw):
                 await self._registry.remove(action.registration)
             elif isinstance(action, Open):
                 connection.registration = action.registration
-                persistent = expiry_asked(packet, self._policy.mqtt.max_session_expiry_s) > 0
-                client, present = self._sessions.open(client_id, clean_start=action.clean_start, persistent=persistent)
+                client, present = self._sessions.open(
+                    client_id, clean_start=action.clean_start, persistent=terms.expiry_s > 0, taken_over=taken_over
+                )
                 pending += takeover.opened(session_present=present)
             elif isinstance(action, Refuse):
                 if action.log_line:
@@ -182,7 +185,7 @@ class Connecting:
                 raise PeerError(action.reason, action.detail)
             elif isinstance(action, Accept):
                 assert client is not None
-                self._accept(connection, client, packet, session_present=action.session_present)
+                self._accept(connection, client, packet, terms, session_present=action.session_present)
 
     @staticmethod
     def _left(connection: Connection, takeover: Takeover) -> list[Action]:
@@ -207,32 +210,32 @@ class Connecting:
             if not old.takers:
                 self._exchange.resume(old.channel)
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: End) -> bool:
+        """End the connection that is taken over; False if it had ended already."""
         old = self._connections.by_number(end.old.connection_id)
         if old is not None:
             old.registration = None  # the registry has the new one already
             self._connections.dismiss(old, SESSION_TAKEN_OVER, "a newer connection has the same client id")
+        return old is not None
 
-    def _accept(self, connection: Connection, client: Client, packet: Connect, *, session_present: bool) -> None:
+    def _accept(
+        self, connection: Connection, client: Client, packet: Connect, terms: "_Terms", *, session_present: bool
+    ) -> None:
         """The client is in: attach it, answer, send what waits for it."""
         self._give_rights(connection)  # again: they may have changed while this waited
         mqtt = self._policy.mqtt
         channel = connection.channel
         asked = packet.properties
-        expiry_s = expiry_asked(packet, mqtt.max_session_expiry_s)
         if packet.version == V5:
-            channel.max_packet_bytes = min(asked.maximum_packet_size or MAX_PACKET_BYTES, MAX_PACKET_BYTES)
             channel.alias_limit_out = min(asked.topic_alias_maximum or 0, mqtt.topic_alias_maximum)
             channel.alias_limit_in = mqtt.topic_alias_maximum
             channel.receive_limit = mqtt.receive_maximum
-            connection.explain = asked.request_problem_information != 0
         channel.settle()
         connection.will = None if packet.will is None else stored_will(packet.will, channel.mount)
-        keep_alive_s = self._keep_alive_s(packet)
-        connection.keep_alive_us = keep_alive_s * _SECOND_US * 3 // 2
+        connection.keep_alive_us = terms.keep_alive_s * _SECOND_US * 3 // 2
         inflight = min(asked.receive_maximum or MAX_U16, mqtt.max_inflight)
-        self._sessions.attach(client, channel, expiry_s=expiry_s, inflight=inflight, will=connection.will)
-        frame = self._connack(connection, packet, expiry_s, keep_alive_s, session_present=session_present)
+        self._sessions.attach(client, channel, expiry_s=terms.expiry_s, inflight=inflight, will=connection.will)
+        frame = terms.connack(packet.version, session_present=session_present)
         self._connections.accepted(connection)
         self._exchange.after_commit(channel, frame, lambda: self._begin(connection, client))
 
@@ -244,23 +247,30 @@ class Connecting:
             self._exchange.resume(connection.channel)
 
     def _keep_alive_s(self, packet: Connect) -> int:
-        """The keep alive that holds: the client's, unless the server sets or bounds it."""
+        """The keep alive that holds: the client's, unless the server sets or bounds it for MQTT 5."""
         mqtt = self._policy.mqtt
         asked_s = packet.keep_alive_s
         if packet.version == V5 and mqtt.server_keepalive:
             return mqtt.server_keepalive
-        if mqtt.max_keepalive and (asked_s == 0 or asked_s > mqtt.max_keepalive):
-            return mqtt.max_keepalive
-        return asked_s
-
-    def _connack(
-        self, connection: Connection, packet: Connect, expiry_s: int, keep_alive_s: int, *, session_present: bool
-    ) -> bytes:
-        mqtt = self._policy.mqtt
-        if packet.version == V311:
-            return _CONNACKS_V311[session_present]
+        if mqtt.max_keepalive == 0 or 0 < asked_s <= mqtt.max_keepalive:
+            return asked_s
         if packet.version != V5:
-            return encode(Connack(SUCCESS, session_present), packet.version)
+            # It cannot be told another keep alive, and would be cut off again and again. As Mosquitto does.
+            asked = f"a keep alive of {asked_s} s" if asked_s else "no keep alive"
+            raise PeerError(
+                CLIENT_IDENTIFIER_NOT_VALID,
+                f"the client asks for {asked}, mqtt.max_keepalive is {mqtt.max_keepalive} s, and MQTT 3 has no way to "
+                "tell it so; set a shorter keep alive in the client",
+            )
+        return mqtt.max_keepalive
+
+    def _terms(self, connection: Connection, packet: Connect) -> "_Terms":
+        """What the client is let in with; PeerError if it could not be told, before anything of its session changes."""
+        mqtt = self._policy.mqtt
+        expiry_s = expiry_asked(packet, mqtt.max_session_expiry_s)
+        keep_alive_s = self._keep_alive_s(packet)
+        if packet.version != V5:
+            return _Terms(expiry_s, keep_alive_s, NO_PROPERTIES)
         asked_expiry_s = packet.properties.session_expiry_interval or 0
         properties = Properties(
             session_expiry_interval=None if expiry_s == asked_expiry_s else expiry_s,
@@ -274,4 +284,25 @@ class Connecting:
             shared_subscription_available=None if mqtt.shared_available else 0,
             server_keep_alive=None if keep_alive_s == packet.keep_alive_s else keep_alive_s,
         )
-        return encode(Connack(SUCCESS, session_present, properties), V5)
+        terms = _Terms(expiry_s, keep_alive_s, properties)
+        size = len(terms.connack(V5, session_present=False))
+        most = connection.channel.max_packet_bytes
+        if size > most:  # [MQTT-3.1.2-24]
+            raise PeerError(
+                PACKET_TOO_LARGE, f"CONNACK would have {size} bytes, and the client's Maximum Packet Size is {most}"
+            )
+        return terms
+
+
+class _Terms:
+    """What a client is let in with, and the CONNACK that says so."""
+
+    def __init__(self, expiry_s: int, keep_alive_s: int, properties: Properties) -> None:
+        self.expiry_s: Final = expiry_s
+        self.keep_alive_s: Final = keep_alive_s
+        self._properties: Final = properties
+
+    def connack(self, version: int, *, session_present: bool) -> bytes:
+        if version == V311:
+            return _CONNACKS_V311[session_present]
+        return encode(Connack(SUCCESS, session_present, self._properties), version)

@@ -19,6 +19,8 @@ from holdfast.exchange.link import Link
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
 from holdfast.model.reasons import KEEP_ALIVE_TIMEOUT, SERVER_SHUTTING_DOWN, SESSION_TAKEN_OVER
+from holdfast.wire.framing import MAX_PACKET_BYTES
+from holdfast.wire.properties import Properties
 
 _log = structlog.get_logger()
 
@@ -101,7 +103,12 @@ class Connections:
         if left_us > 0:
             connection.tick = self._rounds.look_at(connection, now_us, left_us)
         elif not connection.channel.closed:
-            self.dismiss(connection, KEEP_ALIVE_TIMEOUT, "nothing came for one and a half keep alive times")
+            allowed_s = connection.keep_alive_us / 1_000_000
+            self.dismiss(
+                connection,
+                KEEP_ALIVE_TIMEOUT,
+                f"nothing came for {allowed_s:g} s, which is one and a half times the keep alive",
+            )
 
     def _never_connected(self, connection: Connection) -> None:
         if connection.channel.client is None and not connection.channel.blocked:
@@ -117,8 +124,14 @@ class Connections:
         self._exchange.counters.refuse(error.reason)
         self._note(CONNECT_REFUSED, connection, str(error))
         _log.info("refused", client=connection.client_id, address=connection.origin.address, why=str(error))
-        frame = refusal(connection.channel.version, error.reason, error.detail, explain=connection.explain)
+        frame = refusal(connection.channel, error.reason, error.detail, explain=connection.explain)
         self.close(connection, frame)
+
+    def keep_to(self, connection: Connection, asked: Properties) -> None:
+        """What an MQTT 5 client says in CONNECT of the answers it takes; it holds for the CONNACK as well."""
+        size = asked.maximum_packet_size or MAX_PACKET_BYTES
+        connection.channel.max_packet_bytes = min(size, MAX_PACKET_BYTES)  # [MQTT-3.1.2-24]
+        connection.explain = asked.request_problem_information != 0  # [MQTT-3.1.2-29]
 
     def dismiss(self, connection: Connection, reason: int, detail: str) -> None:
         """The server ends a connection: MQTT 5 clients are told why."""

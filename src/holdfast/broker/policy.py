@@ -71,7 +71,8 @@ class Mqtt:
     max_keepalive: Annotated[
         int,
         Key(
-            "Longest keep alive in seconds; a client that asks for more, or for none, is held to it. 0 for no bound.",
+            "Longest keep alive in seconds. An MQTT 5 client that asks for more, or for none, is told this one; an "
+            "MQTT 3 client cannot be told and is refused. 0 for no bound.",
             0,
             MAX_U16,
             live=True,

@@ -88,9 +88,17 @@ class Sessions:
 
     # ---- begin
 
-    def open(self, client_id: str, *, clean_start: bool, persistent: bool) -> tuple[Client, bool]:
-        """The client's session, and whether it was there before; `persistent` if it is to outlive its connection."""
+    def open(
+        self, client_id: str, *, clean_start: bool, persistent: bool, taken_over: bool = False
+    ) -> tuple[Client, bool]:
+        """The client's session, and whether it was there before; `persistent` if it is to outlive its connection.
+
+        A will that still waits is not published, also if the session does not go on [MQTT-3.1.2-8]; but one of a
+        connection that was `taken_over` by this one is, if its session ends.
+        """
         existing = self.clients.get(client_id)
+        if not taken_over:
+            self.wills.drop(client_id)
         if existing is not None and clean_start:
             self.end(existing, _CLEAN)
             existing = None
@@ -342,11 +350,9 @@ class Sessions:
         self._exchange.drops.note(DROP_SESSION_ENDED, client_id, b"", self._clock.wall_us(), count, detail=why)
 
     def _end_stored(self, client_id: str, record: SessionRecord, why: str) -> None:
-        """The end of a session that has no object."""
+        """The end of a session that has no object, and no will that waits."""
         if record.expiry_s:
             self._lose(client_id, 0, why)
-        if not self.wills.publish_waiting(client_id) and record.disconnected_us and record.will is not None:
-            self.wills.publish(client_id, record.will)
         self._drop_stored(client_id, record)
 
     def _drop_stored(self, client_id: str, record: SessionRecord) -> None:

@@ -18,6 +18,7 @@ from holdfast.model.reasons import (
     IMPLEMENTATION_SPECIFIC_ERROR,
     NO_SUBSCRIPTION_EXISTED,
     NOT_AUTHORIZED,
+    PACKET_TOO_LARGE,
     QUOTA_EXCEEDED,
     SHARED_SUBSCRIPTIONS_NOT_SUPPORTED,
     SUCCESS,
@@ -28,10 +29,13 @@ from holdfast.topics.filters import ONE, REST, TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.codec import encode
 from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from holdfast.wire.primitives import encode_varint
 from holdfast.wire.properties import NO_PROPERTIES, Properties
 
 _RETAINED_ALWAYS: Final = 0
 _RETAINED_IF_NEW: Final = 1
+#: SUBACK and UNSUBACK behind their header, without reasons: the packet id, and that there are no properties.
+_ANSWER_BYTES: Final = 3
 
 
 class Subscribing:
@@ -45,6 +49,7 @@ class Subscribing:
 
     def subscribe(self, connection: Connection, client: Client, packet: Subscribe) -> None:
         """Subscribe to each filter that may be, answer for all of them, then send what is retained."""
+        _check_answer_fits(connection.channel, len(packet.subscriptions))
         reasons: list[int] = []
         complaints: list[str] = []
         wanted: list[Walk] = []
@@ -154,11 +159,24 @@ class Subscribing:
 
     def unsubscribe(self, connection: Connection, client: Client, packet: Unsubscribe) -> None:
         """Remove each filter, and answer for all of them [MQTT-3.10.4-4]."""
+        _check_answer_fits(connection.channel, len(packet.filters))
         found = [self._sessions.subscriptions.drop(client, topic_filter.raw) for topic_filter in packet.filters]
         reasons = tuple(SUCCESS if was else NO_SUBSCRIPTION_EXISTED for was in found)
         version = connection.channel.version
         frame = encode(Unsuback(packet.packet_id, reasons if version == V5 else ()), version)
         self._exchange.after_commit(connection.channel, frame)
+
+
+def _check_answer_fits(channel: Channel, filters: int) -> None:
+    """PeerError if a SUBACK or UNSUBACK for so many filters is larger than the client takes [MQTT-3.1.2-24]."""
+    rest = _ANSWER_BYTES + filters
+    size = 1 + len(encode_varint(rest)) + rest
+    if size > channel.max_packet_bytes:
+        raise PeerError(
+            PACKET_TOO_LARGE,
+            f"the answer for {filters} filters has {size} bytes or more, and the client's Maximum Packet Size is "
+            f"{channel.max_packet_bytes}; name fewer filters at once",
+        )
 
 
 def mounted(connection: Connection, topic_filter: TopicFilter) -> TopicFilter:

@@ -22,7 +22,7 @@ from holdfast.topics.names import check_topic_name
 from holdfast.wire.acks import check_reason
 from holdfast.wire.packets import Connack, Connect, Will
 from holdfast.wire.primitives import Reader, encode_binary, encode_frame, encode_text, encode_u16
-from holdfast.wire.properties import NO_PROPERTIES, decode_properties, encode_properties
+from holdfast.wire.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
 
 _NAME: Final = b"\x00\x04MQTT"
 _NAME_V31: Final = b"\x00\x06MQIsdp"
@@ -63,6 +63,17 @@ def answer_version(data: bytes) -> int:
     if name_end < len(data) and data[name_end] < V5:
         return V311
     return V5
+
+
+def readable_properties(body: bytes) -> Properties:
+    """The properties of an MQTT 5 CONNECT that is wrong elsewhere; none if they cannot be read either.
+
+    A refusal has to keep to the Maximum Packet Size that the client names in them.
+    """
+    try:
+        return decode_properties(Reader(body, len(_NAME) + 4, len(body)), CONNECT, CLIENT)
+    except PeerError:
+        return NO_PROPERTIES
 
 
 def decode_connect(reader: Reader) -> Connect:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.broker.sessions import GRACE_S
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V5
 from holdfast.storage.rocks.reading import Reading
 from holdfast.wire.packets import (
@@ -16,6 +17,7 @@ from holdfast.wire.packets import (
 from holdfast.wire.properties import Properties
 from tests.disk_world import DiskWorld, back, payloads, publish
 from tests.slow_world import connect, kept
+from tests.world import Peer
 
 SECOND_US = 1_000_000
 
@@ -197,6 +199,46 @@ def test_the_will_of_who_was_connected_at_a_crash_is_published_after_the_grace(t
         world.tick(15)
         assert payloads(reader) == [b"bye"]
         assert world.stores.sessions.load("dying") is None
+
+
+@pytest.mark.parametrize("clean_start", [True, False])
+def test_the_will_of_a_crash_is_not_published_if_the_client_is_back_within_the_grace(
+    tmp_path: Path, clean_start: bool
+) -> None:
+    """Its session ended with the crash; the will still belongs to the client id [MQTT-3.1.2-8]."""
+    world = DiskWorld(tmp_path)
+    kept(world, "reader").subscribe("w", qos=1)
+    connect_with_will(world, Properties())
+    world.crash()
+    with DiskWorld(tmp_path) as world:
+        reader = back(world, "reader")
+        peer = world.peer()
+        peer.send(Connect(V5, "dying", clean_start=clean_start))
+        world.tick(GRACE_S + 60)
+        assert payloads(reader) == []
+
+
+@pytest.mark.parametrize("clean_start", [True, False])
+def test_a_stored_will_that_waits_is_dropped_when_its_client_returns(tmp_path: Path, clean_start: bool) -> None:
+    """[MQTT-3.1.2-8], for a session that only the store knows any more."""
+    with DiskWorld(tmp_path) as world:
+        reader = kept(world, "reader")
+        reader.subscribe("w", qos=1)
+        connect_with_will(world, Properties(session_expiry_interval=100), delay_s=50).drop()
+        assert "dying" not in world.broker.sessions.clients
+        peer = world.peer()
+        peer.send(Connect(V5, "dying", clean_start=clean_start))
+        assert peer.take(Connack).session_present is not clean_start
+        world.tick(60)
+        assert payloads(reader) == []
+
+
+def connect_with_will(world: DiskWorld, properties: Properties, delay_s: int = 0) -> Peer:
+    will = Will("w", b"bye", 1, properties=Properties(will_delay_interval=delay_s) if delay_s else Properties())
+    peer = world.peer()
+    peer.send(Connect(V5, "dying", properties=properties, will=will))
+    assert peer.take(Connack).reason == 0
+    return peer
 
 
 def test_a_will_whose_delay_ran_out_while_the_broker_was_down_is_published_at_the_start(tmp_path: Path) -> None:

@@ -262,8 +262,39 @@ def test_a_delayed_will_comes_after_its_delay_or_with_the_end_of_the_session() -
         world.connect("b", will=DELAYED, properties=Properties(session_expiry_interval=5)).drop()
         world.advance(6)
         assert reader.payloads() == [b"gone"]
+
+
+def test_a_delayed_will_is_dropped_when_the_client_returns_with_a_clean_start() -> None:
+    """[MQTT-3.1.2-8]: a new connection of the client id, whatever becomes of its session."""
+    with World() as world:
+        reader = reader_of_wills(world)
         world.connect("c", will=DELAYED, properties=KEPT).drop()
         world.connect("c", clean_start=True)
+        world.advance(60)
+        assert reader.payloads() == []
+
+
+@pytest.mark.parametrize(("clean_start", "published"), [(True, [b"gone"]), (False, [])])
+def test_the_delayed_will_of_a_connection_that_is_taken_over_comes_if_its_session_ends(
+    clean_start: bool, published: list[bytes]
+) -> None:
+    with World() as world:
+        reader = reader_of_wills(world)
+        world.connect("c", will=DELAYED, properties=KEPT)
+        world.connect("c", clean_start=clean_start, properties=KEPT)
+        assert reader.payloads() == published
+        world.advance(60)
+        assert reader.payloads() == []
+
+
+def test_a_refused_connect_leaves_a_delayed_will_waiting() -> None:
+    with World() as world:
+        reader = reader_of_wills(world)
+        world.connect("c", will=DELAYED, properties=KEPT).drop()
+        refused = world.peer()
+        refused.send(Connect(V5, "c", clean_start=True, properties=Properties(authentication_method="x")))
+        assert refused.take(Connack).reason == 0x8C
+        world.advance(31)
         assert reader.payloads() == [b"gone"]
 
 
