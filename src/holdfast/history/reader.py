@@ -29,7 +29,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation, decode_generation, decode_zone
 from holdfast.records.messages import stored_position, stored_publisher, stored_serial, stored_topic
 from holdfast.records.meta import GENERATION, ZONE, all_of
-from holdfast.storage.rocks.contents import META
+from holdfast.storage.rocks.contents import META, check_format
 from holdfast.storage.rocks.erasure_file import ErasureFile
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.leases import remove_lease, renew_lease
@@ -59,7 +59,11 @@ class HistoryReader(Viewed):
         self._secondary: Final = Secondary(folder)
         #: What can be read, with the layouts that read it, by zone and number.
         self._generations: dict[tuple[str, int], LiveGeneration] = {}
-        self._view: View = self._load(heads)
+        try:
+            self._view: View = self._load(heads)
+        except BaseException:
+            self._secondary.close()
+            raise
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -182,6 +186,7 @@ class HistoryReader(Viewed):
 
     def _load(self, heads: dict[int, Head]) -> View:
         meta = self._secondary.family(META)
+        check_format(meta, self.folder)
         zones = {
             record.name: ZoneView(record.name, record.filters, record.shards)
             for record in (decode_zone(key, value) for key, value in scan_items(meta, *all_of(ZONE)))

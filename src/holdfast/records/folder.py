@@ -20,6 +20,10 @@ FORMAT: Final = 1
 OLDEST_FORMAT: Final = 1
 
 
+class NewerFormatError(PermanentError):
+    """Another Holdfast wrote the folder: nothing is damaged, and this one must not touch it."""
+
+
 class DataFolder:
     """What a data folder says of itself."""
 
@@ -34,15 +38,20 @@ def encode_folder(folder: DataFolder) -> bytes:
 
 
 def decode_folder(value: bytes) -> DataFolder:
-    """PermanentError if it is damaged, or of a format that this Holdfast does not read."""
+    """NewerFormatError if it is of a format that this Holdfast does not read, PermanentError if it is damaged."""
     fields = Fields(value, "the record of the data folder")
-    fields.version(VERSION)
+    version = fields.u8("the version")
+    if version != VERSION:
+        raise _of_another(f"the record of the data folder has version {version}, this Holdfast reads {VERSION}")
     format_version = fields.u16("the format")
     if not OLDEST_FORMAT <= format_version <= FORMAT:
-        raise PermanentError(
-            f"the data folder has format {format_version}, this Holdfast reads {OLDEST_FORMAT} to {FORMAT}: "
-            "open it with the version that wrote it, or with a later one"
+        raise _of_another(
+            f"the data folder has format {format_version}, this Holdfast reads {OLDEST_FORMAT} to {FORMAT}"
         )
     folder = DataFolder(format_version, fields.i64("the time"), fields.text("the creator"))
     fields.end()
     return folder
+
+
+def _of_another(found: str) -> NewerFormatError:
+    return NewerFormatError(f"{found}: open it with the version of Holdfast that wrote it, or with a later one")

@@ -1,8 +1,13 @@
 """The column families that a node has besides those of its messages, and what the log needs of the engine."""
 
+from pathlib import Path
 from typing import Final, Protocol
 
 from rocksdict import Rdict
+
+from holdfast.model.errors import PermanentError
+from holdfast.records.folder import NewerFormatError, decode_folder
+from holdfast.records.meta import FOLDER_KEY
 
 #: What a node has to know before it can read or write a message; sessions; retained messages. Never change.
 META: Final = "meta"
@@ -20,3 +25,19 @@ class Contents(Protocol):
     def create_family(self, name: str) -> None: ...
 
     def drop_family(self, name: str) -> None: ...
+
+
+def check_format(meta: Rdict, folder: Path) -> None:
+    """NewerFormatError, which names the folder, if this Holdfast must not read on.
+
+    A damaged record is left to those who need what it says, or report damage.
+    """
+    value = meta.get(FOLDER_KEY)
+    if value is None:
+        return
+    try:
+        decode_folder(value)
+    except NewerFormatError as error:
+        raise NewerFormatError(f"{folder}: {error}") from None
+    except PermanentError:
+        return

@@ -32,6 +32,7 @@ from rocksdict import ColumnFamily, Rdict, WriteBatch
 from holdfast.durable.changes import Changes, RangeEnd
 from holdfast.model.errors import HoldfastError, MisuseError, PoisonedError
 from holdfast.storage.rocks.commit_thread import CommitThread, Written
+from holdfast.storage.rocks.contents import META, check_format
 from holdfast.storage.rocks.failures import DiskFullError, Failure, FolderHeldError, StalledError, classify, is_no_room
 from holdfast.storage.rocks.families import Families
 from holdfast.storage.rocks.folder_lock import FolderLock
@@ -79,7 +80,10 @@ class Engine:
 
     @classmethod
     def open(cls, folder: Path, *, reserve_bytes: int = RESERVE_BYTES) -> "Engine":
-        """Ensures: the database is open and `damage` says what it lacks; or an error says why not and what to do."""
+        """Ensures: the database is open and `damage` says what it lacks; or an error says why not and what to do.
+
+        NewerFormatError for a folder of a later Holdfast, which is not written to.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         lock = FolderLock.acquire(folder)
         mark: SyncedMark | None = None
@@ -91,7 +95,6 @@ class Engine:
             engine = cls(folder, lock, mark, opened, reserve_bytes)
             # The names of what was made in it; RocksDB syncs only its own folder.
             os.fsync(engine._descriptor)
-            return engine
         except BaseException as error:
             if mark is not None:
                 mark.close()
@@ -99,6 +102,13 @@ class Engine:
             if isinstance(error, Exception) and is_no_room(error) and not isinstance(error, HoldfastError):
                 raise DiskFullError(f"no room to open {folder}: {error}") from error
             raise
+        try:
+            if META in engine.families():
+                check_format(engine.family(META), folder)
+        except BaseException:
+            engine.close()
+            raise
+        return engine
 
     # Families
 
