@@ -68,10 +68,18 @@ class World:
     def settle(self) -> None:
         """Let everything happen that can happen without time passing; what went wrong is raised here."""
         for _turn in range(12):
-            self._loop.call_soon(self._loop.stop)
-            self._loop.run_forever()
+            self.iterate()
         if self._failures:
             raise self._failures.pop(0)
+
+    def iterate(self) -> None:
+        """Let the loop make one iteration."""
+        self._loop.call_soon(self._loop.stop)
+        self._loop.run_forever()
+
+    def begin(self, action: Callable[[], object]) -> None:
+        """Do something with the next iteration of the loop."""
+        self._loop.call_soon(action)
 
     def do(self, action: Callable[[], object]) -> None:
         """Do something on the loop, as a listener would, and let the broker work."""

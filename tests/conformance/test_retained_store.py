@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
+from holdfast.durable.retained import ScanBudget
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.retained import retained_key
 from holdfast.storage.rocks.contents import RETAINED
 from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.retained import RocksRetained, next_key
+from holdfast.storage.rocks.retained import RocksRetained, RocksScan, next_key
 from holdfast.topics.filters import parse_filter
+from tests.retained_scans import rest_of, take
+from tests.unit.storage.layouts.counting import CountingCells
 
 SECOND_US = 1_000_000
 NOW_US = 100 * SECOND_US
@@ -53,7 +56,7 @@ class OnRocks:
             self.store.keep(one)
 
     def found(self, text: str, now_us: int = NOW_US) -> list[str]:
-        return [one.topic.decode() for one in self.store.match(parse_filter(text.encode()), now_us)]
+        return [one.topic.decode() for one in rest_of(self.store.match(parse_filter(text.encode()), now_us))]
 
 
 @settings(max_examples=15)
@@ -88,7 +91,7 @@ def test_retained_messages_are_found_as_by_looking_at_all(
             newest = stored.store.newest()
             for at, topic in enumerate(found):
                 rest = stored.store.rest(parse_filter(text.encode()), NOW_US, topic.encode(), newest)
-                assert [one.topic.decode() for one in rest] == found[at + 1 :], "it goes on behind any of them"
+                assert [one.topic.decode() for one in rest_of(rest)] == found[at + 1 :], "it goes on behind any of them"
         for topic in alive:
             assert stored.store.get(topic.encode(), NOW_US) == model[topic]
         changes = Changes()
@@ -122,6 +125,43 @@ def test_the_next_key_passes_over_no_match_and_goes_forward(kept: list[str], tex
     assert found == sorted(retained_key(topic.encode()) for topic in matching)
 
 
+@pytest.mark.parametrize("text", ["+/+/none", "/".join(["+"] * 30), "#", "a/+/1", "+/b3/#", "a/b1/1"])
+def test_a_slice_visits_no_more_keys_than_its_budget_and_a_scan_can_go_on_behind_it(tmp_path: Path, text: str) -> None:
+    """Q7: keys are what a slice is bounded by, whether they match or not; where it ended says how far a scan is."""
+    stored = OnRocks(tmp_path)
+    stored.keep(*(message(f"{first}/b{n}/{n % 3}", b"x") for first in "abc" for n in range(40)))
+    cells = CountingCells(stored.engine.family(RETAINED))
+    stored.store.cells = lambda: cells  # type: ignore[method-assign]
+    topic_filter = parse_filter(text.encode())
+    expected = stored.found(text)
+    scan = stored.store.match(topic_filter, NOW_US)
+    found: list[str] = []
+    while not scan.over():
+        cells.moves = cells.gets = 0
+        one = scan.next(ScanBudget(7))
+        assert cells.moves + cells.gets <= 8
+        found += [] if one is None else [one.topic.decode()]
+        rest = stored.store.rest(topic_filter, NOW_US, scan.at(), stored.store.newest())
+        assert found + [one.topic.decode() for one in rest_of(rest)] == expected
+    assert found == expected
+    stored.engine.close()
+
+
+def test_a_page_of_large_messages_is_bounded_by_its_bytes(tmp_path: Path) -> None:
+    """A slow subscriber holds a page in memory."""
+    stored = OnRocks(tmp_path)
+    stored.keep(*(message(f"a/{number}", bytes(100_000)) for number in range(20)))
+    scan = stored.store.match(parse_filter(b"#"), 0)
+    assert isinstance(scan, RocksScan)
+    held = []
+    while not scan.over():
+        scan.next(ScanBudget(1000))
+        held.append(scan.held())
+    assert len(held) == 20
+    assert max(held) <= 3
+    stored.engine.close()
+
+
 def test_what_is_written_and_not_committed_is_not_found(tmp_path: Path) -> None:
     """L20. Whoever is subscribed gets it as a live message."""
     stored = OnRocks(tmp_path)
@@ -137,9 +177,9 @@ def test_a_walk_bears_changes_meanwhile(tmp_path: Path) -> None:
     stored = OnRocks(tmp_path)
     stored.keep(*(message(f"a/{number:03}", b"x") for number in range(250)))
     walk = stored.store.match(parse_filter(b"a/#"), 0)
-    seen = [next(walk).topic.decode()]
+    seen = [take(walk).topic.decode()]
     stored.keep(message("a/200", b""), message("a/201", b"new"), message("a/new", b"x"))
-    seen += [one.topic.decode() for one in walk]
+    seen += [one.topic.decode() for one in rest_of(walk)]
     assert seen == [f"a/{number:03}" for number in range(250) if number not in (200, 201)]
     stored.engine.close()
 
@@ -154,7 +194,7 @@ def test_a_walk_goes_on_after_a_restart_as_if_nothing_had_happened(tmp_path: Pat
     again = OnRocks(tmp_path)
     assert again.store.newest() > newest
     rest = again.store.rest(parse_filter(b"a/#"), 0, b"a/120", newest)
-    assert [one.topic.decode() for one in rest] == [
+    assert [one.topic.decode() for one in rest_of(rest)] == [
         f"a/{number:03}" for number in range(121, 250) if number not in (200, 201)
     ]
     assert again.store.at(b"a/120", newest) == message("a/120", b"x")
@@ -171,7 +211,7 @@ def test_what_is_written_counts_as_older_than_a_walk_that_begins(tmp_path: Path)
     assert written > stored.store.newest()
     stored.store.keep(message("a", b"1"))
     assert stored.store.newest() == written
-    assert [one.topic for one in stored.store.rest(parse_filter(b"#"), 0, b"", written)] == [b"a"]
+    assert [one.topic for one in rest_of(stored.store.rest(parse_filter(b"#"), 0, b"", written))] == [b"a"]
     stored.engine.close()
 
 

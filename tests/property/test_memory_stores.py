@@ -10,6 +10,7 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.topics.filters import parse_filter
+from tests.retained_scans import rest_of, take
 
 pytestmark = pytest.mark.compiled
 
@@ -40,13 +41,13 @@ def test_retained_messages_are_found_as_by_looking_at_all(kept: list[tuple[str, 
     for text in asked:
         topic_filter = parse_filter(text.encode())
         expected = {topic for topic in alive if topic_filter.matches(topic.encode())}
-        answers = [found.topic.decode() for found in store.match(topic_filter, 100)]
+        answers = [found.topic.decode() for found in rest_of(store.match(topic_filter, 100))]
         assert len(answers) == len(set(answers))
         assert set(answers) == expected
         ordered = sorted(answers, key=lambda topic: topic.split("/"))
         for at, topic in enumerate(ordered):
             rest = store.rest(topic_filter, 100, topic.encode(), store.newest())
-            assert [found.topic.decode() for found in rest] == ordered[at + 1 :]
+            assert [found.topic.decode() for found in rest_of(rest)] == ordered[at + 1 :]
     for topic in list(model):
         store.keep(message(topic, b""))
     assert store.count() == 0
@@ -59,15 +60,15 @@ def test_a_walk_over_retained_messages_bears_changes_meanwhile() -> None:
     walk = store.match(parse_filter(b"a/#"), 0)
     newest = store.newest()
     assert newest == store.written()
-    seen = [next(walk).topic, next(walk).topic]
+    seen = [take(walk).topic, take(walk).topic]
     for number in range(5, 8):
         store.keep(message(f"a/{number}", b""))
     store.keep(message("a/new", b"x"))
-    seen += [found.topic for found in walk]
+    seen += [found.topic for found in rest_of(walk)]
     stayed = [b"a/%d" % number for number in (0, 1, 2, 3, 4, 8, 9)]
     assert [topic for topic in seen if topic in stayed] == stayed
     assert len(seen) == len(set(seen))
-    assert [found.topic for found in store.rest(parse_filter(b"a/#"), 0, b"a/1", newest)] == stayed[2:]
+    assert [found.topic for found in rest_of(store.rest(parse_filter(b"a/#"), 0, b"a/1", newest))] == stayed[2:]
 
 
 steps = st.lists(

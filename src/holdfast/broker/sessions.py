@@ -282,7 +282,7 @@ class Sessions:
         if isinstance(client.queue, OutsideQueue):
             client.queue.offline()
         session.disconnected_us = self._clock.wall_us()
-        for walk in client.walks:
+        for walk in () if client.walks is None else client.walks.values():
             walk.resumed = True
         self.subscriptions.share_out(client)
         if not session.persistent():
@@ -319,8 +319,8 @@ class Sessions:
         for raw in list(client.session.subscriptions):
             self.subscriptions.remove(client, raw)
         client.queue.drop()
-        client.walks.clear()
-        client.replays.clear()
+        client.walks = None
+        client.replays = None
         self.clients.pop(client.session.client_id, None)
 
     def _expire(self, client: Client) -> None:

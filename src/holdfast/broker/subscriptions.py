@@ -125,7 +125,7 @@ class Subscriptions:
         sent = before.queue.sent()
         replay = self._replay(client, record, before.until_us, before.pace, before.end_topic)
         replay.queue.resume(sent, set(), {})
-        client.replays[client.replays.index(before)] = replay
+        client.add_replay(replay)
         return replay.subscribed
 
     def restore_replay(self, client: Client, record: SubscriptionRecord, progress: ReplayProgress) -> None:
@@ -138,7 +138,7 @@ class Subscriptions:
         pace = Pace(progress.speed, progress.at_us) if progress.speed else None
         replay = self._replay(client, record, progress.until_us, pace)
         replay.queue.resume(progress.sent, set(), {})
-        client.replays.append(replay)
+        client.add_replay(replay)
 
     def _replay(
         self,

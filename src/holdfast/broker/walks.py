@@ -42,14 +42,18 @@ class Walks:
         return walk
 
     def _owes(self, subscribed: Subscribed, newest: int) -> bool:
-        """Whether there is anything that the session has to get, whatever happens to its connection."""
+        """Whether there is anything that the session has to get, whatever happens to its connection.
+
+        It is stored to be so if that cannot be told from a few keys.
+        """
         client = subscribed.client
         record = subscribed.record
         if record.qos == 0 or not client.stored() or not isinstance(client.queue, LogQueue):
             return False
         if client.subscribed.get(record.filter.raw) is not subscribed:  # its history is under way instead
             return False
-        return next(self._retained.rest(record.filter, self._clock.wall_us(), b"", newest), None) is not None
+        scan = self._retained.rest(record.filter, self._clock.wall_us(), b"", newest)
+        return self._exchange.delivery.walking.finds_any(scan)
 
     def start(self, walk: Walk, channel: Channel) -> None:
         """The SUBACK is on its way: send what is retained as of now. What comes later does so by itself."""
@@ -58,9 +62,11 @@ class Walks:
         record = subscribed.record
         if client.subscribed.get(record.filter.raw) is subscribed:
             walk.newest = self._retained.newest()
-            walk.messages = self._retained.match(record.filter, self._clock.wall_us())
+            walk.scan = self._retained.match(record.filter, self._clock.wall_us())
             walk.resumed = client.channel is not channel
-            self._exchange.delivery.start_walk(walk)
+            client.drop_walks(record.filter.raw)
+            client.add_walk(walk)
+            self._exchange.pump_soon(client)
 
     def restore(self, client: Client, raw: bytes, progress: WalkProgress, *, repeated: bool) -> None:
         """Go on with a walk that is stored, when its client has a connection; `repeated` if it may have got more."""
@@ -70,7 +76,5 @@ class Walks:
         walk = Walk(subscribed, progress, stored=True)
         walk.resumed = True
         walk.repeated = repeated
-        walk.messages = self._retained.rest(
-            subscribed.record.filter, self._clock.wall_us(), progress.sent, progress.newest
-        )
-        client.walks.append(walk)
+        walk.scan = self._retained.rest(subscribed.record.filter, self._clock.wall_us(), progress.sent, progress.newest)
+        client.add_walk(walk)

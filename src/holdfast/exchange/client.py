@@ -5,15 +5,16 @@ behind    messages go to the queue, and from there to the channel as the window 
 offline   messages go to the queue
 """
 
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.outside_queue import OutsideQueue
 from holdfast.durable.queue import ClientQueue
+from holdfast.durable.retained import RetainedScan
 from holdfast.exchange.pace import Drain, Pace
-from holdfast.model.message import Message
 from holdfast.records.walks import WalkProgress
 from holdfast.session.state import SessionState
 from holdfast.topics.names import in_level_order
@@ -48,7 +49,8 @@ class Walk:
     def __init__(self, subscribed: Subscribed, begun: WalkProgress, *, stored: bool) -> None:
         self.subscribed: Final = subscribed
         self.stored: Final = stored
-        self.messages: Iterator[Message] = iter(())
+        #: What finds its messages; None until the SUBACK is on its way.
+        self.scan: RetainedScan | None = None
         #: The last change of retained messages that concerns it.
         self.newest = begun.newest
         #: The topic that it came to last, and what the stored record says.
@@ -136,11 +138,12 @@ class Client:
         #: Whether it has come further than its stored progress says.
         self.unsaved = False
         self.subscribed: Final[dict[bytes, Subscribed]] = {}
-        #: A list, because an empty deque costs ten times as much, and there are as many as clients.
-        self.walks: Final[list[Walk]] = []
+        #: Retained messages and history on their way, by filter, the next one first. None for none: there are as many
+        #: as clients. A client may have as many of them as subscriptions, so nothing here looks through all of them.
+        self.walks: OrderedDict[bytes, Walk] | None = None
+        self.replays: OrderedDict[bytes, ReplayWalk] | None = None
         #: Filters of walks that have come to their end, and are still stored; None for none.
-        self.ended_walks: list[bytes] | None = None
-        self.replays: Final[list[ReplayWalk]] = []
+        self.ended_walks: dict[bytes, None] | None = None
         #: The groups it is a member of.
         self.groups: Final[list[Group]] = []
 
@@ -154,33 +157,63 @@ class Client:
 
     def replay_of(self, raw: bytes) -> ReplayWalk | None:
         """The replay of a filter that is under way."""
-        for replay in self.replays:
-            if replay.subscribed.record.filter.raw == raw:
-                return replay
-        return None
+        return None if self.replays is None else self.replays.get(raw)
+
+    def add_walk(self, walk: Walk) -> None:
+        """Send what a walk finds, behind that of the others."""
+        raw = walk.subscribed.record.filter.raw
+        if self.walks is None:
+            self.walks = OrderedDict()
+        self.walks.pop(raw, None)
+        self.walks[raw] = walk
+
+    def next_walk(self) -> Walk | None:
+        """The walk whose messages come next."""
+        return None if self.walks is None else next(iter(self.walks.values()))
+
+    def end_walk(self, raw: bytes) -> Walk | None:
+        """Take a walk out; None if there is none."""
+        walks = self.walks
+        if walks is None:
+            return None
+        walk = walks.pop(raw, None)
+        if not walks:
+            self.walks = None
+        return walk
+
+    def add_replay(self, replay: ReplayWalk) -> None:
+        """Send what a replay finds, in turn with the others; it takes the place of one of the same filter."""
+        if self.replays is None:
+            self.replays = OrderedDict()
+        self.replays[replay.subscribed.record.filter.raw] = replay
+
+    def end_replay(self, raw: bytes) -> None:
+        if self.replays is not None:
+            self.replays.pop(raw, None)
+            if not self.replays:
+                self.replays = None
 
     def forget_walk(self, raw: bytes) -> bool:
         """Forget the walk of a filter; whether it is stored."""
-        stored = False
-        for walk in self.walks:
-            if walk.subscribed.record.filter.raw == raw:
-                stored = stored or walk.stored
-        self.walks[:] = [walk for walk in self.walks if walk.subscribed.record.filter.raw != raw]
+        walk = self.end_walk(raw)
+        stored = walk is not None and walk.stored
         if self.ended_walks is not None and raw in self.ended_walks:
-            self.ended_walks.remove(raw)
+            del self.ended_walks[raw]
             stored = True
         return stored
 
     def drop_walks(self, raw: bytes) -> None:
         """Forget the walks of a filter: it was replaced or unsubscribed [MQTT-3.10.4-2]."""
-        if self.replays:
-            self.replays[:] = [replay for replay in self.replays if replay.subscribed.record.filter.raw != raw]
-        if self.walks:
-            self.walks[:] = [walk for walk in self.walks if walk.subscribed.record.filter.raw != raw]
+        self.end_replay(raw)
+        self.end_walk(raw)
+
+    def sends_beside_its_queue(self) -> bool:
+        """Whether retained messages or history are on their way to it."""
+        return self.walks is not None or self.replays is not None
 
     def waits_for_room(self) -> bool:
         """Whether an acknowledgement may let something go out."""
-        if self.behind or self.walks or self.replays or self.session.window.resuming():
+        if self.behind or self.sends_beside_its_queue() or self.session.window.resuming():
             return True
         # A loop, because most clients have no group, and this is asked per acknowledgement.
         for group in self.groups:  # noqa: SIM110

@@ -11,7 +11,7 @@ from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.outside_queue import OutsideQueue
 from holdfast.durable.sessions import DropInflight, KeepInflight, KeepProgress
 from holdfast.exchange.channel import Channel
-from holdfast.exchange.client import Client, ReplayWalk, Walk
+from holdfast.exchange.client import Client, ReplayWalk
 from holdfast.exchange.counters import (
     DROP_DENIED,
     DROP_EXPIRED,
@@ -71,7 +71,7 @@ class Delivery:
         self.backlog_rate = 0
         self.replaying: Final = Replaying(self, under_way)
         self.groups: Final = GroupDelivery(self, drops, under_way, upgrade_qos=upgrade_qos)
-        self._walking: Final = Walking(self, under_way, upgrade_qos=upgrade_qos)
+        self.walking: Final = Walking(self, under_way, upgrade_qos=upgrade_qos)
         self.early: Final = Early(self, under_way, upgrade_qos=upgrade_qos)
 
     def mark(self, channel: Channel) -> None:
@@ -185,8 +185,8 @@ class Delivery:
             if packet_id == 0:
                 break
             self._send_again(client, channel, packet_id)
-        self._walking.send(client, channel)
-        if client.replays:
+        self.walking.send(client, channel)
+        if client.replays is not None:
             self.replaying.send(client, channel)
         self._drain_queue(client, channel)
         for group in client.groups:
@@ -257,7 +257,7 @@ class Delivery:
     def start_replay(self, replay: ReplayWalk) -> None:
         client = replay.subscribed.client
         client.drop_walks(replay.subscribed.record.filter.raw)
-        client.replays.append(replay)
+        client.add_replay(replay)
         self.pump(client)
 
     def tell(self, client: Client, topic: bytes, payload: bytes) -> None:
@@ -271,12 +271,6 @@ class Delivery:
             self._under_way.effects.append(Sending(client, channel, owed, 0))
         else:
             self._send_custom(channel, owed, 0)
-
-    def start_walk(self, walk: Walk) -> None:
-        client = walk.subscribed.client
-        client.drop_walks(walk.subscribed.record.filter.raw)
-        client.walks.append(walk)
-        self.pump(client)
 
     def send_owed(self, client: Client, channel: Channel, owed: Owed, *, after_commit: bool = False) -> None:
         """Send a message that is owed, or note why it is not."""

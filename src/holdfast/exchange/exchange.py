@@ -208,6 +208,7 @@ class Exchange:
             for channel in waiting:
                 self._work(channel)
                 self.read_on(channel)
+        self.delivery.walking.begin_iteration()
         walkers = self._walkers
         self._walkers = []
         enough = self.counters.messages_out + _SENT_PER_TURN
@@ -291,6 +292,11 @@ class Exchange:
         """Write what the channels have, once for each."""
         dirty = self.delivery.dirty
         self.delivery.dirty = []
+        walking = self.delivery.walking
+        if walking.postponed:
+            for postponed in walking.postponed:
+                self.pump_soon(postponed)
+            walking.postponed = []
         for channel in dirty:
             channel.dirty = False
             out = channel.out
@@ -300,7 +306,7 @@ class Exchange:
                 self.counters.bytes_out += len(data)
                 channel.link.write(data)
             client = channel.client
-            if client is not None and not channel.congested and (client.walks or client.replays or client.scans()):
+            if client is not None and not channel.congested and (client.sends_beside_its_queue() or client.scans()):
                 self.pump_soon(client)
         if self.delivery.searching:
             self._walkers.extend(self.delivery.searching)

@@ -34,11 +34,11 @@ def progress_of(client: Client) -> Progress | None:
 def walk_steps(client: Client) -> list[Step]:
     """What to store of its walks together with its progress."""
     client_id = client.session.client_id
-    steps: list[Step] = [
-        KeepWalk(client_id, walk.subscribed.record.filter.raw, walk.whole_record())
-        for walk in client.walks
-        if walk.stored and walk.moved()
-    ]
+    steps: list[Step] = []
+    # One at a time moves. One that had to wait in between has its place stored already, or is the first.
+    walk = client.next_walk()
+    if walk is not None and walk.stored and walk.moved():
+        steps.append(KeepWalk(client_id, walk.subscribed.record.filter.raw, walk.whole_record()))
     if client.ended_walks is not None:
         steps.extend([DropWalk(client_id, raw) for raw in client.ended_walks])
         client.ended_walks = None

@@ -48,17 +48,24 @@ class Replaying:
         window = client.session.window
         pages = 0
         waiting = 0
-        while waiting < len(client.replays) and not channel.congested and window.room():
-            replay = client.replays[0]
+        while not channel.congested and window.room():
+            replays = client.replays
+            if replays is None or waiting >= len(replays):
+                return
+            raw, replay = next(iter(replays.items()))
             pack = self._read(replay, min(_READ, window.free()))
             if pack is None:
                 waiting += 1
-                client.replays.append(client.replays.pop(0))
+                replays.move_to_end(raw)
                 continue
             if not pack and replay.queue.at_end():
-                client.replays.pop(0)
+                client.end_replay(raw)
                 self._keep(client, replay, joined=True)
                 replay.joined()
+                pages += 1
+                if pages >= _PAGES:
+                    self._delivery.mark(channel)
+                    return
                 continue
             unacknowledged = False
             for owed in pack:
@@ -71,7 +78,7 @@ class Replaying:
                     self._delivery.save_progress(client)
             pages += 1
             waiting = 0
-            client.replays.append(client.replays.pop(0))
+            replays.move_to_end(raw)
             if pages >= _PAGES or not pack:
                 self._delivery.mark(channel)
                 return

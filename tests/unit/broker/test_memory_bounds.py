@@ -79,7 +79,7 @@ def test_repeating_a_subscription_does_not_pile_up_walks() -> None:
         line = Subscription(parse_filter(b"a/#"), 1)
         for number in range(100):
             peer.send(Subscribe(number + 1, (line,) * 100))
-        assert len(world.broker.sessions.clients["c"].walks) <= 1000
+        assert len(world.broker.sessions.clients["c"].walks or ()) == 1
 
 
 def test_long_topics_are_not_remembered_with_their_rights(tmp_path: Path) -> None:

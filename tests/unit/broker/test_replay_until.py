@@ -140,7 +140,7 @@ def test_an_end_with_a_speed(tmp_path: Path) -> None:
         assert payloads(reader) == [b"1", b"2"]
         world.advance(10)
         assert payloads(reader) == []
-        assert world.broker.sessions.clients["c"].replays == []
+        assert world.broker.sessions.clients["c"].replays is None
 
 
 def test_with_an_end_all_shards_are_merged_by_time(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from holdfast.durable.changes import Changes, FamilyChanges
 from holdfast.durable.commit import Batch
 from holdfast.durable.erasures import Erasures
 from holdfast.durable.memory_retained import MemoryRetained
+from holdfast.durable.retained import RetainedScan, ScanBudget
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
@@ -32,14 +33,16 @@ from holdfast.records.retained import (
     retained_topic,
 )
 from holdfast.storage.rocks.contents import RETAINED, Contents
+from holdfast.storage.rocks.layouts.layout import Cells
 from holdfast.storage.rocks.layouts.scan import check_end, get_one, open_cursor, scan_items
 from holdfast.topics.filters import ONE, REST, TopicFilter
 from holdfast.topics.names import is_dollar
 
 _log = structlog.get_logger()
 
-#: Topics found with one cursor; a slow subscriber does not hold on to the database in between.
+#: Messages found with one cursor, and their bytes: what a slow subscriber holds in memory.
 _PAGE: Final = 100
+_PAGE_BYTES: Final = 256 * 1024
 _MESSAGES: Final = b"\x01"
 _END: Final = b"\x02"
 #: Sorts behind the separator and before every byte of a level that is longer: the end of a subtree.
@@ -167,14 +170,14 @@ class RocksRetained:
             return self._own.get(topic, now_us)
         return self._visible(self._record(topic), now_us, self._newest)
 
-    def match(self, topic_filter: TopicFilter, now_us: int) -> Iterator[Message]:
+    def match(self, topic_filter: TopicFilter, now_us: int) -> RetainedScan:
         if topic_filter.levels[0] == b"$SYS":
             return self._own.match(topic_filter, now_us)
-        return self._walk(topic_filter, now_us, b"", self._newest)
+        return self.rest(topic_filter, now_us, b"", self._newest)
 
-    def rest(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> Iterator[Message]:
+    def rest(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> RetainedScan:
         """The broker's own topics are owed to nobody, and not found here."""
-        return self._walk(topic_filter, now_us, after, newest)
+        return RocksScan(self, topic_filter, now_us, after, newest)
 
     def at(self, topic: bytes, newest: int) -> Message | None:
         """The message of a topic, if it is the one that the change `newest`, or one before it, has left there."""
@@ -189,40 +192,13 @@ class RocksRetained:
     def count(self) -> int:
         return self._count + self._own.count()
 
-    def _walk(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> Iterator[Message]:
-        if not topic_filter.wildcard:
-            message = None if after else self._visible(self._record(topic_filter.inner()), now_us, newest)
-            if message is not None:
-                yield message
-            return
-        seek: bytes | None = retained_key(after) + b"\x00" if after else _MESSAGES
-        while seek is not None:
-            page, seek = self._page(topic_filter.levels, seek)
-            for value in page:
-                message = self._visible(self._decode(value), now_us, newest)
-                if message is not None:
-                    yield message
+    def cells(self) -> Cells:
+        """Where they are stored."""
+        return self._contents.family(RETAINED)
 
-    def _page(self, levels: tuple[bytes, ...], seek: bytes) -> tuple[list[bytes], bytes | None]:
-        """The next records whose topics match, and where to go on; None at the end."""
-        cursor = open_cursor(self._contents.family(RETAINED), _END)
-        found: list[bytes] = []
-        cursor.seek(seek)
-        while cursor.valid():
-            key: bytes = cursor.key()
-            topic = key[1:].split(b"\x00")
-            jump = next_key(levels, topic)
-            if jump == b"":
-                found.append(cursor.value())
-                if len(found) == _PAGE:
-                    return found, key + b"\x00"
-                cursor.next()
-            elif jump is None:
-                return found, None
-            else:
-                cursor.seek(jump)
-        check_end(cursor)
-        return found, None
+    def readable(self, value: bytes | None, now_us: int, newest: int) -> Message | None:
+        """The message of a stored record, if there is one to see."""
+        return None if value is None else self._visible(self._decode(value), now_us, newest)
 
     def _record(self, topic: bytes) -> RetainedRecord | None:
         value = get_one(self._contents.family(RETAINED), retained_key(topic))
@@ -249,6 +225,91 @@ class RocksRetained:
                 decode_retained(value)
             except PermanentError:
                 yield retained_topic(key)
+
+
+class RocksScan:
+    """A `RetainedScan` that seeks from one key that can match to the next.
+
+    It holds a page of what it found, and no cursor between two slices: a slow subscriber holds on to nothing.
+    """
+
+    def __init__(self, store: RocksRetained, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> None:
+        self._store: Final = store
+        self._levels: Final = topic_filter.levels
+        self._now_us: Final = now_us
+        self._newest: Final = newest
+        #: What matches, as key and record; and the last key that was visited.
+        self._found: Final[deque[tuple[bytes, bytes]]] = deque()
+        self._visited = retained_key(after) if after else b""
+        #: Where to go on; None at the end.
+        self._seek: bytes | None = self._visited + b"\x00" if after else _MESSAGES
+        if not topic_filter.wildcard:
+            self._seek = None if after else retained_key(topic_filter.inner())
+        self._wildcard: Final = topic_filter.wildcard
+        self._at = after
+
+    def at(self) -> bytes:
+        return self._at
+
+    def over(self) -> bool:
+        return not self._found and self._seek is None
+
+    def held(self) -> int:
+        """Messages that were found and not returned yet."""
+        return len(self._found)
+
+    def next(self, budget: ScanBudget) -> Message | None:
+        while True:
+            while self._found:
+                key, value = self._found.popleft()
+                self._at = retained_topic(key)
+                message = self._store.readable(value, self._now_us, self._newest)
+                if message is not None:
+                    return message
+            if self._visited:
+                self._at = retained_topic(self._visited)
+            if self._seek is None or budget.left <= 0:
+                return None
+            if self._wildcard:
+                self._seek = self._visit(self._seek, budget)
+            else:
+                self._get(self._seek, budget)
+                self._seek = None
+
+    def _get(self, key: bytes, budget: ScanBudget) -> None:
+        value = get_one(self._store.cells(), key)
+        budget.visit(len(key), 0 if value is None else len(value))
+        if value is not None:
+            self._found.append((key, value))
+
+    def _visit(self, seek: bytes, budget: ScanBudget) -> bytes | None:
+        """Visit keys until the budget is spent or a page is found; where to go on, None at the end."""
+        cursor = open_cursor(self._store.cells(), _END)
+        page_bytes = 0
+        cursor.seek(seek)
+        while cursor.valid():
+            key: bytes = cursor.key()
+            jump = next_key(self._levels, key[1:].split(b"\x00"))
+            if jump is None:
+                return None
+            self._visited = key
+            behind = key + b"\x00"
+            if jump == b"":
+                value: bytes = cursor.value()
+                page_bytes += len(value)
+                budget.visit(len(key), len(value))
+                self._found.append((key, value))
+                jump = behind
+            else:
+                budget.visit(len(key))
+            if budget.left <= 0 or len(self._found) == _PAGE or page_bytes >= _PAGE_BYTES:
+                return jump
+            if jump == behind:
+                cursor.next()  # half the price of a seek
+            else:
+                cursor.seek(jump)
+        check_end(cursor)
+        return None
 
 
 def next_key(levels: tuple[bytes, ...], topic: list[bytes]) -> bytes | None:
