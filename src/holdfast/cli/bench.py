@@ -13,12 +13,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, Commands, fail
 from holdfast.storage.rocks.layout_bench import Figures, Spec, measure, steps
 from holdfast.storage.rocks.layout_report import CAPTION, cells, rows
 from holdfast.storage.rocks.layouts.making import LAYOUTS
 
-app = typer.Typer(help="Measure the log on this machine.", no_args_is_help=True)
+app = Commands(name="bench", help="Measure the log on this machine.")
 
 #: A row's label and a cell for each layout; wide enough when stdout is no terminal and so has no width.
 _LABEL_WIDTH = 64

@@ -2,8 +2,6 @@
 
 A password never stands on a command line, where every user of the machine can read it: it comes from a variable, from a
 file, or from a prompt.
-
-Exit codes: 0 done, 1 refused by the broker or no broker there, 2 wrong usage.
 """
 
 import asyncio
@@ -13,7 +11,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -21,10 +19,9 @@ from holdfast.cli.broker_address import PLAIN_PORT, TLS_PORT, BrokerAddress, par
 from holdfast.cli.client_errors import LostError, RefusedError
 from holdfast.cli.client_stream import Target
 from holdfast.cli.client_transport import tls_context
+from holdfast.cli.commands import REFUSED, WRONG_USAGE, fail
 from holdfast.model.protocol import V5, V311
 
-REFUSED: Final = 1
-WRONG_USAGE: Final = 2
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -134,12 +131,6 @@ class BrokerOptions:
             return parse_address(self.url)
         except ValueError as error:
             fail(f"--url {self.url}: {error}", WRONG_USAGE)
-
-
-def fail(message: str, code: int) -> NoReturn:
-    """Tell a person what went wrong, and leave."""
-    typer.echo(f"holdfast: {message}", err=True)
-    raise typer.Exit(code)
 
 
 def find_password(user: str | None, variable: str | None, file: Path | None) -> bytes | None:

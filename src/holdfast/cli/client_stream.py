@@ -7,7 +7,6 @@ from typing import Final
 
 from holdfast.cli.client_errors import LostError, connect_refusal
 from holdfast.cli.client_transport import Transport, open_socket
-from holdfast.cli.client_websocket import open_websocket
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import SERVER, V5
 from holdfast.model.reasons import SUCCESS
@@ -50,6 +49,9 @@ async def open_transport(target: Target) -> Transport:
         async with asyncio.timeout(target.timeout_s):
             if target.path is None:
                 return await open_socket(target.host, target.port, target.tls)
+            # Not above: most connections need no WebSocket, and its library takes longer to import than they last.
+            from holdfast.cli.client_websocket import open_websocket
+
             return await open_websocket(target.host, target.port, target.path, target.tls)
     except TimeoutError:
         raise LostError(f"{target.host}:{target.port} does not answer; is the address right?") from None

@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.commands import Commands
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.settings_options import SettingsOptions
 from holdfast.node.settings_show import effective
 from holdfast.node.settings_values import show as as_toml
 
-app = typer.Typer(help="Check and show settings.", no_args_is_help=True)
+app = Commands(name="config", help="Check and show settings.")
 
 
 @app.command()

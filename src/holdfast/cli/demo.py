@@ -24,8 +24,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.broker_options import fail
 from holdfast.cli.client_errors import LostError
+from holdfast.cli.commands import fail
 from holdfast.cli.demo_clients import Flow, Publisher, Subscriber
 
 #: Seconds between two looks at what is missing, and between two pictures.

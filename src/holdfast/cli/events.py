@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.storage import FolderOptions, Json
 from holdfast.exchange.drops import REASONS

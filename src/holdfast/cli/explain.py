@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.events import Since, client_text, event_table, filter_or_fail, is_client, since_or_fail, time_text
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.storage import FolderOptions, Json

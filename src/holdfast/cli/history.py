@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.model.errors import HoldfastError, SettingsError
 from holdfast.node.history_check import history_problems

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail
+from holdfast.cli.commands import REFUSED, WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.storage import FolderOptions, Json
 from holdfast.model.errors import HoldfastError

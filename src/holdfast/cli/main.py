@@ -1,35 +1,78 @@
 """`holdfast`: the entry point."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli import bench, config, queue, spark, storage, token, user
-from holdfast.cli.broker_options import WRONG_USAGE, fail
-from holdfast.cli.demo import demo
-from holdfast.cli.events import events
-from holdfast.cli.explain import explain
-from holdfast.cli.export import export
-from holdfast.cli.history import history
-from holdfast.cli.leases import leases
-from holdfast.cli.option_groups import grouped
-from holdfast.cli.pub import pub
-from holdfast.cli.replay import replay
-from holdfast.cli.settings_options import SettingsOptions
-from holdfast.cli.sub import sub
-from holdfast.model.errors import PermanentError, PoisonedError, SettingsError
-from holdfast.node.build_info import describe
-from holdfast.node.lifecycle import run as run_node
-from holdfast.node.logs import configure_logs
+from holdfast.cli.commands import Commands, Lazy
+from holdfast.cli.standard_output import checked_output
 
-#: What the data folder holds cannot be read, or nothing can be written to it any more.
-CANNOT_GO_ON = 1
+#: In the order of the overview: what a newcomer needs first.
+COMMANDS: Final = (
+    Lazy("serve", "holdfast.cli.serve:serve", "Run a broker in the foreground."),
+    Lazy("pub", "holdfast.cli.pub:pub", "Publish a message, and wait until the broker has it."),
+    Lazy("sub", "holdfast.cli.sub:sub", "Subscribe, and print messages until Ctrl-C."),
+    Lazy(
+        "replay",
+        "holdfast.cli.replay:replay",
+        "Replay stored messages of a running broker: print them, or publish them again.",
+    ),
+    Lazy(
+        "export",
+        "holdfast.cli.export:export",
+        "Write stored messages to a file, from the data folder itself. The broker may run meanwhile.",
+    ),
+    Lazy(
+        "demo",
+        "holdfast.cli.demo:demo",
+        "Run a broker with a publisher and a subscriber, and count what is acknowledged, delivered, missing and "
+        "doubled.",
+    ),
+    Lazy(
+        "events",
+        "holdfast.cli.events:events",
+        "List what was dropped, refused or ended, and why: the newest last. The broker may be running.",
+    ),
+    Lazy(
+        "explain",
+        "holdfast.cli.explain:explain",
+        "Say of each message what became of it for a client: acknowledged, in flight, owed, dropped, or not for it.",
+    ),
+    Lazy(
+        "history",
+        "holdfast.cli.history:history",
+        "Serve stored messages by Arrow Flight and HTTP, from a data folder, whether a broker runs on it or not.",
+    ),
+    Lazy(
+        "leases",
+        "holdfast.cli.leases:leases",
+        "List the leases of pipelines, which retention waits for: how far behind each is, and when it was renewed.",
+    ),
+    Lazy(
+        "verify",
+        "holdfast.cli.storage:verify",
+        "Read everything in a data folder and say what is wrong with it; the exit status is 1 if something is.",
+    ),
+    Lazy("backup", "holdfast.cli.storage:backup", "Make a backup of a data folder."),
+    Lazy(
+        "restore", "holdfast.cli.storage:restore", "Make a data folder from a backup, after checking every byte of it."
+    ),
+    Lazy("bench", "holdfast.cli.bench:app", "Measure the log on this machine."),
+    Lazy("config", "holdfast.cli.config:app", "Check and show settings."),
+    Lazy("queue", "holdfast.cli.queue:app", "Client queues outside the log."),
+    Lazy("spark", "holdfast.cli.spark:app", "Jobs over all of history, on Spark."),
+    Lazy("zones", "holdfast.cli.storage:zones", "Zones, their generations, and what was learnt."),
+    Lazy("token", "holdfast.cli.token:app", "Tokens of those who may read the history."),
+    Lazy("user", "holdfast.cli.user:app", "Users and their passwords."),
+)
 
-app = typer.Typer(name="holdfast", help="A durable MQTT broker.", no_args_is_help=True, add_completion=False)
+app = Commands(name="holdfast", help="A durable MQTT broker.", lazy=COMMANDS, add_completion=True)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from holdfast.node.build_info import describe
+
         typer.echo(describe())
         raise typer.Exit
 
@@ -43,40 +86,6 @@ def root(
     """A durable MQTT broker."""
 
 
-@app.command()
-@grouped
-def serve(options: SettingsOptions) -> None:
-    """Run a broker in the foreground."""
-    settings = options.read_or_fail()
-    configure_logs(settings.log.level, settings.log.format)
-    try:
-        run_node(settings, options.read)
-    except SettingsError as error:
-        fail(str(error), WRONG_USAGE)
-    except (PermanentError, PoisonedError) as error:
-        fail(f"the broker cannot go on: {error}", CANNOT_GO_ON)
-
-
-app.command()(pub)
-app.command()(sub)
-app.command()(replay)
-app.command()(export)
-app.command()(demo)
-app.command()(events)
-app.command()(explain)
-app.command()(history)
-app.command()(leases)
-app.command()(storage.verify)
-app.command()(storage.backup)
-app.command()(storage.restore)
-app.add_typer(bench.app, name="bench")
-app.add_typer(config.app, name="config")
-app.add_typer(queue.app, name="queue")
-app.add_typer(spark.app, name="spark")
-app.add_typer(storage.zones, name="zones")
-app.add_typer(token.app, name="token")
-app.add_typer(user.app, name="user")
-
-
 def main() -> None:
-    app()
+    with checked_output():
+        app(prog_name="holdfast")

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, BrokerOptions, QosOption, Version, fail, run
+from holdfast.cli.broker_options import BrokerOptions, QosOption, Version, run
 from holdfast.cli.client import connect
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.model.errors import MisuseError, PeerError
 from holdfast.model.protocol import PUBLISH
@@ -44,7 +45,12 @@ _SETTABLE: Final = {
 @grouped
 def pub(
     topic: Annotated[str, typer.Argument(help="Topic to publish to.")],
-    message: Annotated[str | None, typer.Option("-m", "--message", help="The message; empty is a message too.")] = None,
+    message: Annotated[
+        bytes | None,
+        typer.Option(
+            "-m", "--message", metavar="TEXT", parser=os.fsencode, help="The message; empty is a message too."
+        ),
+    ] = None,
     file: Annotated[Path | None, typer.Option(help="Publish the contents of this file.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Publish each line of standard input.")] = False,
     qos: QosOption = 0,
@@ -66,7 +72,7 @@ def pub(
     """
     if [message is not None, file is not None, lines].count(True) != 1:
         fail("give the message by exactly one of -m MESSAGE, --file FILE and --lines", WRONG_USAGE)
-    payload = b"" if message is None else message.encode()
+    payload = message or b""
     if file is not None:
         try:
             payload = file.read_bytes()

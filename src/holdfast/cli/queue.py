@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail
+from holdfast.cli.commands import REFUSED, WRONG_USAGE, Commands, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.queue_move import export, import_, migrate, relayout
 from holdfast.cli.queue_options import Clients, Home, Json, PasswordOptions, chosen, run
@@ -22,7 +22,7 @@ from holdfast.storage.queue_addresses import parse_home
 if TYPE_CHECKING:
     from holdfast.durable.queue_store import Entry, QueueStore
 
-app = typer.Typer(name="queue", help="Client queues outside the log.", no_args_is_help=True)
+app = Commands(name="queue", help="Client queues outside the log.")
 
 _PAGE = 500
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail
+from holdfast.cli.commands import REFUSED, WRONG_USAGE, fail
 from holdfast.cli.meter import Meter
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.output_file import whole_file

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail, find_password
+from holdfast.cli.broker_options import find_password
+from holdfast.cli.commands import REFUSED, WRONG_USAGE, fail
 from holdfast.model.errors import HoldfastError, SettingsError
 from holdfast.node.logs import configure_logs
 from holdfast.node.system_clock import SystemClock

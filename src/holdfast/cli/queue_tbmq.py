@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.settings_options import SettingsOptions
 from holdfast.model.errors import HoldfastError, SettingsError

@@ -9,9 +9,10 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, BrokerOptions, Version, fail, run
+from holdfast.cli.broker_options import BrokerOptions, Version, run
 from holdfast.cli.client import connect
 from holdfast.cli.client_stream import Target
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.meter import Meter
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.replaying import Copier, Printer, Request, Sink, Source, Tally, replay_into

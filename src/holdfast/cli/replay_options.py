@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.times import span_of, speed_of
 from holdfast.model.errors import HoldfastError, PeerError
 from holdfast.topics.filters import parse_filter

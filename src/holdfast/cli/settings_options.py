@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.model.errors import SettingsError
 from holdfast.node.settings import Settings
 from holdfast.node.settings_load import load

@@ -1,29 +1,65 @@
 """`holdfast spark`: jobs over all of history, on Spark."""
 
-import typer
+from typing import Final
 
-from holdfast.cli.spark_archive import archive
-from holdfast.cli.spark_audit import audit
-from holdfast.cli.spark_learn import learn
-from holdfast.cli.spark_load import load
-from holdfast.cli.spark_migrate import migrate
-from holdfast.cli.spark_relayout import relayout
-from holdfast.cli.spark_replay import replay
-from holdfast.cli.spark_report import report
-from holdfast.cli.spark_retain import retain
-from holdfast.cli.spark_run import run
-from holdfast.cli.spark_sql import sql
+from holdfast.cli.commands import Commands, Lazy
 
-app = typer.Typer(name="spark", help="Jobs over all of history, on Spark.", no_args_is_help=True)
+COMMANDS: Final = (
+    Lazy(
+        "archive",
+        "holdfast.cli.spark_archive:archive",
+        "Archive stored messages in a Delta table: once, or for ever. It may be killed at any time and run again.",
+    ),
+    Lazy(
+        "audit",
+        "holdfast.cli.spark_audit:audit",
+        "Prove that history is whole and in order, and that each session is owed what its queue holds.",
+    ),
+    Lazy(
+        "learn",
+        "holdfast.cli.spark_learn:learn",
+        "Learn which patterns the topics of all history follow, and explain them. The broker may run meanwhile.",
+    ),
+    Lazy(
+        "load",
+        "holdfast.cli.spark_load:load",
+        "Load history into the log, with its own times. It may be killed at any time and run again.",
+    ),
+    Lazy(
+        "migrate",
+        "holdfast.cli.spark_migrate:migrate",
+        "Copy client queues into another home, and compare every message. It may be killed at any time and run again.",
+    ),
+    Lazy(
+        "relayout",
+        "holdfast.cli.spark_relayout:relayout",
+        "Write old generations anew, or bring them back from a lake. It may be killed at any time and run again.",
+    ),
+    Lazy(
+        "replay",
+        "holdfast.cli.spark_replay:replay",
+        "Publish stored messages again, into a broker: in their order, once, at any speed. It may be killed and go on.",
+    ),
+    Lazy(
+        "report",
+        "holdfast.cli.spark_report:report",
+        "Make a page with pictures: traffic, patterns, heaviest topics, sizes, gaps, drops, sessions.",
+    ),
+    Lazy(
+        "retain",
+        "holdfast.cli.spark_retain:retain",
+        "Drop old days of a lake, compact it, or erase a client or topics, in the lake and in the broker's history.",
+    ),
+    Lazy(
+        "run",
+        "holdfast.cli.spark_run:run",
+        "Run a declared pipeline: decode, check, de-duplicate, aggregate; into Delta tables and back into a broker.",
+    ),
+    Lazy(
+        "sql",
+        "holdfast.cli.spark_sql:sql",
+        "Run SQL over the views history, sessions, queues and retained. The broker may run meanwhile.",
+    ),
+)
 
-app.command()(archive)
-app.command()(audit)
-app.command()(learn)
-app.command()(load)
-app.command()(migrate)
-app.command()(relayout)
-app.command()(replay)
-app.command()(report)
-app.command()(retain)
-app.command()(run)
-app.command()(sql)
+app = Commands(name="spark", help="Jobs over all of history, on Spark.", lazy=COMMANDS)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.spark_job import job
 from holdfast.cli.spark_options import Engine, Where, seconds_between

@@ -15,7 +15,7 @@ from typing import Final
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.meter import Meter
 from holdfast.cli.spark_options import FAILED, INTERRUPTED
 from holdfast.model.errors import HoldfastError, SettingsError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.learn_output import figures_of, print_learnt, print_measured, row_of, what_happens
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.output_file import whole_file

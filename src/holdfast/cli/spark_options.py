@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.model.errors import HoldfastError
 
 FAILED: Final = 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.output_file import whole_file
 from holdfast.cli.spark_job import Job, job

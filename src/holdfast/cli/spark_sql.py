@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.meter import Meter
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.spark_options import FAILED, INTERRUPTED, SparkOptions

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast import __version__
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, Commands, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.settings_options import SettingsOptions
 from holdfast.cli.words import size_in_words
@@ -35,7 +35,7 @@ from holdfast.storage.rocks.maintenance import Maintenance
 from holdfast.storage.rocks.opening import open_log
 from holdfast.storage.rocks.overview import generations_of, patterns_of
 
-zones = typer.Typer(name="zones", help="Zones, their generations, and what was learnt.", no_args_is_help=True)
+zones = Commands(name="zones", help="Zones, their generations, and what was learnt.")
 
 PROBLEMS: Final = 1
 _SECOND_US: Final = 1_000_000

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.broker_options import WRONG_USAGE, BrokerOptions, QosOption, Version, fail, run
+from holdfast.cli.broker_options import BrokerOptions, QosOption, Version, run
 from holdfast.cli.client import connect
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.standard_output import ends_with_its_reader, put
 from holdfast.model.errors import PeerError

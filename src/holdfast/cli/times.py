@@ -4,7 +4,7 @@ import time
 from fractions import Fraction
 from typing import Final
 
-from holdfast.cli.broker_options import WRONG_USAGE, fail
+from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.model.errors import PeerError
 from holdfast.topics.since import parse_since
 

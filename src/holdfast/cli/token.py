@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.broker_options import REFUSED, WRONG_USAGE, fail
+from holdfast.cli.commands import REFUSED, WRONG_USAGE, Commands, fail
 from holdfast.history.tokens import add_token, read_tokens, remove_token
 from holdfast.model.errors import HoldfastError
 
-app = typer.Typer(name="token", help="Tokens of those who may read the history.", no_args_is_help=True)
+app = Commands(name="token", help="Tokens of those who may read the history.")
 
 Name = Annotated[str, typer.Argument(help="Whose token it is.", show_default=False)]
 File = Annotated[Path, typer.Option("--file", "-f", help="The token file: the one that [history] token_file names.")]

@@ -11,9 +11,10 @@ from typing import Annotated, NoReturn
 import typer
 
 from holdfast.broker.access.passwords import PasswordFile, check_user_name, list_users, remove_user, set_password
+from holdfast.cli.commands import Commands
 from holdfast.model.errors import HoldfastError, SettingsError
 
-app = typer.Typer(name="user", help="Users and their passwords.", no_args_is_help=True)
+app = Commands(name="user", help="Users and their passwords.")
 
 Name = Annotated[str, typer.Argument(help="The user name.", show_default=False)]
 File = Annotated[

@@ -1,0 +1,180 @@
+"""What all commands of `holdfast` are made of, on top of Typer.
+
+1. A command is imported when it is called. The overview of a group needs only `Lazy`: names and one sentence each.
+2. Help is text, not markup: `[security]` stands there as it was written.
+3. Text on the command line is valid UTF-8, or the command does not run. File names and payloads are bytes.
+"""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_args
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
+
+#: Exit codes: refused, by a broker for instance, or no broker there; and wrong usage. 0 is done.
+REFUSED: Final = 1
+WRONG_USAGE: Final = 2
+#: What rich would take for markup.
+_TAG: Final = re.compile(r"(\[[a-z#/@][^\[]*?\])")
+_SHORT_HELP: Final = {"help_option_names": ["-h", "--help"]}
+
+
+class _Prepared:
+    """Rule 2, and parameters whose values are made by `_Conversion`."""
+
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.help = _escape(getattr(self, "help", None))
+        for parameter in getattr(self, "params", ()):
+            if (shown := getattr(parameter, "help", None)) is not None:
+                parameter.help = _escape(shown)
+
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        """The long one first, which is named where somebody is sent to the help."""
+        return sorted(super().get_help_option_names(ctx))  # type: ignore[misc]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
+            parameter._runtime_param = _Conversion()
+        return super().parse_args(ctx, args)  # type: ignore[misc]
+
+
+class Command(_Prepared, TyperCommand):
+    """One command. Rules 2 and 3."""
+
+    def invoke(self, ctx: Any) -> Any:
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name or "")
+            for text in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(text, str) and not _is_utf8(text):
+                    # As Python shows bytes: what is printed has to be text itself.
+                    fail(f"{_name_of(parameter)} is not valid UTF-8: {os.fsencode(text)!r}", WRONG_USAGE)
+        return super().invoke(ctx)
+
+
+class _Conversion:
+    """Makes values of arguments. Typer does that with Pydantic, which takes a tenth of a second to import.
+
+    So what is simple and right is done here, and the rest, wrong values above all, by Typer. A Typer that does not look
+    for this object loses nothing but the time.
+    """
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        described = param.type_descriptor
+        several = param.multiple or param.nargs == -1
+        try:
+            if isinstance(value, bool):
+                return value
+            if value is None:
+                return () if several else None
+            if not several:
+                return _convert(value, described.annotation, described.parameter_info)
+            (kind,) = get_args(described.annotation)
+            return [_convert(one, kind, described.parameter_info) for one in value]
+        except ValueError:
+            param._runtime_param = None
+            return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _convert(value: Any, kind: Any, limits: Any) -> Any:
+    """A value of a simple kind; ValueError if it is wrong, or not simple."""
+    if limits.parser is not None:
+        return limits.parser(value)
+    if kind is int:
+        number = int(value)
+        if (limits.min is not None and number < limits.min) or (limits.max is not None and number > limits.max):
+            raise ValueError
+        return number
+    if kind is str or (isinstance(kind, type) and issubclass(kind, Enum)):
+        return kind(value)
+    if kind is Path and not (limits.exists or limits.resolve_path):
+        return Path(value)
+    raise ValueError
+
+
+class Commands(typer.Typer):
+    """A group of commands."""
+
+    def __init__(self, *, name: str, help: str, lazy: Sequence["Lazy"] = (), add_completion: bool = False) -> None:
+        class Group(_Prepared, TyperGroup):
+            def __init__(self, **attributes: Any) -> None:
+                super().__init__(**attributes)
+                for command in lazy:
+                    self.add_command(_Deferred(command))
+
+        super().__init__(
+            name=name,
+            help=help,
+            cls=Group,
+            no_args_is_help=True,
+            add_completion=add_completion,
+            context_settings=_SHORT_HELP,
+        )
+        if lazy:
+            # Typer wants something registered before it makes a group.
+            self.callback()(_nothing)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[_Verb], _Verb]:
+        return super().command(name, cls=Command, **options)
+
+
+class Lazy(NamedTuple):
+    """A command, or a group of them, that is imported when it is called."""
+
+    name: str
+    #: `module:attribute`; a function, or a group.
+    target: str
+    #: The first sentence of its help.
+    help: str
+
+    def load(self) -> TyperCommand | TyperGroup:
+        module, _, attribute = self.target.partition(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False)
+            alone.command(self.name, cls=Command)(found)
+            found = alone
+        return typer.main.get_command(found)  # type: ignore[return-value]
+
+
+class _Deferred(TyperCommand):
+    """Stands for a command in the overview, and gives way to it when it is called."""
+
+    def __init__(self, lazy: Lazy) -> None:
+        super().__init__(lazy.name, help=_escape(lazy.help))
+        self._lazy: Final = lazy
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        return self._lazy.load().make_context(*arguments, **options)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Tell a person what went wrong, and leave."""
+    typer.echo(f"holdfast: {message}", err=True)
+    raise typer.Exit(code)
+
+
+def _nothing() -> None:
+    """A group does nothing of its own."""
+
+
+def _name_of(parameter: Any) -> str:
+    """As a person writes it: --topic, or TOPIC."""
+    last: str = parameter.opts[-1]
+    return last if last.startswith("-") else parameter.metavar or last.upper()
+
+
+def _escape(text: str | None) -> str | None:
+    return None if text is None else _TAG.sub(r"\\\1", text)
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether an argument was valid UTF-8; Python turns other bytes into half surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)

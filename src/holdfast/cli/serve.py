@@ -1,0 +1,28 @@
+"""`holdfast serve`: a broker in the foreground."""
+
+from typing import Final
+
+from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.option_groups import grouped
+from holdfast.cli.settings_options import SettingsOptions
+from holdfast.model.errors import PermanentError, PoisonedError, SettingsError
+
+#: What the data folder holds cannot be read, or nothing can be written to it any more.
+CANNOT_GO_ON: Final = 1
+
+
+@grouped
+def serve(options: SettingsOptions) -> None:
+    """Run a broker in the foreground."""
+    settings = options.read_or_fail()
+    # Not above: the help needs no broker.
+    from holdfast.node.lifecycle import run as run_node
+    from holdfast.node.logs import configure_logs
+
+    configure_logs(settings.log.level, settings.log.format)
+    try:
+        run_node(settings, options.read)
+    except SettingsError as error:
+        fail(str(error), WRONG_USAGE)
+    except (PermanentError, PoisonedError) as error:
+        fail(f"the broker cannot go on: {error}", CANNOT_GO_ON)
