@@ -1,11 +1,29 @@
-"""Golden bytes of how far a session has come: its progress in both versions, and its walks."""
+"""Golden bytes of how far a session has come: its progress in both versions, its walks, its QoS 2 slots."""
 
 from collections.abc import Callable
 
 import pytest
 
 from holdfast.model.errors import PermanentError
-from holdfast.records.sessions import Progress, decode_progress, encode_progress, walk_key
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
+from holdfast.model.owed import Owed
+from holdfast.records.sessions import (
+    DONE,
+    INCOMING,
+    INFLIGHT,
+    RELEASED,
+    InflightRecord,
+    Progress,
+    SlotRecord,
+    decode_progress,
+    decode_slot,
+    encode_inflight,
+    encode_progress,
+    encode_slot,
+    slot_key,
+    walk_key,
+)
 from holdfast.records.walks import decode_walk, encode_walk
 from tests.formats import golden_records as golden
 
@@ -26,6 +44,44 @@ def test_a_progress_is_written_and_read_as_its_golden_bytes(progress: Progress, 
         progress.unacknowledged,
         progress.last_packet_id,
     )
+
+
+SLOTS = [
+    pytest.param(SlotRecord(RELEASED, 0x1234), "01 03 34 12", id="released"),
+    pytest.param(SlotRecord(INCOMING, 7), "01 04 07 00", id="incoming"),
+    pytest.param(SlotRecord(DONE, place=(2, 0x0102)), "01 06 02 00 02 01 00 00 00 00 00 00", id="done"),
+]
+
+
+@pytest.mark.parametrize(("slot", "value"), SLOTS)
+def test_a_slot_is_written_and_read_as_its_golden_bytes(slot: SlotRecord, value: str) -> None:
+    assert encode_slot(slot).hex(" ") == value
+    read = decode_slot(bytes.fromhex(value))
+    assert (read.kind, read.packet_id, read.place) == (slot.kind, slot.packet_id, slot.place)
+    for length in range(len(bytes.fromhex(value))):
+        with pytest.raises(PermanentError):
+            decode_slot(bytes.fromhex(value)[:length])
+
+
+def test_a_slot_of_a_message_in_flight_is_its_packet_id_and_the_message() -> None:
+    message = Message(b"t", b"", 2, ClientId("p"), 0)
+    message.shard, message.position_us = 1, 500
+    record = InflightRecord(Owed(message, 2), 9)
+    value = encode_slot(SlotRecord(INFLIGHT, 5, inflight=record))
+    assert value == bytes.fromhex("01 02 05 00") + encode_inflight(record)
+    read = decode_slot(value)
+    assert read.packet_id == 5
+    assert read.stored is not None
+    assert (read.stored.order, read.stored.shard, read.stored.position_us) == (9, 1, 500)
+
+
+def test_the_key_of_a_slot_ends_with_its_number() -> None:
+    assert slot_key("ü", 258).hex(" ") == "01 00 02 c3 bc 09 00 00 01 02"
+
+
+def test_a_slot_of_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(PermanentError, match="unknown kind 5"):
+        decode_slot(bytes.fromhex("01 05 00 00"))
 
 
 def test_a_walk_is_written_and_read_as_its_golden_bytes() -> None:

@@ -12,9 +12,9 @@ from holdfast.history.reader import HistoryReader
 from holdfast.model.errors import PermanentError
 from holdfast.records.session_record import SessionRecord, decode_session
 from holdfast.records.sessions import (
-    DONE,
     INCOMING,
     INFLIGHT,
+    PACKET_KINDS,
     PROGRESS,
     RELEASED,
     REPLAY,
@@ -27,8 +27,8 @@ from holdfast.records.sessions import (
     decode_progress,
     decode_replay,
     decode_subscription,
-    done_place,
     session_range,
+    slot_of,
 )
 from holdfast.storage.rocks.contents import SESSIONS
 from holdfast.storage.rocks.layouts.scan import scan_items
@@ -123,14 +123,16 @@ def _view(session_id: str, items: Iterable[tuple[bytes, bytes]], at: int) -> Ses
             view.replays[key[at + 1 :]] = decode_replay(stored)
         elif kind == PROGRESS:
             view.progress = decode_progress(stored)
-        elif kind == DONE:
-            view.done.add(done_place(key))
-        elif kind == INFLIGHT:
-            flights[_packet_id(key)] = StoredInflight(stored)
-        elif kind == RELEASED:
-            released.add(_packet_id(key))
-        elif kind == INCOMING:
-            view.incoming.add(_packet_id(key))
+        elif kind in PACKET_KINDS:
+            slot = slot_of(kind, key, stored)
+            if slot.kind == INFLIGHT and slot.stored is not None:
+                flights[slot.packet_id] = slot.stored
+            elif slot.kind == RELEASED:
+                released.add(slot.packet_id)
+            elif slot.kind == INCOMING:
+                view.incoming.add(slot.packet_id)
+            else:
+                view.done.add(slot.place)
     if view is not None:
         _add_flights(view, flights, released)
     return view
@@ -150,7 +152,3 @@ def _add_flight(view: SessionView, place: Place, flight: Flight) -> None:
         view.inflight[place] = flight
     else:
         view.placeless.append(flight)
-
-
-def _packet_id(key: bytes) -> int:
-    return key[-2] << 8 | key[-1]

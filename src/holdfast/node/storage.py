@@ -67,7 +67,11 @@ class DiskStorage:
             self.drops.note(DAMAGED, "", b"", clock.wall_us(), detail=str(damage))
         self.retained: Final = RocksRetained(self.engine, clock)
         self.sessions: Final = RocksSessions(
-            self.engine, lambda *place: self.log.reading.at(*place), self.retained.at, self._gone
+            self.engine,
+            lambda *place: self.log.reading.at(*place),
+            self.retained.at,
+            self._gone,
+            is_written=lambda: self.log.idle(),
         )
         self.numbers: Final = RocksNumbers(self.engine, clock)
         self.outbox: Final = RocksOutbox(self.engine)

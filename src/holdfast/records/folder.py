@@ -15,8 +15,8 @@ from holdfast.records.fields import Fields, i64, text, u8, u16
 
 #: Never change.
 VERSION: Final = 1
-#: The format that this Holdfast writes, and the oldest that it reads.
-FORMAT: Final = 1
+#: The format that this Holdfast writes, and the oldest that it reads. 2: QoS 2 records of sessions lie in slots.
+FORMAT: Final = 2
 OLDEST_FORMAT: Final = 1
 
 

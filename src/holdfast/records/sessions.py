@@ -2,19 +2,23 @@
 
     01 | client | 00                     the session           expiry, since when offline, will
     01 | client | 01 | filter            a subscription
-    01 | client | 02 | packet u16        an outgoing QoS 2 message
-    01 | client | 03 | packet u16        that PUBREC came for it; the value is empty
-    01 | client | 04 | packet u16        an incoming QoS 2 packet id; the value is empty
     01 | client | 05                     progress              how far each shard was sent, and what is unacknowledged
-    01 | client | 06 | shard u16 | position u64                a QoS 2 message that is done, above the progress
     01 | client | 07 | filter            how far the replay of a subscription is
     01 | client | 08 | filter            how far its retained messages were sent (see `walks.py`)
+    01 | client | 09 | number u32        a slot: one QoS 2 packet id in use, or one message that is done
     02 | ends u64 | client id            that an offline session ends then; the value is empty
     03 | client id                       that a session has a connection; the value is empty
     04 | due u64 | client id             that the will of an offline session is due then; the value is empty
     05 | client id                       that a session has its queue outside the log; the value is empty
 
     client    u16 bytes, then the client id in UTF-8: no client's keys lie between those of another
+
+Read, and no longer written: what is in slots now had keys of its own before.
+
+    01 | client | 02 | packet u16        an outgoing QoS 2 message
+    01 | client | 03 | packet u16        that PUBREC came for it; the value is empty
+    01 | client | 04 | packet u16        an incoming QoS 2 packet id; the value is empty
+    01 | client | 06 | shard u16 | position u64                a QoS 2 message that is done, above the progress
 
 Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each value begins with its version:
 
@@ -28,6 +32,8 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
                     packet u16, QoS u8, shard u16, position i64
                     02 | the same, but each entry
                     packet u16, QoS u8, retained u8: 0 shard u16, position i64; 1 a place (see `walks.py`)
+    slot            01 | kind u8: 2, 3, 4 or 6, with the meaning of the key above
+                    2 packet u16 | in flight, as above     3, 4 packet u16     6 shard u16 | position i64
     replay          01 | joined u8: 1 it has reached its end | until i64 (µs) | shards u16, each u16 and i64
                     02 | the same | speed u64 (millionths) | at i64 (µs): for one that keeps a pace
 """
@@ -63,6 +69,9 @@ PROGRESS: Final = 0x05
 DONE: Final = 0x06
 REPLAY: Final = 0x07
 WALK: Final = 0x08
+SLOT: Final = 0x09
+#: Kinds of QoS 2 records: slots, and what was stored instead of them before.
+PACKET_KINDS: Final = (INFLIGHT, RELEASED, INCOMING, DONE, SLOT)
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
 
@@ -74,6 +83,26 @@ class InflightRecord:
         self.owed: Final = owed
         #: Its place in the order of sending.
         self.order: Final = order
+
+
+class SlotRecord:
+    """What a slot holds: an INFLIGHT, RELEASED or INCOMING packet id, or the place of a message that is DONE."""
+
+    def __init__(
+        self,
+        kind: int,
+        packet_id: int = 0,
+        *,
+        place: tuple[int, int] = (0, 0),
+        inflight: InflightRecord | None = None,
+        stored: "StoredInflight | None" = None,
+    ) -> None:
+        self.kind: Final = kind
+        self.packet_id: Final = packet_id
+        self.place: Final = place
+        #: The message in flight: as it is to be stored, and as it was stored.
+        self.inflight: Final = inflight
+        self.stored: Final = stored
 
 
 class ProgressEntry:
@@ -160,10 +189,6 @@ def subscription_key(client_id: str, raw: bytes) -> bytes:
     return client_prefix(client_id) + b"\x01" + raw
 
 
-def packet_key(client_id: str, kind: int, packet_id: int) -> bytes:
-    return client_prefix(client_id) + u8(kind) + key_u16(packet_id)
-
-
 def progress_key(client_id: str) -> bytes:
     return client_prefix(client_id) + b"\x05"
 
@@ -176,8 +201,18 @@ def walk_key(client_id: str, raw: bytes) -> bytes:
     return client_prefix(client_id) + b"\x08" + raw
 
 
-def done_key(client_id: str, shard: int, position_us: int) -> bytes:
-    return client_prefix(client_id) + b"\x06" + key_u16(shard) + key_u64(position_us)
+def slot_key(client_id: str, number: int) -> bytes:
+    return client_prefix(client_id) + b"\x09" + number.to_bytes(4, "big")
+
+
+def packet_range(client_id: str) -> tuple[bytes, bytes]:
+    """A range [lo, hi) that holds the QoS 2 records of a session, and none of its subscriptions."""
+    prefix = client_prefix(client_id)
+    return prefix + b"\x02", prefix + b"\x0a"
+
+
+def slot_number(key: bytes) -> int:
+    return int.from_bytes(key[-4:], "big")
 
 
 def done_place(key: bytes) -> tuple[int, int]:
@@ -299,6 +334,42 @@ class StoredInflight:
         self.topic: Final = fields.blob("the topic")
         rest = fields.rest()
         self.message: Final = decode_message(rest).message if rest else None
+
+
+def encode_slot(slot: SlotRecord) -> bytes:
+    if slot.kind == DONE:
+        shard, position_us = slot.place
+        return b"".join((u8(VERSION), u8(DONE), u16(shard), i64(position_us)))
+    head = b"".join((u8(VERSION), u8(slot.kind), u16(slot.packet_id)))
+    return head if slot.inflight is None else head + encode_inflight(slot.inflight)
+
+
+def decode_slot(value: bytes) -> SlotRecord:
+    fields = Fields(value, "a slot of a session")
+    fields.version(VERSION)
+    kind = fields.u8("the kind")
+    if kind == DONE:
+        shard = fields.u16("the shard")
+        slot = SlotRecord(DONE, place=(shard, fields.i64("the position")))
+        fields.end()
+        return slot
+    packet_id = fields.u16("the packet id")
+    if kind == INFLIGHT:
+        return SlotRecord(INFLIGHT, packet_id, stored=StoredInflight(fields.rest()))
+    if kind not in (RELEASED, INCOMING):
+        raise PermanentError(f"a slot of a session is of the unknown kind {kind}")
+    fields.end()
+    return SlotRecord(kind, packet_id)
+
+
+def slot_of(kind: int, key: bytes, value: bytes) -> SlotRecord:
+    """A QoS 2 record, whichever way it is stored."""
+    if kind == SLOT:
+        return decode_slot(value)
+    if kind == DONE:
+        return SlotRecord(DONE, place=done_place(key))
+    packet_id = key[-2] << 8 | key[-1]
+    return SlotRecord(kind, packet_id, stored=StoredInflight(value) if kind == INFLIGHT else None)
 
 
 def encode_replay(replay: ReplayProgress) -> bytes:

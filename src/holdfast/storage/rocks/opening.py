@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
+import structlog
+
 from holdfast.durable.changes import Changes
 from holdfast.durable.positions import ShardClock, generation_start
 from holdfast.durable.ring import Ring
@@ -38,6 +40,8 @@ from holdfast.storage.rocks.log import Companion, RocksLog
 from holdfast.storage.rocks.next_patterns import NextPatterns
 from holdfast.storage.rocks.zone_generations import LiveGeneration
 from holdfast.storage.rocks.zone_log import Finishing, ZoneLog
+
+_log = structlog.get_logger()
 
 #: Memory for the newest messages of all shards.
 RING_BYTES: Final = 64 * 1024 * 1024
@@ -133,8 +137,12 @@ def _check_folder(engine: Engine, changes: Changes, now_us: int, version: str) -
     value = engine.family(META).get(FOLDER_KEY)
     if value is None:
         changes.into(META).put(FOLDER_KEY, encode_folder(DataFolder(FORMAT, now_us, version)))
-    else:
-        decode_folder(value)
+        return
+    folder = decode_folder(value)
+    if folder.format_version < FORMAT:
+        _log.info("data folder gets a newer format", format=FORMAT, was=folder.format_version)
+        upgraded = DataFolder(FORMAT, folder.created_us, folder.creator)
+        changes.into(META).put(FOLDER_KEY, encode_folder(upgraded))
 
 
 def _keep_zone(stored: _Stored, zone: Zone, ids: tuple[int, ...], changes: Changes, now_us: int) -> None:

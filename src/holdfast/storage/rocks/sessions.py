@@ -1,6 +1,9 @@
 """Sessions on RocksDB: steps become puts and deletes of the commit that they belong to.
 
-No step reads: each knows what it replaces. The key formats are those of `records/sessions.py`.
+Steps write point deletes, not range tombstones. RocksDB splits overlapping range tombstones into fragments when it
+flushes or reads them, at a cost that is quadratic in their number: 10,000 nested ones take 7 GB and a minute. So QoS 2
+records lie in slots that are used again (`packet_slots.py`), and the end of a session reads its keys. Only a session
+with very many keys ends with one range tombstone. The key formats are those of `records/sessions.py`.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,10 +37,10 @@ from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
 from holdfast.records.session_record import SessionRecord, decode_session, encode_session
 from holdfast.records.sessions import (
     CONNECTED,
-    DONE,
     EXPIRY,
     INCOMING,
     INFLIGHT,
+    PACKET_KINDS,
     PROGRESS,
     RELEASED,
     REPLAY,
@@ -53,9 +56,6 @@ from holdfast.records.sessions import (
     decode_progress,
     decode_replay,
     decode_subscription,
-    done_key,
-    done_place,
-    encode_inflight,
     encode_progress,
     encode_replay,
     encode_subscription,
@@ -64,11 +64,12 @@ from holdfast.records.sessions import (
     listed_client,
     outside_after,
     outside_key,
-    packet_key,
+    packet_range,
     progress_key,
     replay_key,
     session_key,
     session_range,
+    slot_of,
     subscription_key,
     waiting_key,
     walk_key,
@@ -76,6 +77,7 @@ from holdfast.records.sessions import (
 from holdfast.records.walks import decode_walk, encode_walk
 from holdfast.storage.rocks.contents import SESSIONS, Contents
 from holdfast.storage.rocks.layouts.scan import get_one, scan_items
+from holdfast.storage.rocks.packet_slots import PacketSlots
 from holdfast.topics.names import SEPARATOR
 
 _log = structlog.get_logger()
@@ -94,16 +96,40 @@ _MAX_FILTERS: Final = 8
 _GONE: Final = Message(b"gone", b"", 2, ClientId(""), 0)
 #: Where sessions that never end stand in the list of ends.
 _NEVER_US: Final = 2**64 - 1
+#: A session with more keys than this ends with a range tombstone: that many deletes take about a millisecond.
+MAX_POINT_DELETES: Final = 1000
+#: Range tombstones in the memtable before it is flushed, so that their number per file is bounded.
+MAX_RANGE_TOMBSTONES: Final = 64
 
 
 class RocksSessions:
     """A `SessionStore`, and the `Companion` that writes it. Survives: what the log survives.
 
     1. Every stored session is in one of the two lists: of those with a connection, or of those that end some time.
+    2. `_slots` has the slots of every session with a connection that has used one, as the changes made so far leave
+       them. Those of a session that is not there are as the database has them.
+    3. No entry of the list of ends is below `_first_end`.
     """
 
-    def __init__(self, contents: Contents, find: Find, find_retained: FindRetained, gone: Gone | None = None) -> None:
+    def __init__(
+        self,
+        contents: Contents,
+        find: Find,
+        find_retained: FindRetained,
+        gone: Gone | None = None,
+        *,
+        is_written: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`is_written` tells whether all changes made so far are in the database, so that it can be read for them."""
         self._contents: Final = contents
+        self._is_written: Final = is_written
+        self._slots: Final[dict[str, PacketSlots]] = {}
+        #: Sessions whose connection has ended: their slots are forgotten when all changes are written.
+        self._left: Final[set[str]] = set()
+        #: Where `expiring` begins: keys below were deleted, and would be visited as tombstones at every look.
+        self._first_end = bytes((EXPIRY,))
+        #: Range tombstones since the last flush.
+        self._range_tombstones = 0
         self._find: Final = find
         self._find_retained: Final = find_retained
         self._gone: Final = gone
@@ -114,10 +140,22 @@ class RocksSessions:
     # ---- writing
 
     def add(self, batch: Batch, changes: Changes) -> None:
-        if batch.steps:
-            puts = changes.into(SESSIONS)
-            for step in batch.steps:
-                self._add(step, puts)
+        if not batch.steps:
+            return
+        if self._left and self._is_written():
+            self._forget_slots()
+        puts = changes.into(SESSIONS)
+        ended = {step.client_id for step in batch.steps if isinstance(step, DropSession)}
+        #: Keys that this batch itself has put for sessions that it ends: they cannot be read yet.
+        put_here: dict[str, list[bytes]] = {client_id: [] for client_id in ended}
+        for step in batch.steps:
+            if isinstance(step, DropSession):
+                self._drop(step, puts, put_here)
+                continue
+            before = len(puts.operations)
+            self._add(step, puts)
+            if step.client_id in put_here:
+                put_here[step.client_id] += [key for key, value in puts.operations[before:] if value is not None]
 
     def _add(self, step: Step, puts: FamilyChanges) -> None:
         client_id = step.client_id
@@ -126,10 +164,11 @@ class RocksSessions:
             self._enlist(client_id, step.record, puts)
             self._count += step.before is None
             puts.put(session_key(client_id), encode_session(step.record))
-        elif isinstance(step, DropSession):
-            self._unlist(client_id, step.before, puts)
-            self._count -= 1
-            puts.delete_range(*session_range(client_id))
+            slots = self._slots.get(client_id)
+            if slots is not None:
+                slots.offline = step.record.disconnected_us != 0
+                if slots.offline:
+                    self._left.add(client_id)
         elif isinstance(step, KeepSubscription):
             puts.put(subscription_key(client_id, step.record.filter.raw), encode_subscription(step.record))
         elif isinstance(step, DropSubscription):
@@ -143,29 +182,81 @@ class RocksSessions:
         elif isinstance(step, DropWalk):
             puts.delete(walk_key(client_id, step.raw))
         elif isinstance(step, KeepInflight):
-            record = InflightRecord(step.owed, step.order)
-            puts.put(packet_key(client_id, INFLIGHT, step.packet_id), encode_inflight(record))
+            self._slots_of(client_id).send(step.packet_id, InflightRecord(step.owed, step.order), puts)
         elif isinstance(step, ReleaseInflight):
-            puts.put(packet_key(client_id, RELEASED, step.packet_id), b"")
+            self._slots_of(client_id).release(step.packet_id, puts)
         elif isinstance(step, DropInflight):
-            puts.delete(packet_key(client_id, INFLIGHT, step.packet_id))
-            puts.delete(packet_key(client_id, RELEASED, step.packet_id))
-            if step.position_us:
-                puts.put(done_key(client_id, step.shard, step.position_us), b"")
+            self._slots_of(client_id).finish(step.packet_id, step.shard, step.position_us, puts)
         elif isinstance(step, KeepIncoming):
-            puts.put(packet_key(client_id, INCOMING, step.packet_id), b"")
+            self._slots_of(client_id).receive(step.packet_id, puts)
         elif isinstance(step, DropIncoming):
-            puts.delete(packet_key(client_id, INCOMING, step.packet_id))
+            self._slots_of(client_id).received(step.packet_id, puts)
         elif isinstance(step, KeepProgress):
             puts.put(progress_key(client_id), encode_progress(step.progress))
-            for shard, sent_us in step.progress.sent.items():
-                puts.delete_range(done_key(client_id, shard, 0), done_key(client_id, shard, max(0, sent_us) + 1))
+            slots = self._slots.get(client_id)
+            if slots is not None:
+                slots.advance(step.progress.sent, puts)
         else:
             raise MisuseError(f"{type(step).__name__} is no step that can be stored")
+
+    def _slots_of(self, client_id: str) -> PacketSlots:
+        slots = self._slots.get(client_id)
+        if slots is None:
+            slots = self._slots[client_id] = PacketSlots(client_id)
+            at = len(client_prefix(client_id))
+            for key, value in self._list(*packet_range(client_id)):
+                if key[at] in PACKET_KINDS:
+                    slots.found(key, slot_of(key[at], key, value))
+            record = self.record(client_id)
+            if record is not None and record.disconnected_us:
+                slots.offline = True
+                self._left.add(client_id)
+        return slots
+
+    def _forget_slots(self) -> None:
+        """An offline session has nothing in memory."""
+        for client_id in self._left:
+            slots = self._slots.get(client_id)
+            if slots is not None and slots.offline:
+                del self._slots[client_id]
+        self._left.clear()
+
+    def _drop(self, step: DropSession, puts: FamilyChanges, put_here: dict[str, list[bytes]]) -> None:
+        """Delete every key of a session: those in the database, and those that its commit has put before this step."""
+        client_id = step.client_id
+        self._unlist(client_id, step.before, puts)
+        self._count -= 1
+        lo, hi = session_range(client_id)
+        keys = [key for key in put_here[client_id] if lo <= key < hi]
+        put_here[client_id] = []
+        written = self._is_written()
+        if written:
+            for key, _value in self._list(lo, hi):
+                keys.append(key)
+                if len(keys) > MAX_POINT_DELETES:
+                    break
+        if written and len(keys) <= MAX_POINT_DELETES:
+            for key in keys:
+                puts.delete(key)
+        else:
+            puts.delete_range(lo, hi)
+            self._bound_range_tombstones()
+        # Whatever this session has from now on begins with nothing stored, though the database still has it.
+        self._slots[client_id] = PacketSlots(client_id)
+        self._slots[client_id].offline = True
+        self._left.add(client_id)
+
+    def _bound_range_tombstones(self) -> None:
+        self._range_tombstones += 1
+        if self._range_tombstones >= MAX_RANGE_TOMBSTONES:
+            self._range_tombstones = 0
+            self._contents.family(SESSIONS).flush(wait=False)
 
     def _enlist(self, client_id: str, record: SessionRecord, puts: FamilyChanges) -> None:
         for key in _listed(client_id, record):
             puts.put(key, b"")
+            if key[0] == EXPIRY and key < self._first_end:
+                self._first_end = key
 
     def _unlist(self, client_id: str, record: SessionRecord | None, puts: FamilyChanges) -> None:
         if record is not None:
@@ -179,12 +270,11 @@ class RocksSessions:
         return None if value is None else decode_session(value)
 
     def load(self, client_id: str) -> StoredSession | None:
-        prefix = client_prefix(client_id)
-        lo, hi = session_range(client_id)
-        at = len(prefix)
+        at = len(client_prefix(client_id))
         session: StoredSession | None = None
-        inflight: list[tuple[int, StoredInflight, Owed | None]] = []
-        for key, value in self._list(lo, hi):
+        inflight: list[tuple[int, StoredInflight]] = []
+        slots = PacketSlots(client_id)
+        for key, value in self._list(*session_range(client_id)):
             kind = key[at]
             if kind == SESSION:
                 session = StoredSession(decode_session(value))
@@ -193,23 +283,28 @@ class RocksSessions:
             elif kind == SUBSCRIPTION:
                 raw = key[at + 1 :]
                 session.subscriptions[raw] = decode_subscription(raw, value)
-            elif kind == INFLIGHT:
-                inflight.append(self._inflight(_packet_id(key), value))
-            elif kind == RELEASED:
-                session.released.add(_packet_id(key))
-            elif kind == INCOMING:
-                session.incoming.add(_packet_id(key))
             elif kind == PROGRESS:
                 session.progress = decode_progress(value)
             elif kind == REPLAY:
                 session.replays[key[at + 1 :]] = decode_replay(value)
             elif kind == WALK:
                 session.walks[key[at + 1 :]] = decode_walk(value)
-            elif kind == DONE:
-                session.done.add(done_place(key))
+            elif kind in PACKET_KINDS:
+                slot = slot_of(kind, key, value)
+                slots.found(key, slot)
+                if slot.kind == INFLIGHT and slot.stored is not None:
+                    inflight.append((slot.packet_id, slot.stored))
+                elif slot.kind == RELEASED:
+                    session.released.add(slot.packet_id)
+                elif slot.kind == INCOMING:
+                    session.incoming.add(slot.packet_id)
+                else:
+                    session.done.add(slot.place)
             else:
                 raise PermanentError(f"client {client_id!r} has a stored record of the unknown kind {kind}")
         if session is not None:
+            if slots.used() and client_id not in self._slots:
+                self._slots[client_id] = slots
             self._put_in_order(client_id, session, inflight)
             self._find_unacknowledged(client_id, session)
         return session
@@ -237,22 +332,20 @@ class RocksSessions:
             else:
                 self._miss(client_id, entry.packet_id, entry.shard, entry.position_us)
 
-    def _inflight(self, packet_id: int, value: bytes) -> tuple[int, StoredInflight, Owed | None]:
-        stored = StoredInflight(value)
+    def _owed(self, stored: StoredInflight) -> Owed | None:
+        """What is in flight; None if retention has removed it."""
         if stored.shard == QUEUE_SHARD and stored.message is not None:
-            return packet_id, stored, _queued(stored, stored.message)
+            return _queued(stored, stored.message)
         levels = tuple(stored.topic.split(SEPARATOR))
         message = stored.message or self._find(stored.shard, levels, stored.position_us)
         if message is None:
-            return packet_id, stored, None
-        owed = Owed(message, 2, retain=stored.retain, identifiers=stored.identifiers, group=stored.group)
-        return packet_id, stored, owed
+            return None
+        return Owed(message, 2, retain=stored.retain, identifiers=stored.identifiers, group=stored.group)
 
-    def _put_in_order(
-        self, client_id: str, session: StoredSession, inflight: list[tuple[int, StoredInflight, Owed | None]]
-    ) -> None:
+    def _put_in_order(self, client_id: str, session: StoredSession, inflight: list[tuple[int, StoredInflight]]) -> None:
         """Entries in the order of sending. What retention removed cannot be sent again, unless PUBREL is due."""
-        for packet_id, stored, owed in sorted(inflight, key=lambda entry: entry[1].order):
+        for packet_id, stored in sorted(inflight, key=lambda entry: entry[1].order):
+            owed = self._owed(stored)
             if owed is not None:
                 session.inflight[packet_id] = owed
             elif packet_id in session.released:
@@ -267,7 +360,18 @@ class RocksSessions:
             self._gone(client_id, shard, position_us)
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
-        return self._clients(*expired_before(before_us), limit)
+        _lo, hi = expired_before(before_us)
+        found: list[str] = []
+        first = hi
+        for key, _value in self._list(self._first_end, hi):
+            if not found:
+                first = key
+            if len(found) == limit:
+                break
+            found.append(listed_client(key))
+        if first > self._first_end and self._is_written():
+            self._first_end = first
+        return found
 
     def connected(self, after: str, limit: int) -> list[str]:
         return self._clients(*connected_after(after), limit)
@@ -286,6 +390,10 @@ class RocksSessions:
 
     def count(self) -> int:
         return self._count
+
+    def slots_in_memory(self) -> int:
+        """Sessions whose slots are known without reading: those with a connection that use QoS 2."""
+        return len(self._slots)
 
     def _clients(self, lo: bytes, hi: bytes, limit: int) -> list[str]:
         found: list[str] = []
@@ -314,7 +422,3 @@ def _listed(client_id: str, record: SessionRecord) -> list[bytes]:
 
 def _queued(stored: StoredInflight, message: Message) -> Owed:
     return OwedQueued(message, 2, retain=stored.retain, identifiers=stored.identifiers, serial=stored.position_us)
-
-
-def _packet_id(key: bytes) -> int:
-    return key[-2] << 8 | key[-1]

@@ -18,7 +18,7 @@ from holdfast.records.meta import ceiling_key, generation_key, head_key
 from holdfast.records.positions import ShardHead, decode_head, encode_ceiling, encode_head
 from holdfast.records.retained import RetainedRecord, encode_retained, expiry_key, retained_key
 from holdfast.records.session_record import SessionRecord, encode_session
-from holdfast.records.sessions import connected_key, packet_key, session_key
+from holdfast.records.sessions import client_prefix, connected_key, session_key
 from holdfast.storage.rocks.checking.folder import verify_folder
 from holdfast.storage.rocks.checking.report import Report
 from holdfast.storage.rocks.engine import Engine
@@ -45,7 +45,7 @@ def write_log(folder: Path, layout: str = "learned") -> None:
     changes.into("retained").put(expiry_key(5_000_001, b"status"), b"")
     changes.into("sessions").put(session_key("c"), encode_session(SessionRecord(expiry_s=60, disconnected_us=0)))
     changes.into("sessions").put(connected_key("c"), b"")
-    changes.into("sessions").put(packet_key("c", 4, 7), b"")
+    changes.into("sessions").put(client_prefix("c") + b"\x04\x00\x07", b"")
     node.log.write_own(changes)
     node.log.close()
 

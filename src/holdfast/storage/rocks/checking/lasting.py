@@ -18,6 +18,7 @@ from holdfast.storage.rocks.contents import RETAINED, SESSIONS
 
 _LENGTH_END = 3
 _PLACE_BYTES = 10
+_SLOT_BYTES = 4
 
 
 def check_retained(reader: Reader, family: Rdict) -> None:
@@ -76,6 +77,8 @@ def _session(family: Rdict, key: bytes, value: bytes) -> None:
         sessions.decode_replay(value)
     elif kind == sessions.WALK:
         walks.decode_walk(value)
+    elif kind == sessions.SLOT and len(rest) == _SLOT_BYTES:
+        sessions.decode_slot(value)
     elif kind == sessions.DONE and len(rest) == _PLACE_BYTES:
         return
     elif kind not in (sessions.RELEASED, sessions.INCOMING) or len(rest) != 2:

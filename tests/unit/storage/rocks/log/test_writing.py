@@ -8,9 +8,12 @@ import pytest
 from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
 from holdfast.durable.zones import MEMORY, OS
+from holdfast.records.folder import FORMAT, DataFolder, decode_folder, encode_folder
 from holdfast.records.messages import stored_serial
+from holdfast.records.meta import FOLDER_KEY
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.failures import StalledError
+from holdfast.storage.rocks.layouts.scan import get_one
 from tests.unit.storage.rocks.log.store import Store, drain, places, zone
 
 
@@ -221,3 +224,17 @@ def test_receipts_that_came_before_anybody_was_attached_are_not_lost(store: Stor
     store.log.attach(store._posted.put, lambda receipt: got.append(receipt.number))
     assert got == [1]
     store.receipts.append(1)
+
+
+def test_a_folder_of_an_earlier_format_is_raised_to_the_present_one(tmp_path: Path) -> None:
+    """An older broker then refuses it as a whole, instead of a session at its CONNECT."""
+    store = Store(tmp_path)
+    changes = Changes()
+    changes.into(META).put(FOLDER_KEY, encode_folder(DataFolder(1, 5, "0.1.0")))
+    store.engine.write(store.engine.written + 1, changes)
+    store.reopen()
+    value = get_one(store.engine.family(META), FOLDER_KEY)
+    assert value is not None
+    folder = decode_folder(value)
+    assert (folder.format_version, folder.created_us, folder.creator) == (FORMAT, 5, "0.1.0")
+    store.close()
