@@ -83,6 +83,34 @@ CONNECTS = [
         Connect(V311, "a", False),
     ),
     Golden(
+        "CONNECT of a bridge",
+        V31,
+        CLIENT,
+        bytes.fromhex(
+            "10 0F"  # CONNECT, 15 bytes follow
+            "00 06 4D 51 49 73 64 70"  # protocol name "MQIsdp"
+            "83"  # protocol level 3, and the bit of a bridge
+            "02"  # flags: clean session
+            "00 00"  # keep alive off
+            "00 01 62"  # client id "b"
+        ),
+        Connect(V31, "b", bridge=True),
+    ),
+    Golden(
+        "CONNECT of a bridge",
+        V311,
+        CLIENT,
+        bytes.fromhex(
+            "10 0D"  # CONNECT, 13 bytes follow
+            "00 04 4D 51 54 54"  # protocol name "MQTT"
+            "84"  # protocol level 4, and the bit of a bridge
+            "00"  # flags: none, so the session goes on
+            "00 3C"  # keep alive 60 s
+            "00 01 62"  # client id "b"
+        ),
+        Connect(V311, "b", False, 60, bridge=True),
+    ),
+    Golden(
         "CONNECT without a client id",
         V311,
         CLIENT,

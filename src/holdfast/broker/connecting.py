@@ -29,7 +29,7 @@ from holdfast.durable.takeover import (
 )
 from holdfast.exchange.client import Client
 from holdfast.exchange.exchange import Exchange
-from holdfast.exchange.plans import SYS_PREFIX
+from holdfast.exchange.plans import is_reserved
 from holdfast.model.errors import PeerError
 from holdfast.model.ids import ClientId
 from holdfast.model.protocol import MAX_U16, V5, V311
@@ -113,6 +113,7 @@ class Connecting:
 
     async def _authenticate(self, connection: Connection, packet: Connect) -> None:
         connection.client_id = packet.client_id  # for whoever asks why it was refused
+        connection.bridge = packet.bridge
         verdict = await self._authenticator.authenticate(
             connection.origin, packet.client_id, packet.user_name, packet.password
         )
@@ -142,7 +143,7 @@ class Connecting:
         if topic.count(SEPARATOR) >= most:
             raise PeerError(TOPIC_NAME_INVALID, f"the will's topic has more than {most} levels")
         access = connection.access
-        if topic.startswith(SYS_PREFIX) or (access is not None and not access.may_publish(topic)):
+        if is_reserved(topic) or (access is not None and not access.may_publish(topic)):
             raise PeerError(NOT_AUTHORIZED, f"the will's topic {will.topic!r} is not allowed")
 
     async def _take_over(self, connection: Connection, packet: Connect, terms: "_Terms") -> None:

@@ -18,6 +18,7 @@ class Connection:
 
     __slots__ = (
         "access",
+        "bridge",
         "channel",
         "client_id",
         "explain",
@@ -47,6 +48,8 @@ class Connection:
         #: None if everything is allowed.
         self.access: ClientAccess | None = None
         self.will: StoredWill | None = None
+        #: Another broker, by its protocol level: it gets nothing back that it published, and retain flags as published.
+        self.bridge = False
         self.keep_alive_us = 0
         #: Whether reason strings and user properties may be sent on failures [MQTT-3.1.2-29].
         self.explain = True

@@ -149,8 +149,8 @@ class Subscribing:
         return SubscriptionRecord(
             mounted(connection, line.filter),
             min(line.qos, self._policy.mqtt.max_qos),
-            line.no_local,
-            line.retain_as_published,
+            line.no_local or (connection.bridge and not line.filter.group),  # [MQTT-3.8.3-4]
+            line.retain_as_published or connection.bridge,
             line.retain_handling,
             identifier,
             since_us,

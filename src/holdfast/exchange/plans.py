@@ -12,7 +12,11 @@ from holdfast.exchange.groups import Group
 from holdfast.topics.names import SEPARATOR
 
 #: Where the broker speaks of itself.
-SYS_PREFIX: Final = b"$SYS/"
+_SYS_PREFIX: Final = b"$SYS/"
+#: Where bridges say whether they are connected, as Mosquitto's do by their wills; the name between is one level.
+_BRIDGES_PREFIX: Final = b"$SYS/broker/connection/"
+_BRIDGES_SUFFIX: Final = b"/state"
+_BRIDGES_LEVELS: Final = 5
 
 # Bytes of objects, as measured on interpreted modules, where they are larger by a third than compiled.
 _PLAN_BYTES: Final = 224
@@ -94,7 +98,7 @@ def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
         elif subscribed.client not in denied:
             denied.append(subscribed.client)
     targets = [_target(overlapping) for overlapping in single.values()]
-    plan = Plan(targets, groups, topic.count(SEPARATOR) + 1, denied, reserved=topic.startswith(SYS_PREFIX))
+    plan = Plan(targets, groups, topic.count(SEPARATOR) + 1, denied, reserved=is_reserved(topic))
     for target in targets:
         if target.client.outside:
             plan.outside = True
@@ -104,6 +108,14 @@ def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
             plan.ends_us = subscribed.until_us
             plan.found = found
     return plan
+
+
+def is_reserved(topic: bytes) -> bool:
+    """Whether a topic is the broker's own: clients may read it and not publish to it."""
+    if not topic.startswith(_SYS_PREFIX):
+        return False
+    of_bridge = topic.startswith(_BRIDGES_PREFIX) and topic.endswith(_BRIDGES_SUFFIX)
+    return not of_bridge or topic.count(SEPARATOR) != _BRIDGES_LEVELS - 1
 
 
 def plan_at(plan: Plan, topic: bytes, position_us: int) -> Plan:

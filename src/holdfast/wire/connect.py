@@ -3,6 +3,9 @@
 CONNECT   name "MQTT" │ level │ flags │ keep alive │ properties* │ client id │ will* │ user name* │ password*
 flags     user name 80 │ password 40 │ will retain 20 │ will QoS 18 │ will 04 │ clean start 02 │ reserved 01
 CONNACK   session present │ reason │ properties*
+
+The level of an MQTT 3 bridge has its highest bit set, 0x83 or 0x84: Mosquitto's sign that another broker connects. No
+standard has it, every bridge of Mosquitto tries it first.
 """
 
 from typing import Final
@@ -34,6 +37,8 @@ _WILL_QOS: Final = 0x18
 _WILL: Final = 0x04
 _CLEAN_START: Final = 0x02
 _RESERVED: Final = 0x01
+#: In the protocol level.
+_BRIDGE: Final = 0x80
 
 
 def connect_version(body: bytes) -> int:
@@ -41,9 +46,9 @@ def connect_version(body: bytes) -> int:
 
     Needed before decoding: a refusal of a bad CONNECT has to be written in the client's own version.
     """
-    if body.startswith(_NAME) and len(body) > 6 and body[6] in (V311, V5):
-        return body[6]
-    if body.startswith(_NAME_V31) and len(body) > 8 and body[8] == V31:
+    if body.startswith(_NAME) and len(body) > 6 and body[6] in (V311, V5, V311 | _BRIDGE):
+        return body[6] & ~_BRIDGE
+    if body.startswith(_NAME_V31) and len(body) > 8 and body[8] in (V31, V31 | _BRIDGE):
         return V31
     return 0
 
@@ -60,7 +65,7 @@ def answer_version(data: bytes) -> int:
     while pos < len(data) and pos < 5 and data[pos] >= 0x80:
         pos += 1
     name_end = pos + 3 + (data[pos + 1] << 8 | data[pos + 2]) if pos + 2 < len(data) else len(data)
-    if name_end < len(data) and data[name_end] < V5:
+    if name_end < len(data) and (data[name_end] < V5 or data[name_end] in (V31 | _BRIDGE, V311 | _BRIDGE)):
         return V311
     return V5
 
@@ -102,7 +107,8 @@ def decode_connect(reader: Reader) -> Connect:
         user_name = reader.text("the user name")
     if flags & _PASSWORD and not (version == V31 and reader.at_end()):  # [MQTT-3.1.2-19]
         password = reader.binary("the password")
-    return Connect(version, client_id, clean_start, keep_alive_s, will, user_name, password, properties)
+    bridge = level & _BRIDGE != 0
+    return Connect(version, client_id, clean_start, keep_alive_s, will, user_name, password, properties, bridge)
 
 
 def _check_flags(flags: int, version: int) -> None:
@@ -131,6 +137,8 @@ def encode_connect(packet: Connect) -> bytes:
         raise MisuseError(f"there is no protocol level {version}")
     if version != V5 and packet.password is not None and packet.user_name is None:  # v3 [MQTT-3.1.2-22]
         raise MisuseError("a password without a user name needs MQTT 5")
+    if version == V5 and packet.bridge:
+        raise MisuseError("a bridge of MQTT 5 has no protocol level of its own")
     will = packet.will
     flags = _CLEAN_START if packet.clean_start else 0
     payload = [encode_text(packet.client_id)]
@@ -148,7 +156,8 @@ def encode_connect(packet: Connect) -> bytes:
     if packet.password is not None:
         flags |= _PASSWORD
         payload.append(encode_binary(packet.password))
-    head = [_NAME_V31 if version == V31 else _NAME, bytes((version, flags)), encode_u16(packet.keep_alive_s)]
+    level = version | (_BRIDGE if packet.bridge else 0)
+    head = [_NAME_V31 if version == V31 else _NAME, bytes((level, flags)), encode_u16(packet.keep_alive_s)]
     if version == V5:
         head.append(encode_properties(packet.properties, CONNECT))
     return encode_frame(CONNECT << 4, b"".join(head + payload))

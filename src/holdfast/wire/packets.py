@@ -34,6 +34,7 @@ class Connect:
         user_name: str | None = None,
         password: bytes | None = None,
         properties: Properties = NO_PROPERTIES,
+        bridge: bool = False,
     ) -> None:
         self.version: Final = version
         self.client_id: Final = client_id
@@ -43,8 +44,10 @@ class Connect:
         self.user_name: Final = user_name
         self.password: Final = password
         self.properties: Final = properties
+        #: MQTT 3: another broker, which says so in the protocol level.
+        self.bridge: Final = bridge
 
-    def _fields(self) -> tuple[int, str, bool, int, Will | None, str | None, bytes | None, Properties]:
+    def _fields(self) -> tuple[int, str, bool, int, Will | None, str | None, bytes | None, Properties, bool]:
         return (
             self.version,
             self.client_id,
@@ -54,6 +57,7 @@ class Connect:
             self.user_name,
             self.password,
             self.properties,
+            self.bridge,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -67,7 +71,7 @@ class Connect:
         return (
             f"Connect(version={self.version}, client_id={self.client_id!r}, clean_start={self.clean_start}, "
             f"keep_alive_s={self.keep_alive_s}, will={self.will!r}, user_name={self.user_name!r}, "
-            f"properties={self.properties!r})"
+            f"properties={self.properties!r}, bridge={self.bridge})"
         )
 
 

@@ -37,7 +37,10 @@ V5_CASES = [
     Refusal("[MQTT-3.1.2-2] level 6", "10", "0004 4D515454 06 02 0000 00 0001 61", WRONG_VERSION, "level 6"),
     Refusal("[MQTT-3.1.2-2] level 0", "10", "0004 4D515454 00 02 0000 00 0001 61", WRONG_VERSION, "level 0"),
     Refusal(
-        "[MQTT-3.1.2-2] bridge bit in the level", "10", "0004 4D515454 84 02 0000 0001 61", WRONG_VERSION, "level 132"
+        "[MQTT-3.1.2-2] bridge bit of MQTT 5", "10", "0004 4D515454 85 02 0000 00 0001 61", WRONG_VERSION, "level 133"
+    ),
+    Refusal(
+        "[MQTT-3.1.2-2] bridge bit, wrong name", "10", "0004 4D515454 83 02 0000 0001 61", WRONG_VERSION, "level 131"
     ),
     Refusal(
         "[MQTT-3.1.2-3] reserved connect flag", "10", MQTT5 + "03 0000 00 0001 61", MALFORMED, "reserved connect flag"
