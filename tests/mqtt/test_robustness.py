@@ -7,6 +7,7 @@ later, and are far below what a leak of these sizes would take.
 import asyncio
 import random
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +21,7 @@ from tests.mqtt.load import MB, check_recovered, connect_frame, cost_of, frame, 
 from tests.mqtt.raw import RawClient, parse
 from tests.mqtt.running import DEADLINE_S, RunningBroker
 from tests.property.mutations import damaged, samples, systematic
+from tests.unit.server.web_client import binary
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +31,7 @@ _UPGRADE = (
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
 )
+_UNVERIFIED = ssl._create_unverified_context()
 _KEPT = Properties(session_expiry_interval=600)
 _ENDED = Properties(session_expiry_interval=0)
 SETTINGS = """
@@ -50,7 +53,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, four_listeners: str) -> Ite
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory, four_listeners: str) -> Iterator[RunningBroker]:
     """Gives up early on connections that do not go on."""
-    settings = f"{four_listeners}[limits]\nconnect_timeout_s = {TIMEOUT_S}\n"
+    settings = f"{four_listeners}[limits]\nconnect_timeout_s = {TIMEOUT_S}\npacket_timeout_s = {TIMEOUT_S}\n"
     running = RunningBroker(tmp_path_factory.mktemp("impatient"), settings)
     yield running
     running.stop()
@@ -128,6 +131,32 @@ def test_connections_that_do_not_go_on_are_closed_in_time(
             assert one.recv(1) == b""
     # Ten times what the setting says: a busy machine is late, but not by that much.
     assert time.monotonic() - began < 10 * TIMEOUT_S
+    check_recovered(impatient, before, 30)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "tls", "ws", "wss"])
+def test_half_packets_are_not_held_on_any_transport(transport: str, impatient: RunningBroker) -> None:
+    """Keep alive 0. Over WebSocket the frame is cut, and the packet within a whole one."""
+    before = settled(impatient)
+    half = frame(Publish("a", bytes(900_000)), V5)[:-1]
+    web = transport in ("ws", "wss")
+    peers = []
+    for number in range(10):
+        peer = socket.create_connection(("127.0.0.1", impatient.ports[transport]), timeout=DEADLINE_S)
+        if transport in ("tls", "wss"):
+            peer = _UNVERIFIED.wrap_socket(peer)
+        hello = connect_frame(f"half{number}", V5)
+        peer.sendall(_UPGRADE + binary(hello) if web else hello)
+        peer.sendall((binary(half) if number % 2 else binary(half)[:-1]) if web else half)
+        peers.append(peer)
+    for peer in peers:
+        with peer:
+            answer = b""
+            while piece := peer.recv(4096):
+                answer += piece
+                if web and b"\x88\x02" in piece:  # it says goodbye in a frame, and waits for ours
+                    break
+            assert b"limits.packet_timeout_s" in answer
     check_recovered(impatient, before, 30)
 
 

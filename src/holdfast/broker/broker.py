@@ -192,6 +192,11 @@ class Broker:
         channel.heard_us = self._clock.monotonic_us()
         self.exchange.receive(channel, data)
 
+    def unfinished(self, channel: Channel, size_bytes: int) -> None:
+        channel.heard_us = self._clock.monotonic_us()
+        channel.link_bytes = size_bytes
+        self.exchange.note_unfinished(channel)
+
     def writable(self, channel: Channel, *, yes: bool) -> None:
         channel.congested = not yes
         if channel.closed:
@@ -225,6 +230,11 @@ class Broker:
 
     def monotonic_us(self) -> int:
         return self._clock.monotonic_us()
+
+    def packet_begins(self, channel: Channel) -> None:
+        connection = self.connections.of(channel)
+        if connection is not None:
+            self.connections.packet_begins(connection)
 
     def denied(self, channel: Channel, topic: bytes) -> None:
         connection = self.connections.of(channel)

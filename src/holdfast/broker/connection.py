@@ -25,6 +25,7 @@ class Connection:
         "keep_alive_us",
         "number",
         "origin",
+        "packet_tick",
         "parted",
         "registration",
         "session_id",
@@ -58,5 +59,7 @@ class Connection:
         self.takers: Final[list[int]] = []
         #: Under which tick its silence is looked at next; 0 for none.
         self.tick = 0
+        #: The same for a packet that has begun.
+        self.packet_tick = 0
         #: The client said goodbye properly, or is told to go: nothing more to do for its will.
         self.parted = False

@@ -18,11 +18,19 @@ from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.link import Link
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
-from holdfast.model.reasons import KEEP_ALIVE_TIMEOUT, SERVER_SHUTTING_DOWN, SESSION_TAKEN_OVER
+from holdfast.model.reasons import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
+    KEEP_ALIVE_TIMEOUT,
+    SERVER_SHUTTING_DOWN,
+    SESSION_TAKEN_OVER,
+)
 from holdfast.wire.framing import MAX_PACKET_BYTES
 from holdfast.wire.properties import Properties
 
 _log = structlog.get_logger()
+
+#: Of a large packet, so much has to come in each time that it may take: 550 bytes a second with the default.
+_PACKET_PROGRESS_BYTES: Final = 16 * 1024
 
 
 class Connections:
@@ -47,6 +55,7 @@ class Connections:
         self._policy: Final = policy
         self._clock: Final = clock
         self._rounds: Final = Rounds[Connection](deadlines, self._look)
+        self._packets: Final = Rounds[Connection](deadlines, self._look_at_packet)
         self._spawn: Final = spawn
         self._versions: Final = VersionClock(clock, 0)
         self._by_number: Final[dict[int, Connection]] = {}
@@ -109,6 +118,45 @@ class Connections:
                 KEEP_ALIVE_TIMEOUT,
                 f"nothing came for {allowed_s:g} s, which is one and a half times the keep alive",
             )
+
+    def packet_begins(self, connection: Connection) -> None:
+        """A packet has begun: look whether it is complete when its time is over."""
+        timeout_us = self._packet_timeout_us()
+        if timeout_us == 0:
+            connection.channel.watched = False
+            return
+        connection.packet_tick = self._packets.look_at(connection, connection.channel.begun_us, timeout_us)
+
+    def _packet_timeout_us(self) -> int:
+        return int(self._policy.limits.packet_timeout_s * 1_000_000)
+
+    def _look_at_packet(self, connection: Connection) -> None:
+        """The time of a packet is over, unless it was completed and it is another one that has begun.
+
+        A large packet over a slow network goes on, as long as enough of it comes in each time.
+        """
+        connection.packet_tick = 0
+        channel = connection.channel
+        timeout_us = self._packet_timeout_us()
+        if channel.begun < 0 or timeout_us == 0 or channel.closed:
+            channel.watched = False
+            return
+        now_us = self._clock.monotonic_us()
+        came_bytes = channel.unfinished_bytes()
+        if channel.reading_paused or channel.client is None:
+            channel.begun_us = now_us  # we do not listen; or the time for its CONNECT counts
+        elif now_us - channel.begun_us >= timeout_us:
+            if came_bytes - channel.begun_bytes < _PACKET_PROGRESS_BYTES:
+                self.dismiss(
+                    connection,
+                    IMPLEMENTATION_SPECIFIC_ERROR,
+                    f"a packet is not complete {timeout_us / 1_000_000:g} s after it began, {came_bytes} bytes of it "
+                    "came (limits.packet_timeout_s)",
+                )
+                return
+            channel.begun_bytes = came_bytes
+            channel.begun_us = now_us
+        connection.packet_tick = self._packets.look_at(connection, channel.begun_us, timeout_us)
 
     def _never_connected(self, connection: Connection) -> None:
         if connection.channel.client is None and not connection.channel.blocked:
@@ -173,6 +221,7 @@ class Connections:
         if self._by_number.pop(connection.number, None) is None:
             return
         self._rounds.forget(connection, connection.tick)
+        self._packets.forget(connection, connection.packet_tick)
         self._exchange.outside.holding.closed(channel)
         client, channel.client = channel.client, None
         if client is not None and client.owner is channel:

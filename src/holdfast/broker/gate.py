@@ -1,7 +1,8 @@
 """How listeners hand connections to the broker: the whole surface between `server` and `broker`.
 
 A listener calls `opened` once, `received` for every chunk of bytes, `writable` when the socket's send buffer
-fills or drains, and `lost` once at the end, whoever closed. It knows nothing of MQTT.
+fills or drains, `unfinished` for what it holds back, and `lost` once at the end, whoever closed. It knows nothing of
+MQTT.
 """
 
 from dataclasses import dataclass
@@ -43,6 +44,10 @@ class Gate(Protocol):
 
     def writable(self, channel: Channel, *, yes: bool) -> None:
         """The socket's send buffer passed its high-water mark (no) or drained below its low one (yes)."""
+        ...
+
+    def unfinished(self, channel: Channel, size_bytes: int) -> None:
+        """The link holds so many bytes that it cannot hand on yet: the beginning of a WebSocket frame. 0 for none."""
         ...
 
     def lost(self, channel: Channel) -> None:

@@ -118,6 +118,17 @@ class Limits:
         float,
         Key("Seconds from the connection to a complete CONNECT, TLS and WebSocket handshakes included.", 0.01, 3600),
     ] = 10.0
+    # A slow modem brings 16 KiB in well below half a minute; whoever is slower than that holds memory, not a device.
+    packet_timeout_s: Annotated[
+        float,
+        Key(
+            "Seconds in which a packet that has begun has to be complete. A larger one goes on as long as each time "
+            "brings 16 KiB of it. 0 for no bound.",
+            0,
+            86400,
+            live=True,
+        ),
+    ] = 30.0
     connect_rate: Annotated[int, Key("Connections per second from one address; 0 for no bound.", 0, live=True)] = 0
     max_subscriptions: Annotated[int, Key("Subscriptions of one session; 0 for no bound.", 0, live=True)] = 1000
     # Whoever may connect can leave sessions and retained messages behind under ever new names. A session without

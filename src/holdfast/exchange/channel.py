@@ -54,6 +54,17 @@ class Channel:
         self.changing = 0
         #: Monotonic time of the last bytes from the client.
         self.heard_us = 0
+        #: Packets handled so far. The incomplete one has this number, if it is noted in `begun`.
+        self.packets = 0
+        #: The number of the packet that has begun and is not complete, -1 for none.
+        self.begun = -1
+        #: Monotonic time of its beginning, or of the last look at it, and the bytes of it that were there by then.
+        self.begun_us = 0
+        self.begun_bytes = 0
+        #: Whether somebody looks whether it is completed in time.
+        self.watched = False
+        #: Bytes of an incomplete frame that the link holds back.
+        self.link_bytes = 0
         #: No message for this client may be larger.
         self.max_packet_bytes = MAX_PACKET_BYTES
         #: Topic aliases the client gave, by number, and how many it may give.
@@ -79,6 +90,10 @@ class Channel:
         self.stalled = False
         #: Messages that may be taken before the rate limit pauses reading; -1 without a limit.
         self.publish_credit = -1
+
+    def unfinished_bytes(self) -> int:
+        """Bytes that are kept of a packet that is not complete."""
+        return self.framer.buffered_bytes() + self.link_bytes
 
     def settle(self) -> None:
         """Call when the limits are known: decides whether the channel is plain."""

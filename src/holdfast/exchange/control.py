@@ -17,6 +17,10 @@ class Control(Protocol):
         """The client broke a rule: tell it and close."""
         ...
 
+    def packet_begins(self, channel: Channel) -> None:
+        """A packet has begun that is not complete. Called once for it, and not while an earlier one is watched."""
+        ...
+
     def denied(self, channel: Channel, topic: bytes) -> None:
         """A publish was not allowed."""
         ...

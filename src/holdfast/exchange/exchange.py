@@ -167,6 +167,21 @@ class Exchange:
             self._control.failed(error)
             self._control.broke(channel, PeerError(UNSPECIFIED_ERROR, "an internal error; see the server's log"))
         self.counters.packets_in += count
+        channel.packets += count
+        self.note_unfinished(channel)
+
+    def note_unfinished(self, channel: Channel) -> None:
+        """Note when a packet has begun that is not complete, and have it watched."""
+        unfinished_bytes = channel.unfinished_bytes()
+        if unfinished_bytes == 0:
+            channel.begun = -1
+        elif channel.begun != channel.packets:
+            channel.begun = channel.packets
+            channel.begun_us = channel.heard_us
+            channel.begun_bytes = unfinished_bytes
+            if not channel.watched and not channel.closed:
+                channel.watched = True
+                self._control.packet_begins(channel)
 
     def _ping(self, channel: Channel) -> None:
         """[MQTT-3.12.4-1]; behind a SUBACK that waits, so that answers come in the order of the questions."""

@@ -23,6 +23,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import BytesLike, Subprotocol
 from websockets.typing import Origin as WebOrigin
 
+from holdfast.exchange.channel import Channel
 from holdfast.server.stream import Entrance, SocketLink
 
 #: The name that [MQTT-6.0.0-3] and [MQTT-6.0.0-4] ask for, and the one of clients older than MQTT 3.1.1.
@@ -61,12 +62,14 @@ class WebTerms:
 class WebSocketLink(SocketLink):
     """One connection over WebSocket, over TCP or TLS."""
 
-    __slots__ = ("_handshake_bytes", "_pong", "_stuck", "_terms", "_web")
+    __slots__ = ("_handshake_bytes", "_held_bytes", "_pong", "_stuck", "_terms", "_web")
 
     def __init__(self, entrance: Entrance, terms: WebTerms, source: tuple[str, int] | None = None) -> None:
         super().__init__(entrance, source)
         self._terms: Final = terms
         self._handshake_bytes = 0
+        #: Bytes of a frame that is not complete, as the gate was told.
+        self._held_bytes = 0
         #: Whether the send buffer is above its high mark, and the newest pong held back meanwhile.
         self._stuck = False
         self._pong = b""
@@ -96,8 +99,8 @@ class WebSocketLink(SocketLink):
                 # [MQTT-6.0.0-1] Any other data frame ends the connection.
                 self._web.fail(CloseCode.UNSUPPORTED_DATA, "MQTT takes binary frames only")
                 break
-        if payload and self._channel is not None and not self._closing:
-            self._entrance.gate.received(self._channel, b"".join(payload))
+        if self._channel is not None and not self._closing:
+            self._hand_on(self._channel, payload, completed=bool(events))
         self._flush()
 
     def pause_writing(self) -> None:
@@ -142,6 +145,19 @@ class WebSocketLink(SocketLink):
         if self._channel is None and not self._closing:
             self._refuse(f"no request within {self._terms.handshake_deadline_s} s")
         super()._overdue()
+
+    def _hand_on(self, channel: Channel, payload: list[BytesLike], *, completed: bool) -> None:
+        """Hand on what frames held, and tell of a frame that is not complete: the library keeps its bytes."""
+        gate = self._entrance.gate
+        if completed and self._held_bytes:
+            self._held_bytes = 0
+            gate.unfinished(channel, 0)
+        if payload:
+            gate.received(channel, b"".join(payload))
+        held_bytes = len(self._web.reader.buffer)
+        if held_bytes != self._held_bytes:
+            self._held_bytes = held_bytes
+            gate.unfinished(channel, held_bytes)
 
     def _shake_hands(self, nbytes: int, events: list[Event]) -> list[Event]:
         """Answer the request, if it is there; what came behind it."""

@@ -66,6 +66,7 @@ class Visit:
         self.origin = origin
         self.received = bytearray()
         self.pieces: list[bytes] = []
+        self.unfinished: list[int] = []
         self.writable = True
         self.lost = 0
         self._changed = asyncio.Event()
@@ -119,6 +120,11 @@ class RecordingGate(Gate):
         visit = self.visits[channel.number]
         assert visit.writable != yes
         visit.writable = yes
+        visit.change()
+
+    def unfinished(self, channel: Channel, size_bytes: int) -> None:
+        visit = self.visits[channel.number]
+        visit.unfinished.append(size_bytes)
         visit.change()
 
     def lost(self, channel: Channel) -> None:

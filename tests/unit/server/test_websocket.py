@@ -263,3 +263,22 @@ async def test_nothing_is_handed_over_between_pause_and_resume_over_websocket() 
         visit.link.resume_reading()
         await visit.until_received(b"firstsecond")
         visit.link.resume_reading()
+
+
+@on_each_loop
+async def test_the_gate_is_told_of_a_frame_that_is_not_complete() -> None:
+    """The library keeps its bytes: whoever sends half a frame and stops holds memory, as with half a packet."""
+    gate = RecordingGate()
+    async with listening(gate, spec(kind="ws")) as listeners, dialled(listeners) as (reader, writer):
+        writer.write(REQUEST)
+        await reader.readuntil(b"\r\n\r\n")
+        visit = await gate.visit()
+        frame = binary(bytes(1000))
+        writer.write(frame[:400])
+        await visit.until(lambda: visit.unfinished == [392])
+        writer.write(frame[400:] + frame[:20])
+        await visit.until(lambda: visit.unfinished == [392, 0, 12])
+        assert visit.pieces == [bytes(1000)]
+        writer.write(frame[20:])
+        await visit.until(lambda: visit.unfinished == [392, 0, 12, 0])
+        assert visit.pieces == [bytes(1000), bytes(1000)]
