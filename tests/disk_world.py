@@ -127,7 +127,7 @@ def back(world: DiskWorld, client_id: str, **options: int) -> Peer:
 
 def publish(world: DiskWorld, *messages: tuple[str, bytes], qos: int = 1) -> None:
     writer = world.connect("writer")
-    writer.send(*(Publish(topic, payload, qos, i + 1) for i, (topic, payload) in enumerate(messages)))
+    writer.send(*(Publish(topic, payload, qos, i + 1 if qos else 0) for i, (topic, payload) in enumerate(messages)))
     if qos == 2:
         writer.send(*(Ack(PUBREL, i + 1) for i in range(len(messages))))
     writer.drop()

@@ -5,11 +5,14 @@ from hypothesis import strategies as st
 from holdfast.durable.sessions import (
     DropIncoming,
     DropInflight,
+    DropMember,
     DropSession,
     DropSubscription,
     DropWalk,
+    KeepGroup,
     KeepIncoming,
     KeepInflight,
+    KeepMember,
     KeepProgress,
     KeepReplay,
     KeepSession,
@@ -24,6 +27,7 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedQueued
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
+from holdfast.records.groups import GroupRecord
 from holdfast.records.session_record import SessionRecord
 from holdfast.records.sessions import Progress, ProgressEntry, ReplayProgress
 from holdfast.records.walks import RetainedPlace, WalkProgress
@@ -105,6 +109,7 @@ def subscription_records(draw: st.DrawFn) -> SubscriptionRecord:
         draw(st.sampled_from([0, 1, 268_435_455])),
         draw(times_us),
         draw(st.sampled_from([0, 3])),
+        draw(st.sampled_from([0, 1, 65_535])),
     )
 
 
@@ -135,10 +140,15 @@ class Drawn:
             return KeepReplay(client_id, FILTERS[0], what)
         if isinstance(what, WalkProgress):
             return KeepWalk(client_id, FILTERS[0], what)
+        if isinstance(what, GroupRecord):
+            return KeepGroup(client_id, what)
         if what is DropWalk:
             return DropWalk(client_id, FILTERS[0])
         assert isinstance(what, tuple)
         kind, packet_id, *rest = what
+        if kind in (KeepMember, DropMember):
+            of_member: Step = kind(client_id, packet_id)
+            return of_member
         if kind is KeepInflight:
             self._order += 1
             return KeepInflight(client_id, packet_id, rest[0], self._order)
@@ -172,6 +182,14 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
         ),
         st.builds(WalkProgress, times_us, topics, topics),
         st.just(DropWalk),
+        st.builds(
+            GroupRecord,
+            times_us,
+            replaying=st.booleans(),
+            steal_after_us=st.integers(0, 604_800_000_000),
+            unlisted=st.booleans(),
+        ),
+        st.tuples(st.sampled_from([KeepMember, DropMember]), client_ids),
         st.tuples(st.just(KeepInflight), packet_ids, owed_messages()),
         st.tuples(st.just(DropInflight), packet_ids, st.integers(0, 3), st.just(0) | times_us),
         st.tuples(st.sampled_from([ReleaseInflight, KeepIncoming, DropIncoming]), packet_ids),

@@ -59,6 +59,8 @@ def shown(stored: StoredSession | None) -> object:
         sorted(stored.done),
         stored.replays,
         stored.walks,
+        stored.group,
+        stored.members,
         progress and (progress.sent, progress.unacknowledged, progress.last_packet_id),
     )
 

@@ -8,6 +8,7 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.folder import DataFolder
 from holdfast.records.generations import Generation, ZoneRecord
+from holdfast.records.groups import GroupRecord
 from holdfast.records.messages import StoredMessage
 from holdfast.records.numbers import LastNumber
 from holdfast.records.positions import AppliedMark, ShardHead
@@ -160,3 +161,13 @@ LOGGED_BYTES = spaced("""
 WALK = WalkProgress(T + 3, b"a/b", "ü".encode())
 WALK_KEY = spaced("01  00 02 c3 bc  08  61 2f 23")
 WALK_BYTES = spaced("01  03 40 1e 18 24 0a 06 00  03 00 00 00 61 2f 62  02 00 00 00 c3 bc")
+
+GROUP = GroupRecord(T + 3, replaying=True, steal_after_us=30_000_000, unlisted=True)
+GROUP_KEY = spaced("01  00 02 c3 bc  0a")
+GROUP_BYTES = spaced("01  03  03 40 1e 18 24 0a 06 00  80 c3 c9 01 00 00 00 00")
+MEMBER_KEY = spaced("01  00 02 c3 bc  0b  6d")
+
+#: A member of a group that takes 258 messages at once; one without a share window is written as it always was.
+SUBSCRIPTION_FILTER = b"$share/g/a/#"
+SUBSCRIPTION_BYTES = spaced("01  01  02  00  07 00 00 00  03 40 1e 18 24 0a 06 00  00 00  03 00 00 00 61 2f 23")
+WINDOW_BYTES = b"\x02" + SUBSCRIPTION_BYTES[1:] + spaced("02 01")

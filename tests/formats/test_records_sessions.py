@@ -1,6 +1,7 @@
-"""Golden bytes of how far a session has come: its progress in both versions, its walks, its QoS 2 slots."""
+"""Golden bytes of sessions: subscriptions and progress in both versions, walks, QoS 2 slots, and groups."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
+from holdfast.records.groups import decode_group, encode_group, group_key, member_key
 from holdfast.records.sessions import (
     DONE,
     INCOMING,
@@ -18,13 +20,17 @@ from holdfast.records.sessions import (
     SlotRecord,
     decode_progress,
     decode_slot,
+    decode_subscription,
     encode_inflight,
     encode_progress,
     encode_slot,
+    encode_subscription,
     slot_key,
     walk_key,
 )
 from holdfast.records.walks import decode_walk, encode_walk
+from holdfast.topics.filters import parse_filter
+from holdfast.topics.subscription import SubscriptionRecord
 from tests.formats import golden_records as golden
 
 pytestmark = pytest.mark.compiled
@@ -90,12 +96,34 @@ def test_a_walk_is_written_and_read_as_its_golden_bytes() -> None:
     assert walk_key("ü", b"a/#").hex(" ") == golden.WALK_KEY.hex(" ")
 
 
+def test_a_subscription_is_written_and_read_as_its_golden_bytes_with_a_share_window_and_without() -> None:
+    raw = golden.SUBSCRIPTION_FILTER
+    plain = SubscriptionRecord(parse_filter(raw), 1, False, True, 0, 7, golden.T + 3)
+    for record, value in ((plain, golden.SUBSCRIPTION_BYTES), (replace(plain, share_window=258), golden.WINDOW_BYTES)):
+        assert encode_subscription(record).hex(" ") == value.hex(" ")
+        assert decode_subscription(raw, value) == record
+
+
+def test_a_group_is_written_and_read_as_its_golden_bytes() -> None:
+    assert encode_group(golden.GROUP).hex(" ") == golden.GROUP_BYTES.hex(" ")
+    assert decode_group(golden.GROUP_BYTES) == golden.GROUP
+    assert group_key("ü").hex(" ") == golden.GROUP_KEY.hex(" ")
+    assert member_key("ü", "m").hex(" ") == golden.MEMBER_KEY.hex(" ")
+
+
+def _subscription(value: bytes) -> object:
+    return decode_subscription(golden.SUBSCRIPTION_FILTER, value)
+
+
 @pytest.mark.parametrize(
     ("decode", "value", "unknown"),
     [
         pytest.param(decode_progress, golden.LOGGED_BYTES, 3, id="progress, version 1"),
         pytest.param(decode_progress, golden.PROGRESS_BYTES, 3, id="progress, version 2"),
         pytest.param(decode_walk, golden.WALK_BYTES, 2, id="walk"),
+        pytest.param(decode_group, golden.GROUP_BYTES, 2, id="group"),
+        pytest.param(_subscription, golden.SUBSCRIPTION_BYTES, 3, id="subscription, version 1"),
+        pytest.param(_subscription, golden.WINDOW_BYTES, 3, id="subscription, version 2"),
     ],
 )
 def test_what_is_cut_or_too_long_or_of_an_unknown_version_is_refused(

@@ -75,10 +75,11 @@ def replay_asked(
     if _UNTIL in found:
         until_us = present_us if found[_UNTIL] == LATEST else parse_since(found[_UNTIL]).resolve(now_us)
         until_us = min(until_us, FOR_EVER - 1)
-    if topic_filter.group and (speed or until_us != FOR_EVER):
+    if topic_filter.group and (speed or until_us != FOR_EVER or _END in found):
         # A group's position belongs to all its members: one of them cannot hold the others back.
         raise PeerError(
-            TOPIC_FILTER_INVALID, "replay-until and replay-speed are not for groups: leave them out, or $share"
+            TOPIC_FILTER_INVALID,
+            "replay-until, replay-speed and replay-end are not for groups: leave them out, or $share",
         )
     return Span(from_us, until_us, speed, _end_topic(found.get(_END)))
 

@@ -262,7 +262,7 @@ class Sessions:
             self._exchange.pump_soon(client)  # in turn with others who are back
         else:
             self._exchange.delivery.pump(client)
-        self.subscriptions.take_from_absent(client)
+        self.subscriptions.shared.take_from_absent(client)
 
     def _rights_changed(self, client: Client, channel: Channel) -> None:
         """Plans leave out who may not read a topic on the present connection: have them made again."""
@@ -282,9 +282,10 @@ class Sessions:
         if isinstance(client.queue, OutsideQueue):
             client.queue.offline()
         session.disconnected_us = self._clock.wall_us()
+        session.window.drop_stolen()
         for walk in () if client.walks is None else client.walks.values():
             walk.resumed = True
-        self.subscriptions.share_out(client)
+        self.subscriptions.shared.share_out(client)
         if not session.persistent():
             self.end(client)
             return
@@ -335,7 +336,7 @@ class Sessions:
         self.wills.publish_waiting(client_id)
         if client.session.record is not None:
             self._drop_stored(client_id, client.session.record)
-        self.subscriptions.leave_groups(client)
+        self.subscriptions.shared.leave_all(client)
         window = client.session.window
         unqueued = [owed for owed in map(window.owed, window.packet_ids()) if owed is not None and owed.serial == 0]
         count = client.queue.count() + len(unqueued)
@@ -469,7 +470,7 @@ class Sessions:
     def sweep(self) -> None:
         """End the stored sessions whose time has passed; store how far the others have come."""
         self._exchange.delivery.save_all_progress()
-        self.subscriptions.save_groups()
+        self.subscriptions.shared.save()
         self._feeding.sweep()
         now_us = self._clock.wall_us()
         for client_id in self._stored.expiring(now_us, _PAGE):

@@ -6,6 +6,7 @@ from holdfast.broker.connection import Connection
 from holdfast.broker.policy import Policy
 from holdfast.broker.replay_request import replay_asked
 from holdfast.broker.sessions import Sessions
+from holdfast.broker.share_request import ShareRequest, share_asked
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client, ReplayWalk, Walk
 from holdfast.exchange.drops import SUBSCRIBE_REFUSED
@@ -60,11 +61,13 @@ class Subscribing:
         for line in packet.subscriptions:
             reason, complaint = self._judge(connection, client, line)
             span = None
+            share = None
             if reason == SUCCESS:
                 try:
                     now_us = self._clock.wall_us()
                     present_us = self._sessions.subscriptions.present_us(now_us)
                     span = replay_asked(line.filter, asked, now_us, present_us)
+                    share = share_asked(line.filter, asked, replay=span is not None)
                 except PeerError as error:
                     reason, complaint = error.reason, error.detail
             if span is not None and not self._sessions.subscriptions.has_history():
@@ -82,9 +85,13 @@ class Subscribing:
                     reasons.append(reason)
                     continue
                 since_us = None if span is None else span.from_us
-                walk = self._subscribe_one(connection, client, line, identifier, since_us)
+                walk = self._subscribe_one(connection, client, line, identifier, since_us, share)
                 if walk is not None:
                     wanted.append(walk)
+                if line.filter.group:
+                    told += self._sessions.subscriptions.shared.describe(
+                        client, line.filter.raw, now_us, replay=span is not None
+                    )
             else:
                 self._exchange.counters.refuse(reason)
                 now_us = self._clock.wall_us()
@@ -133,19 +140,27 @@ class Subscribing:
         return SUCCESS, ""
 
     def _subscribe_one(
-        self, connection: Connection, client: Client, line: Subscription, identifier: int, since_us: int | None
+        self,
+        connection: Connection,
+        client: Client,
+        line: Subscription,
+        identifier: int,
+        since_us: int | None,
+        share: ShareRequest | None,
     ) -> Walk | None:
         """Make the subscription; with a walk if it asks for retained messages."""
         self._sessions.subscriptions.drop_if_over(client, line.filter.raw)
         before = client.session.subscriptions.get(line.filter.raw)
         if since_us is None:
             since_us = self._clock.wall_us() if before is None else before.since_us
-        record = self._record(connection, line, identifier, since_us)
-        subscribed, is_new = self._sessions.subscriptions.add(client, record)
+        record = self._record(connection, line, identifier, since_us, 0 if share is None else share.window)
+        subscribed, is_new = self._sessions.subscriptions.add(client, record, share)
         wanted = line.retain_handling == _RETAINED_ALWAYS or (line.retain_handling == _RETAINED_IF_NEW and is_new)
         return self._sessions.walks.begin(subscribed) if wanted and not record.filter.group else None
 
-    def _record(self, connection: Connection, line: Subscription, identifier: int, since_us: int) -> SubscriptionRecord:
+    def _record(
+        self, connection: Connection, line: Subscription, identifier: int, since_us: int, share_window: int = 0
+    ) -> SubscriptionRecord:
         return SubscriptionRecord(
             mounted(connection, line.filter),
             min(line.qos, self._policy.mqtt.max_qos),
@@ -155,6 +170,7 @@ class Subscribing:
             identifier,
             since_us,
             len(connection.channel.mount) if line.filter.levels[0] in (ONE, REST) else 0,
+            share_window,
         )
 
     def unsubscribe(self, connection: Connection, client: Client, packet: Unsubscribe) -> None:

@@ -1,37 +1,26 @@
-"""Subscriptions of sessions, and the groups that some of them share."""
+"""Subscriptions of sessions: live ones, and those that begin in the past."""
 
 from typing import Final
 
 from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.policy import Policy
+from holdfast.broker.share_groups import ShareGroups
+from holdfast.broker.share_request import ShareRequest
 from holdfast.broker.stores import Stores
 from holdfast.durable.log import FOR_EVER
 from holdfast.durable.log_queue import LogQueue
 from holdfast.durable.sessions import (
     DropSubscription,
     DropWalk,
-    KeepProgress,
     KeepReplay,
-    KeepSession,
     KeepSubscription,
 )
 from holdfast.exchange.client import Client, ReplayWalk, Subscribed
-from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
-from holdfast.exchange.groups import Group
 from holdfast.exchange.pace import Pace
 from holdfast.model.clock import Clock
-from holdfast.model.owed import Owed
-from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import Progress, ReplayProgress
-from holdfast.session.state import NEVER
-from holdfast.topics.filters import TopicFilter
+from holdfast.records.sessions import ReplayProgress
 from holdfast.topics.subscription import SubscriptionRecord
-
-#: In front of the name under which a group is stored. U+0000 cannot begin a client id.
-_GROUP_PREFIX: Final = "\0group\0"
-#: A group ends with its last member, and no sooner.
-_GROUP_RECORD: Final = SessionRecord(expiry_s=NEVER, disconnected_us=1)
 
 #: Between two looks whether a slow client has everything up to an end.
 _LOOK_AGAIN_US: Final = 100_000
@@ -42,18 +31,17 @@ class Subscriptions:
 
     def __init__(self, exchange: Exchange, policy: Policy, stores: Stores, clock: Clock, deadlines: Deadlines) -> None:
         self._exchange: Final = exchange
-        self._policy: Final = policy
-        self._new_queue: Final = stores.new_queue
         self._new_replay: Final = stores.new_replay
-        self._stored: Final = stores.sessions
         self._delivered: Final = stores.delivered
         self._clock: Final = clock
         self._deadlines: Final = deadlines
         #: Subscriptions that are to end, by client id and filter.
         self._ends: Final[dict[tuple[str, bytes], Deadline]] = {}
-        self.groups: Final[dict[str, Group]] = {}
+        self.shared: Final = ShareGroups(exchange, policy, stores, clock, deadlines)
 
-    def add(self, client: Client, record: SubscriptionRecord) -> tuple[Subscribed, bool]:
+    def add(
+        self, client: Client, record: SubscriptionRecord, share: ShareRequest | None = None
+    ) -> tuple[Subscribed, bool]:
         """Add or replace a subscription; the entry, and whether it is new."""
         under_way = client.replay_of(record.filter.raw)
         if under_way is not None:
@@ -61,27 +49,31 @@ class Subscriptions:
         stored = client.stored()
         if stored:
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
-        subscribed, is_new = self.restore(client, record, _end_of(client, record.filter.raw))
+        subscribed, is_new = self.restore(client, record, _end_of(client, record.filter.raw), share)
         if stored and is_new:
             # After a crash a shard's positions are ahead of the clock, so `since` alone does not tell what was there
             # before the subscription.
             self._exchange.delivery.save_progress(client)
         return subscribed, is_new
 
-    def restore(self, client: Client, record: SubscriptionRecord, until_us: int = FOR_EVER) -> tuple[Subscribed, bool]:
+    def restore(
+        self,
+        client: Client,
+        record: SubscriptionRecord,
+        until_us: int = FOR_EVER,
+        share: ShareRequest | None = None,
+    ) -> tuple[Subscribed, bool]:
         """The same for a subscription that is stored already, and that may have an end."""
         raw = record.filter.raw
         is_new = raw not in client.session.subscriptions
         client.session.subscriptions[raw] = record
-        group = self._group(client, record) if record.filter.group else None
+        group = self.shared.group_for(client, record, share) if record.filter.group else None
         subscribed = Subscribed(client, record, group, until_us)
         self._exchange.subscribe(subscribed)
         self._await_end(subscribed)
         self._changed(client)
         if group is not None:
-            group.members[client.session.client_id] = subscribed
-            if group not in client.groups:
-                client.groups.append(group)
+            self.shared.join(group, subscribed)
         return subscribed, is_new
 
     # ---- replays
@@ -239,7 +231,7 @@ class Subscriptions:
             client.queue.not_replaying(raw)
         self._changed(client)
         if subscribed is not None and subscribed.group is not None:
-            self._leave(client, subscribed.group)
+            self.shared.leave(client, subscribed.group)
         return True
 
     @staticmethod
@@ -248,101 +240,7 @@ class Subscriptions:
         if isinstance(queue, LogQueue):
             queue.subscriptions_changed()
 
-    # ---- groups
-
-    def take_from_absent(self, client: Client) -> None:
-        """A member is online again: it gets what waits for its groups, with what absent members had in flight."""
-        for group in client.groups:
-            for member in list(group.members.values()):
-                if member.client.owner is None:
-                    self._give_back(member.client, group)
-            self._exchange.delivery.groups.drain(group)
-
-    def share_out(self, client: Client) -> None:
-        """A member is gone: those who are there get what it did not acknowledge."""
-        for group in client.groups:
-            if any(member.client.channel is not None for member in group.members.values()):
-                self._give_back(client, group)
-
-    def leave_groups(self, client: Client) -> None:
-        """A member's session ends."""
-        for group in client.groups:
-            group.members.pop(client.session.client_id, None)
-            self._give_back(client, group)
-
-    def _group(self, client: Client, record: SubscriptionRecord) -> Group:
-        key = f"$share/{record.filter.group}/{record.filter.inner().decode()}"
-        group = self.groups.get(key)
-        if group is None:
-            own = _as_group(record)
-            backlog = self._new_queue(key, {own.filter.raw: own})
-            group = self.groups[key] = Group(key, self._policy.sessions.share_strategy, backlog)
-            if record.filter.since and self._new_replay is not None:  # the first to join says where it begins
-                group.backlog = self._new_replay(key, own, FOR_EVER)
-            self._resume_group(group)
-        if client.stored() and not group.stored_as and isinstance(group.backlog, LogQueue):
-            group.stored_as = _GROUP_PREFIX + key
-            group.unsaved = True
-            self._exchange.under_way.step(KeepSession(group.stored_as, _GROUP_RECORD, None))
-        return group
-
-    def _resume_group(self, group: Group) -> None:
-        """A group goes on where it was when the broker ended."""
-        stored = self._stored.load(_GROUP_PREFIX + group.key)
-        if stored is not None and isinstance(group.backlog, LogQueue):
-            group.stored_as = _GROUP_PREFIX + group.key
-            # Without progress the broker ended before the first was stored: from the subscription on.
-            group.backlog.resume({} if stored.progress is None else stored.progress.sent, stored.done, {})
-
-    def save_groups(self) -> None:
-        """Store how far groups have come: up to the first message that somebody has not acknowledged."""
-        for group in self.groups.values():
-            queue = group.backlog
-            if group.stored_as and group.unsaved and isinstance(queue, LogQueue):
-                sent = queue.sent()
-                waiting = list(group.held)
-                for member in group.members.values():
-                    waiting += member.client.session.window.owed_by(group.key)
-                for owed in waiting:
-                    message = owed.message
-                    if owed.qos == 1 or owed in group.held:
-                        sent[message.shard] = min(sent.get(message.shard, 0), message.position_us - 1)
-                group.unsaved = len(waiting) > 0
-                self._exchange.under_way.step(KeepProgress(group.stored_as, Progress(sent, [], 0)))
-
-    def _leave(self, client: Client, group: Group) -> None:
-        """The client is a member no more. What it has in flight it keeps: it may be about to acknowledge it."""
-        group.members.pop(client.session.client_id, None)
-        if group in client.groups:
-            client.groups.remove(group)
-        if not group.members:
-            given_back = [owed for owed in group.held if owed.serial == 0]
-            count = group.backlog.count() + len(given_back)
-            now_us = self._exchange.delivery.now_us
-            self._exchange.drops.lose(DROP_SESSION_ENDED, group.key, count, now_us, "the last member is gone")
-            self.groups.pop(group.key, None)
-
-    def _give_back(self, client: Client, group: Group) -> None:
-        """Unacknowledged QoS 1 work of an absent member goes to the others.
-
-        QoS 2 stays: once begun it is completed with this client or with nobody [MQTT-4.8.2-4] [MQTT-4.8.2-5].
-        """
-        window = client.session.window
-        pack: list[Owed] = []
-        for packet_id in window.packet_ids():
-            owed = window.owed(packet_id)
-            if owed is not None and owed.qos == 1 and owed.group == group.key:
-                window.discard(packet_id)
-                pack.append(owed)
-        self._exchange.delivery.groups.give_back(group, pack)
-
 
 def _end_of(client: Client, raw: bytes) -> int:
     """The end of a subscription that is replaced: it keeps it."""
     return client.queue.end_of(raw) if isinstance(client.queue, LogQueue) else FOR_EVER
-
-
-def _as_group(record: SubscriptionRecord) -> SubscriptionRecord:
-    """The subscription as the group's own: every message, whoever published it; members have their own options."""
-    plain = TopicFilter(record.filter.inner(), record.filter.levels, "", "")
-    return SubscriptionRecord(plain, 2, False, False, 0, 0, record.since_us)

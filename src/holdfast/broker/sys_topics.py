@@ -65,7 +65,8 @@ class SysTopics:
             "bytes/received": counters.bytes_in,
             "bytes/sent": counters.bytes_out,
             "subscriptions/count": len(broker.exchange.routes),
-            "shared_subscriptions/count": len(broker.sessions.subscriptions.groups),
+            "shared_subscriptions/count": len(broker.sessions.subscriptions.shared.groups),
+            "shared_subscriptions/stolen": counters.stolen,
             "retained messages/count": broker.retained.count(),
         }
         texts = {name: str(number) for name, number in numbers.items()}

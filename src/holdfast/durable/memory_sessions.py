@@ -6,11 +6,14 @@ from typing import Final
 from holdfast.durable.sessions import (
     DropIncoming,
     DropInflight,
+    DropMember,
     DropSession,
     DropSubscription,
     DropWalk,
+    KeepGroup,
     KeepIncoming,
     KeepInflight,
+    KeepMember,
     KeepProgress,
     KeepReplay,
     KeepSession,
@@ -59,6 +62,12 @@ class MemorySessions(SessionStore):
             session.walks[step.raw] = step.progress
         elif isinstance(step, DropWalk):
             session.walks.pop(step.raw, None)
+        elif isinstance(step, KeepGroup):
+            session.group = step.record
+        elif isinstance(step, KeepMember):
+            session.members.add(step.member)
+        elif isinstance(step, DropMember):
+            session.members.discard(step.member)
         elif isinstance(step, KeepInflight):
             session.inflight[step.packet_id] = step.owed
         elif isinstance(step, ReleaseInflight):
@@ -96,6 +105,8 @@ class MemorySessions(SessionStore):
         copy.done.update(stored.done)
         copy.replays.update(stored.replays)
         copy.walks.update(stored.walks)
+        copy.group = stored.group
+        copy.members.update(stored.members)
         return copy
 
     def expiring(self, before_us: int, limit: int) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
+from holdfast.records.groups import GroupRecord
 from holdfast.records.session_record import SessionRecord
 from holdfast.records.sessions import Progress, ReplayProgress
 from holdfast.records.walks import WalkProgress
@@ -37,6 +38,10 @@ class StoredSession:
         self.replays: Final[dict[bytes, ReplayProgress]] = {}
         #: Retained messages that are owed to subscriptions, by filter.
         self.walks: Final[dict[bytes, WalkProgress]] = {}
+        #: Of a group: what holds for all its members, None if it was stored by an earlier version.
+        self.group: GroupRecord | None = None
+        #: Of a group: members that have a stored session, or had one.
+        self.members: Final[set[str]] = set()
         #: QoS 2 messages above the progress that are done, as (shard, position).
         self.done: Final[set[tuple[int, int]]] = set()
         #: Messages of the progress's QoS 1 entries, by packet id, as far as they are still there; of a retained one, as
@@ -119,6 +124,30 @@ class DropWalk(Step):
     def __init__(self, client_id: str, raw: bytes) -> None:
         super().__init__(client_id)
         self.raw: Final = raw
+
+
+class KeepGroup(Step):
+    """Store what holds for all members of a group, which is stored as a session is."""
+
+    def __init__(self, client_id: str, record: GroupRecord) -> None:
+        super().__init__(client_id)
+        self.record: Final = record
+
+
+class KeepMember(Step):
+    """A client whose session is stored is a member of a group."""
+
+    def __init__(self, client_id: str, member: str) -> None:
+        super().__init__(client_id)
+        self.member: Final = member
+
+
+class DropMember(Step):
+    """A client is no member of a group any more."""
+
+    def __init__(self, client_id: str, member: str) -> None:
+        super().__init__(client_id)
+        self.member: Final = member
 
 
 class PacketStep(Step):

@@ -35,6 +35,8 @@ class Counters:
         self.batches = 0
         #: Numbered messages that came again, and were acknowledged and not taken.
         self.repeated = 0
+        #: Messages of groups that rested too long with one member, and were given to another.
+        self.stolen = 0
         #: Messages that were taken and delivered, though there was no room to store them.
         self.not_stored = 0
         #: Messages that did not reach somebody, by reason.

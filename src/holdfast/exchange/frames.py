@@ -56,7 +56,11 @@ def remaining_properties(message: Message, now_us: int) -> bytes:
 
 def with_place(owed: Owed) -> Owed:
     """A message of the past, with the user properties that say from when and where it is."""
-    message = owed.message
+    told = message_with_place(owed.message)
+    return Owed(told, owed.qos, retain=owed.retain, identifiers=owed.identifiers, group=owed.group)
+
+
+def message_with_place(message: Message) -> Message:
     told = Message(
         message.topic,
         message.payload,
@@ -71,7 +75,7 @@ def with_place(owed: Owed) -> Owed:
     )
     told.shard = message.shard
     told.position_us = message.position_us
-    return Owed(told, owed.qos, retain=owed.retain, identifiers=owed.identifiers, group=owed.group)
+    return told
 
 
 def _user_property(name: bytes, value: bytes) -> bytes:

@@ -22,6 +22,8 @@ def progress_of(client: Client) -> Progress | None:
     entries: list[ProgressEntry] = []
     for packet_id in window.packet_ids():
         owed = window.owed(packet_id)
+        if window.is_stolen(packet_id):
+            continue
         if owed is not None and (owed.message.position_us or owed.qos == 2 or isinstance(owed, OwedQueued)):
             shard, position = place_of(owed)
             entries.append(ProgressEntry(packet_id, owed.qos, shard, position))

@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.history.reader import HistoryReader
 from holdfast.model.errors import PermanentError
+from holdfast.records.groups import GROUP_PREFIX
 from holdfast.records.session_record import SessionRecord, decode_session
 from holdfast.records.sessions import (
     INCOMING,
@@ -33,9 +34,6 @@ from holdfast.records.sessions import (
 from holdfast.storage.rocks.contents import SESSIONS
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.topics.subscription import SubscriptionRecord
-
-#: In front of the name under which a group is stored (`broker/subscriptions.py`).
-_GROUP_PREFIX: Final = "\0group\0"
 
 #: Where the name of a session begins in its keys.
 _NAME_AT: Final = len(client_prefix(""))
@@ -73,7 +71,7 @@ class SessionView:
     @property
     def group(self) -> str:
         """`$share/…` if it is the record of a group, which is kept as a session is; else empty."""
-        return self.session_id[len(_GROUP_PREFIX) :] if self.session_id.startswith(_GROUP_PREFIX) else ""
+        return self.session_id[len(GROUP_PREFIX) :] if self.session_id.startswith(GROUP_PREFIX) else ""
 
     def has_passed(self, place: Place) -> bool:
         """Whether the session was sent everything up to a place, or is done with that one alone."""
@@ -103,7 +101,7 @@ def owner_of(key: bytes) -> bytes:
 
 def read_group(reader: HistoryReader, record: SubscriptionRecord) -> SessionView | None:
     """The group of a shared subscription, which keeps its progress as a session does."""
-    return read_session(reader, f"{_GROUP_PREFIX}$share/{record.filter.group}/{record.filter.inner().decode()}")
+    return read_session(reader, f"{GROUP_PREFIX}$share/{record.filter.group}/{record.filter.inner().decode()}")
 
 
 def _view(session_id: str, items: Iterable[tuple[bytes, bytes]], at: int) -> SessionView | None:

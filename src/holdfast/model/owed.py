@@ -54,6 +54,29 @@ class OwedQueued(Owed):
         self.packet_id: Final = packet_id
 
 
+class OwedShared(Owed):
+    """A message that a member of a group was given: as it came, and when it may be given to another one."""
+
+    def __init__(
+        self,
+        message: Message,
+        qos: int,
+        *,
+        identifiers: tuple[int, ...],
+        group: str,
+        source: Message,
+        past: bool,
+        due_us: int,
+    ) -> None:
+        super().__init__(message, qos, identifiers=identifiers, group=group)
+        #: The message without what this member alone was told with it.
+        self.source: Final = source
+        #: Whether it is history: then MQTT 5 clients are told its time and its place.
+        self.past: Final = past
+        #: Monotonic time from which on another member may get it; 0 if none may.
+        self.due_us: Final = due_us
+
+
 class OwedRetained(Owed):
     """A retained message that is owed to a new subscription. It is not in the log: topic and version name it."""
 

@@ -6,6 +6,7 @@
     01 | client | 07 | filter            how far the replay of a subscription is
     01 | client | 08 | filter            how far its retained messages were sent (see `walks.py`)
     01 | client | 09 | number u32        a slot: one QoS 2 packet id in use, or one message that is done
+    01 | client | 0a, 0b                 of a group of a shared subscription (see `groups.py`)
     02 | ends u64 | client id            that an offline session ends then; the value is empty
     03 | client id                       that a session has a connection; the value is empty
     04 | due u64 | client id             that the will of an offline session is due then; the value is empty
@@ -25,6 +26,7 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
     session         see `session_record.py`
     subscription    01 | QoS u8 | flags u8: 1 no local, 2 retain as published | retain handling u8 | identifier u32
                     | since i64 | mount u16 | the filter's levels with the mount point blob
+                    02 | the same | share window u16: for a member of a group that has one
     in flight       01 | order u64 | retain u8 | shard u16 | position i64 | identifiers u16, each u32
                     | group text | topic blob | the message itself, if it is not in the log
                     shard FFFF: the position is a serial of the session's queue outside the log, here and below
@@ -51,6 +53,8 @@ from holdfast.topics.subscription import SubscriptionRecord
 
 #: Never change.
 VERSION: Final = 1
+#: Of a subscription with a share window.
+WINDOW_VERSION: Final = 2
 #: Of a progress with retained messages in it.
 PROGRESS_VERSION: Final = 2
 #: Of a replay that keeps a pace.
@@ -72,6 +76,8 @@ WALK: Final = 0x08
 SLOT: Final = 0x09
 #: Kinds of QoS 2 records: slots, and what was stored instead of them before.
 PACKET_KINDS: Final = (INFLIGHT, RELEASED, INCOMING, DONE, SLOT)
+GROUP: Final = 0x0A
+MEMBER: Final = 0x0B
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
 
@@ -267,23 +273,24 @@ def listed_client(key: bytes) -> str:
 
 def encode_subscription(record: SubscriptionRecord) -> bytes:
     flags = (_NO_LOCAL if record.no_local else 0) | (_AS_PUBLISHED if record.retain_as_published else 0)
-    return b"".join(
-        (
-            u8(VERSION),
-            u8(record.qos),
-            u8(flags),
-            u8(record.retain_handling),
-            u32(record.identifier),
-            i64(record.since_us),
-            u16(record.mount_bytes),
-            blob(SEPARATOR.join(record.filter.levels)),
-        )
-    )
+    parts = [
+        u8(WINDOW_VERSION if record.share_window else VERSION),
+        u8(record.qos),
+        u8(flags),
+        u8(record.retain_handling),
+        u32(record.identifier),
+        i64(record.since_us),
+        u16(record.mount_bytes),
+        blob(SEPARATOR.join(record.filter.levels)),
+    ]
+    if record.share_window:
+        parts.append(u16(record.share_window))
+    return b"".join(parts)
 
 
 def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
     fields = Fields(value, f"the subscription {raw!r}")
-    fields.version(VERSION)
+    version = fields.version_up_to(WINDOW_VERSION)
     qos = fields.u8("the QoS")
     flags = fields.u8("the flags")
     retain_handling = fields.u8("the retain handling")
@@ -291,6 +298,7 @@ def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
     since_us = fields.i64("the start")
     mount_bytes = fields.u16("the mount point")
     levels = tuple(fields.blob("the levels").split(SEPARATOR))
+    share_window = fields.u16("the share window") if version == WINDOW_VERSION else 0
     fields.end()
     plain = parse_filter(raw)
     return SubscriptionRecord(
@@ -302,6 +310,7 @@ def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
         identifier,
         since_us,
         mount_bytes,
+        share_window,
     )
 
 

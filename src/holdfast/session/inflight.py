@@ -23,6 +23,9 @@ class Window:
     1. At most `limit` entries are on the present connection; more can only be left over from an earlier one.
     2. Packet ids of the entries are distinct and between 1 and 65,535.
     3. `size_bytes` is the sum over the entries that are not released.
+    4. `count_of(group)` is the number of entries that came through the group.
+    5. What was stolen, by another member of its group, keeps its packet id and its place in the window until it is
+       acknowledged or the connection ends: the client still counts it [MQTT-3.3.4-9].
 
     An entry is a packet id and what is owed. The two marks that few entries ever get are kept apart, so that the
     common one costs no object of its own.
@@ -33,6 +36,10 @@ class Window:
         #: QoS 2 after PUBREC: PUBREL is what is sent again. Keys alone count: an empty set takes three times as much
         #: as an empty dictionary, and there are as many as sessions.
         self._released: Final[dict[int, None]] = {}
+        #: Packet ids of entries that another member of their group has got since; None if none ever was.
+        self._stolen: dict[int, None] | None = None
+        #: How many entries came through each group; None if none ever did.
+        self._by_group: dict[str, int] | None = None
         #: Entries of an earlier connection that wait for room on this one, the oldest last.
         self._unsent: list[int] = []
         self._last_id = 0
@@ -76,6 +83,8 @@ class Window:
         self.given += 1
         entries[packet_id] = owed
         self.size_bytes += owed.size_bytes
+        if owed.group:
+            self._count(owed.group, 1)
         return packet_id
 
     def admit_again(self, owed: Owed, packet_id: int) -> int:
@@ -101,6 +110,8 @@ class Window:
     def restore(self, packet_id: int, owed: Owed, *, released: bool) -> None:
         """Put back an entry that was stored, in the order of sending."""
         self._entries[packet_id] = owed
+        if owed.group:
+            self._count(owed.group, 1)
         if released:
             self._released[packet_id] = None
         else:
@@ -139,8 +150,39 @@ class Window:
             self._remove(packet_id, owed)
         return owed
 
+    def steal(self, packet_id: int) -> None:
+        """Another member of its group gets it. A late acknowledgement is harmless."""
+        if self._stolen is None:
+            self._stolen = {}
+        self._stolen[packet_id] = None
+
+    def is_stolen(self, packet_id: int) -> bool:
+        return self._stolen is not None and packet_id in self._stolen
+
+    def drop_stolen(self) -> None:
+        """The connection is gone: what others have got since is not sent again."""
+        for packet_id in list(self._stolen or ()):
+            self.discard(packet_id)
+
+    def count_of(self, group: str) -> int:
+        """How many entries came through a group, stolen ones included: the client still has them."""
+        return 0 if self._by_group is None else self._by_group.get(group, 0)
+
+    def _count(self, group: str, change: int) -> None:
+        if self._by_group is None:
+            self._by_group = {}
+        count = self._by_group.get(group, 0) + change
+        if count:
+            self._by_group[group] = count
+        else:
+            del self._by_group[group]
+
     def _remove(self, packet_id: int, owed: Owed) -> None:
         del self._entries[packet_id]
+        if owed.group:
+            self._count(owed.group, -1)
+        if self._stolen and packet_id in self._stolen:
+            del self._stolen[packet_id]
         if self._unsent and packet_id in self._unsent:
             self._unsent.remove(packet_id)
         if self._released and packet_id in self._released:
@@ -151,6 +193,7 @@ class Window:
     def reconnected(self, limit: int) -> None:
         """A new connection with its own limit: everything is to be sent again, in order [MQTT-4.4.0-1]."""
         self.limit = limit
+        self.drop_stolen()
         self._unsent = list(reversed(self._entries))
 
     def next_unsent(self) -> int:
@@ -164,8 +207,10 @@ class Window:
         return self._entries.get(packet_id)
 
     def owed_by(self, group: str) -> list[Owed]:
-        """What is in flight and came through a group."""
-        return [owed for owed in self._entries.values() if owed.group == group]
+        """What is in flight, came through a group and was not stolen."""
+        return [
+            owed for packet_id, owed in self._entries.items() if owed.group == group and not self.is_stolen(packet_id)
+        ]
 
     def is_released(self, packet_id: int) -> bool:
         return packet_id in self._released
@@ -179,6 +224,9 @@ class Window:
         assert all(FIRST_PACKET_ID <= packet_id <= LAST_PACKET_ID for packet_id in self._entries)
         assert self._released.keys() <= self._entries.keys()
         assert all(self._entries[packet_id].qos == 2 for packet_id in self._released)
+        assert all(self._entries[packet_id].qos == 1 for packet_id in self._stolen or ())
+        groups = [owed.group for owed in self._entries.values() if owed.group]
+        assert {group: groups.count(group) for group in groups} == (self._by_group or {})
         unsent = set(self._unsent)
         assert [packet_id for packet_id in self._entries if packet_id in unsent] == self._unsent[::-1]
         kept = [owed for packet_id, owed in self._entries.items() if packet_id not in self._released]

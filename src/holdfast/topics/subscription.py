@@ -21,6 +21,8 @@ class SubscriptionRecord:
     since_us: int
     #: Length of the mount point, if the client's own filter begins with a wildcard; else 0.
     mount_bytes: int = 0
+    #: Of a member of a group: how many messages of the group it takes at once; 0 for as many as its connection does.
+    share_window: int = 0
 
     def hides(self, topic: bytes) -> bool:
         """Whether `topic` is a `$`-topic to this client, whose wildcards leave those out [MQTT-4.7.2-1].

@@ -16,11 +16,14 @@ from holdfast.durable.commit import Batch
 from holdfast.durable.sessions import (
     DropIncoming,
     DropInflight,
+    DropMember,
     DropSession,
     DropSubscription,
     DropWalk,
+    KeepGroup,
     KeepIncoming,
     KeepInflight,
+    KeepMember,
     KeepProgress,
     KeepReplay,
     KeepSession,
@@ -34,12 +37,15 @@ from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
+from holdfast.records.groups import decode_group, encode_group, group_key, member_key
 from holdfast.records.session_record import SessionRecord, decode_session, encode_session
 from holdfast.records.sessions import (
     CONNECTED,
     EXPIRY,
+    GROUP,
     INCOMING,
     INFLIGHT,
+    MEMBER,
     PACKET_KINDS,
     PROGRESS,
     RELEASED,
@@ -181,6 +187,12 @@ class RocksSessions:
             puts.put(walk_key(client_id, step.raw), encode_walk(step.progress))
         elif isinstance(step, DropWalk):
             puts.delete(walk_key(client_id, step.raw))
+        elif isinstance(step, KeepGroup):
+            puts.put(group_key(client_id), encode_group(step.record))
+        elif isinstance(step, KeepMember):
+            puts.put(member_key(client_id, step.member), b"")
+        elif isinstance(step, DropMember):
+            puts.delete(member_key(client_id, step.member))
         elif isinstance(step, KeepInflight):
             self._slots_of(client_id).send(step.packet_id, InflightRecord(step.owed, step.order), puts)
         elif isinstance(step, ReleaseInflight):
@@ -300,6 +312,10 @@ class RocksSessions:
                     session.incoming.add(slot.packet_id)
                 else:
                     session.done.add(slot.place)
+            elif kind == GROUP:
+                session.group = decode_group(value)
+            elif kind == MEMBER:
+                session.members.add(key[at + 1 :].decode())
             else:
                 raise PermanentError(f"client {client_id!r} has a stored record of the unknown kind {kind}")
         if session is not None:

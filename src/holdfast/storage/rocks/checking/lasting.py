@@ -3,7 +3,7 @@
 from rocksdict import Rdict
 
 from holdfast.model.errors import HoldfastError, PermanentError
-from holdfast.records import session_record, sessions, walks
+from holdfast.records import groups, session_record, sessions, walks
 from holdfast.records.retained import (
     COUNT_KEY,
     EXPIRY,
@@ -79,7 +79,9 @@ def _session(family: Rdict, key: bytes, value: bytes) -> None:
         walks.decode_walk(value)
     elif kind == sessions.SLOT and len(rest) == _SLOT_BYTES:
         sessions.decode_slot(value)
-    elif kind == sessions.DONE and len(rest) == _PLACE_BYTES:
+    elif kind == sessions.GROUP:
+        groups.decode_group(value)
+    elif kind == sessions.MEMBER or (kind == sessions.DONE and len(rest) == _PLACE_BYTES):
         return
     elif kind not in (sessions.RELEASED, sessions.INCOMING) or len(rest) != 2:
         raise PermanentError("it is of no known kind")

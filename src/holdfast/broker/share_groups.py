@@ -1,0 +1,257 @@
+"""The groups of shared subscriptions: begun, joined, left, stored, ended.
+
+1. The first member says where a group begins, and the first that says so how long work may rest. Later ones join it.
+2. A group ends with its last member. Members whose sessions are stored and not in memory are members, too.
+3. A group with a member whose session is stored is stored itself: where it began, how far it is, who its members are.
+"""
+
+from typing import Final
+
+from holdfast.broker.deadlines import Deadlines
+from holdfast.broker.policy import Policy
+from holdfast.broker.share_request import STEAL_AFTER, ShareRequest
+from holdfast.broker.stores import Stores
+from holdfast.durable.log import FOR_EVER
+from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.sessions import (
+    DropMember,
+    DropSession,
+    KeepGroup,
+    KeepMember,
+    KeepProgress,
+    KeepSession,
+    StoredSession,
+)
+from holdfast.exchange.client import Client, Subscribed
+from holdfast.exchange.counters import DROP_SESSION_ENDED
+from holdfast.exchange.exchange import Exchange
+from holdfast.exchange.groups import Group
+from holdfast.model.clock import Clock
+from holdfast.model.owed import Owed
+from holdfast.records.groups import GROUP_PREFIX, GroupRecord
+from holdfast.records.session_record import SessionRecord
+from holdfast.records.sessions import Progress
+from holdfast.session.state import NEVER
+from holdfast.topics.filters import TopicFilter
+from holdfast.topics.subscription import SubscriptionRecord
+
+#: A group ends with its last member, and no sooner.
+_GROUP_RECORD: Final = SessionRecord(expiry_s=NEVER, disconnected_us=1)
+_SECOND_US: Final = 1_000_000
+
+
+class ShareGroups:
+    """Every group that has a member in memory."""
+
+    def __init__(self, exchange: Exchange, policy: Policy, stores: Stores, clock: Clock, deadlines: Deadlines) -> None:
+        self._exchange: Final = exchange
+        self._policy: Final = policy
+        self._new_queue: Final = stores.new_queue
+        self._new_replay: Final = stores.new_replay
+        self._stored: Final = stores.sessions
+        self._clock: Final = clock
+        self._deadlines: Final = deadlines
+        self.groups: Final[dict[str, Group]] = {}
+        #: Keys of groups that ended, and whose end is not committed yet.
+        self._ended: Final[set[str]] = set()
+
+    # ---- begin
+
+    def group_for(self, client: Client, record: SubscriptionRecord, share: ShareRequest | None) -> Group:
+        """The group of a subscription, which begins with it if there is none; without a request it was stored."""
+        key = f"$share/{record.filter.group}/{record.filter.inner().decode()}"
+        group = self.groups.get(key)
+        if group is None:
+            replay = bool(record.filter.since) or (share is not None and share.replay)
+            group = self.groups[key] = self._begin(key, record, replay=replay)
+        if share is not None and share.steal_after_us and not group.steal_after_us:
+            group.steal_after_us = share.steal_after_us
+            self._watch(group, group.steal_after_us)
+            if group.stored_as:
+                self._exchange.under_way.step(KeepGroup(group.stored_as, _record_of(group)))
+        if client.stored() and not group.stored_as and isinstance(group.backlog, LogQueue):
+            group.stored_as = GROUP_PREFIX + key
+            self._exchange.under_way.step(KeepSession(group.stored_as, _GROUP_RECORD, None))
+            self._exchange.under_way.step(KeepGroup(group.stored_as, _record_of(group)))
+            self._save(group, group.backlog)
+        return group
+
+    def _begin(self, key: str, record: SubscriptionRecord, *, replay: bool) -> Group:
+        """A group that goes on where it was when the broker ended, or a new one."""
+        stored = self._load(key)
+        since_us = record.since_us
+        steal_after_us = 0
+        if stored is not None and stored.group is not None:
+            since_us = stored.group.since_us
+            steal_after_us = stored.group.steal_after_us
+            replay = stored.group.replaying
+        own = _as_group(record, since_us)
+        if replay and self._new_replay is not None:
+            group = Group(key, self._policy.sessions.share_strategy, own, self._new_replay(key, own, FOR_EVER))
+            group.joined = lambda: self._joined(group)
+        else:
+            backlog = self._new_queue(key, {own.filter.raw: own})
+            group = Group(key, self._policy.sessions.share_strategy, own, backlog)
+        if stored is not None and isinstance(group.backlog, LogQueue):
+            group.stored_as = GROUP_PREFIX + key
+            group.stored_members.update(stored.members)
+            group.unlisted = stored.group is None or stored.group.unlisted
+            # Without progress the broker ended before the first was stored: from the subscription on.
+            group.backlog.resume({} if stored.progress is None else stored.progress.sent, stored.done, {})
+        if steal_after_us:
+            group.steal_after_us = steal_after_us
+            self._watch(group, steal_after_us)
+        return group
+
+    def _load(self, key: str) -> StoredSession | None:
+        """What is stored of a group, unless it has ended: the sessions of all its members may be over."""
+        if key in self._ended:
+            return None
+        stored = self._stored.load(GROUP_PREFIX + key)
+        if stored is not None and stored.group is not None and self._is_over(stored.members, stored.group):
+            self._drop_stored(key)
+            return None
+        return stored
+
+    def _is_over(self, members: set[str], record: GroupRecord) -> bool:
+        """Whether none of the members has a session any more."""
+        return not record.unlisted and all(self._stored.record(member) is None for member in members)
+
+    def _joined(self, group: Group) -> None:
+        """A group has reached the present."""
+        if isinstance(group.backlog, LogQueue):
+            group.backlog.leave_history()
+        if group.stored_as:
+            self._exchange.under_way.step(KeepGroup(group.stored_as, _record_of(group)))
+        self._exchange.delivery.groups.deliver_passed_on(group, self._exchange.passed_on())
+
+    @staticmethod
+    def describe(client: Client, raw: bytes, now_us: int, *, replay: bool) -> list[tuple[str, str]]:
+        """User properties for SUBACK: what holds for the group, whatever this member asked for."""
+        group = client.subscribed[raw].group
+        assert group is not None
+        told: list[tuple[str, str]] = []
+        if replay:
+            told += [("ts", str(now_us)), ("replay-from", str(group.record.since_us))]
+        if group.steal_after_us:
+            told.append((STEAL_AFTER, str(group.steal_after_us // _SECOND_US)))
+        return told
+
+    # ---- members
+
+    def join(self, group: Group, subscribed: Subscribed) -> None:
+        client = subscribed.client
+        client_id = client.session.client_id
+        group.members[client_id] = subscribed
+        if group not in client.groups:
+            client.groups.append(group)
+        if client.stored() and group.stored_as and client_id not in group.stored_members:
+            group.stored_members.add(client_id)
+            self._exchange.under_way.step(KeepMember(group.stored_as, client_id))
+
+    def leave(self, client: Client, group: Group) -> None:
+        """The client is a member no more. What it has in flight it keeps: it may be about to acknowledge it."""
+        client_id = client.session.client_id
+        group.members.pop(client_id, None)
+        if group in client.groups:
+            client.groups.remove(group)
+        if client_id in group.stored_members:
+            group.stored_members.discard(client_id)
+            self._exchange.under_way.step(DropMember(group.stored_as, client_id))
+        if not group.members:
+            self._end(group)
+
+    def _end(self, group: Group) -> None:
+        given_back = [owed for owed in group.held if owed.serial == 0]
+        count = group.backlog.count() + len(given_back)
+        now_us = self._exchange.delivery.now_us
+        self._exchange.drops.lose(DROP_SESSION_ENDED, group.key, count, now_us, "the last member is gone")
+        self.groups.pop(group.key, None)
+        if group.stored_as and self._is_over(group.stored_members, _record_of(group)):
+            self._drop_stored(group.key)
+
+    def _drop_stored(self, key: str) -> None:
+        """Have a group removed; until that is committed, what is stored of it does not count."""
+        self._exchange.under_way.step(DropSession(GROUP_PREFIX + key, _GROUP_RECORD))
+        self._ended.add(key)
+        self._exchange.after_commit(None, b"", lambda: self._ended.discard(key))
+
+    def take_from_absent(self, client: Client) -> None:
+        """A member is online again: it gets what waits for its groups, with what absent members had in flight."""
+        for group in client.groups:
+            for member in list(group.members.values()):
+                if member.client.owner is None:
+                    self._give_back(member.client, group)
+            self._exchange.delivery.groups.drain(group)
+
+    def share_out(self, client: Client) -> None:
+        """A member is gone: those who are there get what it did not acknowledge."""
+        for group in client.groups:
+            if any(member.client.channel is not None for member in group.members.values()):
+                self._give_back(client, group)
+
+    def leave_all(self, client: Client) -> None:
+        """A member's session ends."""
+        for group in client.groups:
+            group.members.pop(client.session.client_id, None)
+            self._give_back(client, group)
+
+    def _give_back(self, client: Client, group: Group) -> None:
+        """Unacknowledged QoS 1 work of an absent member goes to the others.
+
+        QoS 2 stays: once begun it is completed with this client or with nobody [MQTT-4.8.2-4] [MQTT-4.8.2-5].
+        """
+        window = client.session.window
+        pack: list[Owed] = []
+        for packet_id in window.packet_ids():
+            owed = window.owed(packet_id)
+            if owed is not None and owed.qos == 1 and owed.group == group.key:
+                if not window.is_stolen(packet_id):
+                    pack.append(owed)
+                window.discard(packet_id)
+        self._exchange.delivery.groups.give_back(group, pack)
+
+    # ---- work that rests
+
+    def _watch(self, group: Group, delay_us: int) -> None:
+        self._deadlines.after(delay_us, lambda: self._steal(group))
+
+    def _steal(self, group: Group) -> None:
+        if self.groups.get(group.key) is group:
+            self._exchange.wake()
+            self._watch(group, self._exchange.delivery.groups.steal(group, self._clock.monotonic_us()))
+
+    # ---- progress
+
+    def save(self) -> None:
+        """Store how far groups have come: up to the first message that somebody has not acknowledged."""
+        for group in self.groups.values():
+            if group.stored_as and group.unsaved and isinstance(group.backlog, LogQueue):
+                self._save(group, group.backlog)
+
+    def _save(self, group: Group, queue: LogQueue) -> None:
+        sent = queue.sent()
+        waiting = list(group.held)
+        for member in group.members.values():
+            waiting += member.client.session.window.owed_by(group.key)
+        for owed in waiting:
+            message = owed.message
+            if owed.qos == 1 or owed in group.held:
+                sent[message.shard] = min(sent.get(message.shard, 0), message.position_us - 1)
+        group.unsaved = len(waiting) > 0
+        self._exchange.under_way.step(KeepProgress(group.stored_as, Progress(sent, [], 0)))
+
+
+def _record_of(group: Group) -> GroupRecord:
+    return GroupRecord(
+        group.record.since_us,
+        replaying=group.joined is not None,
+        steal_after_us=group.steal_after_us,
+        unlisted=group.unlisted,
+    )
+
+
+def _as_group(record: SubscriptionRecord, since_us: int) -> SubscriptionRecord:
+    """The subscription as the group's own: every message, whoever published it; members have their own options."""
+    plain = TopicFilter(record.filter.inner(), record.filter.levels, "", "")
+    return SubscriptionRecord(plain, 2, False, False, 0, 0, since_us)

@@ -1,0 +1,80 @@
+"""Groups of shared subscriptions on disk. A group is kept as a session is, under a client id that no client can have.
+
+    01 | client | 00                     the session           never ends by itself
+    01 | client | 05, 09                 how far the group has come, and its QoS 2 messages above that
+    01 | client | 0a                     the group             where it began, and what holds for all its members
+    01 | client | 0b | client id         a member that has a stored session; the value is empty
+
+    client    u16 bytes, then U+0000 `group` U+0000 `$share/<name>/<filter>`
+
+    group     01 | flags u8: 1 it has not reached the present, 2 not all members are listed | since i64 (µs)
+              | steal after u64 (µs, 0: never)
+
+Groups that were stored before 0a and 0b existed have neither. Such a group is never known to have lost its last member.
+"""
+
+from typing import Final
+
+from holdfast.records.fields import Fields, i64, u8, u64
+from holdfast.records.sessions import client_prefix
+
+#: Never change.
+VERSION: Final = 1
+#: In front of the name under which a group is stored. U+0000 cannot begin a client id. Never change.
+GROUP_PREFIX: Final = "\0group\0"
+_REPLAYING: Final = 0x01
+_UNLISTED: Final = 0x02
+
+
+class GroupRecord:
+    """What holds for all members of a group. Never changes; a step replaces it."""
+
+    def __init__(self, since_us: int, *, replaying: bool, steal_after_us: int, unlisted: bool = False) -> None:
+        #: Where it began: what was stored before does not concern it.
+        self.since_us: Final = since_us
+        #: Whether it reads history, and has not reached the present.
+        self.replaying: Final = replaying
+        #: How long QoS 1 work may rest with a member before another one gets it; 0 for as long as it is online.
+        self.steal_after_us: Final = steal_after_us
+        #: Whether an earlier version began it: then it may have members that are not listed.
+        self.unlisted: Final = unlisted
+
+    def _fields(self) -> tuple[int, bool, int, bool]:
+        return (self.since_us, self.replaying, self.steal_after_us, self.unlisted)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GroupRecord) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"GroupRecord({self.since_us}, replaying={self.replaying}, steal_after_us={self.steal_after_us})"
+
+
+def group_key(client_id: str) -> bytes:
+    return client_prefix(client_id) + b"\x0a"
+
+
+def member_key(client_id: str, member: str) -> bytes:
+    return client_prefix(client_id) + b"\x0b" + member.encode()
+
+
+def encode_group(record: GroupRecord) -> bytes:
+    flags = (_REPLAYING if record.replaying else 0) | (_UNLISTED if record.unlisted else 0)
+    return b"".join((u8(VERSION), u8(flags), i64(record.since_us), u64(record.steal_after_us)))
+
+
+def decode_group(value: bytes) -> GroupRecord:
+    fields = Fields(value, "a group")
+    fields.version(VERSION)
+    flags = fields.u8("the flags")
+    since_us = fields.i64("the start")
+    steal_after_us = fields.u64("the time before stealing")
+    fields.end()
+    return GroupRecord(
+        since_us,
+        replaying=flags & _REPLAYING != 0,
+        steal_after_us=steal_after_us,
+        unlisted=flags & _UNLISTED != 0,
+    )
