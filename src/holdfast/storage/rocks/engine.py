@@ -37,8 +37,9 @@ from holdfast.storage.rocks.failures import DiskFullError, Failure, FolderHeldEr
 from holdfast.storage.rocks.families import Families
 from holdfast.storage.rocks.folder_lock import FolderLock
 from holdfast.storage.rocks.manifest import ManifestWatch
-from holdfast.storage.rocks.options import MAX_WAL_BYTES, WRITE_BUFFERS_BYTES, write_options
+from holdfast.storage.rocks.options import LASTING_FAMILIES, MAX_WAL_BYTES, WRITE_BUFFERS_BYTES, write_options
 from holdfast.storage.rocks.quarantine import Damage, Quarantine
+from holdfast.storage.rocks.range_tombstones import compact_tombstones
 from holdfast.storage.rocks.recovery import BATCH_KEY, Opened, open_database
 from holdfast.storage.rocks.synced_mark import Synced, SyncedMark
 from holdfast.storage.rocks.wal_scan import wal_files
@@ -93,6 +94,8 @@ class Engine:
                 folder / "rocks", Quarantine(folder / "quarantine"), mark.last, mark_is_exact=mark.is_exact
             )
             engine = cls(folder, lock, mark, opened, reserve_bytes)
+            for name in LASTING_FAMILIES:
+                compact_tombstones(name, engine.family(name))
             # The names of what was made in it; RocksDB syncs only its own folder.
             os.fsync(engine._descriptor)
         except BaseException as error:

@@ -1,6 +1,6 @@
 """Opens the database after whatever happened to it, and says what is missing. Nothing gets shorter in silence.
 
-    read the WAL's frames, cut it at a gap
+    read the WAL's frames, cut it at a gap, thin out range tombstones
     open, every record must be good ───── yes ──→ compare with the synced mark
         │ no: copy WAL, MANIFEST and CURRENT to quarantine/<time>/
     open, up to the first bad record ──── yes ──→ compare with the synced mark
@@ -29,6 +29,7 @@ from holdfast.storage.rocks.manifest import manifest_of
 from holdfast.storage.rocks.opening_lock import opening
 from holdfast.storage.rocks.options import DEFAULT, LASTING_FAMILIES, Shared, database_options, family_options
 from holdfast.storage.rocks.quarantine import Damage, Quarantine
+from holdfast.storage.rocks.range_tombstones import thin_wal
 from holdfast.storage.rocks.synced_mark import Synced
 from holdfast.storage.rocks.wal_scan import find_gap, wal_files
 
@@ -78,6 +79,7 @@ def _open(path: Path, quarantine: Quarantine, mark: Synced | None, *, mark_is_ex
     repaired = False
     if (path / "CURRENT").exists() or wal_files(path) or list(path.glob("*.sst")):
         torn_tail = _cut_at_gap(path, quarantine)
+        thin_wal(path)
         damage += _mend_current(path, quarantine)
         repaired = any(found.kind == "repaired" for found in damage)
         if not repaired and _manifest_became_shorter(path, mark):
