@@ -126,6 +126,14 @@ def test_what_is_published_is_printed_once_with_its_qos(port: int, topic: str, q
     assert rows == [{**common, "payload": "grüße"}, {**common, "payload": ""}]
 
 
+def test_a_payload_of_the_command_line_is_bytes(port: int, topic: str) -> None:
+    with running_sub(topic, "--count", "1", port=port) as process:
+        program = "import typer; from holdfast.cli.pub import pub; typer.run(pub)"
+        command: list[str | bytes] = [sys.executable, "-c", program, topic, "-m", b"\xff\xfe", "--port", str(port)]
+        assert subprocess.run(command, capture_output=True).stderr == b""
+        assert lines_of(process) == [topic.encode() + b" \xff\xfe"]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_wildcards_select_and_text_shows_the_topic(port: int, topic: str, version: str) -> None:
     with running_sub(f"{topic}/+/temp", "-V", version, "--count", "2", port=port) as process:

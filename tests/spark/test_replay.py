@@ -132,7 +132,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 def to(target: Target) -> list[str]:
-    return ["--to", target.url, "-u", "ann", "--password-file", str(target.secret)]
+    return ["--into", target.url, "-u", "ann", "--password-file", str(target.secret)]
 
 
 def replay(target: Target, *words: str) -> Result:
@@ -270,13 +270,13 @@ def test_a_broker_is_not_replayed_into_itself_by_mistake(
     with monkeypatch.context() as patched:
         patched.setattr("holdfast.pipeline.replay.run_replay", lambda *_given: pytest.fail("it began"))
         for where in (["--data", str(source.data)], ["--endpoint", source.where["endpoint"]]):
-            refused = CliRunner().invoke(app, ["spark", "replay", "--to", url, "--no-prefix", *where])
+            refused = CliRunner().invoke(app, ["spark", "replay", "--into", url, "--no-prefix", *where])
             assert refused.exit_code == 2
             assert "is the broker whose history is replayed" in refused.stderr
-        gone = CliRunner().invoke(app, ["spark", "replay", "--to", "mqtt://127.0.0.1:1", *where])
+        gone = CliRunner().invoke(app, ["spark", "replay", "--into", "mqtt://127.0.0.1:1", *where])
         assert gone.exit_code == 1
         assert "cannot connect to 127.0.0.1:1: Connection refused" in gone.stderr
-        nobody = CliRunner().invoke(app, ["spark", "replay", "--to", target.url, "-u", "ann", *where])
+        nobody = CliRunner().invoke(app, ["spark", "replay", "--into", target.url, "-u", "ann", *where])
         assert nobody.exit_code == 1
         assert "Bad User Name or Password" in nobody.stderr
 

@@ -54,7 +54,10 @@ class BrokerAddress:
 
 def parse_address(text: str) -> BrokerAddress:
     """An address as a person writes it; ValueError says what would be right."""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # brackets without an IPv6 address in between
+        parts = urlsplit("")
     known = _SCHEMES.get(parts.scheme)
     if known is None or not parts.netloc:
         raise ValueError("write mqtt://HOST, mqtts://HOST, ws://HOST or wss://HOST, with :PORT if need be")

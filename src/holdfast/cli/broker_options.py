@@ -20,7 +20,7 @@ from holdfast.cli.client_errors import LostError, RefusedError
 from holdfast.cli.client_stream import Target
 from holdfast.cli.client_transport import tls_context
 from holdfast.cli.commands import REFUSED, WRONG_USAGE, fail
-from holdfast.model.protocol import V5, V311
+from holdfast.model.protocol import MAX_U16, V5, V311
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -88,11 +88,14 @@ class BrokerOptions:
     password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the password from this file.")] = None
     client_id: Annotated[str, typer.Option("-i", "--id", help="Client id; without it, the broker makes one up.")] = ""
 
-    def target(self, *, clean_start: bool = True, session_expiry_s: int = 0) -> Target:
-        """The connection that the options ask for; contradictions among them end the program."""
-        address = self._address()
+    def target(self, *, clean_start: bool = True, session_expiry_s: int = 0, named: str = "--url") -> Target:
+        """The connection that the options ask for; contradictions among them end the program.
+
+        `named` is the option that the address was given by.
+        """
+        address = self._address(named)
         if self._asks_for_tls() and not address.secure:
-            fail(f"--url {self.url} is without TLS; write {address.secured()}://, or no options of TLS", WRONG_USAGE)
+            fail(f"{named} {self.url} is without TLS; write {address.secured()}://, or no options of TLS", WRONG_USAGE)
         if self.key is not None and self.cert is None:
             fail("--key is given, and no certificate that it belongs to; add --cert FILE", WRONG_USAGE)
         context = None
@@ -102,8 +105,13 @@ class BrokerOptions:
             except ValueError as error:
                 fail(str(error), WRONG_USAGE)
         if self.user is not None and address.user is not None:
-            fail("--user is given, and a user name in --url as well; use one of them", WRONG_USAGE)
+            fail(f"--user is given, and a user name in {named} as well; use one of them", WRONG_USAGE)
         user = self.user if self.user is not None else address.user
+        password = find_password(user, self.password_env, self.password_file)
+        fields = {"client id": self.client_id.encode(), "user name": (user or "").encode(), "password": password or b""}
+        for field, value in fields.items():
+            if len(value) > MAX_U16:
+                fail(f"the {field} has {len(value)} bytes; MQTT carries {MAX_U16} at most", WRONG_USAGE)
         return Target(
             host=address.host,
             port=address.port,
@@ -112,7 +120,7 @@ class BrokerOptions:
             version=self.version.level,
             client_id=self.client_id,
             user_name=user,
-            password=find_password(user, self.password_env, self.password_file),
+            password=password,
             clean_start=clean_start,
             session_expiry_s=session_expiry_s,
         )
@@ -120,7 +128,7 @@ class BrokerOptions:
     def _asks_for_tls(self) -> bool:
         return self.tls or self.insecure or any((self.ca, self.cert, self.key))
 
-    def _address(self) -> BrokerAddress:
+    def _address(self, named: str) -> BrokerAddress:
         if self.url is None:
             secure = self._asks_for_tls()
             port = self.port or (TLS_PORT if secure else PLAIN_PORT)
@@ -130,7 +138,7 @@ class BrokerOptions:
         try:
             return parse_address(self.url)
         except ValueError as error:
-            fail(f"--url {self.url}: {error}", WRONG_USAGE)
+            fail(f"{named} {self.url}: {error}", WRONG_USAGE)
 
 
 def find_password(user: str | None, variable: str | None, file: Path | None) -> bytes | None:

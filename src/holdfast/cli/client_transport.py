@@ -100,6 +100,9 @@ async def open_socket(host: str, port: int, tls: ssl.SSLContext | None) -> Socke
     except OSError as error:
         why = error.strerror or str(error)
         raise LostError(f"cannot connect to {place}: {why}; is a broker running there?") from None
+    except UnicodeError:
+        # Python knows names by their labels: empty ones and those above 63 characters are none.
+        raise LostError(f"cannot connect to {place}: this is no name of a host") from None
     return SocketTransport(*streams)
 
 

@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_args
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from holdfast.model.passwords import hide_passwords
+
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 #: Exit codes: refused, by a broker for instance, or no broker there; and wrong usage. 0 is done.
@@ -156,8 +158,8 @@ class _Deferred(TyperCommand):
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Tell a person what went wrong, and leave."""
-    typer.echo(f"holdfast: {message}", err=True)
+    """Tell a person what went wrong, without the passwords of addresses, and leave."""
+    typer.echo(f"holdfast: {hide_passwords(message)}", err=True)
     raise typer.Exit(code)
 
 

@@ -9,9 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.commands import Commands
+from holdfast.broker.access.passwords import PasswordFile
+from holdfast.broker.access.rules import Rules
+from holdfast.broker.access.text_file import WrongLines
+from holdfast.cli.commands import WRONG_USAGE, Commands, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.settings_options import SettingsOptions
+from holdfast.model.errors import SettingsError
+from holdfast.node.settings import Security
 from holdfast.node.settings_show import effective
 from holdfast.node.settings_values import show as as_toml
 
@@ -23,9 +28,25 @@ app = Commands(name="config", help="Check and show settings.")
 def check(options: SettingsOptions) -> None:
     """Say everything that is wrong with the settings, where, and what would be right."""
     settings = options.read_or_fail()
+    _check_access_files(settings.security)
     listeners = "1 listener" if len(settings.listeners) == 1 else f"{len(settings.listeners)} listeners"
     changed = sum(row.source != "default" for row in effective(settings))
     typer.echo(f"The settings are right: {listeners}, {changed} keys that are not at their default.")
+
+
+def _check_access_files(security: Security) -> None:
+    """The files of users and access, line by line: a broker would not start on wrong ones."""
+    wrong = WrongLines()
+    with wrong.gathered():
+        if security.password_file is not None:
+            PasswordFile.load(security.password_file)
+    with wrong.gathered():
+        if security.acl_file is not None:
+            Rules.load(security.acl_file)
+    try:
+        wrong.refuse()
+    except SettingsError as error:
+        fail(str(error), WRONG_USAGE)
 
 
 @app.command()

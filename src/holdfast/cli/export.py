@@ -54,7 +54,12 @@ def export(
         str | None, typer.Option(metavar="T", help="The end, in the same words; not included.", show_default="all")
     ] = None,
     kind: Annotated[
-        Kind | None, typer.Option("--format", help="Without it the name of the file says which.", show_default=False)
+        Kind | None,
+        typer.Option(
+            "--format",
+            help="Without it the name of the file says which; standard output gets jsonl.",
+            show_default=False,
+        ),
     ] = None,
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="The file to make; - is standard output.")
@@ -112,6 +117,8 @@ def export(
 
 
 def _kind_of(output: str) -> Kind:
+    if output == _STANDARD_OUTPUT:
+        return Kind.JSONL
     suffix = Path(output).suffix.removeprefix(".").lower()
     if suffix not in list(Kind):
         fail("say which format: --format parquet, csv or jsonl; or end the name of FILE with one of them", WRONG_USAGE)

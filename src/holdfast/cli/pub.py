@@ -33,6 +33,8 @@ from holdfast.wire.properties import (
 _CHUNK_BYTES: Final = 65_536
 #: Chunks of standard input that wait to be published; beyond that, whoever writes there has to wait.
 _CHUNKS_AHEAD: Final = 4
+#: A subscription to such a name is to what stands behind it.
+_FILTERS_ONLY: Final = ("$share/", "$replay/")
 _SETTABLE: Final = {
     spec.name: spec
     for spec in PROPERTIES
@@ -81,6 +83,8 @@ def pub(
     extras = _parse_properties(properties or [], broker.version)
     try:
         check_topic_name(topic.encode())
+        if topic.startswith(_FILTERS_ONLY):
+            fail(f"{topic}: no filter reaches this topic, as $share and $replay begin filters alone", WRONG_USAGE)
         encode(Publish(topic, payload, qos, 1 if qos else 0, retain=retain, properties=extras), broker.version.level)
     except PeerError as error:
         fail(error.detail, WRONG_USAGE)

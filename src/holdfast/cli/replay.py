@@ -76,7 +76,7 @@ class IntoOptions:
             password_env=self.into_password_env,
             password_file=self.into_password_file,
             ca=self.into_ca,
-        ).target()
+        ).target(named="--into")
         if (target.host, target.port) == (source.host, source.port) and self.to_prefix is None:
             fail(f"--into {self.into} is the broker that is replayed; add --to-prefix PREFIX", WRONG_USAGE)
         return target

@@ -29,7 +29,10 @@ _PREFIX: Final = "replayed/"
 class Into:
     """The broker that messages are published to, and as whom."""
 
-    to: Annotated[str, typer.Option("--to", metavar="URL", help="The broker: mqtt://HOST:PORT, or mqtts:// for TLS.")]
+    into: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The broker: mqtt://HOST:PORT, or mqtts:// for TLS.", show_default=False),
+    ] = None
     user: Annotated[str | None, typer.Option("-u", "--user", help="User name there.", show_default=False)] = None
     password_env: Annotated[
         str | None, typer.Option(metavar="VARIABLE", help="Its password's variable.", show_default=False)
@@ -37,11 +40,16 @@ class Into:
     password_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Its password's file.", show_default=False)
     ] = None
-    to_ca: Annotated[
+    into_ca: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Authorities to trust there, PEM.", show_default=False)
     ] = None
-    to_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Our certificate.", show_default=False)] = None
-    to_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.", show_default=False)] = None
+    into_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Our certificate.", show_default=False)] = None
+    into_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.", show_default=False)] = None
+    # As they were called before.
+    to: Annotated[str | None, typer.Option("--to", hidden=True)] = None
+    to_ca: Annotated[Path | None, typer.Option(hidden=True)] = None
+    to_cert: Annotated[Path | None, typer.Option(hidden=True)] = None
+    to_key: Annotated[Path | None, typer.Option(hidden=True)] = None
     qos: Annotated[int, typer.Option("-q", "--qos", help="Quality of service of publishing.", min=1, max=2)] = 1
     retry_for: Annotated[
         int, typer.Option(metavar="SECONDS", help="How long a broker may be away before it fails.", min=0)
@@ -49,33 +57,44 @@ class Into:
 
     def check(self) -> None:
         """What can be seen at once; wrong options end the program."""
-        if urlsplit(self.to).scheme not in ("mqtt", "mqtts"):
-            fail(f"--to {self.to}: give mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS", WRONG_USAGE)
+        if urlsplit(self._url()).scheme not in ("mqtt", "mqtts"):
+            fail(f"--into {self._url()}: give mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS", WRONG_USAGE)
         if self.password_env is not None and self.password_env not in os.environ:
             fail(f"--password-env {self.password_env}: there is no such variable; export it", WRONG_USAGE)
-        files = {"--password-file": self.password_file, "--to-ca": self.to_ca, "--to-cert": self.to_cert}
-        for option, path in {**files, "--to-key": self.to_key}.items():
+        ca, cert, key = self._files()
+        files = {"--password-file": self.password_file, "--into-ca": ca, "--into-cert": cert, "--into-key": key}
+        for option, path in files.items():
             if path is not None and not path.is_file():
                 fail(f"{option} {path}: there is no such file", WRONG_USAGE)
+
+    def _url(self) -> str:
+        url = self.into or self.to
+        if url is None:
+            fail("say which broker gets the messages: --into mqtt://HOST:PORT", WRONG_USAGE)
+        return url
+
+    def _files(self) -> tuple[Path | None, Path | None, Path | None]:
+        return self.into_ca or self.to_ca, self.into_cert or self.to_cert, self.into_key or self.to_key
 
     def options(self) -> "WriteOptions":
         from holdfast.pipeline.write_options import parse_write_options
 
+        ca, cert, key = self._files()
         given = {
-            "broker": self.to,
+            "broker": self._url(),
             "user": self.user,
             "passwordEnv": self.password_env,
             "passwordFile": _absolute(self.password_file),
-            "caFile": _absolute(self.to_ca),
-            "certFile": _absolute(self.to_cert),
-            "keyFile": _absolute(self.to_key),
+            "caFile": _absolute(ca),
+            "certFile": _absolute(cert),
+            "keyFile": _absolute(key),
             "qos": str(self.qos),
             "retryForS": str(self.retry_for),
         }
         try:
-            return parse_write_options({key: text for key, text in given.items() if text is not None})
+            return parse_write_options({name: text for name, text in given.items() if text is not None})
         except HoldfastError as error:
-            fail(str(error).replace("option broker", f"--to {self.to}"), WRONG_USAGE)
+            fail(str(error).replace("option broker", f"--into {self._url()}"), WRONG_USAGE)
 
 
 @dataclass(frozen=True, kw_only=True)

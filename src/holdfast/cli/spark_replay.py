@@ -138,10 +138,10 @@ def _knock(read: "Options | None", to: "WriteOptions", what: What) -> None:
         connect(to, f"replay-knocks-{uuid4().hex[:16]}").close(goodbye=True)
         same = read is not None and what.no_prefix and not what.into_itself and is_same_broker(read, to)
     except HoldfastError as error:
-        fail(f"--to {to.place}: {error}", FAILED)
+        fail(f"--into {to.place}: {error}", FAILED)
     if same:
         fail(
-            f"--to {to.place} is the broker whose history is replayed: without a prefix its subscribers would get "
+            f"--into {to.place} is the broker whose history is replayed: without a prefix its subscribers would get "
             f"everything again, and its history would have it twice. Give --prefix, or --into-itself if that is meant",
             WRONG_USAGE,
         )

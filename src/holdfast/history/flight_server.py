@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import structlog
 from pyarrow import flight  # type: ignore[import-untyped]
@@ -160,6 +160,22 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                     tables.schema_of(request.table, request.columns), self._table(context, request)
                 )
             return flight.GeneratorStream(schema_of(request.columns), self._stream(context, request))
+
+    # ---- what there is not
+
+    def list_flights(self, _context: Any, _criteria: Any) -> Any:
+        self._refuse('there is no list of flights; get_flight_info takes a command in JSON: {"filter": "plant/#"}')
+
+    def do_put(self, *_call: Any) -> None:
+        self._refuse("history is read here, not written; publish by MQTT, or load files with: holdfast spark load")
+
+    def do_exchange(self, *_call: Any) -> None:
+        self._refuse("there is no exchange here; history is read by do_get")
+
+    def _refuse(self, why: str) -> NoReturn:
+        with _translated():
+            raise PermanentError(why)
+        raise AssertionError
 
     def _table(self, context: Any, query: TableQuery) -> Iterator[Any]:
         with _translated():

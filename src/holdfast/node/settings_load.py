@@ -30,6 +30,7 @@ from holdfast.node.settings_sources import (
     assignment_entry,
     environment_entries,
     file_entries,
+    misspelt_variables,
     short_flag_entries,
 )
 from holdfast.node.settings_values import convert, keys_of, show
@@ -82,7 +83,10 @@ class _Tree:
         except UnreadableError as error:
             self.problems.append(Problem(str(error)))
             self.partial = True
-        entries += environment_entries(environment)
+        misspelt = misspelt_variables(environment)
+        for name, written in misspelt.items():
+            self.problems.append(Problem(f"{name} sets nothing; two underscores join section and key: {written}"))
+        entries += [entry for entry in environment_entries(environment) if entry.source not in misspelt]
         for assignment in flags.assignments:
             try:
                 entries.append(assignment_entry(assignment))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from holdfast.model.passwords import hide_passwords
 from holdfast.node.settings import SECTIONS, TABLES, TREE, Settings
 from holdfast.node.settings_values import keys_of
 
@@ -21,13 +22,15 @@ class Row:
 def effective(settings: Settings) -> list[Row]:
     """Every key with its value and its source, in the order of the tree.
 
-    Secrets need no mask: settings name the files that hold them, and never hold one.
+    Passwords inside addresses are hidden. No other setting is a secret: they name the files that hold one.
     """
     rows = []
     for prefix, section, values in _tables(settings):
         for key in keys_of(section):
             name = f"{prefix}.{key}"
-            rows.append(Row(name, getattr(values, key), settings.sources.get(name, "default")))
+            value = getattr(values, key)
+            shown = hide_passwords(value) if isinstance(value, str) else value
+            rows.append(Row(name, shown, settings.sources.get(name, "default")))
     return rows
 
 

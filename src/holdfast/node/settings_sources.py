@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.node.settings import DEFAULT_LISTENER, TABLES
+from holdfast.node.settings import DEFAULT_LISTENER, SECTIONS, TABLES
+from holdfast.node.settings_values import keys_of
 
 #: Read when it is there and no other file is named.
 DEFAULT_FILE: Final = Path("holdfast.toml")
 ENVIRONMENT_PREFIX: Final = "HOLDFAST__"
+_UNDERSCORES: Final = re.compile("_+")
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,40 @@ def environment_entries(environment: Mapping[str, str]) -> list[Entry]:
             text = environment[name]
             entries.append(Entry(path, parse_text(text), name, text))
     return entries
+
+
+def misspelt_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables whose underscores are wrong, such as HOLDFAST_MQTT_MAX_QOS, and how each is written."""
+    right: dict[str, str] = {}
+    for section, table in SECTIONS.items():
+        right |= {f"{section}_{key}": f"{section}__{key}" for key in keys_of(table)}
+    found = {}
+    for name in sorted(environment):
+        plain = _UNDERSCORES.sub("_", name).removeprefix("HOLDFAST_").lower()
+        meant = right.get(plain) or _named_key(plain)
+        written = f"{ENVIRONMENT_PREFIX}{meant}".upper()
+        if name.startswith("HOLDFAST_") and meant is not None and name.upper() != written and not _is_key(name):
+            found[name] = written
+    return found
+
+
+def _named_key(plain: str) -> str | None:
+    """`listeners_tls_port` as `listeners__tls__port`; None if it is no key of a table with a name."""
+    for section, tables in TABLES.items():
+        for key in keys_of(tables.table):
+            if plain.startswith(f"{section}_") and plain.endswith(f"_{key}"):
+                name = plain[len(section) + 1 : -len(key) - 1]
+                if name:
+                    return f"{section}__{name}__{key}"
+    return None
+
+
+def _is_key(name: str) -> bool:
+    """Whether a variable names a key as it stands."""
+    section, *rest = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+    if section in TABLES:
+        return len(rest) == 2 and rest[1] in keys_of(TABLES[section].table)
+    return section in SECTIONS and len(rest) == 1 and rest[0] in keys_of(SECTIONS[section])
 
 
 def assignment_entry(assignment: str) -> Entry:

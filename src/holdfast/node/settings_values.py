@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from holdfast.broker.policy import Key
 from holdfast.model.errors import MisuseError
+from holdfast.model.passwords import hide_passwords
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,11 @@ def _number(spec: KeySpec, value: float) -> float:
 
 
 def show(value: object) -> str:
-    """A value as TOML writes it."""
+    """A value as TOML writes it, without the passwords of addresses."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | Path):
-        return json.dumps(str(value), ensure_ascii=False)
+        return json.dumps(hide_passwords(str(value)), ensure_ascii=False)
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):

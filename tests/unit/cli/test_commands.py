@@ -155,7 +155,7 @@ NOT_UTF8 = [
     ("user", "add", BAD, "--file", "f", "--password-stdin"),
     ("token", "add", BAD, "--file", "f"),
     ("queue", "peek", "journal", BAD),
-    ("spark", "replay", "--to", f"mqtt://{BAD}"),
+    ("spark", "replay", "--into", f"mqtt://{BAD}"),
     ("spark", "sql", f"select {BAD}"),
 ]
 
@@ -175,6 +175,35 @@ def test_a_program_survives_bytes_that_are_no_text() -> None:
     done = run("verify", "--data", b"no-\xff")
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("--id", "x" * 65_536), 2, "the client id has 65536 bytes; MQTT carries 65535 at most"),
+        (("--user", "x" * 65_536), 2, "the user name has 65536 bytes; MQTT carries 65535 at most"),
+        (("--host", "a..b"), 1, "cannot connect to a..b:1883: this is no name of a host"),
+        (("--host", "x" * 300), 1, f"cannot connect to {'x' * 300}:1883: this is no name of a host"),
+        (("--url", "ws://a..b"), 1, "cannot connect to a..b:80: this is no name of a host"),
+        (("--url", "mqtt://[::1"), 2, "--url mqtt://[::1: write mqtt://HOST"),
+        (("--url", "mqtt://ann:secret@h:99999"), 2, "--url mqtt://ann:***@h:99999: the port must be a number"),
+        (("--url", "mqtt://ann:secret@h"), 2, "--url mqtt://ann:***@h: leave the password out"),
+        (("--url", "mqtt://ann:secret@h", "--tls"), 2, "--url mqtt://ann:***@h: leave the password out"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_wrong_broker_gets_a_sentence(arguments: tuple[str, ...], code: int, sentence: str) -> None:
+    done = CliRunner().invoke(main.app, ["pub", "a", "-m", "x", *arguments])
+    assert done.exit_code == code, done.exception
+    assert done.stderr.startswith(f"holdfast: {sentence}")
+    assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("topic", ["$share/a/b", "$replay/-1h/a"])
+def test_a_topic_that_no_filter_reaches_is_refused(topic: str) -> None:
+    done = CliRunner().invoke(main.app, ["pub", topic, "-m", "x"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"holdfast: {topic}: no filter reaches this topic")
 
 
 #: A command of each way to print: help, text, tables, JSON, bytes, and files that are standard output.

@@ -56,6 +56,52 @@ def test_show_prints_each_setting_with_its_source(monkeypatch: pytest.MonkeyPatc
     assert ["security.password_file", "not", "set", "default"] in rows
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("HOLDFAST_MQTT_MAX_QOS", "HOLDFAST__MQTT__MAX_QOS"),
+        ("HOLDFAST_MQTT__MAX_QOS", "HOLDFAST__MQTT__MAX_QOS"),
+        ("HOLDFAST__MQTT_MAX_QOS", "HOLDFAST__MQTT__MAX_QOS"),
+        ("HOLDFAST_LISTENERS_MY_TLS_PORT", "HOLDFAST__LISTENERS__MY_TLS__PORT"),
+    ],
+)
+def test_a_variable_with_wrong_underscores_is_refused_with_its_right_name(
+    given: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(given, "1")
+    done = config("check")
+    assert done.exit_code == 2
+    assert done.stderr == f"holdfast: {given} sets nothing; two underscores join section and key: {meant}\n"
+
+
+def test_variables_of_other_things_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", "/opt/holdfast")
+    monkeypatch.setenv("HOLDFAST__LISTENERS__MY_TLS__PORT", "1")
+    assert config("check").exit_code == 0
+
+
+def test_passwords_inside_addresses_are_hidden(folder: Path) -> None:
+    (folder / "holdfast.toml").write_text(
+        "[redis]\nurl = 'redis://ann:secret@h1,redis://:secret@h2'\n"
+        "[postgres]\nurl = 'postgresql://ann:secret@host/db?password=secret'\n"
+    )
+    for form in ((), ("--json",)):
+        done = config("show", *form)
+        assert done.exit_code == 0
+        assert "redis://ann:***@h1,redis://:***@h2" in done.output
+        assert "postgresql://ann:***@host/db?password=***" in done.output
+        assert "secret" not in done.output
+
+
+def test_check_reports_every_wrong_line_of_the_files_of_users_and_access(folder: Path) -> None:
+    (folder / "acl").write_text("topic read a/#/b\ntopic read fine\nusr ann\npattern read %c/+x\n")
+    (folder / "users").write_text("ann\nbob:plain\n:x\n")
+    done = config("check", "--set", "security.acl_file=acl", "--set", "security.password_file=users")
+    assert done.exit_code == 2
+    places = [line.removeprefix("holdfast: ").split(": ")[0] for line in done.stderr.splitlines()]
+    assert places == ["users:1", "users:2", "users:3", "acl:1", "acl:3", "acl:4"]
+
+
 def test_show_as_json_is_for_programs() -> None:
     done = config("show", "--json", "--set", "security.password_file=users")
     rows = {row["key"]: (row["value"], row["source"]) for row in json.loads(done.output)}

@@ -86,12 +86,15 @@ def test_a_failure_leaves_no_file(folder: Path, tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
+def test_standard_output_gets_json_lines_unless_told_otherwise(folder: Path) -> None:
+    assert invoke("#", "--data", str(folder)).stdout == invoke("#", "--format", "jsonl", "--data", str(folder)).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (("a/#/b", "--format", "csv"), 2, "'#' must be the whole last level"),
         (("$replay/-1h/a", "--format", "csv"), 2, "write the filter alone"),
-        (("a",), 2, "say which format"),
         (("a", "-o", "x.txt"), 2, "say which format"),
         (("a", "--format", "csv", "--since", "soon"), 2, "--since: 'soon' is none of: earliest"),
         (("a", "--format", "csv", "--since", "-1h", "--until", "-2h"), 2, "--since -1h is not before --until -2h"),

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.main import app
 
-TO = ["--to", "mqtt://127.0.0.1:1"]
+TO = ["--into", "mqtt://127.0.0.1:1"]
 FROM = ["--data", "DATA"]
 
 
@@ -26,9 +26,11 @@ WRONG = [
     ([*TO, "--data", "nowhere"], "--data nowhere: this is no data folder of a broker"),
     ([*TO, *FROM, "--endpoint", "grpc://h:1"], "either --data, the broker's data folder, or --endpoint"),
     ([*TO, "--endpoint", "http://h:1"], "--endpoint http://h:1: give grpc://HOST:PORT"),
-    (FROM, "Missing option '--to'"),
-    ([*FROM, "--to", "localhost:1883"], "--to localhost:1883: give mqtt://HOST:PORT"),
-    ([*FROM, "--to", "ws://localhost"], "--to ws://localhost: give mqtt://HOST:PORT"),
+    (FROM, "say which broker gets the messages: --into mqtt://HOST:PORT"),
+    ([*FROM, "--to", "ws://localhost"], "--into ws://localhost: give mqtt://HOST:PORT"),
+    ([*FROM, "--into", "ws://ann:secret@localhost"], "--into ws://ann:***@localhost: give"),
+    ([*FROM, "--into", "localhost:1883"], "--into localhost:1883: give mqtt://HOST:PORT"),
+    ([*FROM, "--into", "ws://localhost"], "--into ws://localhost: give mqtt://HOST:PORT"),
     ([*FROM, *TO, "--speed", "0"], "--speed 0: write max, or a number above 0"),
     ([*FROM, *TO, "--speed", "fast"], "--speed fast: write max, or a number above 0"),
     ([*FROM, *TO, "--since", "lately"], "--since: "),

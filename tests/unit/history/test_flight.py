@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from pyarrow import flight  # type: ignore[import-untyped]
+from pyarrow import flight
 
 from holdfast.durable.log import FOR_EVER
 from holdfast.history import flight_words as words
@@ -190,6 +191,21 @@ def test_a_client_that_knows_only_flight_gets_everything(served: Served, history
     info = client.get_flight_info(asked)
     found = [name for one in info.endpoints for name in client.do_get(one.ticket).read_all()["topic"].to_pylist()]
     assert sorted(found) == sorted(row["topic"] for row in rows(history, (b"plant", b"#")))
+    client.close()
+
+
+def test_writing_is_refused_with_what_would_be_right(served: Served) -> None:
+    client = flight.FlightClient(served.endpoint)
+    schema = pa.schema([("topic", pa.string())])
+    writer, _metadata = client.do_put(flight.FlightDescriptor.for_path("history"), schema)
+    with pytest.raises(flight.FlightServerError, match="history is read here, not written; publish by MQTT") as refused:
+        writer.close()
+    assert "Traceback" not in str(refused.value)
+    writer, _reader = client.do_exchange(flight.FlightDescriptor.for_path("history"))
+    with pytest.raises(flight.FlightServerError, match="there is no exchange here"):
+        writer.close()
+    with pytest.raises(flight.FlightServerError, match="get_flight_info takes a command in JSON"):
+        list(client.list_flights())
     client.close()
 
 

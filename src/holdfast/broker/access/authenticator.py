@@ -20,7 +20,7 @@ from typing import Final
 
 from holdfast.broker.access.passwords import PasswordFile
 from holdfast.broker.access.rules import Rules
-from holdfast.broker.access.text_file import shown
+from holdfast.broker.access.text_file import WrongLines, shown
 from holdfast.broker.gate import Origin
 from holdfast.exchange.access import ClientAccess
 from holdfast.exchange.ruled_access import AllowAll
@@ -89,8 +89,13 @@ class Authenticator:
 
         Verdicts and rights given out before stay as they are: ask `still_welcome` and `access_for` again.
         """
-        passwords = None if self._password_path is None else PasswordFile.load(self._password_path)
-        rules = None if self._access_path is None else Rules.load(self._access_path)
+        passwords, rules = None, None
+        wrong = WrongLines()
+        with wrong.gathered():
+            passwords = None if self._password_path is None else PasswordFile.load(self._password_path)
+        with wrong.gathered():
+            rules = None if self._access_path is None else Rules.load(self._access_path)
+        wrong.refuse()
         self._passwords, self._rules, self._latest = passwords, rules, None
 
     @property

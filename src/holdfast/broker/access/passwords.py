@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.broker.access.hashes import LANES, MEMORY_KIB, PASSES, PasswordHash, make_hash, parse_hash
-from holdfast.broker.access.text_file import editing, read_lines, replace_lines, shown
+from holdfast.broker.access.text_file import WrongLines, editing, read_lines, replace_lines, shown
 from holdfast.model.errors import SettingsError
 from holdfast.model.protocol import MAX_U16
 
@@ -34,7 +34,7 @@ class PasswordFile:
 
     @classmethod
     def load(cls, path: Path) -> "PasswordFile":
-        """Read the file, or raise SettingsError that names the line and what would be right."""
+        """Read the file, or raise SettingsError that names each wrong line and what would be right."""
         return cls(path, _parse(path, read_lines(path, _WHAT)))
 
     def verify(self, user: str, password: bytes) -> bool:
@@ -119,30 +119,36 @@ def list_users(path: Path) -> list[str]:
 def _parse(path: Path, lines: list[str]) -> dict[str, PasswordHash]:
     hashes: dict[str, PasswordHash] = {}
     numbers: dict[str, int] = {}
+    wrong = WrongLines()
     for number, line in enumerate(lines, 1):
-        where = f"{path}:{number}"
-        if _says_nothing(line):
-            continue
-        name, colon, text = line.partition(":")
-        user = name.strip()
-        if not colon:
-            raise SettingsError(
-                f"{where}: the line has no colon; a user's line is <user>:<hash>, a comment begins with #"
-            )
-        if not user:
-            raise SettingsError(f"{where}: no user before the colon; a user's line is <user>:<hash>")
-        if user in numbers:
-            raise SettingsError(
-                f"{where}: user {shown(user)} already stands in line {numbers[user]}; keep one of the two lines"
-            )
-        try:
-            hashes[user] = parse_hash(text.strip())
-        except ValueError as error:
-            raise SettingsError(
-                f"{where}: user {shown(user)}: {error}; delete the line, then: holdfast user add <user> --file {path}"
-            ) from None
-        numbers[user] = number
+        if not _says_nothing(line):
+            with wrong.gathered():
+                user, stored = _parse_line(path, number, line, numbers)
+                hashes[user] = stored
+    wrong.refuse()
     return hashes
+
+
+def _parse_line(path: Path, number: int, line: str, numbers: dict[str, int]) -> tuple[str, PasswordHash]:
+    """A user and the hash; `numbers` are the lines of those before."""
+    where = f"{path}:{number}"
+    name, colon, text = line.partition(":")
+    user = name.strip()
+    if not colon:
+        raise SettingsError(f"{where}: the line has no colon; a user's line is <user>:<hash>, a comment begins with #")
+    if not user:
+        raise SettingsError(f"{where}: no user before the colon; a user's line is <user>:<hash>")
+    if user in numbers:
+        raise SettingsError(
+            f"{where}: user {shown(user)} already stands in line {numbers[user]}; keep one of the two lines"
+        )
+    numbers[user] = number
+    try:
+        return user, parse_hash(text.strip())
+    except ValueError as error:
+        raise SettingsError(
+            f"{where}: user {shown(user)}: {error}; delete the line, then: holdfast user add <user> --file {path}"
+        ) from None
 
 
 def _says_nothing(line: str) -> bool:

@@ -25,7 +25,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from holdfast.broker.access.text_file import read_lines, shown
+from holdfast.broker.access.text_file import WrongLines, read_lines, shown
 from holdfast.exchange.access import ClientAccess
 from holdfast.exchange.ruled_access import DENY, READ, WRITE, Rule, RuledAccess
 from holdfast.model.errors import PeerError, SettingsError
@@ -88,33 +88,39 @@ class Rules:
 
     @classmethod
     def load(cls, path: Path) -> "Rules":
-        """Read the file, or raise SettingsError that names the line and what would be right."""
+        """Read the file, or raise SettingsError that names each wrong line and what would be right."""
         return cls.parse(read_lines(path, _WHAT), str(path))
 
     @classmethod
     def parse(cls, lines: list[str], name: str) -> "Rules":
         """Rules from lines; `name` stands for the file in messages."""
         rules = cls(name)
+        wrong = WrongLines()
         section = rules._anonymous
         for number, line in enumerate(lines, 1):
             text = line.strip(" \t\r")
-            if not text or text.startswith("#"):
-                continue
-            word, rest = _cut(text)
-            where = f"{name}:{number}"
-            if word == "user":
-                if not rest:
-                    raise SettingsError(f"{where}: {text!r}: no name; write: user <name>")
-                section = rules._by_user.setdefault(rest, [])
-            elif word == "topic":
-                access, filter_text = _parse_rest(word, rest, where, text)
-                section.append(Rule(where, text, access, tuple(filter_text.encode().split(SEPARATOR))))
-            elif word == "pattern":
-                access, filter_text = _parse_rest(word, rest, where, text)
-                rules._patterns.append(Pattern(where, text, access, filter_text))
-            else:
-                raise SettingsError(f"{where}: {text!r}: {word!r} begins no rule; write: {_FORMS}")
+            if text and not text.startswith("#"):
+                with wrong.gathered():
+                    section = rules._take(f"{name}:{number}", text, section)
+        wrong.refuse()
         return rules
+
+    def _take(self, where: str, text: str, section: list[Rule]) -> list[Rule]:
+        """Read one line; the rules that the next `topic` belongs to."""
+        word, rest = _cut(text)
+        if word == "user":
+            if not rest:
+                raise SettingsError(f"{where}: {text!r}: no name; write: user <name>")
+            return self._by_user.setdefault(rest, [])
+        if word == "topic":
+            access, filter_text = _parse_rest(word, rest, where, text)
+            section.append(Rule(where, text, access, tuple(filter_text.encode().split(SEPARATOR))))
+        elif word == "pattern":
+            access, filter_text = _parse_rest(word, rest, where, text)
+            self._patterns.append(Pattern(where, text, access, filter_text))
+        else:
+            raise SettingsError(f"{where}: {text!r}: {word!r} begins no rule; write: {_FORMS}")
+        return section
 
     def for_client(self, client_id: str, user: str | None) -> ClientAccess:
         """The rights of a client; `user` is None for one without a user name, and verified otherwise."""

@@ -18,6 +18,30 @@ from holdfast.model.errors import SettingsError
 NEW_FILE_MODE: Final = 0o600
 #: How much of a client's name goes into a message: enough to recognise it, however long it is.
 _SHOWN_NAME_CHARS: Final = 64
+#: Wrong lines that one message names: whoever has more has saved another file there.
+_SHOWN_LINES: Final = 20
+
+
+class WrongLines:
+    """What is wrong with a file, line by line, so that it can be mended in one go."""
+
+    def __init__(self) -> None:
+        self._texts: Final[list[str]] = []
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Read a line; SettingsError is kept for later."""
+        try:
+            yield
+        except SettingsError as error:
+            self._texts.append(str(error))
+
+    def refuse(self) -> None:
+        """SettingsError with all that was kept, unless there is nothing."""
+        if self._texts:
+            more = len(self._texts) - _SHOWN_LINES
+            rest = [f"and {more} more lines are wrong"] if more > 0 else []
+            raise SettingsError("\n".join(self._texts[:_SHOWN_LINES] + rest))
 
 
 def read_lines(path: Path, what: str, *, missing_ok: bool = False) -> list[str]:
@@ -31,12 +55,15 @@ def read_lines(path: Path, what: str, *, missing_ok: bool = False) -> list[str]:
     except OSError as error:
         raise SettingsError(f"{what} {path} cannot be read: {error.strerror}") from None
     lines: list[str] = []
+    wrong = WrongLines()
     # Split by hand: only a line feed ends a line, whereas `splitlines` knows nine other characters.
     for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        try:
-            lines.append(line.decode())
-        except UnicodeDecodeError:
-            raise SettingsError(f"{path}:{number}: this line is not UTF-8; save {what} in UTF-8") from None
+        with wrong.gathered():
+            try:
+                lines.append(line.decode())
+            except UnicodeDecodeError:
+                raise SettingsError(f"{path}:{number}: this line is not UTF-8; save {what} in UTF-8") from None
+    wrong.refuse()
     return lines
 
 

@@ -10,7 +10,8 @@ from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.exceptions import RedisError, ResponseError
 
 from holdfast.model.errors import SettingsError
-from holdfast.storage.redis.options import RedisOptions, without_secret
+from holdfast.model.passwords import hide_passwords
+from holdfast.storage.redis.options import RedisOptions
 
 #: An argument of a command, and what Redis may answer.
 Argument = bytes | int
@@ -32,10 +33,10 @@ class Line:
         try:
             self._arguments: Final[dict[str, Any]] = dict(parse_url(url))
         except ValueError as wrong:
-            raise SettingsError(f"{without_secret(url)}: {wrong}") from wrong
+            raise SettingsError(f"{hide_passwords(url)}: {wrong}") from wrong
         if address is not None:
             self._arguments["host"], self._arguments["port"] = address
-        self.name: Final = without_secret(url) if address is None else f"{address[0]}:{address[1]}"
+        self.name: Final = hide_passwords(url) if address is None else f"{address[0]}:{address[1]}"
         self.host: Final = str(self._arguments.get("host", "localhost"))
         self._kind: Final[type[AbstractConnection]] = self._arguments.pop("connection_class", Connection)
         if url.startswith("rediss:"):

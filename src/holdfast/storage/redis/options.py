@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from holdfast.model.errors import SettingsError
+from holdfast.model.passwords import hide_passwords
 
 _SCHEMES = ("redis", "rediss", "unix")
 
@@ -42,7 +43,7 @@ class RedisOptions:
         for url in self.urls:
             if urlsplit(url).scheme not in _SCHEMES:
                 raise SettingsError(
-                    f"a Redis URL begins with redis://, rediss:// or unix://, not {without_secret(url)}"
+                    f"a Redis URL begins with redis://, rediss:// or unix://, not {hide_passwords(url)}"
                 )
         if "{" in self.prefix or "}" in self.prefix:
             raise SettingsError(f"the prefix of Redis keys is {self.prefix!r}: a brace in it would scatter a queue")
@@ -54,11 +55,3 @@ class RedisOptions:
             raise SettingsError("replicas_timeout_s must be below timeout_s, or an answer would be cut off")
         if self.connections < 1:
             raise SettingsError("at least one connection to Redis is needed")
-
-
-def without_secret(url: str) -> str:
-    """A URL that may be shown."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return url.replace(f":{parts.password}@", ":***@", 1)

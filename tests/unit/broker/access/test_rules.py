@@ -175,6 +175,14 @@ def test_a_bad_line_is_named_with_what_would_be_right(line: str, complaint: str)
     assert complaint in str(refused.value)
 
 
+def test_every_wrong_line_is_named() -> None:
+    with pytest.raises(SettingsError) as refused:
+        rules("topic", "topic read fine", *["nonsense"] * 30)
+    named = str(refused.value).splitlines()
+    assert [line.split(": ")[0] for line in named[:3]] == ["acl:1", "acl:3", "acl:4"]
+    assert named[20:] == ["and 11 more lines are wrong"]
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"the access file .*acl does not exist"):
         Rules.load(tmp_path / "acl")
