@@ -6,6 +6,7 @@ cases of its own beside these.
 
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
+from holdfast.model.will import StoredWill
 from holdfast.records.folder import DataFolder
 from holdfast.records.generations import Generation, ZoneRecord
 from holdfast.records.groups import GroupRecord
@@ -13,6 +14,7 @@ from holdfast.records.messages import StoredMessage
 from holdfast.records.numbers import LastNumber
 from holdfast.records.positions import AppliedMark, ShardHead
 from holdfast.records.retained import RetainedRecord
+from holdfast.records.session_record import SessionRecord
 from holdfast.records.sessions import Progress, ProgressEntry
 from holdfast.records.walks import RetainedPlace, WalkProgress
 
@@ -171,3 +173,16 @@ MEMBER_KEY = spaced("01  00 02 c3 bc  0b  6d")
 SUBSCRIPTION_FILTER = b"$share/g/a/#"
 SUBSCRIPTION_BYTES = spaced("01  01  02  00  07 00 00 00  03 40 1e 18 24 0a 06 00  00 00  03 00 00 00 61 2f 23")
 WINDOW_BYTES = b"\x02" + SUBSCRIPTION_BYTES[1:] + spaced("02 01")
+
+_WILL = StoredWill(b"w", b"x", 1, retain=True, properties=b"", delay_s=258, expiry_s=-1)
+_WILL_BYTES = "01 01  02 01 00 00  ff ff ff ff ff ff ff ff  01 00 00 00 77  00 00 00 00  01 00 00 00 78"
+#: A session of a version that did not store its user, and a group.
+UNOWNED = SessionRecord(expiry_s=258, disconnected_us=T, will=_WILL, cut_off=True, queue="redis", begun=7)
+UNOWNED_BYTES = spaced(
+    f"01  02 01 00 00  00 40 1e 18 24 0a 06 00  07  {_WILL_BYTES}  05 00 72 65 64 69 73  07 00 00 00 00 00 00 00"
+)
+OWNED = SessionRecord(expiry_s=258, disconnected_us=T, will=_WILL, cut_off=True, queue="redis", begun=7, user="\u00fc")
+OWNED_BYTES = b"\x02" + UNOWNED_BYTES[1:] + spaced("02 00 c3 bc")
+#: A session of clients without a user name.
+ANONYMOUS = SessionRecord(expiry_s=258, disconnected_us=0, user="")
+ANONYMOUS_BYTES = spaced("02  02 01 00 00  00 00 00 00 00 00 00 00  00  00 00")

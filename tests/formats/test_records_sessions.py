@@ -1,4 +1,4 @@
-"""Golden bytes of sessions: subscriptions and progress in both versions, walks, QoS 2 slots, and groups."""
+"""Golden bytes of sessions: records with and without a user, subscriptions, progress, walks, QoS 2 slots, groups."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +10,7 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.groups import decode_group, encode_group, group_key, member_key
+from holdfast.records.session_record import SessionRecord, decode_session, encode_session
 from holdfast.records.sessions import (
     DONE,
     INCOMING,
@@ -90,6 +91,19 @@ def test_a_slot_of_an_unknown_kind_is_refused() -> None:
         decode_slot(bytes.fromhex("01 05 00 00"))
 
 
+@pytest.mark.parametrize(
+    ("record", "value"),
+    [
+        pytest.param(golden.UNOWNED, golden.UNOWNED_BYTES, id="version 1"),
+        pytest.param(golden.OWNED, golden.OWNED_BYTES, id="version 2"),
+        pytest.param(golden.ANONYMOUS, golden.ANONYMOUS_BYTES, id="version 2, without a user name"),
+    ],
+)
+def test_a_session_is_written_and_read_as_its_golden_bytes(record: SessionRecord, value: bytes) -> None:
+    assert encode_session(record).hex(" ") == value.hex(" ")
+    assert decode_session(value) == record
+
+
 def test_a_walk_is_written_and_read_as_its_golden_bytes() -> None:
     assert encode_walk(golden.WALK).hex(" ") == golden.WALK_BYTES.hex(" ")
     assert decode_walk(golden.WALK_BYTES) == golden.WALK
@@ -124,6 +138,8 @@ def _subscription(value: bytes) -> object:
         pytest.param(decode_group, golden.GROUP_BYTES, 2, id="group"),
         pytest.param(_subscription, golden.SUBSCRIPTION_BYTES, 3, id="subscription, version 1"),
         pytest.param(_subscription, golden.WINDOW_BYTES, 3, id="subscription, version 2"),
+        pytest.param(decode_session, golden.UNOWNED_BYTES, 3, id="session, version 1"),
+        pytest.param(decode_session, golden.OWNED_BYTES, 3, id="session, version 2"),
     ],
 )
 def test_what_is_cut_or_too_long_or_of_an_unknown_version_is_refused(

@@ -9,7 +9,7 @@ import structlog
 from holdfast.broker.access.authenticator import Authenticator, Refused
 from holdfast.broker.connection import Connection
 from holdfast.broker.connections import Connections
-from holdfast.broker.policy import Policy
+from holdfast.broker.policy import OWNER_ANY, Policy
 from holdfast.broker.sessions import Sessions
 from holdfast.broker.turnstile import Turnstile
 from holdfast.broker.wills import stored_will
@@ -83,11 +83,13 @@ class Connecting:
         try:
             self._check(packet)
             await self._authenticate(connection, packet)
+            self._check_owner(connection)  # before it waits: only clients of one user take turns
             terms = self._terms(connection, packet)
             if not await self._turnstile.enter(connection.session_id, connection.version):
                 raise PeerError(SERVER_BUSY, "a newer connection has this client id")
             try:
                 if not connection.channel.closed:
+                    self._check_owner(connection)  # again: the session may have begun meanwhile
                     await self._take_over(connection, packet, terms)
             finally:
                 self._turnstile.leave(connection.session_id)
@@ -129,6 +131,17 @@ class Connecting:
         self._give_rights(connection)
         if packet.will is not None:
             self._check_will_topic(connection, packet.will)
+
+    def _check_owner(self, connection: Connection) -> None:
+        """A session is its user's: another user neither gets nor ends it, nor the connection that it has."""
+        rules = self._policy.sessions
+        owner = None if rules.owner == OWNER_ANY else self._sessions.owner(connection.session_id)
+        if owner is None or owner == connection.owner:
+            return
+        _log.info("session of another user", client=connection.client_id, user=connection.owner, owner=owner)
+        reason = NOT_AUTHORIZED if rules.owner_refusal == "not_authorized" else CLIENT_IDENTIFIER_NOT_VALID
+        who = repr(connection.owner) if connection.owner else "a client without a user name"
+        raise PeerError(reason, f"client id {connection.client_id!r} has a session of another user than {who}")
 
     def _give_rights(self, connection: Connection) -> None:
         if self._authenticator.has_rules:
@@ -235,7 +248,10 @@ class Connecting:
         connection.will = None if packet.will is None else stored_will(packet.will, channel.mount)
         connection.keep_alive_us = terms.keep_alive_s * _SECOND_US * 3 // 2
         inflight = min(asked.receive_maximum or MAX_U16, mqtt.max_inflight)
-        self._sessions.attach(client, channel, expiry_s=terms.expiry_s, inflight=inflight, will=connection.will)
+        expiry_s = terms.expiry_s
+        will = connection.will
+        user = connection.owner
+        self._sessions.attach(client, channel, user=user, expiry_s=expiry_s, inflight=inflight, will=will)
         frame = terms.connack(packet.version, session_present=session_present)
         self._connections.accepted(connection)
         self._exchange.after_commit(channel, frame, lambda: self._begin(connection, client))

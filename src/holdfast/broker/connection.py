@@ -45,6 +45,7 @@ class Connection:
         self.client_id = ""
         #: The session's name on this node: clients of different mount points may have the same client id.
         self.session_id = ""
+        #: As the authenticator verified it, whatever proved it; None for a client without one. See `owner`.
         self.user: str | None = None
         #: None if everything is allowed.
         self.access: ClientAccess | None = None
@@ -63,3 +64,8 @@ class Connection:
         self.packet_tick = 0
         #: The client said goodbye properly, or is told to go: nothing more to do for its will.
         self.parted = False
+
+    @property
+    def owner(self) -> str:
+        """The user that sessions of this connection belong to; all clients without a user name count as one."""
+        return self.user or ""

@@ -15,6 +15,10 @@ LOG: Final = "log"
 QueueHomeName = Literal["log", "journal", "redis", "postgres"]
 OnFull = Literal["drop_oldest", "refuse"]
 OnQueueAway = Literal["wait", "refuse"]
+SessionOwner = Literal["user", "any"]
+OwnerRefusal = Literal["not_authorized", "client_id_not_valid"]
+#: Sessions belong to nobody.
+OWNER_ANY: Final = "any"
 ShareStrategy = Literal["least_inflight", "round_robin", "hash", "sticky"]
 
 
@@ -173,6 +177,22 @@ class Limits:
 class Sessions:
     """What a session may keep, and how groups share."""
 
+    owner: Annotated[
+        SessionOwner,
+        Key(
+            "To whom a session belongs. `user`: to the user that began it; a client of another user, or without one, "
+            "is refused while the client id has a session. `any`: to whichever client has its client id.",
+            live=True,
+        ),
+    ] = "user"
+    owner_refusal: Annotated[
+        OwnerRefusal,
+        Key(
+            "How a client is refused whose client id has a session of another user. `not_authorized`: 0x87, in MQTT 3 "
+            "return code 5. `client_id_not_valid`: 0x85, in MQTT 3 return code 2.",
+            live=True,
+        ),
+    ] = "not_authorized"
     queue: Annotated[
         QueueHomeName,
         Key(

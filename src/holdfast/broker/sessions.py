@@ -7,13 +7,14 @@ import structlog
 
 from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.feeding import Feeding
-from holdfast.broker.policy import Policy
+from holdfast.broker.policy import OWNER_ANY, Policy
 from holdfast.broker.queue_classes import QueueClasses
 from holdfast.broker.stores import Stores
 from holdfast.broker.subscriptions import Subscriptions
 from holdfast.broker.walks import Walks
 from holdfast.broker.wills import Wills
 from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.numbering import numbers_key
 from holdfast.durable.outside_queue import OutsideQueue
 from holdfast.durable.queue_store import QueueLimits
 from holdfast.durable.sessions import DropSession, KeepSession, StoredSession
@@ -122,6 +123,16 @@ class Sessions:
             self._restore(client, stored)
         return client, stored is not None
 
+    def owner(self, client_id: str) -> str | None:
+        """The user whose session a client id has; None if it has none, or if an earlier version stored no user."""
+        client = self.clients.get(client_id)
+        if client is not None:
+            return client.session.user
+        record = self._record(client_id)
+        if record is None or (self._is_over(record) and self.wills.waiting(client_id) is None):
+            return None
+        return record.user
+
     def _record(self, client_id: str) -> SessionRecord | None:
         """What is stored of a session itself, unless it has ended."""
         return None if client_id in self._dropped else self._stored.record(client_id)
@@ -153,6 +164,7 @@ class Sessions:
         """Go on with a session as it was stored."""
         session = client.session
         session.record = stored.record
+        session.user = stored.record.user
         session.expiry_s = stored.record.expiry_s
         session.disconnected_us = stored.record.disconnected_us
         session.incoming.update(dict.fromkeys(stored.incoming))
@@ -218,10 +230,13 @@ class Sessions:
         return owed if owed is not None and owed.qos == 1 else Owed(message, 1)
 
     def attach(
-        self, client: Client, channel: Channel, *, expiry_s: int, inflight: int, will: StoredWill | None
+        self, client: Client, channel: Channel, *, user: str, expiry_s: int, inflight: int, will: StoredWill | None
     ) -> None:
-        """A connection takes its place in the session."""
+        """A connection of `user` takes its place in the session, which is that user's from now on."""
         session = client.session
+        session.user = user
+        shared = self._policy.sessions.owner == OWNER_ANY
+        session.numbered_as = session.client_id if shared else numbers_key(session.client_id, user)
         session.expiry_s = expiry_s
         session.disconnected_us = 0
         session.window.limit_bytes = self._policy.sessions.max_inflight_bytes
@@ -246,6 +261,7 @@ class Sessions:
             will=will,
             queue=queue.home.name if isinstance(queue, OutsideQueue) else "",
             begun=queue.begun if isinstance(queue, OutsideQueue) else 0,
+            user=session.user,
         )
         self._exchange.under_way.step(KeepSession(session.client_id, record, session.record))
         session.record = record
@@ -437,6 +453,7 @@ class Sessions:
             cut_off=True,
             queue=record.queue,
             begun=record.begun,
+            user=record.user,
         )
         self._exchange.under_way.step(KeepSession(client_id, offline, record))
 

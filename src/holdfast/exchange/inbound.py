@@ -183,7 +183,7 @@ class Inbound:
             incoming[packet_id] = None
             if client.stored():
                 self._exchange.under_way.step(KeepIncoming(client.session.client_id, packet_id))
-        if number >= 0 and not self._numbering.take(client.session.client_id, number, self._exchange.under_way.batch):
+        if number >= 0 and not self._numbering.take(client.session.numbered_as, number, self._exchange.under_way.batch):
             self._repeated(channel, qos, frame)
             return
         self._exchange.accept(Passage(message, plan, client, channel, frame))

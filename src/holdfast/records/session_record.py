@@ -1,8 +1,11 @@
 """The record of a session itself: what is kept of it besides its lists (see `sessions.py` for those).
 
-01 | expiry u32 (s) | offline i64 (µs, 0: connected) | flags u8: 1 a will follows, 2 cut off
-   | QoS u8 | retain u8 | delay u32 | expiry i64 | topic blob | properties blob | payload blob
-   flag 4, behind that: the home of its queue text | the first number that is for it u64
+    01 | expiry u32 (s) | offline i64 (µs, 0: connected) | flags u8: 1 a will follows, 2 cut off
+       | QoS u8 | retain u8 | delay u32 | expiry i64 | topic blob | properties blob | payload blob
+       flag 4, behind that: the home of its queue text | the first number that is for it u64
+    02 | the same | the user whose it is text; empty for clients without a user name
+
+A record of version 1 does not say whose it is. Groups have it, and sessions that no user has resumed since.
 """
 
 from typing import Final
@@ -12,6 +15,8 @@ from holdfast.records.fields import Fields, blob, i64, text, u8, u32, u64
 
 #: Never change.
 VERSION: Final = 1
+#: Of a record that names its user.
+OWNED_VERSION: Final = 2
 _WILL: Final = 0x01
 _CUT_OFF: Final = 0x02
 _QUEUE: Final = 0x04
@@ -29,10 +34,13 @@ class SessionRecord:
         cut_off: bool = False,
         queue: str = "",
         begun: int = 0,
+        user: str | None = None,
     ) -> None:
         self.expiry_s: Final = expiry_s
         #: The home of its queue; empty if it follows the log. It keeps the one it began with.
         self.queue: Final = queue
+        #: The user whose session it is, empty for a client without a user name; None if that was not stored.
+        self.user: Final = user
         #: Entries of its queue with a number below this are of an earlier session.
         self.begun: Final = begun
         #: Its last connection ended with the broker: how far it was sent is not known exactly.
@@ -55,6 +63,7 @@ class SessionRecord:
             cut_off=self.cut_off,
             queue=self.queue,
             begun=self.begun,
+            user=self.user,
         )
 
     def will_due_us(self) -> int:
@@ -63,8 +72,8 @@ class SessionRecord:
             return -1
         return self.disconnected_us + min(self.will.delay_s, self.expiry_s) * 1_000_000
 
-    def _fields(self) -> tuple[int, int, StoredWill | None, bool, str, int]:
-        return (self.expiry_s, self.disconnected_us, self.will, self.cut_off, self.queue, self.begun)
+    def _fields(self) -> tuple[int, int, StoredWill | None, bool, str, int, str | None]:
+        return (self.expiry_s, self.disconnected_us, self.will, self.cut_off, self.queue, self.begun, self.user)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionRecord) and self._fields() == other._fields()
@@ -79,18 +88,21 @@ class SessionRecord:
 def encode_session(record: SessionRecord) -> bytes:
     will = record.will
     flags = (0 if will is None else _WILL) | (_CUT_OFF if record.cut_off else 0) | (_QUEUE if record.queue else 0)
-    parts = [u8(VERSION), u32(record.expiry_s), i64(record.disconnected_us), u8(flags)]
+    version = VERSION if record.user is None else OWNED_VERSION
+    parts = [u8(version), u32(record.expiry_s), i64(record.disconnected_us), u8(flags)]
     if will is not None:
         parts.extend([u8(will.qos), u8(will.retain), u32(will.delay_s), i64(will.expiry_s), blob(will.topic)])
         parts.extend([blob(will.properties), blob(will.payload)])
     if record.queue:
         parts.extend([text(record.queue), u64(record.begun)])
+    if record.user is not None:
+        parts.append(text(record.user))
     return b"".join(parts)
 
 
 def decode_session(value: bytes) -> SessionRecord:
     fields = Fields(value, "a session")
-    fields.version(VERSION)
+    version = fields.version_up_to(OWNED_VERSION)
     expiry_s = fields.u32("the expiry")
     disconnected_us = fields.i64("the time")
     will: StoredWill | None = None
@@ -109,6 +121,7 @@ def decode_session(value: bytes) -> SessionRecord:
     if flags & _QUEUE:
         queue = fields.text("the home of its queue")
         begun = fields.u64("the first number of its queue")
+    user = fields.text("its user") if version == OWNED_VERSION else None
     fields.end()
     return SessionRecord(
         expiry_s=expiry_s,
@@ -117,4 +130,5 @@ def decode_session(value: bytes) -> SessionRecord:
         cut_off=flags & _CUT_OFF != 0,
         queue=queue,
         begun=begun,
+        user=user,
     )

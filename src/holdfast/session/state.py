@@ -31,6 +31,10 @@ class SessionState:
 
     def __init__(self, client_id: str) -> None:
         self.client_id: Final = client_id
+        #: The user whose it is, empty for a client without a user name; None if an earlier version began it.
+        self.user: str | None = None
+        #: The name under which the last `publish-number` of its messages is kept.
+        self.numbered_as = client_id
         self.expiry_s = 0
         self.disconnected_us = 0
         self.subscriptions: Final[dict[bytes, SubscriptionRecord]] = {}

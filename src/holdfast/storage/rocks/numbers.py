@@ -28,11 +28,11 @@ class RocksNumbers:
             return
         puts = changes.into(META)
         now_us = self._clock.wall_us()
-        for client_id, number in batch.numbers.items():
-            puts.put(number_key(client_id), encode_number(LastNumber(number, now_us)))
+        for key, number in batch.numbers.items():
+            puts.put(number_key(key), encode_number(LastNumber(number, now_us)))
 
-    def last(self, client_id: str) -> int:
-        value = get_one(self._contents.family(META), number_key(client_id))
+    def last(self, key: str) -> int:
+        value = get_one(self._contents.family(META), number_key(key))
         return -1 if value is None else decode_number(value).number
 
     def sweep(self, now_us: int, limit: int, changes: Changes) -> None:

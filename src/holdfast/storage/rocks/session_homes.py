@@ -54,4 +54,5 @@ def _moved(record: SessionRecord, home: str) -> SessionRecord:
         cut_off=record.cut_off,
         queue=home,
         begun=record.begun,
+        user=record.user,
     )

@@ -15,7 +15,7 @@ from holdfast.storage.rocks.sessions import RocksSessions
 
 
 def record(home: str) -> SessionRecord:
-    return SessionRecord(expiry_s=60, disconnected_us=5, queue=home, begun=7 if home else 0)
+    return SessionRecord(expiry_s=60, disconnected_us=5, queue=home, begun=7 if home else 0, user="alice")
 
 
 def sessions_of(engine: Engine) -> RocksSessions:
