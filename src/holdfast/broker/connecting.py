@@ -117,7 +117,11 @@ class Connecting:
         connection.client_id = packet.client_id  # for whoever asks why it was refused
         connection.bridge = packet.bridge
         verdict = await self._authenticator.authenticate(
-            connection.origin, packet.client_id, packet.user_name, packet.password
+            connection.origin,
+            packet.client_id,
+            packet.user_name,
+            packet.password,
+            lambda: connection.channel.closed,
         )
         if isinstance(verdict, Refused):
             raise PeerError(verdict.reason, verdict.detail)

@@ -134,6 +134,29 @@ class Limits:
         ),
     ] = 30.0
     connect_rate: Annotated[int, Key("Connections per second from one address; 0 for no bound.", 0, live=True)] = 0
+    # A person mistypes a password a few times. Devices repeat the same one, which counts once.
+    login_failures: Annotated[
+        int,
+        Key(
+            "Wrong passwords for one user name from one address after which further ones are held back, with 0x9F; ten "
+            "times as many for all names together. A password that was right lately is not held back. 0 for no bound.",
+            0,
+            live=True,
+        ),
+    ] = 5
+    login_backoff_s: Annotated[
+        int, Key("Longest time in seconds that they are held back; it begins with 1 and doubles.", 1, 3600, live=True)
+    ] = 10
+    login_cache_s: Annotated[
+        int,
+        Key(
+            "Seconds for which a checked password need not be checked again, unless the password file was read again "
+            "meanwhile; it is kept in memory, as a hash with a secret key. 0 checks every time.",
+            0,
+            86400,
+            live=True,
+        ),
+    ] = 300
     max_subscriptions: Annotated[int, Key("Subscriptions of one session; 0 for no bound.", 0, live=True)] = 1000
     # Whoever may connect can leave sessions and retained messages behind under ever new names. A session without
     # subscriptions takes 3 KB in memory, a small retained message 1.5 KB: a million of both is more than most fleets

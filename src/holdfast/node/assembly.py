@@ -33,8 +33,9 @@ class Assembled:
 async def assemble(settings: Settings) -> Assembled:
     """What the settings describe. SettingsError if a file of theirs is wrong, or the data folder is in use."""
     policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions, classes=settings.classes)
-    authenticator = Authenticator(settings.security.password_file, settings.security.acl_file)
     clock = SystemClock()
+    files = settings.security
+    authenticator = Authenticator(files.password_file, files.acl_file, policy=policy, clock=clock)
     if not settings.on_disk():
         return Assembled(Broker(policy, clock, authenticator, memory_stores(policy)), None, {})
     # Not above: a node that keeps everything in memory does not need the library.

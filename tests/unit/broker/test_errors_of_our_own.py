@@ -1,6 +1,7 @@
 """Bugs of ours, and what a client could turn against the broker: one failure stays one failure."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -57,7 +58,12 @@ def test_the_will_of_a_mounted_client_cannot_break_the_broker() -> None:
 def test_an_error_of_our_own_while_connecting_does_not_leave_the_connection_hanging() -> None:
     class Broken(Authenticator):
         async def authenticate(
-            self, origin: Origin, client_id: str, user_name: str | None, password: bytes | None
+            self,
+            origin: Origin,
+            client_id: str,
+            user_name: str | None,
+            password: bytes | None,
+            gone: Callable[[], bool] = lambda: False,
         ) -> Verdict:
             await asyncio.sleep(0)
             raise RuntimeError("a bug")

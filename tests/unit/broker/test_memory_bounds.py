@@ -1,6 +1,7 @@
 """What one client can make grow, and where it ends."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,12 @@ def test_reconnecting_with_a_long_expiry_does_not_leave_deadlines_behind() -> No
 
 class SlowAuthenticator(Authenticator):
     async def authenticate(
-        self, origin: Origin, client_id: str, user_name: str | None, password: bytes | None
+        self,
+        origin: Origin,
+        client_id: str,
+        user_name: str | None,
+        password: bytes | None,
+        gone: Callable[[], bool] = lambda: False,
     ) -> Verdict:
         self.verdict: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         await self.verdict

@@ -1,6 +1,7 @@
 """Who may come in, and what they may do: password file, access file, and the verdict on a CONNECT.
 
     authenticator ──► passwords ──► hashes                 who is it?
+         ├──────────► check_queue, logins                  whose password is checked next, and need it be?
          └──────────► rules ──► exchange.ruled_access      what may this client do?
                         (both files: text_file)
 

@@ -10,25 +10,33 @@ Rules:
 1. A user name in a verdict is verified; access rules may rely on it.
 2. A refusal does not tell an unknown user from a wrong password, neither by its text nor by its duration.
 3. At most `max_hashings` passwords are checked at a time: each takes 64 MiB, and a client that goes away meanwhile
-   gives its place free only when the check is done.
+   gives its place free only when the check is done. A bounded number waits, addresses and user names in turn.
+4. A login that was checked lately is not checked again, and one that fails too often is held back (`logins.py`).
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holdfast.broker.access.check_queue import CheckQueue
+from holdfast.broker.access.logins import Logins, network_of
 from holdfast.broker.access.passwords import PasswordFile
 from holdfast.broker.access.rules import Rules
 from holdfast.broker.access.text_file import WrongLines, shown
 from holdfast.broker.gate import Origin
+from holdfast.broker.policy import Policy
 from holdfast.exchange.access import ClientAccess
 from holdfast.exchange.ruled_access import AllowAll
-from holdfast.model.errors import MisuseError, TransientError
-from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, NOT_AUTHORIZED, SERVER_BUSY
+from holdfast.model.clock import Clock, ManualClock
+from holdfast.model.errors import TransientError
+from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, CONNECTION_RATE_EXCEEDED, NOT_AUTHORIZED, SERVER_BUSY
 
-#: 256 MiB at the most with the hashes that Holdfast writes, and enough work for four cores.
-MAX_HASHINGS: Final = 4
+#: 128 MiB at the most with the hashes that Holdfast writes; each of them keeps up to four cores busy.
+MAX_HASHINGS: Final = 2
+#: Ten seconds of work for two cores: whoever comes later would wait longer than clients do.
+MAX_WAITING: Final = 128
 
 _ALLOW_ALL: Final = AllowAll()
 
@@ -65,19 +73,34 @@ class PasswordCheck:
         """Whether the password is right. Slow: call it in a thread."""
         return self._passwords.verify(self.user, self._password)
 
+    def remembered(self, logins: Logins) -> bool | None:
+        """What is known of it from an earlier check."""
+        return logins.remembered(self.user, self._password)
+
+    def note(self, logins: Logins, network: str, passwords: PasswordFile | None, *, right: bool) -> None:
+        """Have the outcome remembered, unless another password file is in force by now."""
+        if passwords is self._passwords:
+            logins.checked(network, self.user, self._password, right=right)
+
 
 class Authenticator:
     """Password file and access file as of their last successful reading; either may be missing."""
 
     def __init__(
-        self, password_file: Path | None = None, access_file: Path | None = None, *, max_hashings: int = MAX_HASHINGS
+        self,
+        password_file: Path | None = None,
+        access_file: Path | None = None,
+        *,
+        policy: Policy | None = None,
+        clock: Clock | None = None,
+        max_hashings: int = MAX_HASHINGS,
+        max_waiting: int = MAX_WAITING,
     ) -> None:
-        """Read the files, or raise SettingsError."""
-        if max_hashings < 1:
-            raise MisuseError("without hashings nobody could come in")
+        """Read the files, or raise SettingsError. Without a clock, time stands still for what is remembered."""
+        self._checks: Final = CheckQueue(max_hashings, max_waiting)
+        self._logins: Final = Logins(policy or Policy(), clock or ManualClock())
         self._password_path: Final = password_file
         self._access_path: Final = access_file
-        self._slots: Final = asyncio.Semaphore(max_hashings)
         self._passwords: PasswordFile | None = None
         self._rules: Rules | None = None
         #: The rights that were asked for last: a connect asks twice, as they may change while it waits.
@@ -97,6 +120,7 @@ class Authenticator:
             rules = None if self._access_path is None else Rules.load(self._access_path)
         wrong.refuse()
         self._passwords, self._rules, self._latest = passwords, rules, None
+        self._logins.forget()
 
     @property
     def has_rules(self) -> bool:
@@ -115,22 +139,47 @@ class Authenticator:
         return access
 
     async def authenticate(
-        self, origin: Origin, client_id: str, user_name: str | None, password: bytes | None
+        self,
+        origin: Origin,
+        client_id: str,
+        user_name: str | None,
+        password: bytes | None,
+        gone: Callable[[], bool] = lambda: False,
     ) -> Verdict:
-        """The verdict on a client; waits only if a password must be checked."""
-        outcome = self.decide_quickly(origin, user_name, password)
-        if not isinstance(outcome, PasswordCheck):
-            return outcome
+        """The verdict on a client; waits only if a password must be checked, and not for one that is `gone` by then."""
+        check = self.decide_quickly(origin, user_name, password)
+        if not isinstance(check, PasswordCheck):
+            return check
+        network = network_of(origin.address)
+        verdict = self._without_check(check, client_id, network)
+        if verdict is not None:
+            return verdict
+        if not await self._checks.enter(network, check.user):
+            return Refused(SERVER_BUSY, "too many passwords wait to be checked; try again")
+        # Again: others that were served before may have settled it.
+        verdict = self._without_check(check, client_id, network)
+        if verdict is None and gone():
+            verdict = Refused(SERVER_BUSY, "the client went away before its password was checked")
+        if verdict is not None:
+            self._checks.leave()
+            return verdict
         try:
-            right = await self._run(outcome)
+            right = await self._run(check)
         except TransientError as error:
             return Refused(SERVER_BUSY, str(error))
-        if right:
-            return Allowed(outcome.user)
-        return Refused(
-            BAD_USER_NAME_OR_PASSWORD,
-            f"client {shown(client_id)}: user {shown(outcome.user)} is unknown or its password is wrong",
-        )
+        check.note(self._logins, network, self._passwords, right=right)
+        return _judge(check, client_id, right=right)
+
+    def _without_check(self, check: PasswordCheck, client_id: str, network: str) -> Verdict | None:
+        """The verdict, if the password need not or may not be checked now."""
+        right = check.remembered(self._logins)
+        if right is not None:
+            return _judge(check, client_id, right=right)
+        pause_s = self._logins.pause_s(network, check.user)
+        if pause_s:
+            detail = f"user {shown(check.user)}: too many failed logins from this address; try again in {pause_s} s"
+            return Refused(CONNECTION_RATE_EXCEEDED, detail)
+        return None
 
     def decide_quickly(
         self, origin: Origin, user_name: str | None, password: bytes | None
@@ -159,13 +208,21 @@ class Authenticator:
         return self._passwords is not None and user in self._passwords
 
     async def _run(self, check: PasswordCheck) -> bool:
-        await self._slots.acquire()
         # Shielded: a cancelled check runs on in its thread, and its place must not be given away before it ends.
         running = asyncio.get_running_loop().run_in_executor(None, check.verify)
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 
     def _ended(self, running: asyncio.Future[bool]) -> None:
-        self._slots.release()
+        self._checks.leave()
         if not running.cancelled():
             running.exception()  # Looked at here, as nobody else does when the client has gone meanwhile.
+
+
+def _judge(check: PasswordCheck, client_id: str, *, right: bool) -> Verdict:
+    if right:
+        return Allowed(check.user)
+    return Refused(
+        BAD_USER_NAME_OR_PASSWORD,
+        f"client {shown(client_id)}: user {shown(check.user)} is unknown or its password is wrong",
+    )

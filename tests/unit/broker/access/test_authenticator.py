@@ -1,18 +1,16 @@
 """The verdict on a CONNECT: who comes in as whom, what a refusal says, and what a storm of checks may cost."""
 
 import asyncio
-import threading
 from pathlib import Path
 
 import pytest
 
 from holdfast.broker.access import passwords
 from holdfast.broker.access.authenticator import Allowed, Authenticator, PasswordCheck, Refused, Verdict
-from holdfast.broker.access.hashes import PasswordHash
 from holdfast.broker.gate import Origin
 from holdfast.model.errors import MisuseError, SettingsError, TransientError
 from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, NOT_AUTHORIZED, SERVER_BUSY
-from tests.unit.broker.access.stored import argon2id, pbkdf2
+from tests.unit.broker.access.stored import HeldHash, argon2id, loop_turns, pbkdf2
 
 STRICT = Origin("main", "192.0.2.1", 4711, "tcp", allow_anonymous=False)
 OPEN = Origin("local", "127.0.0.1", 4711, "tcp", allow_anonymous=True)
@@ -166,56 +164,23 @@ def test_a_removed_user_is_no_longer_welcome_after_a_reload(path: Path) -> None:
     assert not Authenticator().still_welcome(OPEN, "bob")
 
 
-class Gauge(PasswordHash):
-    """A hash whose checks wait until they are let go, and that counts them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.started = 0
-        self.running = 0
-        self.peak = 0
-        self.began = threading.Semaphore(0)
-        self.let_go = threading.Event()
-
-    def verify(self, password: bytes) -> bool:
-        with self._lock:
-            self.started += 1
-            self.running += 1
-            self.peak = max(self.peak, self.running)
-        self.began.release()
-        assert self.let_go.wait(20)
-        with self._lock:
-            self.running -= 1
-        return password == b"right"
-
-    def cost(self) -> str:
-        return "gauge"
-
-    def decoy(self) -> "Gauge":
-        return self
-
-
 @pytest.fixture
-def gauge(monkeypatch: pytest.MonkeyPatch) -> Gauge:
-    made = Gauge()
+def gauge(monkeypatch: pytest.MonkeyPatch) -> HeldHash:
+    made = HeldHash()
     monkeypatch.setattr(passwords, "parse_hash", lambda text: made)
     return made
 
 
-async def loop_turns() -> None:
-    """Give everything that is ready its turn."""
-    for _turn in range(20):
-        await asyncio.sleep(0)
-
-
-def test_no_more_passwords_are_checked_at_a_time_than_allowed(path: Path, gauge: Gauge) -> None:
+def test_no_more_passwords_are_checked_at_a_time_than_allowed(path: Path, gauge: HeldHash) -> None:
     authenticator = Authenticator(path, max_hashings=2)
 
     async def storm() -> list[Verdict]:
         async with asyncio.TaskGroup() as group:
             clients = [
                 group.create_task(authenticator.authenticate(STRICT, str(number), "alice", password))
-                for number, password in enumerate([b"right", b"wrong"] * 4)
+                for number, password in enumerate(
+                    b"%s %d" % (word, i) for i in range(4) for word in (b"right", b"wrong")
+                )
             ]
             for _check in range(2):
                 assert await asyncio.to_thread(gauge.began.acquire, timeout=60)
@@ -229,7 +194,7 @@ def test_no_more_passwords_are_checked_at_a_time_than_allowed(path: Path, gauge:
     assert (gauge.started, gauge.peak) == (8, 2)
 
 
-def test_a_client_that_goes_away_keeps_its_place_until_its_check_ends(path: Path, gauge: Gauge) -> None:
+def test_a_client_that_goes_away_keeps_its_place_until_its_check_ends(path: Path, gauge: HeldHash) -> None:
     authenticator = Authenticator(path, max_hashings=1)
 
     async def leave() -> Verdict:
@@ -252,7 +217,7 @@ def test_a_client_that_goes_away_keeps_its_place_until_its_check_ends(path: Path
 
 
 def test_a_check_that_lacks_memory_refuses_for_now_and_gives_its_place_back(
-    path: Path, gauge: Gauge, monkeypatch: pytest.MonkeyPatch
+    path: Path, gauge: HeldHash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(password: bytes) -> bool:
         raise TransientError("a password could not be checked: no memory")
