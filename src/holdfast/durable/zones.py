@@ -63,6 +63,8 @@ class Zone:
         retention_bytes: int = 0,
         generation_s: int = 0,
         generation_bytes: int = 0,
+        optimize_interval_s: int = 600,
+        optimize_gain: float = 0.5,
         store: bool = True,
         store_qos0: bool = False,
         deliver_early: bool = False,
@@ -79,6 +81,9 @@ class Zone:
         #: How long or large a generation may become; 0: chosen from the retention.
         self.generation_s: Final = generation_s
         self.generation_bytes: Final = generation_bytes
+        #: How often what was learnt is looked at (0: never), and how much better a new generation has to be (0 to 1).
+        self.optimize_interval_s: Final = optimize_interval_s
+        self.optimize_gain: Final = optimize_gain
         self.store: Final = store
         self.store_qos0: Final = store_qos0
         #: Whether live subscribers get QoS 1 messages before the commit.
@@ -96,7 +101,7 @@ class Zone:
             known = ", ".join(DURABILITIES)
             raise SettingsError(f"zone {self.name!r} has durability {self.durability!r}; it must be one of {known}")
         bounds = (self.retention_s, self.retention_bytes, self.generation_s, self.generation_bytes)
-        if min(bounds) < 0:
+        if min(*bounds, self.optimize_interval_s) < 0:
             raise SettingsError(f"zone {self.name!r} has a bound below 0; 0 means none")
         if self.thresholds and min(self.thresholds) < 1:
             raise SettingsError(f"zone {self.name!r} has a threshold below 1; a level has at least one child")

@@ -117,6 +117,8 @@ class Security:
     ] = None
 
 
+_WEEK_S: Final = 7 * 24 * 3600
+
 # Keys that zones and the default zone have in common.
 _Shards = Annotated[
     int, Key("Parts that the publishers are divided into, by client id; order is kept inside a part.", 1, 256)
@@ -148,6 +150,24 @@ _GenerationBytes = Annotated[
         "Bytes that are dropped together, at most; 0 chooses a twelfth of `retention_bytes`, if there is that bound.", 0
     ),
 ]
+_OptimizeIntervalS = Annotated[
+    int,
+    Key(
+        "Seconds between two looks at what `learned` has learnt, and the least age of a generation that ends because "
+        "of it; 0 never looks.",
+        0,
+        _WEEK_S,
+    ),
+]
+_OptimizeGain = Annotated[
+    float,
+    Key(
+        "Share of the messages, or of many streams, that have to be placed better by the patterns known now, for a new "
+        "generation to begin before its time.",
+        0.01,
+        1,
+    ),
+]
 _StoreQos0 = Annotated[bool, Key("Whether QoS 0 messages are stored as well, for replay. Nobody waits for them.")]
 
 _DeliverQos1 = Annotated[
@@ -157,8 +177,6 @@ _DeliverQos1 = Annotated[
         "messages that a power loss may take back; QoS 2 and groups always wait, and so does the PUBACK."
     ),
 ]
-
-_WEEK_S: Final = 7 * 24 * 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +199,8 @@ class Storage:
     retention_bytes: _RetentionBytes = 0
     generation_s: _GenerationS = 0
     generation_bytes: _GenerationBytes = 0
+    optimize_interval_s: _OptimizeIntervalS = 600
+    optimize_gain: _OptimizeGain = 0.5
     store_qos0: _StoreQos0 = True
     deliver_qos1: _DeliverQos1 = "after_commit"
     # A kernel writes pages back after 30 s of its own accord; this makes it a promise.
@@ -231,6 +251,8 @@ class ZoneSettings:
     retention_bytes: _RetentionBytes = 0
     generation_s: _GenerationS = 0
     generation_bytes: _GenerationBytes = 0
+    optimize_interval_s: _OptimizeIntervalS = 600
+    optimize_gain: _OptimizeGain = 0.5
     store: Annotated[
         bool,
         Key(

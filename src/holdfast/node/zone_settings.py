@@ -61,6 +61,8 @@ def _zone(
         retention_bytes=kept.retention_bytes,
         generation_s=kept.generation_s,
         generation_bytes=kept.generation_bytes,
+        optimize_interval_s=kept.optimize_interval_s,
+        optimize_gain=kept.optimize_gain,
         store=store,
         store_qos0=kept.store_qos0,
         deliver_early=kept.deliver_qos1 == "before_commit",

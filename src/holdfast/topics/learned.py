@@ -243,10 +243,6 @@ class LearnedTopics:
             self._trie.thresholds, self._max_streams, self._max_nodes, 2 * self._half_places, self._id_bits
         )
 
-    def worth_a_new_generation(self, min_gain: float) -> bool:
-        """Whether merging would improve at least the share `min_gain` of messages or streams."""
-        return self.gain() >= min_gain
-
     def gain(self) -> float:
         """What a new generation would improve, from 0 to 1."""
         merged = merge(self._trie, self._named)

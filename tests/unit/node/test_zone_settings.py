@@ -23,6 +23,8 @@ def test_every_key_of_a_zone_arrives() -> None:
         retention_bytes=1000,
         generation_s=10,
         generation_bytes=20,
+        optimize_interval_s=30,
+        optimize_gain=0.25,
         store_qos0=False,
     )
     zone = ZoneSettings(
@@ -35,6 +37,8 @@ def test_every_key_of_a_zone_arrives() -> None:
         retention_bytes=2000,
         generation_s=11,
         generation_bytes=21,
+        optimize_interval_s=31,
+        optimize_gain=0.26,
         store_qos0=False,
         deliver_qos1="before_commit",
     )
@@ -49,6 +53,8 @@ def test_every_key_of_a_zone_arrives() -> None:
             retention_bytes=1000,
             generation_s=10,
             generation_bytes=20,
+            optimize_interval_s=30,
+            optimize_gain=0.25,
         )
     )
     assert [vars_of(each) for each in zones] == [
@@ -62,6 +68,8 @@ def test_every_key_of_a_zone_arrives() -> None:
                 retention_bytes=2000,
                 generation_s=11,
                 generation_bytes=21,
+                optimize_interval_s=31,
+                optimize_gain=0.26,
                 deliver_early=True,
             )
         )

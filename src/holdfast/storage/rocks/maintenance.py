@@ -31,9 +31,6 @@ _BEHIND: Final = 500
 #: At the end there is nobody to hold up, but it should end within a second or two.
 _MAX_SLICES_AT_THE_END: Final = 2_000
 _IDLE_ROUNDS: Final = 4
-#: How often the learned structure is looked at, and how much better a new one has to be.
-_OPTIMIZE_EVERY_US: Final = 600 * 1_000_000
-_MIN_GAIN: Final = 0.5
 _SECOND_US: Final = 1_000_000
 
 
@@ -49,7 +46,8 @@ class Maintenance:
         self._log: Final = log
         self._leases: Final = leases
         self._dropped: Final = dropped
-        self._optimized_us = log.now_us()
+        #: When what a zone has learnt was looked at, by its name.
+        self._optimized_us: Final = dict.fromkeys(log.zone_logs, log.now_us())
 
     def tick(self) -> None:
         """Look at everything that time brings about."""
@@ -59,10 +57,8 @@ class Maintenance:
         for zone_log in log.zone_logs.values():
             if zone_log.zone.store:
                 self._go_on(zone_log, now_us)
+                self._optimize(zone_log, now_us)
             self._forget(zone_log, now_us)  # also while the disk is full: that may be the way out
-        if now_us - self._optimized_us >= _OPTIMIZE_EVERY_US:
-            self._optimized_us = now_us
-            self._optimize(now_us)
 
     def work_behind(self) -> bool:
         """Write a slice of the index entries that wait; whether there may be more."""
@@ -232,18 +228,32 @@ class Maintenance:
 
     # ---- what was learnt
 
-    def _optimize(self, now_us: int) -> None:
-        """Begin a new generation where the topics have turned out to follow other patterns."""
-        for zone_log in self._log.zone_logs.values():
-            if not zone_log.zone.store or not self._has_room(zone_log):
-                continue
-            current = zone_log.live[-1]
-            young = now_us - current.record.start_us < _OPTIMIZE_EVERY_US
-            if young or not self._used(zone_log, current):
-                continue
-            learnt = [piece.layout.learned() for piece in current.slices.values()]
-            if any(topics is not None and topics.worth_a_new_generation(_MIN_GAIN) for topics in learnt):
-                self.rotate(zone_log)
+    def _optimize(self, zone_log: ZoneLog, now_us: int) -> None:
+        """Begin a new generation if the topics have turned out to follow other patterns."""
+        interval_us = zone_log.zone.optimize_interval_s * _SECOND_US
+        current = zone_log.live[-1]
+        looked_us = max(self._optimized_us.setdefault(zone_log.zone.name, now_us), current.record.start_us)
+        if not interval_us or now_us - looked_us < interval_us:
+            return
+        self._optimized_us[zone_log.zone.name] = now_us
+        if not self._has_room(zone_log) or not self._used(zone_log, current):
+            return
+        gain = _gain(current)
+        if gain >= zone_log.zone.optimize_gain:
+            _log.info("topics follow other patterns", zone=zone_log.zone.name, gain=round(gain, 3))
+            self.rotate(zone_log)
+
+
+def _gain(generation: LiveGeneration) -> float:
+    """What a new generation would improve, from 0 to 1: each shard counts as much as it has messages."""
+    gained = messages = 0.0
+    for piece in generation.slices.values():
+        topics = piece.layout.learned()
+        if topics is not None:
+            count = sum(pattern.messages for pattern in topics.patterns())
+            messages += count
+            gained += count * topics.gain()
+    return gained / messages if messages else 0.0
 
 
 def _came_us(generation: LiveGeneration) -> int:
