@@ -1,5 +1,7 @@
 """`holdfast`: the entry point."""
 
+import os
+import sys
 from typing import Annotated, Final
 
 import typer
@@ -87,5 +89,7 @@ def root(
 
 
 def main() -> None:
+    if sys.argv[1:2] != ["spark"]:  # tables that Spark writes are for those who query them
+        os.umask(os.umask(0o077) | 0o077)  # what commands write is for their user alone
     with checked_output():
         app(prog_name="holdfast")

@@ -20,6 +20,7 @@ import structlog
 
 from holdfast.model.errors import PermanentError
 from holdfast.records.events import Event, decode_event, encode_event
+from holdfast.storage.private_files import FOLDER_MODE
 
 _log = structlog.get_logger()
 
@@ -54,7 +55,7 @@ class EventFiles:
             self._complained = True
 
     def _append(self, reason: str, data: bytes) -> None:
-        self._folder.mkdir(exist_ok=True)
+        self._folder.mkdir(FOLDER_MODE, exist_ok=True)
         path = self._folder / f"{reason}{_SUFFIX}"
         with path.open("ab") as file:
             size_bytes = file.tell()

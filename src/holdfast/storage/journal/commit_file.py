@@ -27,6 +27,7 @@ from zlib import crc32
 from holdfast.model.errors import PermanentError
 from holdfast.storage.journal.changes import Change, decode_changes
 from holdfast.storage.journal.files import sync_path, write_all
+from holdfast.storage.private_files import FILE_MODE
 from holdfast.storage.rocks.synced_mark import boot_id
 
 #: Never change.
@@ -78,7 +79,7 @@ class CommitFile:
         self.path: Final = root / f"commit.{next_commit:020}.log"
         self._next: int = next_commit
         header = _HEADER.pack(MAGIC, VERSION, synced, boot_id())
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
         write_all(self._descriptor, header + _CHECK.pack(crc32(header)), 0)
         os.fsync(self._descriptor)
         sync_path(root)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from holdfast.storage.private_files import FOLDER_MODE
+
 #: From so many files on, the whole file system is synced at once: that is one call instead of thousands.
 _MANY: Final = 256
 
@@ -80,7 +82,8 @@ def make_folders(folder: Path) -> list[Path]:
     while not above.exists():
         missing.append(above)
         above = above.parent
-    folder.mkdir(parents=True, exist_ok=True)
+    for one in reversed(missing):
+        one.mkdir(FOLDER_MODE, exist_ok=True)
     return [one.parent for one in missing]
 
 

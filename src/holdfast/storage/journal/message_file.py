@@ -22,6 +22,7 @@ from holdfast.storage.journal.message_records import (
     encode_header,
     record_bytes,
 )
+from holdfast.storage.private_files import FILE_MODE
 
 #: Bytes that are read at once when a file is gone through.
 _CHUNK_BYTES: Final = 1 << 20
@@ -145,7 +146,7 @@ class MessageFile:
 
     def _open(self) -> int:
         if self._descriptor < 0:
-            self._descriptor = os.open(self.path, self._flags | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(self.path, self._flags | os.O_CLOEXEC, FILE_MODE)
         return self._descriptor
 
     def close(self) -> None:

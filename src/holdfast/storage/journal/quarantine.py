@@ -21,6 +21,7 @@ from holdfast.storage.journal.files import make_folders, sync_path
 from holdfast.storage.journal.folders import queue_id
 from holdfast.storage.journal.queue_state import QueueState
 from holdfast.storage.journal.state_file import load_state_file
+from holdfast.storage.private_files import FOLDER_MODE
 
 _log = structlog.get_logger()
 
@@ -47,7 +48,7 @@ def set_aside(root: Path, folder: Path, client_id: str, why: str, now_us: int) -
 def set_aside_commits(root: Path, path: Path, why: str, now_us: int) -> None:
     """Keep a copy of a damaged commit file; what is readable in it is used all the same."""
     target = _place(root, "commits", now_us)
-    target.mkdir()
+    target.mkdir(FOLDER_MODE)
     shutil.copy2(path, target / path.name)
     _report(target, {"file": path.name, "why": why})
     _log.error("changes of queues were damaged on disk", file=path.name, why=why, copy=str(target))
@@ -77,7 +78,7 @@ def _place(root: Path, name: str, now_us: int) -> Path:
 
 
 def _report(target: Path, report: dict[str, str]) -> None:
-    target.mkdir(exist_ok=True)
+    target.mkdir(FOLDER_MODE, exist_ok=True)
     with (target / REPORT_NAME).open("w", encoding="utf-8") as file:
         json.dump(report, file, indent=2, ensure_ascii=False)
         file.flush()

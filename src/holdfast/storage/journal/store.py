@@ -33,7 +33,8 @@ from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.recovery import Recovered, Recovery
 from holdfast.storage.journal.state_file import load_owner
 from holdfast.storage.journal.sweeping import Sweeping
-from holdfast.storage.rocks.folder_lock import FolderLock
+from holdfast.storage.private_files import make_private_folder
+from holdfast.storage.rocks.folder_lock import LOCK_NAME, FolderLock
 
 _log = structlog.get_logger()
 
@@ -100,6 +101,7 @@ class JournalStore:
         try:
             for above in make_folders(root):
                 sync_path(above)
+            make_private_folder(root, LOCK_NAME)
             lock = FolderLock.acquire(root)
             try:
                 folders = Folders.load(root, options.fragments)

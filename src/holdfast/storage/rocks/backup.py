@@ -29,6 +29,7 @@ from typing import Any, Final
 from rocksdict import Checkpoint
 
 from holdfast.model.errors import PermanentError, SettingsError
+from holdfast.storage.private_files import FOLDER_MODE, make_private_folder
 from holdfast.storage.rocks.engine import Engine
 from holdfast.storage.rocks.erasure_file import FILE_NAME as ERASURES_NAME
 
@@ -77,8 +78,9 @@ def create_backup(engine: Engine, folder: Path, *, previous: Path | None = None)
     engine.flush()
     Checkpoint(engine.family("default")).create_checkpoint(str(staging))
     try:
+        make_private_folder(folder)
         target = folder / DATABASE_NAME
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(FOLDER_MODE, exist_ok=True)
         files: list[BackupFile] = []
         copied_bytes = 0
         for path in sorted(staging.iterdir()):
@@ -146,7 +148,8 @@ def restore_backup(backup_folder: Path, folder: Path) -> Backup:
     backup = read_backup(backup_folder)
     # Under another name until it is whole, so that a node never starts on half a database.
     partial = folder / f"{DATABASE_NAME}.partial"
-    partial.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
+    partial.mkdir(FOLDER_MODE, exist_ok=True)
     for file in backup.files:
         _copy(backup_folder / DATABASE_NAME / file.name, partial / file.name)
     _sync_folder(partial)

@@ -31,11 +31,12 @@ from rocksdict import ColumnFamily, Rdict, WriteBatch
 
 from holdfast.durable.changes import Changes, RangeEnd
 from holdfast.model.errors import HoldfastError, MisuseError, PoisonedError
+from holdfast.storage.private_files import make_private_folder
 from holdfast.storage.rocks.commit_thread import CommitThread, Written
 from holdfast.storage.rocks.contents import META, check_format
 from holdfast.storage.rocks.failures import DiskFullError, Failure, FolderHeldError, StalledError, classify, is_no_room
 from holdfast.storage.rocks.families import Families
-from holdfast.storage.rocks.folder_lock import FolderLock
+from holdfast.storage.rocks.folder_lock import LOCK_NAME, FolderLock
 from holdfast.storage.rocks.manifest import ManifestWatch
 from holdfast.storage.rocks.options import LASTING_FAMILIES, MAX_WAL_BYTES, WRITE_BUFFERS_BYTES, write_options
 from holdfast.storage.rocks.quarantine import Damage, Quarantine
@@ -85,7 +86,7 @@ class Engine:
 
         NewerFormatError for a folder of a later Holdfast, which is not written to.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder, LOCK_NAME)
         lock = FolderLock.acquire(folder)
         mark: SyncedMark | None = None
         try:

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from holdfast.durable.erasures import Erasure, Erasures, no_erasures
 from holdfast.model.errors import PeerError, PermanentError, TransientError
+from holdfast.storage.private_files import FILE_MODE, give_to_owner
 from holdfast.topics.filters import parse_filter
 
 FILE_NAME: Final = "erasures.json"
@@ -88,7 +89,7 @@ def erase(
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     try:
-        lock = os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = os.open(folder / _LOCK_NAME, os.O_RDWR | os.O_CREAT, FILE_MODE)
     except OSError as error:
         raise PermanentError(f"{folder} cannot be written: {error.strerror}; erasing needs the right to") from error
     try:
@@ -107,7 +108,7 @@ def _write(folder: Path, erasures: list[Erasure]) -> None:
                 json.dump(content, file, ensure_ascii=False)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(made, 0o644)  # the broker may be another user
+            give_to_owner(Path(made), folder)  # the broker may be another user
             os.replace(made, folder / FILE_NAME)
         except BaseException:
             Path(made).unlink(missing_ok=True)

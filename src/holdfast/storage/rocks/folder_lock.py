@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import holdfast
+from holdfast.storage.private_files import FILE_MODE
 from holdfast.storage.rocks.failures import FolderHeldError
 
 LOCK_NAME: Final = "holdfast.lock"
@@ -28,7 +29,7 @@ class FolderLock:
     @classmethod
     def acquire(cls, folder: Path) -> "FolderLock":
         path = folder / LOCK_NAME
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

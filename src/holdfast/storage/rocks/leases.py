@@ -22,6 +22,7 @@ import structlog
 
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.records.generations import Generation
+from holdfast.storage.private_files import FOLDER_MODE
 from holdfast.storage.rocks.json_file import replace_json
 
 _log = structlog.get_logger()
@@ -82,7 +83,7 @@ def renew_lease(folder: Path, name: str, positions: Mapping[int, int], now_us: i
         "positions": {str(shard): positions[shard] for shard in sorted(positions)},
     }
     try:
-        leases.mkdir(exist_ok=True)
+        leases.mkdir(FOLDER_MODE, exist_ok=True)
         path = leases / (name + _SUFFIX)
         if not path.exists() and len(_paths(leases)) >= MAX_LEASES:
             raise PermanentError(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import TransientError
+from holdfast.storage.private_files import FILE_MODE
 
 OPENING_NAME: Final = "opening.lock"
 #: A reader that stands still must not keep a broker from starting.
@@ -29,7 +30,7 @@ _STEP_S: Final = 0.005
 @contextmanager
 def opening(folder: Path) -> Iterator[None]:
     """No look begins meanwhile; those under way have ended, or had their time."""
-    descriptor = os.open(folder / OPENING_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(folder / OPENING_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         _take(descriptor, fcntl.LOCK_EX, _OPENER_PATIENCE_S)
         yield

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from holdfast.storage.private_files import FOLDER_MODE
 from holdfast.storage.rocks.failures import is_no_room
 from holdfast.storage.rocks.wal_scan import wal_files
 
@@ -43,7 +44,7 @@ class Quarantine:
         if self._kept:
             return
         self._kept = True
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         for path in [*wal_files(database), *sorted(database.glob("MANIFEST-*")), database / "CURRENT"]:
             if not path.is_file():
                 continue
@@ -72,7 +73,7 @@ class Quarantine:
         return names
 
     def report(self, damage: Sequence[Damage]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         with (self.folder / "report.json").open("w") as file:
             json.dump([asdict(found) for found in damage], file, indent=2)
             file.flush()

@@ -36,6 +36,7 @@ from holdfast.records.generations import Generation, ZoneRecord, decode_generati
 from holdfast.records.generations import encode_zone as _encode_zone
 from holdfast.records.meta import generation_key, zone_key
 from holdfast.records.positions import ShardHead
+from holdfast.storage.private_files import FILE_MODE, FOLDER_MODE
 
 FOLDER_NAME: Final = "incoming"
 #: Never change: in the files.
@@ -108,8 +109,8 @@ def make_folder(data: Path, name: str) -> Path:
 def making(data: Path, name: str) -> Iterator[Path]:
     """A folder for a shipment, held as long as it is made: nobody else makes the same one, or sweeps it away."""
     root = incoming(data)
-    root.mkdir(exist_ok=True)
-    descriptor = os.open(root / f".{name}.{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    root.mkdir(FOLDER_MODE, exist_ok=True)
+    descriptor = os.open(root / f".{name}.{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

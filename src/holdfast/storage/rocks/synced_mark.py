@@ -24,6 +24,8 @@ import zlib
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdfast.storage.private_files import FILE_MODE
+
 MARK_NAME: Final = "synced"
 _MAGIC: Final = b"HFS1"
 _SLOT: Final = struct.Struct("<4sQQQQQ16s")
@@ -46,7 +48,7 @@ class SyncedMark:
 
     def __init__(self, folder: Path) -> None:
         path = folder / MARK_NAME
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         self._boot: Final = boot_id()
         self._counter = 0
         #: None: no mark was ever written here, or neither slot is readable.
