@@ -5,9 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from holdfast.broker.access.passwords import PasswordFile
 from holdfast.broker.access.rules import Rules
@@ -15,6 +12,7 @@ from holdfast.broker.access.text_file import WrongLines
 from holdfast.cli.commands import WRONG_USAGE, Commands, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.settings_options import SettingsOptions
+from holdfast.cli.tables import Column, print_table
 from holdfast.model.errors import SettingsError
 from holdfast.node.settings import Security
 from holdfast.node.settings_show import effective
@@ -68,8 +66,8 @@ def show(
         ]
         typer.echo(json.dumps(plain, indent=2, ensure_ascii=False))
         return
-    table = Table("setting", "value", "source", box=None, pad_edge=False)
-    for row in rows:
-        style = "dim" if row.source == "default" else "bold"
-        table.add_row(Text(row.key), Text(as_toml(row.value)), Text(row.source), style=style)
-    Console().print(table)
+    print_table(
+        (Column("setting", least=30), Column("value", least=20), Column("source", least=12)),
+        [(row.key, as_toml(row.value), row.source) for row in rows],
+        ["dim" if row.source == "default" else "bold" for row in rows],
+    )

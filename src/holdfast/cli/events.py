@@ -10,13 +10,11 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.commands import WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.storage import FolderOptions, Json
+from holdfast.cli.tables import Column, print_table
 from holdfast.exchange.drops import REASONS
 from holdfast.model.errors import HoldfastError
 from holdfast.records.events import Event, event_fields
@@ -75,26 +73,35 @@ def events(
     if not chosen:
         typer.echo("nothing was dropped, refused or ended, as far as the events reach")
         return
-    Console().print(event_table(chosen))
+    print_events(chosen)
     if left_out:
         typer.echo(f"{left_out} older ones are not shown; ask for more with --limit")
 
 
-def event_table(shown: Iterable[Event]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("time (UTC)", "reason", "client", "topic", "shard/position", "count", "detail"):
-        table.add_column(name, justify="right" if name == "count" else "left")
-    for event in shown:
-        table.add_row(
-            time_text(event.time_us),
-            event.reason,
-            Text(client_text(event.client)),
-            Text(event.topic),
-            place_text(event),
-            str(event.count) if event.count else "?",
-            Text(event.detail or REASONS.get(event.reason, "")),
-        )
-    return table
+def print_events(shown: Iterable[Event]) -> None:
+    print_table(
+        (
+            Column("time (UTC)"),
+            Column("reason"),
+            Column("client", least=16),
+            Column("topic", least=20),
+            Column("shard/position", dispensable=1),
+            Column("count", right=True),
+            Column("detail", least=20, dispensable=2),
+        ),
+        [
+            (
+                time_text(event.time_us),
+                event.reason,
+                client_text(event.client),
+                event.topic,
+                place_text(event),
+                str(event.count) if event.count else "?",
+                event.detail or REASONS.get(event.reason, ""),
+            )
+            for event in shown
+        ],
+    )
 
 
 def place_text(event: Event) -> str:

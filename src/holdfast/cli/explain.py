@@ -8,14 +8,12 @@ import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.commands import WRONG_USAGE, fail
-from holdfast.cli.events import Since, client_text, event_table, filter_or_fail, is_client, since_or_fail, time_text
+from holdfast.cli.events import Since, client_text, filter_or_fail, is_client, print_events, since_or_fail, time_text
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.storage import FolderOptions, Json
+from holdfast.cli.tables import Column, print_table
 from holdfast.model.errors import HoldfastError
 from holdfast.records.events import Event, event_fields
 from holdfast.storage.event_files import read_events
@@ -83,7 +81,7 @@ def _no_session(client: str, about: list[Event], *, as_json: bool) -> None:
         events = [event_fields(event) for event in about]
         typer.echo(json.dumps({"client": client, "session": None, "messages": [], "events": events}, indent=2))
     elif about:
-        Console().print(event_table(about[-_EVENTS:]))
+        print_events(about[-_EVENTS:])
     fail(
         f"there is no stored session of client {client!r}: it never had one that outlives its connection, or it has "
         "ended" + (" (see the events)" if any(event.reason == "session_ended" for event in about) else ""),
@@ -139,10 +137,9 @@ def _plain_fate(fate: "Fate") -> dict[str, object]:
 
 
 def _print(client: str, session: "SessionView", answer: "Explained", about: list[Event]) -> None:
-    console = Console()
     typer.echo(f"client {client}: {_session_text(session)}")
     if answer.fates:
-        console.print(_table(answer.fates))
+        _print_fates(answer.fates)
     hidden = answer.found - len(answer.fates)
     if hidden:
         typer.echo(f"{hidden} older messages are not shown; ask for more with --limit")
@@ -154,7 +151,7 @@ def _print(client: str, session: "SessionView", answer: "Explained", about: list
         typer.echo("in some seconds more was dropped than there are events: 'acknowledged' may be 'dropped' there")
     if about:
         typer.echo("\nevents about this client:")
-        console.print(event_table(about[-_EVENTS:]))
+        print_events(about[-_EVENTS:])
 
 
 def _session_text(session: "SessionView") -> str:
@@ -165,26 +162,34 @@ def _session_text(session: "SessionView") -> str:
     return f"{state}; {len(session.subscriptions)} subscriptions"
 
 
-def _table(fates: "list[Fate]") -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("received (UTC)", "topic", "publisher", "QoS", "stored (UTC)", "shard/position", "matched by"):
-        table.add_column(name)
-    table.add_column("state", style="bold")
-    table.add_column("why")
-    for fate in fates:
-        message = fate.message
-        table.add_row(
-            time_text(message.received_us),
-            Text(message.topic.decode()),
-            Text(client_text(message.publisher)),
-            str(message.qos),
-            time_text(message.position_us),
-            f"{message.shard}/{message.position_us}",
-            Text(", ".join(_matched_text(record) for record in fate.matched) or "nothing"),
-            fate.state.replace("_", " "),
-            Text(fate.why),
-        )
-    return table
+def _print_fates(fates: "list[Fate]") -> None:
+    print_table(
+        (
+            Column("received (UTC)"),
+            Column("topic", least=22),
+            Column("publisher", least=16, dispensable=1),
+            Column("QoS"),
+            Column("stored (UTC)", dispensable=3),
+            Column("shard/position", dispensable=4),
+            Column("matched by", least=16, dispensable=2),
+            Column("state", style="bold"),
+            Column("why", least=14),
+        ),
+        [
+            (
+                time_text(fate.message.received_us),
+                fate.message.topic.decode(),
+                client_text(fate.message.publisher),
+                str(fate.message.qos),
+                time_text(fate.message.position_us),
+                f"{fate.message.shard}/{fate.message.position_us}",
+                ", ".join(_matched_text(record) for record in fate.matched) or "nothing",
+                fate.state.replace("_", " "),
+                fate.why,
+            )
+            for fate in fates
+        ],
+    )
 
 
 def _matched_text(record: SubscriptionRecord) -> str:

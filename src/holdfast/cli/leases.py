@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.commands import REFUSED, WRONG_USAGE, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.storage import FolderOptions, Json
+from holdfast.cli.tables import Column, print_table
 from holdfast.model.errors import HoldfastError
 from holdfast.storage.rocks.leases import Lease, read_leases, remove_lease
 from holdfast.storage.rocks.published_heads import Head, read_heads
@@ -47,13 +45,18 @@ def leases(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("lease", "shards", "behind", "renewed"):
-        table.add_column(name)
-    for row in rows:
-        shards = ", ".join(str(shard) for shard in row["positions"])  # type: ignore[attr-defined]
-        table.add_row(Text(str(row["name"])), shards, _ago(row["behind_s"]), f"{_ago(row['age_s'])} ago")
-    Console().print(table)
+    print_table(
+        (Column("lease", least=20), Column("shards", least=10), Column("behind"), Column("renewed")),
+        [
+            (
+                str(row["name"]),
+                ", ".join(str(shard) for shard in row["positions"]),  # type: ignore[attr-defined]
+                _ago(row["behind_s"]),
+                f"{_ago(row['age_s'])} ago",
+            )
+            for row in rows
+        ],
+    )
 
 
 def _row(lease: Lease, heads: dict[int, Head], now_us: int) -> dict[str, object]:

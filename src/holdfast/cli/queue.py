@@ -5,15 +5,13 @@ import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from holdfast.cli.commands import REFUSED, WRONG_USAGE, Commands, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.queue_move import export, import_, migrate, relayout
 from holdfast.cli.queue_options import Clients, Home, Json, PasswordOptions, chosen, run
 from holdfast.cli.queue_tbmq import import_tbmq
+from holdfast.cli.tables import Column, print_table
 from holdfast.cli.words import iso_time, size_in_words
 from holdfast.model.errors import PermanentError
 from holdfast.storage.journal.quarantine import quarantined
@@ -40,14 +38,27 @@ def list_(home: Home, clients: Clients = None, as_json: Json = False, *, options
     if as_json:
         typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("client", "messages", "size", "last serial", "last number", "damage"):
-        table.add_column(name, justify="left" if name in ("client", "damage") else "right")
-    for row in rows:
-        size = size_in_words(int(str(row["bytes"])))
-        numbers = (str(row["messages"]), size, str(row["serial"]), str(row["number"]))
-        table.add_row(Text(str(row["client"])), *numbers, Text(str(row["damage"] or "")))
-    Console().print(table)
+    print_table(
+        (
+            Column("client", least=20),
+            Column("messages", right=True),
+            Column("size", right=True),
+            Column("last serial", right=True),
+            Column("last number", right=True),
+            Column("damage", least=20),
+        ),
+        [
+            (
+                str(row["client"]),
+                str(row["messages"]),
+                size_in_words(int(str(row["bytes"]))),
+                str(row["serial"]),
+                str(row["number"]),
+                str(row["damage"] or ""),
+            )
+            for row in rows
+        ],
+    )
 
 
 async def _row(store: "QueueStore", client_id: str) -> dict[str, object]:

@@ -14,13 +14,12 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from holdfast import __version__
 from holdfast.cli.commands import WRONG_USAGE, Commands, fail
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.settings_options import SettingsOptions
+from holdfast.cli.tables import Column, print_table
 from holdfast.cli.words import size_in_words
 from holdfast.model.errors import HoldfastError
 from holdfast.node.settings_load import load
@@ -157,20 +156,33 @@ def list_(options: FolderOptions, as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
         return
-    table = _table("zone", "filters", "generation", "layout", "shards", "from", "to", ">messages", ">size")
-    for row in rows:
-        table.add_row(
-            Text(row.zone),
-            Text(", ".join(row.filters) or "everything else"),
-            str(row.number),
-            row.layout,
-            ", ".join(map(str, row.shards)),
-            _time(row.start_us),
-            _time(row.end_us) if row.end_us else "open",
-            "?" if row.messages is None else str(row.messages),
-            size_in_words(row.size_bytes),
-        )
-    Console().print(table)
+    print_table(
+        (
+            Column("zone"),
+            Column("filters", least=30),
+            Column("generation"),
+            Column("layout", dispensable=4),
+            Column("shards", dispensable=1),
+            Column("from", dispensable=3),
+            Column("to", dispensable=2),
+            Column("messages", right=True),
+            Column("size", right=True),
+        ),
+        [
+            (
+                row.zone,
+                ", ".join(row.filters) or "everything else",
+                str(row.number),
+                row.layout,
+                ", ".join(map(str, row.shards)),
+                _time(row.start_us),
+                _time(row.end_us) if row.end_us else "open",
+                "?" if row.messages is None else str(row.messages),
+                size_in_words(row.size_bytes),
+            )
+            for row in rows
+        ],
+    )
 
 
 @zones.command()
@@ -183,15 +195,30 @@ def patterns(options: FolderOptions, zone: ZoneName = None, as_json: Json = Fals
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
         return
-    table = _table("zone", "shard", "generation", "pattern", ">messages", ">share")
     sums: dict[tuple[int, int], int] = {}
     for row in rows:
         sums[row.shard, row.generation] = sums.get((row.shard, row.generation), 0) + row.messages
-    for row in rows:
-        share = row.messages / max(1, sums[row.shard, row.generation])
-        place = (Text(row.zone), str(row.shard), str(row.generation), Text(row.pattern))
-        table.add_row(*place, str(row.messages), f"{share:.0%}")
-    Console().print(table)
+    print_table(
+        (
+            Column("zone"),
+            Column("shard", dispensable=1),
+            Column("generation", dispensable=2),
+            Column("pattern", least=40),
+            Column("messages", right=True),
+            Column("share", right=True),
+        ),
+        [
+            (
+                row.zone,
+                str(row.shard),
+                str(row.generation),
+                row.pattern,
+                str(row.messages),
+                f"{row.messages / max(1, sums[row.shard, row.generation]):.0%}",
+            )
+            for row in rows
+        ],
+    )
 
 
 @zones.command()
@@ -230,14 +257,6 @@ def _bar(*columns: MofNCompleteColumn) -> Progress:
     """On standard error, and gone when it is done."""
     shown = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), *columns, TimeElapsedColumn())
     return Progress(*shown, console=Console(stderr=True), transient=True)
-
-
-def _table(*names: str) -> Table:
-    """A name with `>` in front is of numbers."""
-    table = Table(box=None, pad_edge=False)
-    for name in names:
-        table.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left")
-    return table
 
 
 def _time(us: int) -> str:
