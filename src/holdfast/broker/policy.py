@@ -37,8 +37,8 @@ class Key:
 class Mqtt:
     """What the protocol leaves to the server."""
 
-    # Memory decides: a connection may hold one unfinished packet, so 1,000 clients that send slowly cost 1 GiB at
-    # the most. Mosquitto and EMQX accept about as much; messages from devices have kilobytes at most.
+    # Memory decides: a connection may hold one unfinished packet, for as long as its deadline allows. Pictures and
+    # firmware blocks have a megabyte or two; messages from devices have kilobytes at most.
     # Not live: connections have it from their first byte, before their CONNACK states it.
     max_packet_size: Annotated[
         int,
@@ -47,7 +47,7 @@ class Mqtt:
             128,
             MAX_PACKET_BYTES,
         ),
-    ] = 1_048_576
+    ] = 2_097_152
     # Messages that wait for one commit: enough to keep a pipelining publisher busy during a sync.
     receive_maximum: Annotated[
         int, Key("QoS 1 and 2 messages that a client may have sent without an acknowledgement.", 1, MAX_U16, live=True)
@@ -88,7 +88,7 @@ class Mqtt:
     allow_zero_length_client_id: Annotated[
         bool, Key("Whether a client may leave its id empty and is given one.", live=True)
     ] = True
-    max_topic_levels: Annotated[int, Key("Levels of a topic or filter.", 1, 32768)] = 128
+    max_topic_levels: Annotated[int, Key("Levels of a topic or filter.", 1, 32768)] = 200
     wildcards_available: Annotated[bool, Key("Whether filters may contain `+` and `#`.", live=True)] = True
     shared_available: Annotated[bool, Key("Whether clients may subscribe to `$share/<group>/<filter>`.", live=True)] = (
         True
@@ -157,7 +157,12 @@ class Limits:
             live=True,
         ),
     ] = 300
-    max_subscriptions: Annotated[int, Key("Subscriptions of one session; 0 for no bound.", 0, live=True)] = 1000
+    max_subscriptions: Annotated[int, Key("Subscriptions of one session; 0 for no bound.", 0, live=True)] = 100_000
+    # A group costs a look with each acknowledgement of a member, a replay open files: fewer of them than of others.
+    max_shared_subscriptions: Annotated[
+        int, Key("Those of them that are shared (`$share`); 0 for no bound of their own.", 0, live=True)
+    ] = 1000
+    max_replays: Annotated[int, Key("Replays under way in one session; 0 for no bound.", 0, live=True)] = 1000
     # Whoever may connect can leave sessions and retained messages behind under ever new names. A session without
     # subscriptions takes 3 KB in memory, a small retained message 1.5 KB: a million of both is more than most fleets
     # have, and fits a machine of 8 GB.

@@ -35,6 +35,9 @@ from holdfast.wire.properties import NO_PROPERTIES, Properties
 
 _RETAINED_ALWAYS: Final = 0
 _RETAINED_IF_NEW: Final = 1
+#: Levels on the average of the filters of a session that has as many as it may. A level of a wildcard filter takes as
+#: much memory as a short filter does, and there may be hundreds in each.
+_MEAN_LEVELS: Final = 20
 #: SUBACK and UNSUBACK behind their header, without reasons: the packet id, and that there are no properties.
 _ANSWER_BYTES: Final = 3
 
@@ -56,6 +59,7 @@ class Subscribing:
         wanted: list[Walk] = []
         replays: list[ReplayWalk] = []
         told: list[tuple[str, str]] = []
+        any_new = False
         asked = packet.properties.user_properties
         identifiers = packet.properties.subscription_identifiers
         for line in packet.subscriptions:
@@ -72,6 +76,8 @@ class Subscribing:
                     reason, complaint = error.reason, error.detail
             if span is not None and not self._sessions.subscriptions.has_history():
                 reason, complaint = IMPLEMENTATION_SPECIFIC_ERROR, "this node keeps no history to replay"
+            if span is not None and not line.filter.group and self._has_enough_replays(client, len(replays)):
+                reason, complaint = QUOTA_EXCEEDED, f"a session may have {self._policy.limits.max_replays} replays"
             if reason == SUCCESS:
                 reason = min(line.qos, self._policy.mqtt.max_qos)
                 identifier = identifiers[0] if identifiers else 0
@@ -85,7 +91,8 @@ class Subscribing:
                     reasons.append(reason)
                     continue
                 since_us = None if span is None else span.from_us
-                walk = self._subscribe_one(connection, client, line, identifier, since_us, share)
+                walk, is_new = self._subscribe_one(connection, client, line, identifier, since_us, share)
+                any_new = any_new or is_new
                 if walk is not None:
                     wanted.append(walk)
                 if line.filter.group:
@@ -100,6 +107,8 @@ class Subscribing:
                 )
                 complaints.append(f"{line.filter.raw.decode()}: {complaint}")
             reasons.append(reason)
+        if any_new and client.stored():
+            self._exchange.delivery.save_progress(client)  # once, as it costs as much as there is in flight
         properties = NO_PROPERTIES
         if (complaints or told) and connection.explain:
             properties = Properties(reason_string="; ".join(complaints)[:1000] or None, user_properties=tuple(told))
@@ -120,6 +129,11 @@ class Subscribing:
         for walk in wanted:
             self._sessions.walks.start(walk, channel)
 
+    def _has_enough_replays(self, client: Client, more: int) -> bool:
+        most = self._policy.limits.max_replays
+        running = 0 if client.replays is None else len(client.replays)
+        return most > 0 and running + more >= most
+
     def _judge(self, connection: Connection, client: Client, line: Subscription) -> tuple[int, str]:
         """Whether a filter may be subscribed to: a reason code, and the explanation of a refusal."""
         mqtt = self._policy.mqtt
@@ -134,6 +148,11 @@ class Subscribing:
         known = topic_filter.raw in client.session.subscriptions
         if most and not known and len(client.session.subscriptions) >= most:
             return QUOTA_EXCEEDED, f"a session may have {most} subscriptions"
+        if most and not known and client.filter_levels + len(topic_filter.levels) > most * _MEAN_LEVELS:
+            return QUOTA_EXCEEDED, f"the filters of a session may have {most * _MEAN_LEVELS} levels together"
+        most = self._policy.limits.max_shared_subscriptions
+        if topic_filter.group and most and not known and len(client.groups) >= most:
+            return QUOTA_EXCEEDED, f"a session may have {most} shared subscriptions"
         access = connection.access
         if access is not None and not access.may_subscribe(mounted(connection, topic_filter)):
             return NOT_AUTHORIZED, "not allowed"
@@ -147,8 +166,8 @@ class Subscribing:
         identifier: int,
         since_us: int | None,
         share: ShareRequest | None,
-    ) -> Walk | None:
-        """Make the subscription; with a walk if it asks for retained messages."""
+    ) -> tuple[Walk | None, bool]:
+        """Make the subscription; a walk if it asks for retained messages, and whether it is new."""
         self._sessions.subscriptions.drop_if_over(client, line.filter.raw)
         before = client.session.subscriptions.get(line.filter.raw)
         if since_us is None:
@@ -156,7 +175,8 @@ class Subscribing:
         record = self._record(connection, line, identifier, since_us, 0 if share is None else share.window)
         subscribed, is_new = self._sessions.subscriptions.add(client, record, share)
         wanted = line.retain_handling == _RETAINED_ALWAYS or (line.retain_handling == _RETAINED_IF_NEW and is_new)
-        return self._sessions.walks.begin(subscribed) if wanted and not record.filter.group else None
+        walk = self._sessions.walks.begin(subscribed) if wanted and not record.filter.group else None
+        return walk, is_new
 
     def _record(
         self, connection: Connection, line: Subscription, identifier: int, since_us: int, share_window: int = 0

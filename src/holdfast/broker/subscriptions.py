@@ -20,6 +20,7 @@ from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.pace import Pace
 from holdfast.model.clock import Clock
 from holdfast.records.sessions import ReplayProgress
+from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
 
 #: Between two looks whether a slow client has everything up to an end.
@@ -42,19 +43,17 @@ class Subscriptions:
     def add(
         self, client: Client, record: SubscriptionRecord, share: ShareRequest | None = None
     ) -> tuple[Subscribed, bool]:
-        """Add or replace a subscription; the entry, and whether it is new."""
+        """Add or replace a subscription; the entry, and whether it is new.
+
+        Then the progress of a session that is stored has to be stored in the same batch: after a crash a shard's
+        positions are ahead of the clock, so `since` alone does not tell what was there before the subscription.
+        """
         under_way = client.replay_of(record.filter.raw)
         if under_way is not None:
             return self._go_on(client, record, under_way), False
-        stored = client.stored()
-        if stored:
+        if client.stored():
             self._exchange.under_way.step(KeepSubscription(client.session.client_id, record))
-        subscribed, is_new = self.restore(client, record, _end_of(client, record.filter.raw), share)
-        if stored and is_new:
-            # After a crash a shard's positions are ahead of the clock, so `since` alone does not tell what was there
-            # before the subscription.
-            self._exchange.delivery.save_progress(client)
-        return subscribed, is_new
+        return self.restore(client, record, _end_of(client, record.filter.raw), share)
 
     def restore(
         self,
@@ -64,14 +63,12 @@ class Subscriptions:
         share: ShareRequest | None = None,
     ) -> tuple[Subscribed, bool]:
         """The same for a subscription that is stored already, and that may have an end."""
-        raw = record.filter.raw
-        is_new = raw not in client.session.subscriptions
-        client.session.subscriptions[raw] = record
+        is_new = self._keep_record(client, record)
         group = self.shared.group_for(client, record, share) if record.filter.group else None
         subscribed = Subscribed(client, record, group, until_us)
         self._exchange.subscribe(subscribed)
         self._await_end(subscribed)
-        self._changed(client)
+        self._changed(client, record.filter)
         if group is not None:
             self.shared.join(group, subscribed)
         return subscribed, is_new
@@ -141,7 +138,7 @@ class Subscriptions:
         end_topic: bytes = b"",
     ) -> ReplayWalk:
         assert self._new_replay is not None
-        client.session.subscriptions[record.filter.raw] = record
+        self._keep_record(client, record)
         if isinstance(client.queue, LogQueue):
             client.queue.replaying(record.filter.raw, None)
         subscribed = Subscribed(client, record, None, until_us)
@@ -224,21 +221,32 @@ class Subscriptions:
         record = client.session.subscriptions.pop(raw, None)
         if record is None:
             return False
+        client.filter_levels -= len(record.filter.levels)
         client.drop_walks(raw)
         self._cancel_end(client, raw)
         subscribed = self._exchange.unsubscribe(client, record.filter)
         if isinstance(client.queue, LogQueue):
             client.queue.not_replaying(raw)
-        self._changed(client)
+        self._changed(client, record.filter)
         if subscribed is not None and subscribed.group is not None:
             self.shared.leave(client, subscribed.group)
         return True
 
     @staticmethod
-    def _changed(client: Client) -> None:
+    def _keep_record(client: Client, record: SubscriptionRecord) -> bool:
+        """Put a subscription into the session; whether it is new there."""
+        subscriptions = client.session.subscriptions
+        is_new = record.filter.raw not in subscriptions
+        subscriptions[record.filter.raw] = record
+        if is_new:
+            client.filter_levels += len(record.filter.levels)
+        return is_new
+
+    @staticmethod
+    def _changed(client: Client, topic_filter: TopicFilter) -> None:
         queue = client.queue
         if isinstance(queue, LogQueue):
-            queue.subscriptions_changed()
+            queue.subscriptions_changed(topic_filter)
 
 
 def _end_of(client: Client, raw: bytes) -> int:

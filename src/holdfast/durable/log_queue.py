@@ -18,7 +18,8 @@ from holdfast.durable.queue import ClientQueue
 from holdfast.durable.shard_reader import ShardReader
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.topics.filters import levels_match
+from holdfast.topics.filters import TopicFilter, levels_match
+from holdfast.topics.matcher import Matcher
 from holdfast.topics.names import SEPARATOR, is_dollar
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -26,6 +27,8 @@ from holdfast.topics.subscription import SubscriptionRecord
 _MAX_WALKS: Final = 16
 #: Messages looked at in one go by a read by time, whether they are owed or not.
 _LOOKED: Final = 2000
+#: Subscriptions that are looked through one by one for a topic; more of them are found by a matcher.
+_MAX_SCANNED: Final = 256
 #: Topics whose matching subscriptions are remembered.
 _REMEMBERED: Final = 1000
 
@@ -79,6 +82,8 @@ class LogQueue(ClientQueue):
         self._readers: dict[int, ShardReader] = {}
         self._turn = 0
         self._matching: Final[dict[bytes, list[SubscriptionRecord]]] = {}
+        #: All subscriptions but those of groups; None until it was behind with many of them.
+        self._matcher: Matcher[bytes, SubscriptionRecord] | None = None
         #: Places that were done before the rest, as (shard, position). Keys alone count, to save memory.
         self._done: Final[dict[tuple[int, int], None]] = {}
         #: Up to here messages may have been sent before, by an earlier run of the broker.
@@ -98,7 +103,7 @@ class LogQueue(ClientQueue):
         reader = self._readers.get(shard)
         if reader is not None:
             return reader.done_us()
-        return self._sent.get(shard, self._earliest_us() - 1)
+        return self._sent[shard] if shard in self._sent else self._earliest_us() - 1
 
     def _earliest_us(self) -> int:
         """Where a shard begins that was not known: at the first subscription."""
@@ -119,7 +124,9 @@ class LogQueue(ClientQueue):
     def replaying(self, raw: bytes, up_to: dict[int, int] | None) -> None:
         """A subscription is replayed by itself, up to these positions; without any, it still is."""
         self._replayed[raw] = up_to
-        self.subscriptions_changed()
+        record = self._subscriptions.get(raw)
+        if record is not None:
+            self.subscriptions_changed(record.filter)
 
     def ending(self, raw: bytes, until_us: int) -> None:
         """A subscription delivers nothing from a position on."""
@@ -150,8 +157,15 @@ class LogQueue(ClientQueue):
             self._sent = self.sent()
             self._readers = {}
 
-    def subscriptions_changed(self) -> None:
-        """Look at the session's subscriptions anew."""
+    def subscriptions_changed(self, topic_filter: TopicFilter) -> None:
+        """A subscription was added, replaced or removed, or what is replayed of it has changed."""
+        matcher = self._matcher
+        if matcher is not None and not topic_filter.group:
+            record = self._subscriptions.get(topic_filter.raw)
+            if record is None:
+                matcher.unsubscribe(topic_filter, topic_filter.raw)
+            else:
+                matcher.subscribe(topic_filter, topic_filter.raw, record)
         self._matching.clear()
         self.rest()
 
@@ -257,19 +271,24 @@ class LogQueue(ClientQueue):
         """What reads a shard; None if no subscription asks for anything of it."""
         reader = self._readers.get(shard)
         if reader is None:
-            from_us = self._sent.get(shard, self._earliest_us() - 1) + 1
-            filters: list[tuple[bytes, ...]] = []
-            for record in self._subscriptions.values():
-                levels = record.filter.levels
-                if not record.filter.group and levels not in filters and shard in self._log.shards_for(levels):
-                    filters.append(levels)
+            from_us = self._sent_up_to(shard) + 1
+            filters = self._filters_of(shard)
             if not filters:
                 return None
-            if len(filters) > _MAX_WALKS:
-                filters = [()]
             walks = [self._log.walk(shard, levels, from_us) for levels in filters]
             reader = self._readers[shard] = ShardReader(walks)
         return reader
+
+    def _filters_of(self, shard: int) -> list[tuple[bytes, ...]]:
+        """The filters to read a shard by; the one for everything if there are too many of them."""
+        filters: list[tuple[bytes, ...]] = []
+        for record in self._subscriptions.values():
+            levels = record.filter.levels
+            if not record.filter.group and levels not in filters and shard in self._log.shards_for(levels):
+                if len(filters) == _MAX_WALKS:
+                    return [()]
+                filters.append(levels)
+        return filters
 
     def owed(self, message: Message) -> Owed | None:
         """How the session gets a message by its present subscriptions; None if it does not."""
@@ -315,18 +334,35 @@ class LogQueue(ClientQueue):
         """The session's own subscriptions that match a topic."""
         known = self._matching.get(topic)
         if known is None:
-            levels = topic.split(SEPARATOR)
-            dollar = is_dollar(topic)
-            known = []
-            for record in self._subscriptions.values():
-                if record.filter.group or record.hides(topic):
-                    continue
-                if levels_match(record.filter.levels, levels, dollar=dollar):
-                    known.append(record)
+            if len(self._subscriptions) > _MAX_SCANNED:
+                known = [record for record in self._all_subscriptions().match(topic) if not record.hides(topic)]
+            else:
+                known = self._scan(topic)
             if len(self._matching) >= _REMEMBERED:
                 self._matching.clear()
             self._matching[topic] = known
         return known
+
+    def _scan(self, topic: bytes) -> list[SubscriptionRecord]:
+        levels = topic.split(SEPARATOR)
+        dollar = is_dollar(topic)
+        known: list[SubscriptionRecord] = []
+        for record in self._subscriptions.values():
+            if record.filter.group or record.hides(topic):
+                continue
+            if levels_match(record.filter.levels, levels, dollar=dollar):
+                known.append(record)
+        return known
+
+    def _all_subscriptions(self) -> Matcher[bytes, SubscriptionRecord]:
+        """The session's subscriptions in a matcher of its own, from the first time that it is needed."""
+        matcher = self._matcher
+        if matcher is None:
+            matcher = self._matcher = Matcher()
+            for raw, record in self._subscriptions.items():
+                if not record.filter.group:
+                    matcher.subscribe(record.filter, raw, record)
+        return matcher
 
     def at_end(self) -> bool:
         return not self._behind
@@ -356,4 +392,5 @@ class LogQueue(ClientQueue):
     def drop(self) -> None:
         self._behind = False
         self._readers = {}
+        self._matcher = None
         self._unlogged.drop()

@@ -138,6 +138,8 @@ class Client:
         #: Whether it has come further than its stored progress says.
         self.unsaved = False
         self.subscribed: Final[dict[bytes, Subscribed]] = {}
+        #: The levels of all filters of its session together: what they cost in the matcher.
+        self.filter_levels = 0
         #: Retained messages and history on their way, by filter, the next one first. None for none: there are as many
         #: as clients. A client may have as many of them as subscriptions, so nothing here looks through all of them.
         self.walks: OrderedDict[bytes, Walk] | None = None

@@ -1,0 +1,147 @@
+"""Sessions with very many subscriptions, and topics with very many levels: what they cost does not multiply."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.broker.policy import Limits, Policy
+from holdfast.durable.log import ShardWalk
+from holdfast.durable.log_queue import LogQueue
+from holdfast.durable.memory_queue import MemoryQueue
+from holdfast.durable.sessions import KeepProgress, KeepSubscription
+from holdfast.model.protocol import PUBACK
+from holdfast.topics.filters import parse_filter
+from holdfast.topics.subscription import SubscriptionRecord
+from holdfast.wire.codec import encode
+from holdfast.wire.packets import Ack, Publish, Suback, Subscribe, Subscription, Unsubscribe
+from tests.disk_world import DiskWorld, back, payloads, publish, replay
+from tests.slow_world import kept
+from tests.world import Peer, World
+
+pytestmark = pytest.mark.compiled
+
+MANY = 1000
+
+
+def subscribe_many(peer: Peer, count: int, *, qos: int = 1) -> None:
+    peer.send(Subscribe(1, tuple(Subscription(parse_filter(b"plant/%d/+" % number), qos) for number in range(count))))
+    assert peer.take(Suback).reasons == (qos,) * count
+
+
+def test_by_default_a_session_may_have_a_hundred_thousand_subscriptions_and_a_topic_two_hundred_levels() -> None:
+    policy = Policy()
+    assert policy.limits.max_subscriptions == 100_000
+    assert policy.mqtt.max_packet_size >= 2_000_000
+    with World() as world:
+        reader = world.connect("reader")
+        deep = "/".join(["a"] * 200)
+        assert reader.subscribe(deep, deep + "/a", qos=0) == [0, 0x8F]
+        payload = b"x" * 2_000_000
+        world.connect("writer").send(Publish(deep, payload))
+        assert reader.payloads() == [payload]
+
+
+def test_a_session_with_many_subscriptions_gets_its_backlog_by_them(tmp_path: Path) -> None:
+    """L13: with as many as are found by a matcher, and with changes while it is behind."""
+    with DiskWorld(tmp_path) as world:
+        reader = kept(world, "c")
+        subscribe_many(reader, MANY)
+        reader.drop()
+        publish(world, *((f"plant/{number}/temp", b"%d" % number) for number in range(0, MANY + 100, 100)))
+    with DiskWorld(tmp_path) as world:
+        assert payloads(back(world, "c")) == [b"%d" % number for number in range(0, MANY, 100)]
+        slow = back(world, "c", receive_maximum=1)
+        publish(world, *((f"plant/{number}/temp", b"%d" % number) for number in range(5)))
+        first = slow.take(Publish)
+        slow.send(Unsubscribe(2, (parse_filter(b"plant/2/+"),)))
+        slow.send(Subscribe(3, (Subscription(parse_filter(b"plant/3/+"), 0),)))
+        slow.send(Subscribe(4, (Subscription(parse_filter(b"new/+"), 1),)))
+        publish(world, ("new/1", b"new"))
+        slow.inbox.clear()
+        slow.send(Ack(PUBACK, first.packet_id))
+        assert payloads(slow) == [b"1", b"4", b"new"]
+
+
+def test_replays_of_a_session_with_many_subscriptions_come_once(tmp_path: Path) -> None:
+    with DiskWorld(tmp_path) as world:
+        reader = kept(world, "c")
+        subscribe_many(reader, MANY)
+        reader.drop()
+        publish(world, ("other/1", b"1"), ("plant/1/temp", b"2"))
+        slow = back(world, "c", receive_maximum=1)
+        first = slow.take(Publish)
+        assert replay(slow, "$replay/earliest/other/+", qos=1) == [1]
+        publish(world, ("other/2", b"3"))
+        slow.send(Ack(PUBACK, first.packet_id))
+        assert [first.payload, *sorted(payloads(slow))] == [b"2", b"1", b"3"]
+
+
+class _CountingLog:
+    """A log of one shard with nothing in it; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.walks: list[tuple[bytes, ...]] = []
+
+    def shards_for(self, _levels: tuple[bytes, ...]) -> list[int]:
+        self.asked += 1
+        return [0]
+
+    def walk(self, _shard: int, levels: tuple[bytes, ...], _from_us: int) -> ShardWalk:
+        self.walks.append(levels)
+        raise _Enough
+
+
+class _Enough(Exception):  # noqa: N818
+    """The walk that was asked for is all that is of interest."""
+
+
+def test_a_reader_is_begun_without_a_look_at_every_pair_of_subscriptions() -> None:
+    filters = [parse_filter(b"a/%d" % number) for number in range(MANY)]
+    records = {raw.raw: SubscriptionRecord(raw, 1, False, False, 0, 0, 0) for raw in filters}
+    log = _CountingLog()
+    queue = LogQueue(log, {0: 100}, "c", records, MemoryQueue(1, 1), lambda *_: None, upgrade_qos=False)
+    queue.resume({}, set(), {})
+    with pytest.raises(_Enough):
+        queue.read(0, 10)
+    assert log.walks == [()]
+    assert log.asked < 20
+
+
+def test_one_subscribe_stores_the_progress_of_its_session_once(tmp_path: Path) -> None:
+    """It holds as much as there is in flight: once for each filter would be their product."""
+    with DiskWorld(tmp_path) as world:
+        reader = kept(world, "c")
+        data = encode(Subscribe(1, tuple(Subscription(parse_filter(b"a/%d" % n), 1) for n in range(MANY))), 5)
+        steps: list[object] = []
+
+        def receive() -> None:
+            world.broker.received(reader.channel, data)
+            steps.extend(world.broker.exchange.under_way.batch.steps)
+
+        world.do(receive)
+        assert sum(isinstance(step, KeepSubscription) for step in steps) == MANY
+        assert sum(isinstance(step, KeepProgress) for step in steps) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "filters"),
+    [
+        (Limits(max_shared_subscriptions=2), "$share/g/{}"),
+        (Limits(max_replays=2), "$replay/earliest/{}"),
+        (Limits(max_subscriptions=2), "{}"),
+        (Limits(max_subscriptions=3), "/".join(["{}"] + ["a"] * 29)),
+    ],
+)
+def test_what_costs_more_has_a_bound_of_its_own(tmp_path: Path, limits: Limits, filters: str) -> None:
+    with DiskWorld(tmp_path, Policy(limits=limits)) as world:
+        reader = world.connect("c")
+        assert reader.subscribe(*(filters.format(name) for name in "abc"), qos=0) == [0, 0, 0x97]
+        reader.inbox.clear()
+        if "$replay" not in filters:  # those are through by now
+            assert reader.subscribe(filters.format("d"), qos=0) == [0x97]
+        assert reader.subscribe(filters.format("a"), qos=0) == [0]  # it has that one
+        reader.inbox.clear()
+        reader.send(Unsubscribe(2, (parse_filter(filters.format("a").encode()),)))
+        reader.inbox.clear()
+        assert reader.subscribe(filters.format("d"), qos=0) == [0]
