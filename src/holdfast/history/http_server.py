@@ -6,25 +6,33 @@ bodies come in, and nothing here is worth a web framework and an event loop besi
 1. A response is sent as it is read: memory is a batch of messages, whatever is asked for.
 2. A response that fails half-way does not end as one that is whole: its last chunk is missing, and the connection is
    closed.
-3. There are not more connections than so many, and one that neither sends nor takes anything is closed.
+3. A client holds a slot from a whole request with a right token to the end of its response, and no longer; before that
+   it holds a place, until its deadline (`http_admission.py`). `/healthz` and refusals need no slot.
+4. A head has HEAD_BYTES at most, a body is never read, and a piece of a response is taken within STEP_S.
 """
 
 import json
+import re
 import socket
 import ssl
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import structlog
 
+from holdfast.history.http_admission import Admission, Turn
 from holdfast.history.http_query import Query, parse_query
 from holdfast.history.reader_pool import ReaderPool
+from holdfast.history.settings import History
 from holdfast.history.tokens import Tokens
 from holdfast.history.view import View
 from holdfast.history.writing import FileFormat, open_writer
@@ -32,11 +40,20 @@ from holdfast.model.errors import HoldfastError, TransientError
 
 _log = structlog.get_logger()
 
-MAX_CONNECTIONS: Final = 64
-#: Seconds that one step of a connection may take: to send a request, to take a piece of a response.
-_STEP_S: Final = 60.0
+#: Bytes of a request line and its headers.
+HEAD_BYTES: Final = 16 * 1024
+#: Seconds within which a client has to take a piece of a response, _CHUNK_BYTES.
+STEP_S: Final = 30.0
 _CHUNK_BYTES: Final = 64 * 1024
+#: Bytes of a body that are thrown away behind a refusal: a client that is still sending would not see the refusal.
+_LINGER_BYTES: Final = 4 * 2**20
+#: Seconds for which an answer of `/healthz` holds: everybody may ask, and each look costs a few milliseconds.
+_HEALTH_S: Final = 1.0
+#: Seconds between two lines of the log about connections that were closed.
+_TELL_S: Final = 10.0
 _MICROSECOND_NS: Final = 1_000
+_METHODS: Final = ("GET", "HEAD")
+_HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _TYPES: Final = {
     FileFormat.JSONL: "application/x-ndjson",
     FileFormat.CSV: "text/csv; charset=utf-8",
@@ -51,62 +68,184 @@ class HistoryHttp(ThreadingHTTPServer):
     daemon_threads = True
     #: A restart must not wait for connections of the last life.
     allow_reuse_address = True
+    #: The kernel's queue of connections that are not accepted yet.
+    request_queue_size = 128
 
     def __init__(
-        self, pool: ReaderPool, tokens: Tokens, host: str, port: int, tls: ssl.SSLContext | None = None
+        self,
+        pool: ReaderPool,
+        tokens: Tokens,
+        settings: History,
+        tls: ssl.SSLContext | None = None,
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+        step_s: float = STEP_S,
     ) -> None:
         self.pool: Final = pool
         self.tokens: Final = tokens
+        self.step_s: Final = step_s
+        self.admission: Final[Admission[socket.socket]] = Admission(
+            settings.max_requests, settings.max_requests_per_address, now_s
+        )
         self._tls: Final = tls
-        self._places: Final = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._now_s: Final = now_s
+        self._checking: Final = threading.Lock()
+        self._healthy_until_s = float("-inf")
+        self._closed = 0
+        self._told_s = float("-inf")
+        host = settings.host
         if ":" in host:
             self.address_family = socket.AF_INET6
-        super().__init__(("" if host == "*" else host, port), _Handler)
+        super().__init__(("" if host == "*" else host, settings.http_port), _Handler)
+
+    def check_health(self) -> None:
+        """HoldfastError if the data cannot be read. A moment ago is soon enough."""
+        with self._checking:
+            if self._now_s() >= self._healthy_until_s:
+                self.pool.view()
+                self._healthy_until_s = self._now_s() + _HEALTH_S
 
     def get_request(self) -> tuple[Any, Any]:
         connection, address = super().get_request()
-        connection.settimeout(_STEP_S)
         if self._tls is not None:
             # The handshake is made by the thread of the connection, with its first read: nobody waits for it here.
             connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         return connection, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._places.acquire(blocking=False):
-            _log.warning("a connection is refused: there are too many", most=MAX_CONNECTIONS)
-            self.shutdown_request(request)
-            return
+        displaced = self.admission.enter(request, client_address[0])
+        if displaced is not None:
+            self._cut(displaced, socket.SHUT_RDWR)
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self.admission.leave(request)
+
+    def service_actions(self) -> None:
+        """Called by `serve_forever` between two connections, and while none comes."""
+        for connection in self.admission.overdue():
+            # Its thread finds the end of what was sent, and may still say why.
+            self._cut(connection, socket.SHUT_RD)
+        if self._closed and self._now_s() - self._told_s >= _TELL_S:
+            _log.warning("connections that sent no whole request were closed", connections=self._closed)
+            self._closed, self._told_s = 0, self._now_s()
+
+    def _cut(self, connection: socket.socket, how: int) -> None:
+        self._closed += 1
+        with suppress(OSError):
+            # Not the method of a TLS socket: that would take its state away from the thread that uses it.
+            socket.socket.shutdown(connection, how)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (the contract's)
         """A connection broke, or is no HTTP at all."""
-        _log.debug("a connection failed", client=client_address[0], exc_info=True)
+        error = sys.exc_info()[1]
+        is_theirs = isinstance(error, OSError)
+        _log.debug("a connection failed", client=client_address[0], why=str(error), exc_info=not is_theirs)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = _STEP_S
+    #: Of a request that does not get so far as to say its own.
+    default_request_version = "HTTP/1.0"
     server: HistoryHttp
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()  # heads are read from the socket, and a file of it would keep it open
+        #: Received, and not yet used.
+        self._received = bytearray()
+        self.command = ""
 
     def version_string(self) -> str:
         return "holdfast"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:  # noqa: ARG002 (the contract's)
         # Not the query: people write into it what is nobody's business.
-        _log.debug("http", client=self.client_address[0], path=self.path.partition("?")[0], status=code)
+        path = getattr(self, "path", "").partition("?")[0]
+        _log.debug("http", client=self.client_address[0], path=path, status=code)
 
     def log_message(self, format: str, *args: Any) -> None:
         _log.debug("http", client=self.client_address[0], what=format % args)
 
-    def do_GET(self) -> None:
-        parts = urlsplit(self.path)
-        if parts.path == "/healthz":
+    # ---- a request
+
+    def handle_one_request(self) -> None:
+        self.close_connection = True
+        head = self._read_head()
+        if head is None:
+            return
+        line, _end, fields = head.partition(b"\n")
+        self.raw_requestline = line + b"\n"
+        self.rfile = BytesIO(fields)
+        if not self.parse_request():
+            return
+        has_body = "Transfer-Encoding" in self.headers or self.headers.get("Content-Length", "0").strip() != "0"
+        self.close_connection = self.close_connection or has_body
+        self._respond(has_body=has_body)
+        self.server.admission.end(self.connection)
+        if has_body:
+            self._linger()
+
+    def handle_expect_100(self) -> bool:
+        """A client that asks before it sends a body is answered at once."""
+        return True
+
+    def _read_head(self) -> bytes | None:
+        """A request line and its headers; None at the end of the connection, and for what was refused here."""
+        received = self._received
+        self.connection.settimeout(None)  # its deadline is that of its place
+        while True:
+            del received[: len(received) - len(received.lstrip(b"\r\n"))]
+            found = _HEAD_END.search(received)
+            if found is not None and found.end() <= HEAD_BYTES:
+                head = bytes(received[: found.end()])
+                del received[: found.end()]
+                self.connection.settimeout(self.server.step_s)
+                return head
+            if len(received) >= HEAD_BYTES:
+                self._refuse_head(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head has {HEAD_BYTES} bytes at most")
+                self._linger()
+                return None
+            data = self.connection.recv(HEAD_BYTES)
+            if not data:
+                if received and self.server.admission.is_overdue(self.connection):
+                    self._refuse_head(HTTPStatus.REQUEST_TIMEOUT, "the request was not complete in time")
+                return None
+            received += data
+
+    def _refuse_head(self, status: HTTPStatus, text: str) -> None:
+        self.connection.settimeout(self.server.step_s)
+        self.requestline, self.request_version = "", self.protocol_version
+        self._refuse(status, text)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What `parse_request` refuses."""
+        self.close_connection = True
+        self._refuse(HTTPStatus(code), message or explain or HTTPStatus(code).phrase)
+
+    def _linger(self) -> None:
+        """Take what is still being sent, up to a bound, or the refusal would be lost with the connection."""
+        socket.socket.shutdown(self.connection, socket.SHUT_WR)
+        self.connection.settimeout(None)
+        left = _LINGER_BYTES
+        while left > 0 and (data := self.connection.recv(_CHUNK_BYTES)):
+            left -= len(data)
+
+    def _respond(self, *, has_body: bool) -> None:
+        try:
+            parts = urlsplit(self.path)
+        except ValueError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, f"{self.path!r} is no URL: {error}")
+            return
+        if self.command not in _METHODS:
+            text = f"{self.command} is not answered here; GET and HEAD are"
+            self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, text, {"Allow": ", ".join(_METHODS)})
+        elif has_body:
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a request has no body here; ask by the query of the URL")
+        elif parts.path == "/healthz":
             self._health()
         elif parts.path == "/history":
             self._history(parts.query)
@@ -115,22 +254,45 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _health(self) -> None:
         try:
-            self.server.pool.view()
+            self.server.check_health()
         except HoldfastError as error:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         else:
             self._answer(HTTPStatus.OK, {"status": "ok"})
 
     def _history(self, query: str) -> None:
-        if self.server.tokens.name_of(self.headers.get("Authorization", "")) is None:
-            text = "a token is needed; `holdfast token add` makes one, to be shown as: Authorization: Bearer TOKEN"
-            self._refuse(HTTPStatus.UNAUTHORIZED, text, {"WWW-Authenticate": "Bearer"})
+        if not self._may_read():
             return
         try:
             asked = parse_query(query, time.time_ns() // _MICROSECOND_NS)
         except (HoldfastError, ValueError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
             return
+        admission = self.server.admission
+        turn = admission.begin(self.connection)
+        if turn is Turn.GRANTED:
+            self._read(asked)
+        elif turn is Turn.ADDRESS_FULL:
+            text = f"{admission.slots_per_address} requests of this address are being answered already"
+            self._refuse(HTTPStatus.TOO_MANY_REQUESTS, text, {"Retry-After": "5"})
+        else:
+            text = f"{admission.slots} requests are being answered already"
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, text, {"Retry-After": "5"})
+
+    def _may_read(self) -> bool:
+        """Whether its token is right; what is wrong with it was told otherwise (RFC 6750)."""
+        shown = self.headers.get("Authorization", "")
+        if self.server.tokens.name_of(shown) is not None:
+            return True
+        how = "`holdfast token add` makes one, to be shown as: Authorization: Bearer TOKEN"
+        if shown.lower().startswith("bearer "):
+            why, challenge = "the token is not known", 'Bearer error="invalid_token"'
+        else:
+            why, challenge = "a token is needed", "Bearer"
+        self._refuse(HTTPStatus.UNAUTHORIZED, f"{why}; {how}", {"WWW-Authenticate": challenge})
+        return False
+
+    def _read(self, asked: Query) -> None:
         try:
             view = self.server.pool.view()
             if asked.zone is not None and asked.zone not in view.zones:
@@ -145,9 +307,10 @@ class _Handler(BaseHTTPRequestHandler):
         except HoldfastError as error:
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
         else:
-            self._send(view, asked, batches if first is None else chain([first], batches))
+            with closing(batches):  # with the reader that it has
+                self._send(view, asked, batches if first is None else chain([first], batches))
 
-    def _batches(self, view: View, asked: Query) -> Iterator[Any]:
+    def _batches(self, view: View, asked: Query) -> Generator[Any, None, None]:
         left = asked.limit
         for part in view.parts(asked.since_us, asked.until_us, asked.zone):
             for batch in self.server.pool.scan(part, asked.levels, asked.columns):
@@ -171,6 +334,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
+        if self.command == "HEAD":
+            return
         body = _Body(self.wfile, chunked=chunked)
         try:
             writer = open_writer(asked.file_format, body, asked.columns)
@@ -192,8 +357,11 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
 
 class _Body:

@@ -5,7 +5,8 @@
 
 1. Whoever was shown a head can read up to it: a reader that does not see so far is refreshed first.
 2. A reader serves one scan at a time, and is not refreshed meanwhile: what the scan reads stays as it is, also if
-   retention drops it. So a scan whose owner does not go on keeps disk space; after `stall_s` its reader is taken away.
+   retention drops it. So a scan whose owner does not go on keeps disk space; after `stall_s` its reader is taken away,
+   and already after `waited_for_s` if another scan waits for one.
 3. A reader that nobody has needed for `idle_s` is closed: it, too, holds files that the broker may have removed.
 """
 
@@ -26,6 +27,8 @@ from holdfast.topics.learned_show import Pattern
 Answer = TypeVar("Answer")
 
 STALL_S: Final = 300.0
+#: Less than others wait, so that those who take nothing do not keep out those who would.
+WAITED_FOR_S: Final = 30.0
 IDLE_S: Final = 60.0
 #: Seconds that a scan waits for a reader before it is told to come back.
 WAIT_S: Final = 60.0
@@ -58,6 +61,7 @@ class ReaderPool:
         most: int,
         *,
         stall_s: float = STALL_S,
+        waited_for_s: float = WAITED_FOR_S,
         idle_s: float = IDLE_S,
         wait_s: float = WAIT_S,
         clock: Callable[[], float] = time.monotonic,
@@ -66,6 +70,7 @@ class ReaderPool:
         self._folder: Final = folder
         self._most: Final = most
         self._stall_s: Final = stall_s
+        self._waited_for_s: Final = waited_for_s
         self._idle_s: Final = idle_s
         self._wait_s: Final = wait_s
         self._clock: Final = clock
@@ -78,6 +83,8 @@ class ReaderPool:
         self._lent: list[_Lent] = []
         #: Readers that are being opened or refreshed.
         self._coming = 0
+        #: Scans that wait for a reader.
+        self._waiting = 0
 
     def view(self) -> View:
         """What can be read now: everything that was durable when this was called."""
@@ -129,7 +136,7 @@ class ReaderPool:
                 with lent.turn:
                     if lent.revoked:
                         raise TransientError(
-                            f"nothing was taken for {self._stall_s:.0f} s, and others have the reader now; read again"
+                            "nothing was taken for a while, and others have the reader now; read again"
                         )
                     try:
                         batch = next(lent.batches, _END)
@@ -178,7 +185,8 @@ class ReaderPool:
         with self._changed:
             idle = [lent for lent in self._free if now_s - lent.used_s > self._idle_s]
             self._free = [lent for lent in self._free if lent not in idle]
-            stalled = [lent for lent in self._lent if now_s - lent.used_s > self._stall_s]
+            stall_s = self._waited_for_s if self._waiting else self._stall_s
+            stalled = [lent for lent in self._lent if now_s - lent.used_s > stall_s]
         for lent in idle:
             lent.close()
         for lent in stalled:
@@ -245,7 +253,7 @@ class ReaderPool:
         with self._changed:
             while not self._free and len(self._lent) + self._coming >= self._most:
                 left_s = deadline_s - self._clock()
-                if left_s <= 0 or not self._changed.wait(left_s):
+                if left_s <= 0 or not self._wait(left_s):
                     raise TransientError(f"all {self._most} readers are busy; come back later, or raise max_readers")
             self._coming += 1
             if not self._free:
@@ -254,6 +262,13 @@ class ReaderPool:
             lent = (seeing or self._free)[-1]
             self._free.remove(lent)
             return lent
+
+    def _wait(self, limit_s: float) -> bool:
+        self._waiting += 1
+        try:
+            return self._changed.wait(limit_s)
+        finally:
+            self._waiting -= 1
 
     def _take_back(self, lent: _Lent, *, sound: bool) -> None:
         lent.batches = iter(())

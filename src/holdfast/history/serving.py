@@ -75,7 +75,7 @@ class HistoryService:
 
 def _http(pool: ReaderPool, tokens: Tokens, settings: History, tls: ssl.SSLContext | None) -> HistoryHttp:
     try:
-        return HistoryHttp(pool, tokens, settings.host, settings.http_port, tls)
+        return HistoryHttp(pool, tokens, settings, tls)
     except OSError as error:
         raise _taken(settings.host, settings.http_port, error) from error
 

@@ -31,6 +31,18 @@ class History:
     key: Annotated[Path | None, Key("The private key of `certificate`, PEM.")] = None
     # A scan works on one processor. More of them at a time serve nobody sooner, and each keeps files open.
     max_readers: Annotated[int, Key("Scans at one time; further ones wait.", 1, 64)] = 4
+    max_requests: Annotated[
+        int,
+        Key("HTTP requests that are answered at one time; further ones get 503. `/healthz` does not count.", 1, 1024),
+    ] = 64
+    max_requests_per_address: Annotated[
+        int,
+        Key(
+            "The same for one address, an IPv4 address or an IPv6 /64; further ones get 429. Raise it behind a proxy.",
+            1,
+            1024,
+        ),
+    ] = 16
     lease_max_age_s: Annotated[
         int,
         Key(

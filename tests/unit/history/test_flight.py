@@ -1,7 +1,9 @@
 """Arrow Flight shows what a reader of the files shows, and says what is wrong with a request."""
 
 import pickle
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -331,3 +333,12 @@ def test_a_read_that_is_not_in_order_and_knows_no_serials_is_given_up(served: Se
 
     with Lossy(served.endpoint) as lossy, pytest.raises(TransientError, match="lost"):
         list(lossy.batches(part, rows=30, in_order=False))
+
+
+def test_connections_that_ask_for_nothing_keep_nobody_out(served: Served) -> None:
+    served.node.fill(1)
+    address = ("127.0.0.1", served.server.port)
+    with ExitStack() as held, served.history() as history:
+        for begun in (b"", b"PRI * HTTP/2.0\r\n") * 100:
+            held.enter_context(socket.create_connection(address)).sendall(begun)
+        assert len(rows(history)) == 20

@@ -1,11 +1,11 @@
 """History by HTTP: what was asked for, as a stream; what is wrong, as a status with words."""
 
-import contextlib
 import csv
 import http.client
 import io
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from holdfast.history import http_server
 from holdfast.history.http_server import LOST_HEADER, HistoryHttp
 from holdfast.history.reader_pool import ReaderPool
+from holdfast.history.settings import History
 from holdfast.history.tokens import Tokens, add_token
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError, TransientError
@@ -28,24 +28,53 @@ START_US = 1_700_000_000_000_000
 class Served:
     """A log of two generations, the first of 600 messages in 30 ms and the second of 40, an hour later."""
 
-    def __init__(self, folder: Path, tokens: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tokens: Path | None = None,
+        tls: ssl.SSLContext | None = None,
+        *,
+        requests: int = 64,
+        per_address: int = 64,
+        **more: Any,
+    ) -> None:
         self.node = Node(folder / "data", ManualClock(wall_us=START_US))
         self.node.fill()
         self.node.clock.advance(3_600_000_000)
         self.node.maintenance.rotate(self.node.zone)
         self.node.fill(2)
         self.pool = ReaderPool(folder / "data", 2, wait_s=0.0)
-        self.server = HistoryHttp(self.pool, Tokens(tokens), "127.0.0.1", 0)
+        settings = History(http_port=0, max_requests=requests, max_requests_per_address=per_address)
+        self.server = HistoryHttp(self.pool, Tokens(tokens), settings, tls, **more)
+        self.address = ("127.0.0.1", self.server.server_address[1])
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def get(self, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        client = http.client.HTTPConnection("127.0.0.1", self.server.server_address[1], timeout=60)
+        return self.ask("GET", path, headers=headers)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        source: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """`source` is the address that the client has."""
+        client = http.client.HTTPConnection(*self.address, timeout=60, source_address=(source, 0) if source else None)
         try:
-            client.request("GET", path, headers=headers)
+            client.request(method, path, body, headers=headers or {})
             response = client.getresponse()
             return response.status, dict(response.getheaders()), response.read()
         finally:
             client.close()
+
+    def send(self, data: bytes) -> socket.socket:
+        """A connection on which that was sent."""
+        connection = socket.create_connection(self.address, timeout=60)
+        connection.sendall(data)
+        return connection
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         status, headers, body = self.get(f"/history?{query}")
@@ -138,15 +167,18 @@ def test_what_retention_took_is_told(tmp_path: Path) -> None:
         served.close()
 
 
-def test_without_the_token_there_is_nothing(tmp_path: Path) -> None:
+def test_without_the_token_there_is_nothing_and_a_wrong_one_is_told_from_none(tmp_path: Path) -> None:
     token = add_token(tmp_path / "tokens", "dashboard")
     served = Served(tmp_path, tmp_path / "tokens")
     try:
         assert served.get("/history?limit=1", Authorization=f"Bearer {token}")[0] == 200
-        for wrong in ({}, {"Authorization": "Bearer x"}, {"Authorization": f"Basic {token}"}):
-            status, headers, body = served.get("/history?limit=1", **wrong)
+        for missing in ({}, {"Authorization": f"Basic {token}"}, {"Authorization": token}):
+            status, headers, body = served.get("/history?limit=1", **missing)
             assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
-            assert "holdfast token add" in json.loads(body)["error"]
+            assert json.loads(body)["error"].startswith("a token is needed; `holdfast token add`")
+        status, headers, body = served.get("/history?limit=1", Authorization="Bearer x")
+        assert (status, headers["WWW-Authenticate"]) == (401, 'Bearer error="invalid_token"')
+        assert json.loads(body)["error"].startswith("the token is not known; `holdfast token add`")
         assert served.get(f"/history?limit=1&token={token}")[0] == 401
         assert served.get("/healthz")[0] == 200
     finally:
@@ -178,7 +210,7 @@ def test_what_fails_at_once_has_a_status(
 
 
 def test_a_client_that_leaves_gives_its_reader_back(served: Served) -> None:
-    with socket.create_connection(("127.0.0.1", served.server.server_address[1])) as connection:
+    with socket.create_connection(served.address) as connection:
         connection.sendall(b"GET /history HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
     assert served.get("/history?limit=1")[0] == 200
@@ -187,28 +219,9 @@ def test_a_client_that_leaves_gives_its_reader_back(served: Served) -> None:
 
 
 def test_an_old_client_gets_it_too(served: Served) -> None:
-    with socket.create_connection(("127.0.0.1", served.server.server_address[1])) as connection:
+    with socket.create_connection(served.address) as connection:
         connection.sendall(b"GET /history?limit=2 HTTP/1.0\r\n\r\n")
         with connection.makefile("rb") as file:
             head, _blank, body = file.read().partition(b"\r\n\r\n")
     assert b"chunked" not in head
     assert len([json.loads(line) for line in body.splitlines()]) == 2
-
-
-def test_connections_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "MAX_CONNECTIONS", 2)
-    served = Served(tmp_path)
-    try:
-        address = ("127.0.0.1", served.server.server_address[1])
-        held = [socket.create_connection(address) for _index in range(2)]
-        for connection in held:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-            assert connection.recv(100).startswith(b"HTTP/1.1 200")
-        with socket.create_connection(address) as refused:
-            refused.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-            with contextlib.suppress(ConnectionResetError):
-                assert refused.recv(100) == b""
-        for connection in held:
-            connection.close()
-    finally:
-        served.close()
