@@ -81,10 +81,10 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     monkeypatch.setattr(spark_replay, "_knock", lambda *_given: None)
     monkeypatch.setattr(replay, "run_replay", lambda *_given: replay.Outcome())
     # The broker of this test has the folder, and nobody listens where the queues are.
-    monkeypatch.setattr(spark_migrate, "_check_data", lambda *_given: None)
+    monkeypatch.setattr(spark_migrate, "_check_data", lambda *_given, **_more: None)
     monkeypatch.setattr(migrate, "run_migrate", lambda *_given: migrate_task.Sums(1, copied=1))
     monkeypatch.setattr(migrate, "change_sessions", lambda *_given: 1)
-    monkeypatch.setattr(migrate_task, "tbmq_base", answering(1))
+    monkeypatch.setattr(spark_migrate, "_import", lambda *_given: (migrate_task.Sums(1, copied=1), 1))
     monkeypatch.setattr(migrate_task, "look", answering(migrate_task.Sums(1)))
     (tmp_path / "queues").mkdir()
     found = explain(learn_from([(f"fleet/d{n}/temp", 1, 4) for n in range(30)]))

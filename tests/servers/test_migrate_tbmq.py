@@ -1,7 +1,7 @@
 """The queues of a TBMQ, brought by several tasks that each have a share of the clients."""
 
 import asyncio
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from redis import Redis
@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 from bench.queues.redis_server import RedisServer
 from holdfast.cli.main import app
 from holdfast.node.system_clock import SystemClock
-from holdfast.pipeline import migrate
-from holdfast.pipeline.migrate_task import Migration, Sums, copy_share, list_clients, tbmq_base
+from holdfast.pipeline.migrate_task import Migration, Sums, copy_share, list_clients, tbmq_base, tbmq_obstacles
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.queues import RedisQueues
+from holdfast.storage.tbmq import OwedPacket
 from tests.servers.entries import Steps, append, entries, payloads
 from tests.servers.test_tbmq_import import put
 
@@ -58,27 +58,25 @@ def test_shares_are_all_queues_of_a_tbmq(
     ]
 
 
-def test_the_base_is_kept_until_everything_was_brought(
-    tbmq: str, redis_options: RedisOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What Spark would do is done here, once with a queue that is left out."""
-    bases: list[int] = []
-
-    def run(work: Migration, *_given: object) -> Sums:
-        bases.append(work.base)
-        return Sums(10, copied=10, messages=20, failed=int(len(bases) == 1))
-
-    monkeypatch.setattr(migrate, "run_migrate", run)
+def test_a_dry_run_says_what_there_is_and_asks_for_no_data_folder(tbmq: str, redis_options: RedisOptions) -> None:
     target = f"{redis_options.urls[0]}#{redis_options.prefix}"
-    resume = tmp_path / "resume.json"
-    given = ["spark", "migrate", "--from", tbmq, "--to", target, "--resume", str(resume)]
+    shown = CliRunner().invoke(app, ["spark", "migrate", "--from", tbmq, "--to", target, "--dry-run"])
+    assert (shown.exit_code, "10 queues; nothing was copied" in shown.stdout) == (0, True), shown.output
 
-    assert CliRunner().invoke(app, given).exit_code == 1
-    assert resume.exists()
-    again = CliRunner().invoke(app, given)
 
-    assert (again.exit_code, resume.exists()) == (0, False)
-    assert bases[0] == bases[1] > 0
-    assert "10 queues, 20 messages, 0 had expired" in again.stdout
-    shown = CliRunner().invoke(app, [*given, "--dry-run"])
-    assert "10 queues; nothing was copied" in shown.stdout
+def test_a_task_leaves_alone_what_no_session_would_read(
+    tbmq: str, redis_options: RedisOptions, redis_store: RedisQueues, steps: Steps
+) -> None:
+    """… and tells the driver which sessions to make for the others, with the packets that are owed."""
+    target = f"{redis_options.urls[0]}#{redis_options.prefix}"
+    work = Migration(tbmq, target, SystemClock(), "client [0-2]", obstacles={"client 1": "it has a session"})
+    work = replace(work, base=asyncio.run(tbmq_base(work)))
+
+    done = copied(work, 1)
+
+    assert (done.copied, done.failed, done.reasons) == (2, 1, ["'client 1': it has a session"])
+    owed = [OwedPacket(1, 1, False), OwedPacket(2, 2, False)]
+    assert sorted(done.sessions) == [("client 0", owed), ("client 2", owed)]
+    assert asyncio.run(tbmq_obstacles(work, lambda client_id: "why" if client_id == "client 2" else "")) == {
+        "client 2": "why"
+    }

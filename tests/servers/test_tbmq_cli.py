@@ -28,6 +28,7 @@ def tbmq(redis: RedisServer) -> str:
 
 def run(folder: Path, options: RedisOptions, *arguments: str) -> Result:
     settings = ["--set", f"redis.url={options.urls[0]}", "--set", f"redis.prefix={options.prefix}"]
+    settings += ["--set", f"storage.data={folder / 'data'}"]
     words = ["queue", "import-tbmq", "--resume", str(folder / "resume.json"), *settings, *arguments]
     return CliRunner().invoke(app, words)
 
@@ -38,7 +39,7 @@ def test_queues_are_brought_and_counted(
     done = run(tmp_path, redis_options, "--to", "redis", "--from-redis", tbmq)
 
     assert done.exit_code == 0, done.output
-    assert "2 queues, 3 messages; 0 had expired" in done.output
+    assert "2 queues, 3 messages, 2 sessions made; 0 had expired" in done.output
     assert steps(payloads(redis_store, "one")) == [b"x", b"y"]
     assert not (tmp_path / "resume.json").exists()
 

@@ -17,7 +17,14 @@ from holdfast.storage.postgres.tbmq import TbmqPostgres
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.queues import RedisQueues
 from holdfast.storage.redis.tbmq import TbmqRedis
-from holdfast.storage.tbmq import ImportReport, TbmqSource, choose_base, import_queues, parse_user_properties
+from holdfast.storage.tbmq import (
+    ImportReport,
+    OwedPacket,
+    TbmqSource,
+    choose_base,
+    import_queues,
+    parse_user_properties,
+)
 from tests.servers.entries import PLENTY, SECOND_US, Steps, append, entries
 
 _TABLES = """
@@ -36,9 +43,25 @@ _TABLES = """
 def tell_nobody(_report: ImportReport) -> None: ...
 
 
-async def bring(source: TbmqSource, target: QueueStore, steps: Steps, base: int = 0) -> ImportReport:
+class Sessions:
+    """Those that an import asks for; clients in `elsewhere` have one that would not read their queue."""
+
+    def __init__(self, *elsewhere: str) -> None:
+        self.made: dict[str, list[OwedPacket]] = {}
+        self._elsewhere = elsewhere
+
+    def obstacle(self, client_id: str) -> str:
+        return "it has a session" if client_id in self._elsewhere else ""
+
+    def make(self, client_id: str, begun: int, packets: list[OwedPacket]) -> None:
+        self.made[client_id] = packets
+
+
+async def bring(
+    source: TbmqSource, target: QueueStore, steps: Steps, base: int = 0, sessions: Sessions | None = None
+) -> ImportReport:
     base = base or await choose_base(source, steps.clock)
-    return await import_queues(source, target, steps.clock, base, tell_nobody)
+    return await import_queues(source, target, steps.clock, base, sessions or Sessions(), tell_nobody)
 
 
 @pytest.fixture
@@ -85,8 +108,13 @@ def test_the_tables_of_a_tbmq_1_are_brought(tbmq_database: str, redis_store: Red
     """P3"""
     source = steps(TbmqPostgres.open(tbmq_database))
 
-    report = steps(bring(source, redis_store, steps))
+    sessions = Sessions()
+    report = steps(bring(source, redis_store, steps, sessions=sessions))
 
+    assert sessions.made == {
+        "dev": [OwedPacket(65_535, 1, False), OwedPacket(1, 2, False), OwedPacket(3, 3, True)],
+        "{odd}": [OwedPacket(7, 1, False)],
+    }
     assert (report.clients, report.messages, report.expired) == (2, 4, 1)
     assert report.unreadable == [("{odd}", "message 8: QoS 0 is not owed to anybody")]
     assert (report.refused, report.miscounted) == ([], [])
@@ -157,8 +185,15 @@ def test_the_keys_of_a_tbmq_2_are_brought(
     put(tbmq_redis, "client", 65_539, 4, "eA==")
     tbmq_redis.delete("{client}_messages_4")
 
-    report = steps(bring(source, redis_store, steps))
+    sessions = Sessions()
+    report = steps(bring(source, redis_store, steps, sessions=sessions))
 
+    assert sessions.made["client"] == [
+        OwedPacket(65_534, 1, False),
+        OwedPacket(65_535, 2, True),
+        OwedPacket(1, 3, False),
+        OwedPacket(2, 4, False),
+    ]
     assert (report.clients, report.messages, report.expired) == (2, 5, 1)
     assert report.shortened == [("client", "message 65537: without properties")]
     assert [client_id for client_id, _ in report.unreadable] == ["client"]
@@ -222,6 +257,15 @@ def test_an_import_that_was_interrupted_goes_on(
     assert steps(redis_store.size("client")).messages == 3466
     numbers = [each.number for each in steps(redis_store.read("client", 0, 5000))]
     assert numbers == list(range(base + 65_534, base + 69_000))
+
+
+def test_a_queue_that_no_session_would_read_is_left_alone(
+    source: TbmqRedis, redis_store: RedisQueues, steps: Steps
+) -> None:
+    report = steps(bring(source, redis_store, steps, sessions=Sessions("client")))
+
+    assert report.refused == [("client", "it has a session")]
+    assert (report.clients, steps(redis_store.size("client")).messages) == (1, 0)
 
 
 def test_a_queue_that_is_used_is_left_alone(source: TbmqRedis, redis_store: RedisQueues, steps: Steps) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from paho.mqtt.enums import MQTTProtocolVersion
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
@@ -17,11 +18,13 @@ from bench.queues.redis_server import RedisServer
 from holdfast.cli.main import app
 from holdfast.durable.queue_store import QueueStore
 from holdfast.pipeline.faults import VARIABLE
-from tests.servers.conftest import postgres, redis
+from holdfast.storage.redis.options import RedisOptions
+from tests.servers.conftest import postgres, redis, redis_options
 from tests.servers.entries import append, entries
 from tests.servers.homes import Queues, held, on
+from tests.servers.test_tbmq_sessions import MESSAGES, check_device, serve, tbmq
 
-__all__ = ["postgres", "redis"]
+__all__ = ["postgres", "redis", "redis_options", "tbmq"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -93,3 +96,31 @@ def test_queues_of_redis_are_in_postgres_though_a_task_died_and_then_the_driver(
     refused = migrate("--from", source, "--to", foreign, "--clients", "[!d]*")
     assert refused.exit_code == 1
     assert "left out: 'long': the target has a queue of 'long' already" in refused.stderr
+
+
+def test_clients_of_a_tbmq_receive_everything_that_spark_brought(
+    spark: SparkSession, tbmq: str, redis_options: RedisOptions, tmp_path: Path
+) -> None:
+    """P3, T8: also when a queue was in the way at first. Their sessions are made, and packets owed go out."""
+    target = f"{redis_options.urls[0]}#{redis_options.prefix}"
+    given = ["--from", f"tbmq+{tbmq}", "--to", target, "--data", str(tmp_path / "data")]
+    given += ["--resume", str(tmp_path / "resume.json"), "--json"]
+    on(target, lambda store: append(store, "other", entries(1)))
+
+    first = migrate(*given)
+    assert first.exit_code == 1, first.output
+    row = json.loads(first.stdout)
+    assert (row["queues"], row["sessions"], row["failed"]) == (1, 1, 1)
+    assert (tmp_path / "resume.json").exists()
+    on(target, lambda store: store.acknowledge([("other", [1])]))
+    again = migrate(*given)
+
+    assert again.exit_code == 0, again.output
+    row = json.loads(again.stdout)
+    assert (row["queues"], row["messages"], row["sessions"], row["failed"]) == (2, MESSAGES + 2, 1, 0)
+    assert not (tmp_path / "resume.json").exists()
+    broker = serve(tmp_path, redis_options)
+    try:
+        check_device(broker.ports["tcp"], MQTTProtocolVersion.MQTTv5)
+    finally:
+        broker.stop()

@@ -22,6 +22,7 @@ from holdfast.model.errors import HoldfastError, SettingsError
 from holdfast.node.queue_homes import OPENERS, open_homes
 from holdfast.node.settings import Settings
 from holdfast.node.system_clock import SystemClock
+from holdfast.storage.rocks.session_import import SessionImport
 from holdfast.storage.tbmq import ImportReport, TbmqSource, choose_base, import_queues
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ def import_tbmq(
     *,
     options: SettingsOptions,
 ) -> None:
-    """Bring the queues of a TBMQ. Both brokers are stopped meanwhile. TBMQ's data stays as it is."""
+    """Bring the queues of a TBMQ, and make the sessions that read them. TBMQ's data stays as it is.
+
+    Both brokers are stopped meanwhile. Subscriptions are not brought: clients subscribe when they connect.
+    """
     if (from_postgres is None) == (from_redis is None):
         fail("one of --from-postgres and --from-redis says where TBMQ's queues are", WRONG_USAGE)
     if to not in OPENERS:
@@ -82,19 +86,26 @@ async def _run(
         homes = await open_homes(settings, clock, {to})
         target = homes[to]
         try:
-            return await _bring(source, target, clock, resume, to)
+            sessions = SessionImport.open(settings.storage.data, clock, to, settings.mqtt.max_session_expiry_s)
+            try:
+                return await _bring(source, target, clock, resume, to, sessions)
+            finally:
+                sessions.close()
         finally:
             await target.close()
     finally:
         await source.close()
 
 
-async def _bring(source: TbmqSource, target: "QueueStore", clock: SystemClock, resume: Path, to: str) -> ImportReport:
+async def _bring(
+    source: TbmqSource, target: "QueueStore", clock: SystemClock, resume: Path, to: str, sessions: SessionImport
+) -> ImportReport:
     base = kept_base(resume, to)
     if base is None:
         base = await choose_base(source, clock)
         keep_base(resume, to, base)
-    report = await import_queues(source, target, clock, base, _teller())
+    report = await import_queues(source, target, clock, base, sessions, _teller())
+    report.sessions = sessions.made
     # Not before everything is where it belongs: a queue that was left out may be brought later.
     if not (report.refused or report.miscounted):
         forget_base(resume)
@@ -157,7 +168,8 @@ def _teller() -> Callable[[ImportReport], None]:
 
 def _print(report: ImportReport) -> None:
     typer.echo(
-        f"{report.clients:,} queues, {report.messages:,} messages; {report.expired:,} had expired and were left out"
+        f"{report.clients:,} queues, {report.messages:,} messages, {report.sessions:,} sessions made; "
+        f"{report.expired:,} had expired and were left out"
     )
     reasons = [
         *[f"{client}: {reason}" for client, reason in [*report.refused, *report.unreadable, *report.shortened]],

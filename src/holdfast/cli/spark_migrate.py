@@ -20,6 +20,7 @@ from holdfast.cli.spark_job import Job, job
 from holdfast.cli.spark_options import FAILED, Engine
 from holdfast.model.errors import SettingsError
 from holdfast.node.system_clock import SystemClock
+from holdfast.session.state import NEVER
 from holdfast.storage.queue_addresses import HomeAddress, parse_home
 from holdfast.storage.rocks.folder_lock import FolderLock
 from holdfast.storage.tbmq_addresses import parse_tbmq
@@ -45,7 +46,7 @@ def migrate(
         Path | None,
         typer.Option(
             help="The broker's data folder: when all is there, its sessions look in the new home. For a home of "
-            "another kind.",
+            "another kind, and for a TBMQ, whose clients get their sessions there.",
             show_default=False,
         ),
     ] = None,
@@ -66,7 +67,7 @@ def migrate(
     try:
         old, new = parse_tbmq(source) or parse_home(source), parse_home(target)
         _check_homes(source, target, old, new, engine.master)
-        _check_data(data, source, old, new)
+        _check_data(data, source, old, new, dry_run=dry_run)
     except SettingsError as error:
         fail(str(error), WRONG_USAGE)
     engine.check()
@@ -81,12 +82,10 @@ def migrate(
             found = asyncio.run(look(work))
             run.sum_up(*_found(work, found))
         else:
-            found = _migrate(work, engine, resume, run)
-            sessions = None
-            if data is not None and not found.failed:
-                from holdfast.pipeline.migrate import change_sessions
-
-                sessions = change_sessions(data, work)
+            if parse_tbmq(source) is not None and data is not None:
+                found, sessions = _import(work, engine, resume, data, new.kind, run)
+            else:
+                found, sessions = _move(work, engine, data, run)
             run.sum_up(*_summary(work, found, sessions))
     for reason in [] if as_json else found.reasons:
         typer.echo(f"left out: {reason}", err=True)
@@ -113,11 +112,18 @@ def _check_homes(source: str, target: str, old: HomeAddress, new: HomeAddress, m
         )
 
 
-def _check_data(data: Path | None, source: str, old: HomeAddress, new: HomeAddress) -> None:
+def _check_data(data: Path | None, source: str, old: HomeAddress, new: HomeAddress, *, dry_run: bool) -> None:
+    if parse_tbmq(source) is not None:
+        if data is None and not dry_run:
+            raise SettingsError(
+                f"--from {source}: name the data folder of the broker, which is stopped, with --data: the clients get "
+                f"their sessions there, and without one a client's first connection would remove its queue"
+            )
+        if data is not None and data.is_dir():
+            FolderLock.acquire(data).release()
+        return
     if data is None:
         return
-    if parse_tbmq(source) is not None:
-        raise SettingsError("--data goes with queues of Holdfast: sessions of a TBMQ are not brought")
     if old.kind == new.kind:
         raise SettingsError(f"--data goes with homes of two kinds: sessions look in {new.kind} already")
     if not (data / "rocks" / "CURRENT").is_file():
@@ -126,21 +132,37 @@ def _check_data(data: Path | None, source: str, old: HomeAddress, new: HomeAddre
     FolderLock.acquire(data).release()
 
 
-def _migrate(work: "Migration", engine: Engine, resume: Path, run: Job) -> "Sums":
-    from holdfast.pipeline.migrate import run_migrate
-    from holdfast.pipeline.migrate_task import tbmq_base
+def _move(work: "Migration", engine: Engine, data: Path | None, run: Job) -> tuple["Sums", int | None]:
+    """Queues of Holdfast; and how many sessions look in the new home, if that was asked for."""
+    from holdfast.pipeline.migrate import change_sessions, run_migrate
 
-    if parse_tbmq(work.source) is None:
-        return run_migrate(work, engine.master, run.begin, run.progress)
-    base = kept_base(resume, work.target)
-    if base is None:
-        run.begin("listing clients")
-        base = asyncio.run(tbmq_base(work))
-        keep_base(resume, work.target, base)
-    done = run_migrate(replace(work, base=base), engine.master, run.begin, run.progress)
+    done = run_migrate(work, engine.master, run.begin, run.progress)
+    return done, None if data is None or done.failed else change_sessions(data, work)
+
+
+def _import(
+    work: "Migration", engine: Engine, resume: Path, data: Path, kind: str, run: Job
+) -> tuple["Sums", int | None]:
+    """Queues of a TBMQ; and how many sessions were made for them. The data folder is held meanwhile."""
+    from holdfast.pipeline.migrate import make_sessions, run_migrate
+    from holdfast.pipeline.migrate_task import tbmq_base, tbmq_obstacles
+    from holdfast.storage.rocks.session_import import SessionImport
+
+    sessions = SessionImport.open(data, work.clock, kind, NEVER)
+    try:
+        base = kept_base(resume, work.target)
+        if base is None:
+            run.begin("listing clients")
+            base = asyncio.run(tbmq_base(work))
+            keep_base(resume, work.target, base)
+        work = replace(work, base=base, obstacles=asyncio.run(tbmq_obstacles(work, sessions.obstacle)))
+        done = run_migrate(work, engine.master, run.begin, run.progress)
+        made = make_sessions(done, base, sessions)
+    finally:
+        sessions.close()
     if not done.failed:
         forget_base(resume)
-    return done
+    return done, made
 
 
 def _found(work: "Migration", found: "Sums") -> tuple[dict[str, object], str]:
@@ -169,5 +191,5 @@ def _summary(work: "Migration", done: "Sums", sessions: int | None) -> tuple[dic
     if done.failed:
         parts.append(f"{done.failed:,} left out")
     if sessions is not None:
-        parts.append(f"{sessions:,} sessions look in the new home")
+        parts.append(f"{sessions:,} sessions {'made' if is_tbmq else 'look in the new home'}")
     return row, f"{work.source} → {work.target}: {', '.join(parts)}"

@@ -276,6 +276,12 @@ class OutsideQueue(ClientQueue):
         """Whether more is on its way from the store, or has to be asked for."""
         return not self._complete
 
+    def sent_before(self) -> dict[int, int]:
+        """Packet ids by serial: what was sent by an earlier run, is not acknowledged, and is not sent again yet."""
+        if self._sent:
+            self._sent = {serial: packet_id for serial, packet_id in self._sent.items() if serial > self._cursor}
+        return self._sent
+
     def last_serial(self) -> int:
         """The serial of the newest message known of."""
         return self._top

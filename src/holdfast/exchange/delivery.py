@@ -282,7 +282,7 @@ class Delivery:
                 client.queue.acknowledge(owed.serial)
         else:
             packet_id = 0
-            if isinstance(owed, OwedQueued) and owed.packet_id and owed.qos == 1:
+            if isinstance(owed, OwedQueued) and owed.packet_id:
                 packet_id = client.session.window.admit_again(owed, owed.packet_id)  # [MQTT-4.4.0-1]
             elif owed.qos:
                 packet_id = client.session.window.admit(owed)

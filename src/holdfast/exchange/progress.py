@@ -30,6 +30,11 @@ def progress_of(client: Client) -> Progress | None:
         elif isinstance(owed, OwedRetained):
             place = RetainedPlace(owed.message.topic, owed.newest, owed.identifiers)
             entries.append(ProgressEntry(packet_id, owed.qos, 0, 0, place))
+    if isinstance(queue, OutsideQueue):
+        # It keeps its packet id over another restart [MQTT-4.4.0-1].
+        entries += [
+            ProgressEntry(packet_id, 1, QUEUE_SHARD, serial) for serial, packet_id in queue.sent_before().items()
+        ]
     return Progress(sent, entries, window.reservation())
 
 

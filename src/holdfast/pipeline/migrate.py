@@ -8,9 +8,10 @@
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,8 @@ from holdfast.pipeline.watched import watched
 from holdfast.storage.queue_addresses import open_home, parse_home
 from holdfast.storage.rocks.folder_lock import FolderLock
 from holdfast.storage.rocks.session_homes import change_homes
+from holdfast.storage.rocks.session_import import SessionImport
+from holdfast.storage.tbmq import OwedPacket
 from holdfast.storage.tbmq_addresses import parse_tbmq
 
 #: Each share is a listing of all clients: not too many of them. More than tasks, because queues are not alike.
@@ -47,6 +50,7 @@ _RESULT: Final = pa.schema(
         pa.field("expired", pa.int64()),
         pa.field("failed", pa.int64()),
         pa.field("reasons", pa.list_(pa.string())),
+        pa.field("sessions", pa.binary()),
     ]
 )
 
@@ -129,14 +133,27 @@ def _copied(spark: SparkSession, work: Migration, queues: int, progress: Progres
         raise TransientError("a task of Spark died, as its lines above say; the same command goes on") from error
     done = Sums()
     for row in rows:
-        done.add(Sums(**row.asDict() | {name: int(row[name], 16) for name in _BIG}))
+        big = {name: int(row[name], 16) for name in _BIG}
+        done.add(Sums(**row.asDict() | big | {"sessions": _read_sessions(bytes(row["sessions"]))}))
     return done
+
+
+def make_sessions(done: Sums, base: int, sessions: SessionImport) -> int:
+    """The sessions that queues of a TBMQ belong to; how many were not there. Requires: these queues are there."""
+    for client_id, packets in done.sessions:
+        sessions.make(client_id, base + 1, packets)
+    return sessions.made
+
+
+def _read_sessions(value: bytes) -> list[tuple[str, list[OwedPacket]]]:
+    return [(client_id, [OwedPacket(*packet) for packet in packets]) for client_id, packets in json.loads(value)]
 
 
 def _copy_shares(work: Migration, shares: int, batches: Iterator[Any]) -> Iterator[Any]:
     """For `mapInArrow`: each row is the number of a share."""
     for batch in batches:
         for share in batch.column(0).to_pylist():
-            row = asdict(asyncio.run(copy_share(work, share, shares)))
-            row |= {name: f"{row[name]:x}" for name in _BIG}
+            sums = asyncio.run(copy_share(work, share, shares))
+            row = asdict(replace(sums, sessions=[])) | {name: f"{getattr(sums, name):x}" for name in _BIG}
+            row["sessions"] = json.dumps(sums.sessions).encode()
             yield pa.RecordBatch.from_pylist([row], schema=_RESULT)

@@ -12,7 +12,7 @@ It must not know Spark: what can be told beforehand is told without it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -26,7 +26,7 @@ from holdfast.model.errors import HoldfastError, PermanentError
 from holdfast.pipeline.faults import fault
 from holdfast.storage.queue_addresses import look_at_home, open_home
 from holdfast.storage.queue_copy import PAGE, HomeSource, copy_queue
-from holdfast.storage.tbmq import Found, TbmqSource, choose_base, import_queues
+from holdfast.storage.tbmq import Found, OwedPacket, TbmqSource, choose_base, import_queues
 from holdfast.storage.tbmq_addresses import open_tbmq, parse_tbmq
 
 #: Queues that a task copies at the same time: most of it is waiting for two servers.
@@ -49,6 +49,8 @@ class Migration:
     target_password: str | None = field(default=None, repr=False)
     #: Of a TBMQ: the number that its serials are added to. 0 for a home of queues.
     base: int = 0
+    #: … and clients whose sessions would not read their queues, each with the reason.
+    obstacles: Mapping[str, str] = field(default_factory=dict)
 
     def wants(self, client_id: str) -> bool:
         return fnmatchcase(client_id, self.clients)
@@ -70,6 +72,8 @@ class Sums:
     #: Queues that were not copied, and of a TBMQ messages that were not; and why, for the first of them.
     failed: int = 0
     reasons: list[str] = field(default_factory=list)
+    #: Of a TBMQ: clients whose queues are there, and the packets that each is owed.
+    sessions: list[tuple[str, list[OwedPacket]]] = field(default_factory=list)
 
     def found(self, client_id: str) -> None:
         self.queues += 1
@@ -94,6 +98,7 @@ class Sums:
         self.expired += other.expired
         self.failed += other.failed
         self.reasons += other.reasons[: max(0, _REASONS - len(self.reasons))]
+        self.sessions += other.sessions
 
 
 def share_of(client_id: str, shares: int) -> int:
@@ -120,6 +125,13 @@ async def tbmq_base(work: Migration) -> int:
     async with _opened(work) as source:
         assert isinstance(source, _Tbmq)
         return await choose_base(source, work.clock)
+
+
+async def tbmq_obstacles(work: Migration, obstacle: Callable[[str], str]) -> dict[str, str]:
+    """Clients whose queues cannot be brought, as their sessions stand, and why."""
+    async with _opened(work) as source:
+        found = {client_id: obstacle(client_id) async for client_id in _clients(work, source)}
+    return {client_id: why for client_id, why in found.items() if why}
 
 
 async def look(work: Migration) -> Sums:
@@ -187,13 +199,28 @@ async def _import(work: Migration, source: "_Tbmq", target: QueueStore, share: i
         sums.found(client_id)
         return True
 
-    done = await import_queues(source.only(wanted), target, work.clock, work.base, lambda _report: None)
+    sessions = _Sessions(work, sums)
+    done = await import_queues(source.only(wanted), target, work.clock, work.base, sessions, lambda _report: None)
     sums.copied, sums.messages, sums.expired = done.clients, done.messages, done.expired
     for client_id, why in [*done.refused, *done.unreadable, *done.shortened]:
         sums.fail(client_id, why)
     for client_id, brought, held in done.miscounted:
         sums.fail(client_id, f"{brought} messages were brought, {held} are there")
     return sums
+
+
+class _Sessions:
+    """What a task tells its driver of sessions, which makes them: they are in one folder of one machine."""
+
+    def __init__(self, work: Migration, sums: Sums) -> None:
+        self._work: Final = work
+        self._sums: Final = sums
+
+    def obstacle(self, client_id: str) -> str:
+        return self._work.obstacles.get(client_id, "")
+
+    def make(self, client_id: str, _begun: int, packets: list[OwedPacket]) -> None:
+        self._sums.sessions.append((client_id, packets))
 
 
 class _Tbmq:

@@ -7,13 +7,14 @@
    what they give a queue later must be above what it was given.
 2. A message that cannot be read, or has expired, is counted and left out; the rest of its queue comes.
 3. A queue that holds something else already is refused, and others are not concerned.
-4. When a queue was brought, what it holds is counted.
+4. When a queue was brought, what it holds is counted, and its session is made: without one, the first CONNECT of its
+   client would begin a new session, and the queue would be removed as that of an earlier one.
 """
 
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.durable.outside_queue import queue_name
 from holdfast.durable.queue_store import Appended, Entry, Pack, QueueLimits, QueueStore
@@ -33,6 +34,27 @@ _PAGE: Final = 1_000
 _PLENTY: Final = QueueLimits(2**40, 2**50)
 
 
+class OwedPacket(NamedTuple):
+    """A packet that another broker owed a client: PUBLISH, or PUBREL if it is released."""
+
+    packet_id: int
+    #: Of its message in the client's queue here.
+    serial: int
+    released: bool
+
+
+class ImportedSessions(Protocol):
+    """The sessions that queues are brought for. Classes match it by shape."""
+
+    def obstacle(self, client_id: str) -> str:
+        """Why no session would read the queue of a client; empty if one would."""
+        ...
+
+    def make(self, client_id: str, begun: int, packets: list[OwedPacket]) -> None:
+        """The session of a client, which reads its queue from the number `begun` on. Said again, it changes nothing."""
+        ...
+
+
 class Found:
     """A place in a queue of TBMQ: a message, or why there is none; if there is no reason, it has expired."""
 
@@ -42,10 +64,13 @@ class Found:
         message: Message | None,
         expires_us: int = 0,
         *,
+        packet_id: int = 0,
         released: bool = False,
         reason: str = "",
     ) -> None:
         self.serial: Final = serial
+        #: Under which TBMQ sends it; 0 if that is not known.
+        self.packet_id: Final = packet_id
         self.message: Final = message
         self.expires_us: Final = expires_us
         self.released: Final = released
@@ -74,6 +99,8 @@ class ImportReport:
     clients: int = 0
     messages: int = 0
     expired: int = 0
+    #: Sessions that were made; others were there.
+    sessions: int = 0
     #: Client and reason: of messages that lost something on the way, of messages and of queues that were left out.
     shortened: list[tuple[str, str]] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
@@ -94,16 +121,22 @@ async def choose_base(source: TbmqSource, clock: Clock) -> int:
 
 
 async def import_queues(
-    source: TbmqSource, target: QueueStore, clock: Clock, base: int, told: Callable[[ImportReport], None]
+    source: TbmqSource,
+    target: QueueStore,
+    clock: Clock,
+    base: int,
+    sessions: ImportedSessions,
+    told: Callable[[ImportReport], None],
 ) -> ImportReport:
     """Bring every queue. It may be done again, with the same base, when it was interrupted. `told` after each queue."""
     report = ImportReport()
     async for client_id, last in source.clients():
-        reason = await _obstacle(target, queue_name(client_id), base, last)
+        reason = sessions.obstacle(client_id) or await _obstacle(target, queue_name(client_id), base, last)
         if reason:
             report.refused.append((client_id, reason))
         else:
-            await _import_queue(source, target, clock, base, client_id, report)
+            packets = await _import_queue(source, target, clock, base, client_id, report)
+            sessions.make(client_id, base + 1, packets)
         told(report)
     return report
 
@@ -121,14 +154,15 @@ async def _obstacle(target: QueueStore, name: str, base: int, last: int) -> str:
 
 async def _import_queue(
     source: TbmqSource, target: QueueStore, clock: Clock, base: int, client_id: str, report: ImportReport
-) -> None:
+) -> list[OwedPacket]:
     name = queue_name(client_id)
     after = 0
     expiries: list[int] = []
+    packets: list[OwedPacket] = []
     while page := await source.messages(client_id, after, _PAGE):
         after = page[-1].serial
         entries: list[Entry] = []
-        released: set[int] = set()
+        brought: list[Found] = []
         for found in page:
             message = found.message
             if message is None and found.reason:
@@ -142,28 +176,32 @@ async def _import_queue(
             owed = Owed(message, message.qos, retain=message.retain)
             entries.append(Entry(base + found.serial, owed, found.expires_us))
             expiries.append(found.expires_us)
-            if found.released:
-                released.add(base + found.serial)
-        await _append(target, name, entries, released)
+            brought.append(found)
+        packets += await _append(target, name, entries, brought)
     report.clients += 1
     report.messages += len(expiries)
     held = (await target.size(name)).messages
     wanted = sum(1 for expires_us in expiries if not 0 < expires_us <= clock.wall_us())
     if held != wanted:
         report.miscounted.append((client_id, wanted, held))
+    return packets
 
 
-async def _append(target: QueueStore, name: str, entries: list[Entry], released: set[int]) -> None:
+async def _append(target: QueueStore, name: str, entries: list[Entry], brought: list[Found]) -> list[OwedPacket]:
     if not entries:
-        return
+        return []
     (answer,) = await target.append([Pack(name, entries, _PLENTY)])
     if not isinstance(answer, Appended):
         raise answer
-    places = [
-        serial for entry, serial in zip(entries, answer.serials, strict=True) if serial and entry.number in released
+    packets = [
+        OwedPacket(found.packet_id, serial, found.released)
+        for found, serial in zip(brought, answer.serials, strict=True)
+        if serial
     ]
-    if places:
-        await target.release(name, places)
+    released = [packet.serial for packet in packets if packet.released]
+    if released:
+        await target.release(name, released)
+    return packets
 
 
 def tbmq_message(

@@ -11,7 +11,7 @@ from holdfast.storage.tbmq import PUBLISHED, RELEASED, Found, parse_user_propert
 from holdfast.wire.properties import Properties
 
 _COLUMNS: Final = (
-    "serial_number, packet_type, topic, payload, qos, time, retain, msg_expiry_interval, user_properties, "
+    "serial_number, packet_id, packet_type, topic, payload, qos, time, retain, msg_expiry_interval, user_properties, "
     "payload_format_indicator, content_type, response_topic, correlation_data"
 )
 _CLIENTS: Final = """
@@ -62,7 +62,7 @@ class TbmqPostgres:
 
 
 def _found(row: Any) -> Found:
-    serial, kind, topic, payload, qos, time_ms, retain, expiry_s, user, *rest = row
+    serial, packet_id, kind, topic, payload, qos, time_ms, retain, expiry_s, user, *rest = row
     payload_format, content_type, response_topic, correlation_data = rest
     try:
         if kind not in (None, PUBLISHED, RELEASED):
@@ -85,4 +85,4 @@ def _found(row: Any) -> Found:
         )
     except HoldfastError as wrong:
         return Found(serial, None, reason=f"message {serial}: {wrong}")
-    return Found(serial, message, expires_us, released=kind == RELEASED)
+    return Found(serial, message, expires_us, packet_id=packet_id or 0, released=kind == RELEASED)

@@ -125,6 +125,7 @@ def _found(serial: int, value: Reply, expires_us: int) -> Found:
         kind = fields.get("packetType", PUBLISHED)
         if kind not in (PUBLISHED, RELEASED):
             raise PermanentError(f"is a packet of type {kind}")
+        packet_id = int(fields.get("packetId") or 0)
         message = tbmq_message(
             fields["topicName"],
             base64.b64decode(fields["payload"] or "", validate=True),
@@ -137,4 +138,4 @@ def _found(serial: int, value: Reply, expires_us: int) -> Found:
     except (HoldfastError, KeyError, TypeError, ValueError, binascii.Error) as wrong:
         return Found(serial, None, reason=f"message {serial}: {wrong!s}")
     lost = f"message {serial}: without {', '.join(unknown)}" if unknown else ""
-    return Found(serial, message, expires_us, released=kind == RELEASED, reason=lost)
+    return Found(serial, message, expires_us, packet_id=packet_id, released=kind == RELEASED, reason=lost)

@@ -34,7 +34,7 @@ def change_homes(data: Path, queues: Container[str], old: str, new: str) -> int:
             for client_id in page:
                 record = sessions.record(client_id)
                 if record is not None and record.queue == old and queue_name(client_id) in queues:
-                    batch.steps.append(KeepSession(client_id, _moved(record, new), record))
+                    batch.steps.append(KeepSession(client_id, with_queue(record, new, record.begun), record))
             if batch.steps:
                 changes = Changes()
                 sessions.add(batch, changes)
@@ -46,13 +46,14 @@ def change_homes(data: Path, queues: Container[str], old: str, new: str) -> int:
         engine.close()
 
 
-def _moved(record: SessionRecord, home: str) -> SessionRecord:
+def with_queue(record: SessionRecord, home: str, begun: int) -> SessionRecord:
+    """The same session, with its queue in `home`: what has a lower number than `begun` there is not for it."""
     return SessionRecord(
         expiry_s=record.expiry_s,
         disconnected_us=record.disconnected_us,
         will=record.will,
         cut_off=record.cut_off,
         queue=home,
-        begun=record.begun,
+        begun=begun,
         user=record.user,
     )
