@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.broker.sys_topics import SysTopics
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.protocol import V5
@@ -58,6 +59,25 @@ def test_every_kind_of_retained_publish_replaces_and_removes_on_disk(tmp_path: P
             assert world.stores.retained.get(b"client", 0) is None or payload
 
 
+def test_sys_values_are_never_stored_and_all_are_said_at_the_start_of_the_next_run(tmp_path: Path) -> None:
+    """M1, where Holdfast differs: a value of an earlier run would pass for one of this run."""
+    with restarted(tmp_path, 0) as world:
+        for number in range(5):
+            world.connect(f"c{number}")
+        world.do(SysTopics(world.broker, "holdfast 1", 10).start)
+        said = {packet.topic: packet.payload for packet in retained_now(world, "$SYS/#")}
+        assert said["$SYS/broker/clients/maximum"] == b"5"
+        assert world.disk.retained.count() == len(said)
+    with restarted(tmp_path, 60) as world:
+        assert world.disk.retained.count() == 0, "nothing of it is on the disk"
+        assert retained_now(world, "$SYS/#") == []
+        world.do(SysTopics(world.broker, "holdfast 2", 10).start)
+        again = {packet.topic: packet.payload for packet in retained_now(world, "$SYS/#")}
+        assert again.keys() == said.keys(), "one round says everything"
+        assert again["$SYS/broker/version"] == b"holdfast 2"
+        assert again["$SYS/broker/clients/maximum"] == b"1"
+
+
 def test_a_restart_brings_back_everything_and_counts_the_expiry_from_the_time_it_was_stored(tmp_path: Path) -> None:
     """M2: topic, payload, QoS and properties; what has expired is skipped, and deleted."""
     properties = Properties(
@@ -105,7 +125,10 @@ def test_a_clock_that_went_backwards_counts_as_no_time_elapsed(tmp_path: Path) -
 def test_a_wildcard_does_not_touch_what_cannot_match(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, matching: int
 ) -> None:
-    """M10: the moves over the keys follow what matches and the halls there are, not the 2,000 topics."""
+    """M10: the moves over the keys follow what matches and the halls there are, not the 2,000 topics.
+
+    `test_retained_many.py` has a million.
+    """
     with DiskWorld(tmp_path) as world:
         sensors = ["temp", *(f"s{number}" for number in range(1, 20))]
         writer = world.connect("w")
