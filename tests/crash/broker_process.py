@@ -49,6 +49,10 @@ class BrokerProcess:
     def alive(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     async def kill(self, *, dead_or_alive: bool = False) -> None:
         """kill -9. Unless told otherwise, it has to be alive."""
         assert dead_or_alive or self.alive(), f"it ended by itself:\n{self.log_text()[-3000:]}"

@@ -119,7 +119,14 @@ class Run:
     # ---- clients
 
     def publisher(
-        self, name: str, version: int, topics: dict[str, int], *, retain: bool = False, restless: float = 0.0
+        self,
+        name: str,
+        version: int,
+        topics: dict[str, int],
+        *,
+        retain: bool = False,
+        restless: float = 0.0,
+        pace_s: float = 0.01,
     ) -> None:
         publisher = Publisher(
             name,
@@ -130,6 +137,7 @@ class Run:
             topics,
             retain=retain,
             restless=restless,
+            pace_s=pace_s,
         )
         self.publishers.append(publisher)
         self._tasks += [asyncio.create_task(publisher.run()), asyncio.create_task(publisher.publish())]

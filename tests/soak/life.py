@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.broker.policy import Policy
-from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
+from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V5
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.codec import encode
 from holdfast.wire.packets import (
@@ -24,7 +24,7 @@ from holdfast.wire.packets import (
 )
 from holdfast.wire.properties import Properties
 from tests.disk_world import DiskWorld
-from tests.world import ORIGIN, V5, Peer
+from tests.world import ORIGIN, Peer
 
 HOUR_S = 3600
 #: Subscribers with sessions that outlive their connections, by the QoS of their subscriptions.

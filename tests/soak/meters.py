@@ -11,6 +11,7 @@ from rocksdict import Options
 
 from holdfast.durable.changes import Changes, RangeEnd
 from holdfast.storage.rocks import engine, recovery
+from holdfast.storage.rocks.options import database_options
 
 #: Keys that RocksDB looks at: those it gives out, and tombstones and older values that it passes over.
 _VISITS = (
@@ -29,7 +30,7 @@ class Meters:
         self._visited_before = 0
         self.range_tombstones = 0
         self.keys_written = 0
-        make_options = recovery.database_options
+        make_options = database_options
         make_batch = engine.as_batch
 
         def with_statistics(*arguments: object) -> Options:
