@@ -78,6 +78,7 @@ def listener_specs(settings: Settings) -> list[ListenerSpec]:
             key=listener.key,
             client_ca=listener.client_ca,
             require_client_certificate=listener.require_client_certificate,
+            crl=listener.crl,
             path=listener.path,
             max_connections=listener.max_connections or None,
             handshake_deadline_s=settings.limits.connect_timeout_s,

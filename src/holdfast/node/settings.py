@@ -85,6 +85,13 @@ class Listener:
         bool,
         Key("Refuse clients without a certificate signed by `client_ca`; its common name is the user name."),
     ] = False
+    crl: Annotated[
+        Path | None,
+        Key(
+            "Revocation lists of the authorities in `client_ca`, PEM. A client certificate that is listed is refused, "
+            "and one whose authority has no list here, or an outdated one."
+        ),
+    ] = None
     path: Annotated[str, Key("Path of the WebSocket; ws and wss.")] = DEFAULT_WEBSOCKET_PATH
     max_connections: Annotated[
         int, Key("Connections at one time through this listener; 0 leaves it to `limits.max_connections`.", 0)

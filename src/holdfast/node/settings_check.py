@@ -90,7 +90,12 @@ def _problem(settings: Settings, key: str, text: str, *others: str) -> Problem:
 def _tls_problems(settings: Settings, name: str, listener: Listener) -> Iterator[Problem]:
     prefix = f"listeners.{name}"
     kind_key = f"{prefix}.kind"
-    given = {"certificate": listener.certificate, "key": listener.key, "client_ca": listener.client_ca}
+    given = {
+        "certificate": listener.certificate,
+        "key": listener.key,
+        "client_ca": listener.client_ca,
+        "crl": listener.crl,
+    }
     if listener.kind in TLS_KINDS:
         for field in ("certificate", "key"):
             if given[field] is None:
@@ -99,6 +104,9 @@ def _tls_problems(settings: Settings, name: str, listener: Listener) -> Iterator
         if listener.require_client_certificate and listener.client_ca is None:
             text = "is not set; require_client_certificate needs the authorities to check against, a PEM file"
             yield _problem(settings, f"{prefix}.client_ca", text, kind_key, f"{prefix}.require_client_certificate")
+        if listener.crl is not None and listener.client_ca is None:
+            text = "is not set; crl lists revoked certificates of these authorities, a PEM file"
+            yield _problem(settings, f"{prefix}.client_ca", text, kind_key, f"{prefix}.crl")
         return
     secure = "wss" if listener.kind in WEBSOCKET_KINDS else "tls"
     for field in (field for field, path in given.items() if path is not None):
@@ -189,7 +197,7 @@ def _file_problems(settings: Settings) -> Iterator[Problem]:
         "security.acl_file": settings.security.acl_file,
     }
     for name, listener in settings.listeners.items():
-        for field in ("certificate", "key", "client_ca"):
+        for field in ("certificate", "key", "client_ca", "crl"):
             named[f"listeners.{name}.{field}"] = getattr(listener, field)
     for field in ("token_file", "certificate", "key"):
         named[f"history.{field}"] = getattr(settings.history, field)

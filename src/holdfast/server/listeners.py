@@ -47,6 +47,7 @@ class ListenerSpec:
     key: Path | None = None
     client_ca: Path | None = None
     require_client_certificate: bool = False
+    crl: Path | None = None
     #: WebSocket: where MQTT is; another path is answered with 404.
     path: str = "/mqtt"
     #: WebSocket: values of the `Origin` header that browsers may come with; empty for any.
@@ -75,10 +76,13 @@ class ListenerSpec:
             return f"port {self.port} is out of range; choose 1 to 65535, or 0 for any free one"
         if self.secure and (self.certificate is None or self.key is None):
             return f"{self.kind} needs certificate and key, both PEM files"
-        if not self.secure and (self.certificate or self.key or self.client_ca or self.require_client_certificate):
+        files = (self.certificate, self.key, self.client_ca, self.crl)
+        if not self.secure and (any(files) or self.require_client_certificate):
             return f"{self.kind} is not encrypted; take certificates off, or choose kind tls or wss"
         if self.require_client_certificate and self.client_ca is None:
             return "require_client_certificate needs client_ca, the file of those who sign client certificates"
+        if self.crl is not None and self.client_ca is None:
+            return "crl needs client_ca, the file of those who sign client certificates"
         if self.mount_point and not self.mount_point.endswith("/"):
             return f"mount_point {self.mount_point!r} has to end with /, so that it is whole levels of a topic"
         if "+" in self.mount_point or "#" in self.mount_point or "\0" in self.mount_point:
@@ -231,5 +235,5 @@ def _tls_context(spec: ListenerSpec) -> TlsContext | None:
     if spec.certificate is None or spec.key is None:
         return None
     return TlsContext(
-        TlsFiles(spec.name, spec.certificate, spec.key, spec.client_ca, spec.require_client_certificate),
+        TlsFiles(spec.name, spec.certificate, spec.key, spec.client_ca, spec.require_client_certificate, spec.crl),
     )

@@ -1,8 +1,9 @@
 """TLS for listeners: certificates from files, checked when they are read, replaced while the listener runs.
 
 It knows files and `ssl`, nothing of sockets or connections. A `TlsContext` is handed to asyncio once, and asks its
-present inner context for each connection. So `reload` swaps everything at once (certificate, key, client CA) for
-new connections, leaves old ones alone, and has nothing to undo when a file is bad.
+present inner context for each connection. So `reload` swaps everything at once (certificate, key, client CA,
+revocation lists) for new connections, leaves old ones alone, and has nothing to undo when a file is bad. Session
+tickets of the context before are not accepted any more, so that who was revoked cannot come back by one.
 """
 
 import ssl
@@ -27,6 +28,34 @@ class TlsFiles:
     client_ca: Path | None = None
     #: Whether a client without a certificate is turned away; if not, it has to log in by other means.
     require_client_certificate: bool = False
+    #: Revocation lists of those who sign; without it no certificate of a client is taken to be revoked.
+    crl: Path | None = None
+
+
+class HandshakeObject(ssl.SSLObject):
+    """The server's side of one connection, which tells the client by an alert why its handshake failed.
+
+    The event loop closes the transport as soon as a handshake fails, and drops the alert that OpenSSL has written: a
+    client whose certificate is refused would see a reset, with TLS 1.3 after it believed to be in. So the failure is
+    held back until the loop has sent what there is. It comes with the client's next bytes; its end of the stream and
+    the handshake's deadline end the connection as well.
+    """
+
+    outgoing: ssl.MemoryBIO
+    failure: ssl.SSLError | None = None
+
+    def do_handshake(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            if not self.outgoing.pending:
+                raise
+            self.failure = error
+            raise ssl.SSLWantReadError from error
 
 
 class TlsContext(ssl.SSLContext):
@@ -52,13 +81,17 @@ class TlsContext(ssl.SSLContext):
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
         """What the event loop calls for each connection."""
-        return self._present.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        made = self._present.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        if isinstance(made, HandshakeObject):
+            made.outgoing = outgoing
+        return made
 
 
 def load(files: TlsFiles) -> ssl.SSLContext:
     """A context of these files; SettingsError names the file that is bad, and its problem."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.sslobject_class = HandshakeObject
     # `load_cert_chain` does not say which of its two files is wrong, so each is tried alone first.
     _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files, "certificate", files.certificate)
     _read(files, "key", files.key)
@@ -78,6 +111,13 @@ def load(files: TlsFiles) -> ssl.SSLContext:
     if files.client_ca is not None:
         _trust(context, files, "client_ca", files.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED if files.require_client_certificate else ssl.CERT_OPTIONAL
+    if files.crl is not None:
+        before = context.cert_store_stats()["crl"]
+        _trust(context, files, "crl", files.crl, "revocation list")
+        if context.cert_store_stats()["crl"] == before:
+            raise _bad(files, "crl", files.crl, "holds no revocation list in PEM form")
+        # The client's own certificate: lists of every authority up to the root are rarely at hand.
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
 
 
@@ -91,12 +131,12 @@ def verified_subject(certificate: Mapping[str, Any] | None) -> str | None:
     return None
 
 
-def _trust(context: ssl.SSLContext, files: TlsFiles, setting: str, path: Path) -> None:
+def _trust(context: ssl.SSLContext, files: TlsFiles, setting: str, path: Path, what: str = "certificate") -> None:
     _read(files, setting, path)
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
-        raise _bad(files, setting, path, f"holds no certificate in PEM form ({_reason(error)})") from error
+        raise _bad(files, setting, path, f"holds no {what} in PEM form ({_reason(error)})") from error
 
 
 def _read(files: TlsFiles, setting: str, path: Path) -> None:

@@ -97,6 +97,8 @@ def test_a_listener_that_lets_nobody_in_is_refused() -> None:
         (Listener(kind="tls", key=Path("server.key")), "listeners.one.certificate is not set; kind = 'tls' needs"),
         (Listener(kind="wss", certificate=Path("server.pem")), "listeners.one.key is not set; kind = 'wss' needs"),
         (replace(TLS, require_client_certificate=True), "listeners.one.client_ca is not set; require_client"),
+        (replace(TLS, crl=Path("ca.pem")), "listeners.one.client_ca is not set; crl lists"),
+        (Listener(crl=Path("ca.pem")), "one.crl is set, and kind = 'tcp' does not use it; write"),
         (Listener(certificate=Path("server.pem")), "one.certificate is set, and kind = 'tcp' does not use it; write"),
         (Listener(kind="ws", client_ca=Path("ca.pem")), "does not use it; write kind = 'wss' or remove it"),
         (Listener(path="/other"), "listeners.one.path is set, and kind = 'tcp' has no path"),

@@ -1,9 +1,14 @@
 """An authority for tests, and the files and contexts that it signs."""
 
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 
 class Authority:
@@ -14,6 +19,7 @@ class Authority:
         self._folder = folder
         self.file = folder / "authority.pem"
         self._ca.cert_pem.write_to_path(str(self.file))
+        self._serials: dict[str, int] = {}
 
     def server_files(self, owner: str) -> dict[str, Path]:
         """Certificate and key of a server; `owner` stands in the subject."""
@@ -32,4 +38,20 @@ class Authority:
         if name is not None:
             pair = (signed_by or self)._ca.issue_cert(f"{name}@example.org", common_name=name)
             pair.configure_cert(context)
+            own = x509.load_pem_x509_certificate(pair.cert_chain_pems[0].bytes())
+            (signed_by or self)._serials[name] = own.serial_number
         return context
+
+    def revoke(self, path: Path, *names: str, outdated: bool = False) -> Path:
+        """Write a revocation list with the certificates that clients of these names were given last."""
+        issuer = x509.load_pem_x509_certificate(self._ca.cert_pem.bytes())
+        key = load_pem_private_key(self._ca.private_key_pem.bytes(), None)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        now = datetime.now(UTC)
+        made = x509.CertificateRevocationListBuilder().issuer_name(issuer.subject).last_update(now - timedelta(days=9))
+        made = made.next_update(now + timedelta(days=-1 if outdated else 1))
+        for name in names:
+            entry = x509.RevokedCertificateBuilder().serial_number(self._serials[name]).revocation_date(now).build()
+            made = made.add_revoked_certificate(entry)
+        path.write_bytes(made.sign(key, SHA256()).public_bytes(Encoding.PEM))
+        return path

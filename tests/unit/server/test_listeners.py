@@ -122,6 +122,8 @@ async def test_names_are_unique() -> None:
         ({"kind": "wss", "certificate": Path("c")}, "wss needs certificate and key"),
         ({"certificate": Path("c")}, "tcp is not encrypted"),
         ({"kind": "ws", "client_ca": Path("c")}, "ws is not encrypted"),
+        ({"crl": Path("c")}, "tcp is not encrypted"),
+        ({"kind": "tls", "certificate": Path("c"), "key": Path("k"), "crl": Path("l")}, "crl needs client_ca"),
         (
             {"kind": "tls", "certificate": Path("c"), "key": Path("k"), "require_client_certificate": True},
             "require_client_certificate needs client_ca",

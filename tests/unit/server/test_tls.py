@@ -24,7 +24,7 @@ FLOOD = bytes(16 * 1024 * 1024)
 
 
 def tls_files(paths: dict[str, Path]) -> TlsFiles:
-    return TlsFiles("main", paths["certificate"], paths["key"], paths.get("client_ca"))
+    return TlsFiles("main", paths["certificate"], paths["key"], paths.get("client_ca"), crl=paths.get("crl"))
 
 
 async def round_trip(listeners: Listeners, context: ssl.SSLContext) -> str:
@@ -72,6 +72,80 @@ async def test_a_client_without_the_required_certificate_never_reaches_the_gate(
         with pytest.raises((OSError, EOFError)):
             await round_trip(listeners, client)
     assert gate.visits == []
+
+
+ALERTS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+async def alert_for(listeners: Listeners, context: ssl.SSLContext) -> str:
+    """The alert that ends a connection of this client, at the handshake or right behind it."""
+    with pytest.raises(ssl.SSLError) as caught:
+        await round_trip(listeners, context)
+    return caught.value.reason or ""
+
+
+@on_each_loop
+@pytest.mark.parametrize("version", ALERTS.values(), ids=ALERTS.keys())
+async def test_a_client_whose_certificate_is_refused_gets_the_alert(
+    authority: Authority, stranger: Authority, version: ssl.TLSVersion
+) -> None:
+    """It is told why, instead of a connection that is just gone."""
+    gate = RecordingGate(echo)
+    files = authority.server_files("first")
+    main = spec(kind="tls", client_ca=authority.file, require_client_certificate=True, **files)
+    async with listening(gate, main) as listeners:
+        for client, alerts in (
+            (authority.client("sensor-7", signed_by=stranger), {"TLSV1_ALERT_UNKNOWN_CA"}),
+            (authority.client(), {"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"}),
+        ):
+            client.minimum_version = client.maximum_version = version
+            assert await alert_for(listeners, client) in alerts
+    assert gate.visits == []
+
+
+@on_each_loop
+async def test_a_client_with_nothing_in_common_gets_the_alert(authority: Authority) -> None:
+    gate = RecordingGate(echo)
+    client = authority.client()
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    client.set_ciphers("AES128-SHA")
+    async with listening(gate, spec(kind="tls", **authority.server_files("first"))) as listeners:
+        assert await alert_for(listeners, client) == "SSLV3_ALERT_HANDSHAKE_FAILURE"
+
+
+@on_each_loop
+async def test_a_revoked_certificate_is_refused_from_the_reload_on(authority: Authority, tmp_path: Path) -> None:
+    gate = RecordingGate(echo)
+    good, bad = authority.client("good"), authority.client("bad")
+    crl = authority.revoke(tmp_path / "crl.pem")
+    files = authority.server_files("first")
+    main = spec(kind="tls", client_ca=authority.file, require_client_certificate=True, crl=crl, **files)
+    async with listening(gate, main) as listeners:
+        await round_trip(listeners, bad)
+        authority.revoke(crl, "bad")
+        await round_trip(listeners, bad)
+        listeners.reload_certificates()
+        assert await alert_for(listeners, bad) == "SSLV3_ALERT_CERTIFICATE_REVOKED"
+        await round_trip(listeners, good)
+        authority.revoke(crl, outdated=True)
+        listeners.reload_certificates()
+        assert await alert_for(listeners, good) == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
+    assert [visit.origin.tls_subject for visit in gate.visits] == ["bad", "bad", "good"]
+
+
+@on_each_loop
+async def test_a_certificate_of_an_authority_without_a_revocation_list_is_refused(
+    authority: Authority, stranger: Authority, tmp_path: Path
+) -> None:
+    gate = RecordingGate(echo)
+    both = tmp_path / "both.pem"
+    both.write_bytes(authority.file.read_bytes() + stranger.file.read_bytes())
+    crl = authority.revoke(tmp_path / "crl.pem")
+    files = authority.server_files("first")
+    async with listening(gate, spec(kind="tls", client_ca=both, crl=crl, **files)) as listeners:
+        await round_trip(listeners, authority.client("sensor-7"))
+        assert await alert_for(listeners, authority.client("sensor-7", signed_by=stranger))
+        await round_trip(listeners, authority.client())  # none was asked for
 
 
 @on_each_loop
@@ -195,7 +269,7 @@ def test_a_context_takes_nothing_older_than_tls_1_2(authority: Authority) -> Non
     assert context.verify_mode == ssl.CERT_NONE
 
 
-@pytest.mark.parametrize("which", ["certificate", "key", "client_ca"])
+@pytest.mark.parametrize("which", ["certificate", "key", "client_ca", "crl"])
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
@@ -209,12 +283,18 @@ def test_a_context_takes_nothing_older_than_tls_1_2(authority: Authority) -> Non
 def test_a_bad_file_is_named_with_its_problem(
     authority: Authority, tmp_path: Path, which: str, damage: object, problem: str
 ) -> None:
-    files = authority.server_files("first") | {"client_ca": authority.file}
+    files = authority.server_files("first") | {"client_ca": authority.file, "crl": authority.revoke(tmp_path / "list")}
     copies = {name: Path(shutil.copy(path, tmp_path / name)) for name, path in files.items()}
     assert callable(damage)
     damage(copies[which])
     with pytest.raises(SettingsError, match=rf"listener main: {which} {copies[which]} .*{problem}"):
         load(tls_files(copies))
+
+
+def test_a_certificate_in_place_of_a_revocation_list_is_named(authority: Authority) -> None:
+    files = authority.server_files("first")
+    with pytest.raises(SettingsError, match=rf"crl {authority.file} holds no revocation list"):
+        load(TlsFiles("main", files["certificate"], files["key"], authority.file, crl=authority.file))
 
 
 def test_a_key_of_another_certificate_is_named(authority: Authority) -> None:
