@@ -8,6 +8,7 @@ three microseconds for each jump, and no tree of a million objects in memory.
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -23,6 +24,7 @@ from holdfast.model.message import Message
 from holdfast.records.messages import StoredMessage
 from holdfast.records.retained import (
     COUNT_KEY,
+    EXPIRY,
     RetainedRecord,
     decode_retained,
     encode_retained,
@@ -33,6 +35,7 @@ from holdfast.records.retained import (
     retained_topic,
 )
 from holdfast.storage.rocks.contents import RETAINED, Contents
+from holdfast.storage.rocks.due_keys import DueKeys
 from holdfast.storage.rocks.layouts.layout import Cells
 from holdfast.storage.rocks.layouts.scan import check_end, get_one, open_cursor, scan_items
 from holdfast.topics.filters import ONE, REST, TopicFilter
@@ -67,6 +70,7 @@ class RocksRetained:
         self._number = self._newest = max(clock.wall_us(), int.from_bytes(stored[8:], "little"))
         #: Numbers of what is written and not committed.
         self._pending: Final[deque[int]] = deque()
+        self._expiries: Final = DueKeys(bytes((EXPIRY,)))
         #: The broker's own topics are about this run alone, and never stored.
         self._own: Final = MemoryRetained()
         #: Records that could not be decoded, and were skipped.
@@ -103,7 +107,9 @@ class RocksRetained:
         record = RetainedRecord(StoredMessage(message, message.position_us, 0), message.shard, self._number)
         puts.put(retained_key(topic), encode_retained(record))
         if message.expires_us:
-            puts.put(expiry_key(message.expires_us, topic), b"")
+            key = expiry_key(message.expires_us, topic)
+            puts.put(key, b"")
+            self._expiries.put(key)
         return record
 
     def keep(self, message: Message) -> None:
@@ -114,12 +120,11 @@ class RocksRetained:
             self._newest = self._pending.popleft()
 
     def sweep(self, now_us: int, limit: int, changes: Changes) -> int:
-        """Remove what has expired, at most `limit`; how many."""
+        """Remove what has expired, at most `limit`; how many. Requires: everything that was taken is written."""
         puts = changes.into(RETAINED)
         gone = 0
-        for key, _value in scan_items(self._contents.family(RETAINED), *expired_until(now_us)):
-            if gone == limit:
-                break
+        _lo, hi = expired_until(now_us)
+        for key in islice(self._expiries.below(self._contents.family(RETAINED), hi, is_written=True), limit):
             gone += 1
             expires_us, topic = expiry_parts(key)
             puts.delete(key)

@@ -7,6 +7,7 @@ with very many keys ends with one range tombstone. The key formats are those of 
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -82,6 +83,7 @@ from holdfast.records.sessions import (
 )
 from holdfast.records.walks import decode_walk, encode_walk
 from holdfast.storage.rocks.contents import SESSIONS, Contents
+from holdfast.storage.rocks.due_keys import DueKeys
 from holdfast.storage.rocks.layouts.scan import get_one, scan_items
 from holdfast.storage.rocks.packet_slots import PacketSlots
 from holdfast.topics.names import SEPARATOR
@@ -114,7 +116,6 @@ class RocksSessions:
     1. Every stored session is in one of the two lists: of those with a connection, or of those that end some time.
     2. `_slots` has the slots of every session with a connection that has used one, as the changes made so far leave
        them. Those of a session that is not there are as the database has them.
-    3. No entry of the list of ends is below `_first_end`.
     """
 
     def __init__(
@@ -132,8 +133,7 @@ class RocksSessions:
         self._slots: Final[dict[str, PacketSlots]] = {}
         #: Sessions whose connection has ended: their slots are forgotten when all changes are written.
         self._left: Final[set[str]] = set()
-        #: Where `expiring` begins: keys below were deleted, and would be visited as tombstones at every look.
-        self._first_end = bytes((EXPIRY,))
+        self._ends: Final = DueKeys(bytes((EXPIRY,)))
         #: Range tombstones since the last flush.
         self._range_tombstones = 0
         self._find: Final = find
@@ -267,8 +267,8 @@ class RocksSessions:
     def _enlist(self, client_id: str, record: SessionRecord, puts: FamilyChanges) -> None:
         for key in _listed(client_id, record):
             puts.put(key, b"")
-            if key[0] == EXPIRY and key < self._first_end:
-                self._first_end = key
+            if key[0] == EXPIRY:
+                self._ends.put(key)
 
     def _unlist(self, client_id: str, record: SessionRecord | None, puts: FamilyChanges) -> None:
         if record is not None:
@@ -377,17 +377,8 @@ class RocksSessions:
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
         _lo, hi = expired_before(before_us)
-        found: list[str] = []
-        first = hi
-        for key, _value in self._list(self._first_end, hi):
-            if not found:
-                first = key
-            if len(found) == limit:
-                break
-            found.append(listed_client(key))
-        if first > self._first_end and self._is_written():
-            self._first_end = first
-        return found
+        keys = self._ends.below(self._contents.family(SESSIONS), hi, is_written=self._is_written())
+        return [listed_client(key) for key in islice(keys, limit)]
 
     def connected(self, after: str, limit: int) -> list[str]:
         return self._clients(*connected_after(after), limit)
