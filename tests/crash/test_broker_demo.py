@@ -30,7 +30,8 @@ def test_the_demo_kills_and_counts(tmp_path: Path) -> None:
     assert demo.kills > 0
     assert demo.faults() == []
     assert all(len(flow.delivered) >= len(flow.acknowledged) == flow.sent > 0 for flow in demo.flows)
-    assert "nothing is missing" in text_of(demo)
+    assert f"{demo.kills} kill" in text_of(demo)
+    assert "none lost, none of QoS 2 delivered twice" in text_of(demo)
 
 
 def test_the_demo_tells_what_is_missing_and_what_came_twice(tmp_path: Path) -> None:
@@ -39,5 +40,5 @@ def test_the_demo_tells_what_is_missing_and_what_came_twice(tmp_path: Path) -> N
     demo.flows[0].acknowledged.add(1)
     for _ in range(2):
         demo.flows[1].arrives(1)
-    assert demo.faults() == ["1 of QoS 1 are missing", "1 of QoS 2 came twice"]
-    assert "1 of QoS 1 are missing" in text_of(demo)
+    assert demo.faults() == ["1 of QoS 1 are lost", "1 of QoS 2 came twice"]
+    assert "0 kills, 1 messages acknowledged: 1 of QoS 1 are lost; 1 of QoS 2 came twice" in text_of(demo)

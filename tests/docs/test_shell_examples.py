@@ -51,6 +51,18 @@ def test_the_tour_of_the_readme_works_as_it_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize(("page", "heading"), [(ROOT / "README.md", "## Kill it and count"), (COMMANDS, "## `demo`")])
+def test_the_demo_ends_as_it_is_shown(page: Path, heading: str, tmp_path: Path) -> None:
+    """Q1: what a visitor sees first."""
+    (block,) = blocks_of(page, heading)
+    quick = re.sub(r" --(seconds|every|rate) \d+", "", block).replace("--kill-it", "--kill-it --seconds 3 --every 1")
+    ran = run_shell(quick, tmp_path, DEADLINE_S)
+    assert ran.failed() == [], f"{ran.out}\n{ran.err}"
+    assert "none lost, none of QoS 2 delivered twice" in ran.out
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_the_commands_of_replay_and_export_run(tmp_path: Path) -> None:
     blocks = [*blocks_of(COMMANDS, "## `replay`"), *blocks_of(COMMANDS, "## `export`")]
     assert len(blocks) >= 2

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.box import ROUNDED
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -46,22 +47,29 @@ class Demo:
     def __init__(self, folder: Path) -> None:
         self.flows: Final = [Flow(1), Flow(2)]
         self.kills = 0
-        self.state = "starting"
+        self.state = "the broker starts"
         self.stop: Final = asyncio.Event()
         self._folder: Final = folder
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            self._port: int = probe.getsockname()[1]
+            self.port: int = probe.getsockname()[1]
         self._broker: asyncio.subprocess.Process | None = None
 
     def faults(self) -> list[str]:
         """What the broker promised and did not keep."""
-        found = [f"{flow.missing()} of QoS {flow.qos} are missing" for flow in self.flows if flow.missing()]
-        return found + [f"{flow.duplicates} of QoS 2 came twice" for flow in self.flows[1:] if flow.duplicates]
+        found = [f"{flow.missing():,} of QoS {flow.qos} are lost" for flow in self.flows if flow.missing()]
+        return found + [f"{flow.duplicates:,} of QoS 2 came twice" for flow in self.flows[1:] if flow.duplicates]
+
+    def verdict(self) -> str:
+        """How it ended, in a sentence."""
+        acknowledged = sum(len(flow.acknowledged) for flow in self.flows)
+        kills = f"{self.kills} kill{'' if self.kills == 1 else 's'}"
+        found = "; ".join(self.faults()) or "none lost, none of QoS 2 delivered twice"
+        return f"{kills}, {acknowledged:,} messages acknowledged: {found}"
 
     async def run(self, seconds: float, every_s: float, rate: float) -> None:
         """`every_s`: how long a broker lives on average; 0 if it is left in peace. LostError if it does not run."""
-        publisher, subscriber = Publisher(self._port, self.flows), Subscriber(self._port, self.flows)
+        publisher, subscriber = Publisher(self.port, self.flows), Subscriber(self.port, self.flows)
         await self._start()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -70,7 +78,7 @@ class Demo:
                 publishing = tasks.create_task(publisher.publish(rate))
                 await self._live(seconds, every_s)
                 publishing.cancel()
-                self.state = "waiting for the rest"
+                self.state = "published; the rest arrives"
                 for _ in range(int(_REST_S / _LOOK_S)):
                     await asyncio.sleep(_LOOK_S)
                     if not publisher.in_flight and not any(flow.missing() for flow in self.flows):
@@ -113,12 +121,12 @@ class Demo:
             # A session of its own: Ctrl-C ends the demo, and the demo ends the broker.
             self._broker = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", _PROGRAM, "serve"),
-                *("--port", str(self._port), "--data", str(self._folder / "data")),
+                *("--port", str(self.port), "--data", str(self._folder / "data")),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        self.state = f"running, process {self._broker.pid}"
+        self.state = f"the broker runs, process {self._broker.pid}"
 
     async def _end(self, number: int) -> None:
         broker, self._broker = self._broker, None
@@ -126,7 +134,7 @@ class Demo:
             return
         if broker.returncode is None:
             broker.send_signal(number)
-        self.state = f"ended, {signal.Signals(number).name}"
+        self.state = f"the broker got {signal.Signals(number).name}"
         async with asyncio.timeout(_REST_S):
             await broker.wait()
 
@@ -134,41 +142,58 @@ class Demo:
 def picture(demo: Demo) -> Group:
     """How it stands."""
     over = demo.state == "done"
-    table = Table(title=f"killed {demo.kills} times · {demo.state}", title_justify="left")
+    table = Table(box=ROUNDED)
     table.add_column()
     rows: dict[str, Callable[[Flow], int]] = {
         "sent": lambda flow: flow.sent,
         "acknowledged": lambda flow: len(flow.acknowledged),
         "delivered": lambda flow: len(flow.delivered),
-        "missing" if over else "on the way": Flow.missing,
-        "duplicates": lambda flow: flow.duplicates,
+        "lost" if over else "on the way": Flow.missing,
+        "delivered twice": lambda flow: flow.duplicates,
     }
     for flow in demo.flows:
-        table.add_column(f"QoS {flow.qos}", justify="right")
+        table.add_column(f"QoS {flow.qos}", justify="right", min_width=9)
     for label, value in rows.items():
         table.add_row(label, *(f"{value(flow):,}" for flow in demo.flows))
-    faults = demo.faults()
-    verdict = (
-        Text("; ".join(faults), "bold red")
-        if faults
-        else Text("nothing is missing, and nothing of QoS 2 came twice", "green")
-    )
-    return Group(table, verdict) if over else Group(table)
+    if not over:
+        return Group(Text(f"killed {demo.kills} times · {demo.state}", "bold"), table)
+    allowed = "QoS 1 allows repeats: after a kill, the broker sends the last ones again."
+    lines = [Text(demo.verdict(), "bold red" if demo.faults() else "bold green")]
+    return Group(table, *lines, *([Text(allowed, "dim")] if demo.flows[0].duplicates else []))
 
 
 async def _show(demo: Demo, seconds: float, every_s: float, rate: float) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, demo.stop.set)
-    with Live(picture(demo), console=Console(), refresh_per_second=1 / _PICTURE_S, auto_refresh=False) as live:
-        work = asyncio.create_task(demo.run(seconds, every_s, rate))
-        while not work.done():
-            await asyncio.wait([work], timeout=_PICTURE_S)
-            live.update(picture(demo), refresh=True)
-        await work
+    console = Console(highlight=False)
+    killing = f", killed with -9 about every {every_s:g} s" if every_s else ""
+    console.print(f"A broker on 127.0.0.1:{demo.port}{killing}, for {seconds:g} s.")
+    work = asyncio.create_task(demo.run(seconds, every_s, rate))
+    if console.is_terminal:
+        with Live(picture(demo), console=console, auto_refresh=False) as live:
+            while not work.done():
+                await asyncio.wait([work], timeout=_PICTURE_S)
+                live.update(picture(demo), refresh=True)
+    else:
+        await _print_kills(demo, work, console)
+    await work
+
+
+async def _print_kills(demo: Demo, work: asyncio.Task[None], console: Console) -> None:
+    """Where no picture can move: a line for each kill, and the last picture."""
+    told = 0
+    while not work.done():
+        await asyncio.wait([work], timeout=_PICTURE_S)
+        if demo.kills > told:
+            told = demo.kills
+            delivered = sum(len(flow.delivered) for flow in demo.flows)
+            console.print(f"kill {told}: {delivered:,} messages delivered so far")
+    if demo.state == "done":
+        console.print(picture(demo))
 
 
 def demo(
     kill_it: Annotated[bool, typer.Option("--kill-it", help="Kill the broker with -9, again and again.")] = False,
-    seconds: Annotated[float, typer.Option(help="How long.", min=1)] = 60.0,
+    seconds: Annotated[float, typer.Option(help="How long.", min=1)] = 30.0,
     every: Annotated[float, typer.Option(help="Seconds between two kills, on average.", min=0.5)] = 4.0,
     rate: Annotated[float, typer.Option(help="Messages a second.", min=1)] = 1000.0,
 ) -> None:
