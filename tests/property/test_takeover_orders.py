@@ -1,4 +1,8 @@
-"""Channels of one client id connect in every order, over views that lag: one stays, and it is the newest."""
+"""Channels of one client id connect in every order, over views that lag: one stays, and it is the newest.
+
+What decides is the real takeover machine over the real registry in memory; nodes, channels and sessions are a model of
+the test. That the broker carries the decisions out is shown in `tests/unit/broker/test_takeover_registry.py`.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -41,7 +45,7 @@ def check_newest_stays(world: World) -> None:
 @pytest.mark.parametrize("views", [1, 2])
 @pytest.mark.parametrize("times", [(1, 2), (2, 1), (1, 1)])
 def test_two_channels_in_every_order_leave_the_newest(times: tuple[int, int], views: int, clean_start: bool) -> None:
-    """R1, R2, R3, R4, R6, R7, R12: all orders, not a sample."""
+    """The decisions of R1, R2, R3, R4, R6, R7, R12: all orders, not a sample."""
     paths: set[str] = set()
     for choose in every_order():
         world = World([Plan(times[0], 1, clean_start), Plan(times[1], 2, clean_start)], views, choose)
@@ -67,7 +71,7 @@ def test_a_channel_that_leaves_in_any_order_leaves_nothing_behind(times: tuple[i
 @given(st.lists(stayers, min_size=2, max_size=4), st.integers(1, 3), decisions)
 @settings(max_examples=500)
 def test_of_many_channels_the_newest_stays(channels: list[Plan], views: int, numbers: list[int]) -> None:
-    """R3, R7: however far the views lag behind."""
+    """The decisions of R3, R7: however far the views lag behind."""
     world = World(channels, views, following(numbers))
     world.run()
     check_newest_stays(world)
@@ -76,7 +80,7 @@ def test_of_many_channels_the_newest_stays(channels: list[Plan], views: int, num
 @given(st.lists(leavers, min_size=2, max_size=4), st.integers(1, 3), decisions)
 @settings(max_examples=500)
 def test_one_channel_stays_when_others_come_and_go(channels: list[Plan], views: int, numbers: list[int]) -> None:
-    """R5, R9, R11: and no channel stays frozen."""
+    """The decisions of R5, R9, R11: and no channel stays frozen."""
     world = World(channels, views, following(numbers))
     world.run()
     check_end(world)
@@ -87,7 +91,7 @@ def test_one_channel_stays_when_others_come_and_go(channels: list[Plan], views: 
 def test_lost_answers_and_silent_channels_do_not_make_two_owners(
     channels: list[Plan], views: int, numbers: list[int]
 ) -> None:
-    """R8, R11: what was not frozen is fenced, what was refused is not registered."""
+    """The decisions of R8, R11, with faults: what was not frozen is fenced, what was refused is not registered."""
     world = World(channels, views, following(numbers), faults=True)
     world.run()
     check_end(world)

@@ -27,7 +27,7 @@ class LaggingRegistry:
     """One node's view. Fulfils the contract by its shape: it stays interpreted when the contract is compiled."""
 
     def __init__(self, real: MemoryRegistry, changes: list[Change]) -> None:
-        self._real: Final = real
+        self.real: Final = real
         self._changes: Final = changes
         self._heard = 0
         self._local: Final[dict[ClientId, Registration | None]] = {}
@@ -46,16 +46,16 @@ class LaggingRegistry:
         return self._local.get(client_id)
 
     async def read_newest(self, client_id: ClientId) -> Registration | Unsettled | None:
-        return await self._real.read_newest(client_id)
+        return await self.real.read_newest(client_id)
 
     async def commit(self, registration: Registration, expected_revision: int) -> CommitResult:
-        result = await self._real.commit(registration, expected_revision)
+        result = await self.real.commit(registration, expected_revision)
         if isinstance(result, Committed):
             self._changes.append((registration.client_id, registration.at_revision(result.revision)))
         return result
 
     async def remove(self, registration: Registration) -> bool:
-        removed = await self._real.remove(registration)
+        removed = await self.real.remove(registration)
         if removed:
             self._changes.append((registration.client_id, None))
         return removed

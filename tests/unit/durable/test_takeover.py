@@ -1,4 +1,7 @@
-"""A connecting channel decides by versions, touches nothing it may not, and lets go of what it does not take."""
+"""A connecting channel decides by versions, touches nothing it may not, and lets go of what it does not take.
+
+The decisions alone: that the broker carries them out is shown in `tests/unit/broker/test_takeover_registry.py`.
+"""
 
 import pytest
 
@@ -62,7 +65,7 @@ def test_a_channel_older_than_the_local_view_is_refused_and_touches_nothing(clea
 
 @pytest.mark.parametrize("clean_start", [False, True])
 def test_a_channel_older_than_the_real_one_is_refused_late(clean_start: bool) -> None:
-    """R2 EXPENSIVE FAIL, and R6: refused before the session was opened or discarded."""
+    """The decision of R2 (EXPENSIVE FAIL) and R6: to refuse before the session is opened or discarded."""
     takeover = taking(None, clean_start=clean_start)
     actions = takeover.committed(Lost(channel(6, revision=9)))
     assert len(actions) == 1
@@ -71,7 +74,7 @@ def test_a_channel_older_than_the_real_one_is_refused_late(clean_start: bool) ->
 
 
 def test_a_late_refusal_ends_the_channel_that_the_newer_one_has_replaced() -> None:
-    """R2: what was begun with is registered no more, so it is not set free to work on."""
+    """The decision of R2: what was begun with is registered no more, so it is not set free to work on."""
     old = channel(3, revision=7)
     actions = taking(old).committed(Lost(channel(6, revision=9)))
     assert actions[0] == End(old, CURR)
@@ -79,7 +82,7 @@ def test_a_late_refusal_ends_the_channel_that_the_newer_one_has_replaced() -> No
 
 
 def test_a_newer_channel_just_discovered_is_taken_over_instead() -> None:
-    """R3 MOST EXPENSIVE PATH."""
+    """The decision of R3 (MOST EXPENSIVE PATH)."""
     takeover = taking(channel(3, revision=7))
     found = channel(4, revision=8)
     assert takeover.committed(Lost(found)) == [End(channel(3, revision=7), CURR), Begin(found, CURR)]
@@ -90,7 +93,7 @@ def test_a_newer_channel_just_discovered_is_taken_over_instead() -> None:
 
 
 def test_retries_are_bounded_and_end_with_server_busy() -> None:
-    """R3: each loss to another older channel is one retry."""
+    """The decision of R3: each loss to another older channel is one retry."""
     takeover = Takeover(channel(50), clean_start=False, max_retries=3)
     takeover.start(None)
     for retry in range(3):
@@ -124,7 +127,7 @@ def test_a_client_id_in_use_by_nobody_needs_no_begin() -> None:
 
 
 def test_a_registry_that_went_backwards_aborts_with_an_info_line() -> None:
-    """R5: the real one is older than what was known, and than this channel."""
+    """The decision of R5: the real one is older than what was known, and than this channel."""
     takeover = taking(channel(4, revision=7))
     actions = takeover.committed(Lost(channel(2, revision=9)))
     line = refused(actions, SERVER_BUSY).log_line
@@ -134,7 +137,7 @@ def test_a_registry_that_went_backwards_aborts_with_an_info_line() -> None:
 
 
 def test_an_old_channel_that_closed_by_itself_is_no_oddity() -> None:
-    """R5 does not concern nobody: a client that leaves and comes back faster than the news is let in."""
+    """R5 does not concern nobody: the decision is to let in a client that comes back faster than the news."""
     takeover = taking(channel(4, revision=7))
     assert takeover.committed(Lost(None)) == [End(channel(4, revision=7), CURR), Commit(CURR, NOBODY)]
     assert isinstance(takeover.committed(Committed(9))[0], Open)
