@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from holdfast.broker.access.authenticator import Authenticator
+from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connecting import Connecting
 from holdfast.broker.connection import Connection
 from holdfast.broker.connections import Connections
@@ -89,11 +90,12 @@ class Broker:
         self.feeding: Final = Feeding(self.exchange, stores, clock, self.deadlines)
         self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores, self.feeding)
         registry = stores.registry
+        self._client_log: Final = ClientLog(self.deadlines)
         self.connections: Final = Connections(
-            self.exchange, self.sessions, registry, policy, clock, self.deadlines, self._spawn
+            self.exchange, self.sessions, registry, policy, clock, self.deadlines, self._spawn, self._client_log
         )
         self._connecting: Final = Connecting(
-            self.exchange, self.sessions, self.connections, registry, authenticator, policy
+            self.exchange, self.sessions, self.connections, registry, authenticator, policy, self._client_log
         )
         self._subscribing: Final = Subscribing(self.exchange, self.sessions, policy, clock)
         self._connect_rates: Final = ConnectRates(policy.limits.connect_rate, clock)
@@ -113,6 +115,7 @@ class Broker:
 
     async def __aexit__(self, *_unused: object) -> None:
         self.deadlines.stop()
+        self._client_log.close_window()
         await self.feeding.stop()
         for task in list(self._tasks):
             task.cancel()
@@ -151,7 +154,8 @@ class Broker:
 
     def _queue_broken(self, client: Client, error: Exception) -> None:
         """A client whose queue cannot be read is told, instead of left without its messages."""
-        _log.error("a client's queue cannot be used", client=client.session.client_id, why=str(error))
+        client_id = client.session.client_id
+        self._client_log.error("a client's queue cannot be used", "client", client=client_id, why=str(error))
         self.exchange.drops.note(
             DROP_UNREADABLE, client.session.client_id, b"", self._clock.wall_us(), detail=str(error)
         )
@@ -219,7 +223,8 @@ class Broker:
     # ---- Control: what the exchange calls
 
     def failed(self, error: Exception) -> None:
-        _log.error("a bug came up on the path of messages", exc_info=error)
+        kind = type(error).__name__
+        self._client_log.error("a bug came up on the path of messages", "kind", error=error, kind=kind)
 
     def wake(self) -> None:
         if self._loop is not None:
@@ -241,7 +246,9 @@ class Broker:
         if connection is not None and connection.access is not None:
             why = connection.access.explain("publish", topic)
             self.exchange.drops.note(DROP_DENIED, connection.session_id, topic, self._clock.wall_us(), detail=why)
-            _log.info("publish denied", client=connection.client_id, topic=topic.decode(), why=why)
+            self._client_log.info(
+                "publish denied", "client", client=connection.client_id, topic=topic.decode(), why=why
+            )
 
     def broke(self, channel: Channel, error: PeerError) -> None:
         connection = self.connections.of(channel)

@@ -4,9 +4,8 @@ import asyncio
 import secrets
 from typing import Final
 
-import structlog
-
 from holdfast.broker.access.authenticator import Authenticator, Refused
+from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connection import Connection
 from holdfast.broker.connections import Connections
 from holdfast.broker.policy import OWNER_ANY, Policy
@@ -52,7 +51,6 @@ from holdfast.wire.codec import encode
 from holdfast.wire.packets import Connack, Connect, Will
 from holdfast.wire.properties import NO_PROPERTIES, Properties
 
-_log = structlog.get_logger()
 _SECOND_US: Final = 1_000_000
 #: CONNACK in MQTT 3.1.1 has two forms: without a session, and with one.
 _CONNACKS_V311: Final = (encode(Connack(SUCCESS, False), V311), encode(Connack(SUCCESS, True), V311))
@@ -69,6 +67,7 @@ class Connecting:
         registry: Registry,
         authenticator: Authenticator,
         policy: Policy,
+        client_log: ClientLog,
     ) -> None:
         self._exchange: Final = exchange
         self._sessions: Final = sessions
@@ -76,6 +75,7 @@ class Connecting:
         self._registry: Final = registry
         self._authenticator: Final = authenticator
         self._policy: Final = policy
+        self._client_log: Final = client_log
         self._turnstile: Final = Turnstile()
 
     async def connect(self, connection: Connection, packet: Connect) -> None:
@@ -95,8 +95,8 @@ class Connecting:
                 self._turnstile.leave(connection.session_id)
         except PeerError as refusal:
             self._connections.refuse(connection, refusal)
-        except Exception:
-            _log.exception("a connect failed", client=connection.client_id)
+        except Exception as bug:
+            self._client_log.error("a connect failed", "address", error=bug, address=connection.origin.address)
             error = PeerError(UNSPECIFIED_ERROR, "an internal error; see the server's log")
             self._connections.refuse(connection, error)
 
@@ -142,7 +142,8 @@ class Connecting:
         owner = None if rules.owner == OWNER_ANY else self._sessions.owner(connection.session_id)
         if owner is None or owner == connection.owner:
             return
-        _log.info("session of another user", client=connection.client_id, user=connection.owner, owner=owner)
+        user = connection.owner
+        self._client_log.info("session of another user", "client", client=connection.client_id, user=user, owner=owner)
         reason = NOT_AUTHORIZED if rules.owner_refusal == "not_authorized" else CLIENT_IDENTIFIER_NOT_VALID
         who = repr(connection.owner) if connection.owner else "a client without a user name"
         raise PeerError(reason, f"client id {connection.client_id!r} has a session of another user than {who}")
@@ -199,7 +200,7 @@ class Connecting:
                 pending += takeover.opened(session_present=present)
             elif isinstance(action, Refuse):
                 if action.log_line:
-                    _log.info(action.log_line, client=connection.client_id)
+                    self._client_log.info("takeover", "client", client=connection.client_id, why=action.log_line)
                 raise PeerError(action.reason, action.detail)
             elif isinstance(action, Accept):
                 assert client is not None

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Final
 
-import structlog
-
 from holdfast.broker.answers import goodbye, refusal
+from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connection import Connection
 from holdfast.broker.deadlines import Deadlines, Rounds
 from holdfast.broker.gate import Origin
@@ -27,8 +26,6 @@ from holdfast.model.reasons import (
 from holdfast.wire.framing import MAX_PACKET_BYTES
 from holdfast.wire.properties import Properties
 
-_log = structlog.get_logger()
-
 #: Of a large packet, so much has to come in each time that it may take: 550 bytes a second with the default.
 _PACKET_PROGRESS_BYTES: Final = 16 * 1024
 
@@ -48,6 +45,7 @@ class Connections:
         clock: Clock,
         deadlines: Deadlines,
         spawn: Callable[[Coroutine[object, object, object]], None],
+        client_log: ClientLog,
     ) -> None:
         self._exchange: Final = exchange
         self._sessions: Final = sessions
@@ -57,6 +55,7 @@ class Connections:
         self._rounds: Final = Rounds[Connection](deadlines, self._look)
         self._packets: Final = Rounds[Connection](deadlines, self._look_at_packet)
         self._spawn: Final = spawn
+        self._client_log: Final = client_log
         self._versions: Final = VersionClock(clock, 0)
         self._by_number: Final[dict[int, Connection]] = {}
         self._count = 0
@@ -160,7 +159,7 @@ class Connections:
 
     def _never_connected(self, connection: Connection) -> None:
         if connection.channel.client is None and not connection.channel.blocked:
-            _log.info("no CONNECT came in time", address=connection.origin.address)
+            self._client_log.info("no CONNECT came in time", "address", address=connection.origin.address)
             self.close(connection, b"")
 
     # ---- endings
@@ -171,7 +170,9 @@ class Connections:
             return
         self._exchange.counters.refuse(error.reason)
         self._note(CONNECT_REFUSED, connection, str(error))
-        _log.info("refused", client=connection.client_id, address=connection.origin.address, why=str(error))
+        client_id, address, why = connection.client_id, connection.origin.address, str(error)
+        # By address: a client id that is refused may be any text.
+        self._client_log.info("refused", "address", reason=error.reason, client=client_id, address=address, why=why)
         frame = refusal(connection.channel, error.reason, error.detail, explain=connection.explain)
         self.close(connection, frame)
 
@@ -192,7 +193,8 @@ class Connections:
         self._exchange.counters.refuse(reason)
         if reason != SERVER_SHUTTING_DOWN:  # everybody is told that, and nobody asks why
             self._note(TAKEOVER if reason == SESSION_TAKEN_OVER else DISCONNECTED, connection, detail)
-        _log.info("disconnected", client=connection.client_id, address=connection.origin.address, why=detail)
+        client_id, address = connection.client_id, connection.origin.address
+        self._client_log.info("disconnected", "client", reason=reason, client=client_id, address=address, why=detail)
         self.close(connection, goodbye(channel, reason, detail, explain=connection.explain))
 
     def _note(self, reason: str, connection: Connection, detail: str) -> None:
