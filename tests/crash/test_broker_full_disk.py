@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.protocol import PUBACK, V5, V311
+from holdfast.model.protocol import PUBACK, PUBREC, V5, V311
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.wire.packets import Ack, Publish
 from tests.crash.disks import SmallDisk
@@ -43,6 +43,33 @@ def test_publishers_wait_while_nothing_can_be_written_and_go_on_when_there_is_ro
         world.settle()
         assert [ack.packet_id for ack in writer.take_all(Ack)] == [2, 3]
         assert [packet.payload for packet in reader.take_all(Publish)] == [b"2", b"3"]
+
+
+def test_with_warn_a_write_that_fails_holds_up_neither_subscribers_nor_publishers(disk: SmallDisk) -> None:
+    """M5: QoS 1 goes on while the disk is full, counted and said; QoS 2 waits for it and comes once."""
+    with DiskWorld(disk.folder / "data", storage={"on_write_error": "warn"}) as world:
+        reader = kept(world, "c")
+        reader.subscribe("a", qos=2)
+        writer = world.connect("w")
+        world.tick()
+        writer.send(Publish("a", b"1", 1, 1))
+        assert writer.take(Ack).kind == PUBACK
+        ballast = disk.fill(leave_bytes=20 * MB)
+        for number in (2, 3, 4):
+            writer.send(Publish("a", b"%d" % number, 1, number))
+            assert writer.take(Ack).packet_id == number, "acknowledged, though nothing can be written"
+        writer.send(Publish("a", b"once", 2, 5))
+        world.tick()
+        assert [packet.payload for packet in reader.take_all(Publish)] == [b"1", b"2", b"3", b"4"]
+        assert writer.inbox == [], "exactly once waits for the disk"
+        ballast.unlink()
+        world.tick()
+        world.settle()
+        assert [(ack.kind, ack.packet_id) for ack in writer.take_all(Ack)] == [(PUBREC, 5)]
+        assert [packet.payload for packet in reader.take_all(Publish)] == [b"once"]
+        assert world.broker.exchange.counters.not_stored == 2, "the first one was on its way, and is stored by now"
+        writer.send(Publish("a", b"6", 1, 6))
+        assert [packet.payload for packet in reader.take_all(Publish)] == [b"6"]
 
 
 def test_below_the_watermark_publishers_are_told(disk: SmallDisk) -> None:

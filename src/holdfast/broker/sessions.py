@@ -298,7 +298,6 @@ class Sessions:
         if isinstance(client.queue, OutsideQueue):
             client.queue.offline()
         session.disconnected_us = self._clock.wall_us()
-        session.window.drop_stolen()
         for walk in () if client.walks is None else client.walks.values():
             walk.resumed = True
         self.subscriptions.shared.share_out(client)
@@ -486,8 +485,9 @@ class Sessions:
 
     def sweep(self) -> None:
         """End the stored sessions whose time has passed; store how far the others have come."""
-        self._exchange.delivery.save_all_progress()
-        self.subscriptions.shared.save()
+        if not self._exchange.unstored.active:  # else it would wait in memory, once more with each second
+            self._exchange.delivery.save_all_progress()
+            self.subscriptions.shared.save()
         self._feeding.sweep()
         now_us = self._clock.wall_us()
         for client_id in self._stored.expiring(now_us, _PAGE):

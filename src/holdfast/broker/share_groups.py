@@ -185,7 +185,8 @@ class ShareGroups:
             self._exchange.delivery.groups.drain(group)
 
     def share_out(self, client: Client) -> None:
-        """A member is gone: those who are there get what it did not acknowledge."""
+        """A member is gone: those who are there get what it did not acknowledge, unless they have it already."""
+        client.session.window.drop_stolen()
         for group in client.groups:
             if any(member.client.channel is not None for member in group.members.values()):
                 self._give_back(client, group)

@@ -113,10 +113,15 @@ class Delivery:
                     self.deliver_to(own, passage)
             else:
                 self.deliver_to(target, passage)
+        early_groups = passage.early_groups
         for group in plan.groups:
-            self.groups.deliver(group, passage)
+            if early_groups is None or group not in early_groups:
+                self.groups.deliver(group, passage)
         for client in plan.denied:
-            self._drops.drop(DROP_DENIED, client.session.client_id, message, self.now_us, _NO_RIGHT)
+            self.drop_denied(client, message)
+
+    def drop_denied(self, client: Client, message: Message) -> None:
+        self._drops.drop(DROP_DENIED, client.session.client_id, message, self.now_us, _NO_RIGHT)
 
     @staticmethod
     def _comes_from_its_queue(target: Target, passage: Passage) -> bool:

@@ -40,6 +40,7 @@ DAMAGED: Final = "damaged"
 QUEUES_AWAY: Final = "queues_away"
 QUEUES_BACK: Final = "queues_back"
 ERASED: Final = "erased"
+NOT_STORED: Final = "not_stored"
 
 #: Every reason, in words.
 REASONS: Final = {
@@ -65,6 +66,7 @@ REASONS: Final = {
     DAMAGED: "stored data was damaged, and set aside",
     QUEUES_AWAY: "the home of client queues does not answer",
     QUEUES_BACK: "the home of client queues answers again",
+    NOT_STORED: "the disk had no room: messages were delivered and not stored",
     ERASED: "messages were erased on purpose, and are not shown any more",
 }
 

@@ -45,7 +45,7 @@ class Early:
             chosen: Target | None = target.own if client is passage.publisher else target
             if chosen is None:
                 continue
-            if open_ended and self._ready(client, chosen):
+            if open_ended and self.ready(client, chosen):
                 self._delivery.deliver_to(chosen, passage)
                 client.early_batch = number
                 sent.add(client)
@@ -53,7 +53,8 @@ class Early:
                 client.held_batch = number
         passage.early = sent
 
-    def _ready(self, client: Client, target: Target) -> bool:
+    def ready(self, client: Client, target: Target) -> bool:
+        """Whether a client may be sent a message before its commit."""
         channel = client.channel
         return (
             channel is not None

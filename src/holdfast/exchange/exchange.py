@@ -25,6 +25,7 @@ from holdfast.exchange.outside import Outside
 from holdfast.exchange.passage import Effect, Passage, Sending
 from holdfast.exchange.plans import Plan, make_plan
 from holdfast.exchange.under_way import Sealed, UnderWay
+from holdfast.exchange.unstored import Unstored
 from holdfast.model.errors import PeerError
 from holdfast.model.message import Message
 from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
@@ -73,6 +74,7 @@ class Exchange:
         self.under_way: Final = UnderWay()
         self.delivery: Final = Delivery(drops, self.under_way, upgrade_qos=limits.upgrade_outgoing_qos)
         self.outside: Final = Outside(self)
+        self.unstored: Final = Unstored(self.delivery, self.under_way)
         self._upgrade_qos: Final = limits.upgrade_outgoing_qos
         self._inbound: Final = Inbound(self, limits, Numbering(numbers))
         #: Batches that were written and wait for their receipt.
@@ -234,7 +236,8 @@ class Exchange:
                 break
             client.pump_due = False
             self.delivery.pump(client)
-        if not self.under_way.empty() and (not self._log.busy() or self.under_way.is_large()):
+        ready = not self.under_way.empty() and not self.unstored.active
+        if ready and (not self._log.busy() or self.under_way.is_large()):
             sealed = self.under_way.seal(self.counters.bytes_in - self._sealed_bytes_in)
             self._sealed_bytes_in = self.counters.bytes_in
             self._written.append(sealed)
@@ -243,8 +246,20 @@ class Exchange:
             receipt = self._log.write(sealed.batch)
             if receipt is not None:
                 self.committed(receipt)
+        if self.unstored.active:
+            self.unstored.release(self._written)
+            self._note_full()
         self.flush()
         self._in_turn = False
+
+    def write_fails(self, *, fails: bool) -> None:
+        """Writes find no room, and messages are to go on without; or writing goes on."""
+        if fails:
+            self.unstored.begin()
+        else:
+            self.unstored.end()
+            self._note_full()
+        self.wake()
 
     def committed(self, receipt: Receipt) -> None:
         """Batches reached the medium: acknowledge and deliver, in the order in which it all came."""
@@ -269,14 +284,22 @@ class Exchange:
         """Count a batch that waits for its receipt, or does no longer."""
         self._written_bytes += sign * sealed.size_bytes
         self._written_effects += sign * len(sealed.effects)
-        self._full = self._written_bytes > _MAX_WAITING_BYTES or self._written_effects > _MAX_WAITING_EFFECTS
+        self._note_full()
+
+    def _note_full(self) -> None:
+        waiting_bytes = self._written_bytes
+        waiting = self._written_effects
+        if self.unstored.active:
+            waiting_bytes += self.unstored.waiting_bytes
+            waiting += self.unstored.waiting()
+        self._full = waiting_bytes > _MAX_WAITING_BYTES or waiting > _MAX_WAITING_EFFECTS
 
     def _carry_out(self, effect: Effect) -> None:
         """What an effect stands for, now that it is committed."""
         channel = effect.channel
         delivery = self.delivery
         held = False
-        if channel is not None and effect.frame and not channel.closed:
+        if channel is not None and effect.frame and not channel.closed and not effect.answered:
             if effect.waiting is None and channel.held is None:
                 channel.out.append(effect.frame)
                 if not channel.dirty:
@@ -288,7 +311,7 @@ class Exchange:
             if message.retain:
                 self._retained.keep(message)
             if message.qos:
-                if channel is not None and message.qos == 1 and not held:
+                if channel is not None and message.qos == 1 and not held and not effect.answered:
                     channel.receiving -= 1
                 # By the plan of now: who subscribed while it was under way is sent it, as when it is read from the log.
                 delivery.deliver(effect, self.plan_for(message.topic))
@@ -326,7 +349,8 @@ class Exchange:
         if self.delivery.searching:
             self._walkers.extend(self.delivery.searching)
             self.delivery.searching = []
-        if self._walkers or self.delivery.dirty or (not self.under_way.empty() and not self._log.busy()):
+        waits = self.unstored.active or self.under_way.empty() or self._log.busy()
+        if self._walkers or self.delivery.dirty or not waits:
             self.wake()
 
     def pump_soon(self, client: Client) -> None:
@@ -362,7 +386,7 @@ class Exchange:
         """Take a message into the batch under way; it is delivered when that is committed, or a part of it early."""
         message = passage.message
         batch = self.under_way.batch
-        if self.storing:
+        if self.storing or (self.unstored.active and message.qos == 2):  # which waits for the disk anyway
             batch.messages.append(message)
         else:
             self.counters.not_stored += 1
@@ -371,13 +395,13 @@ class Exchange:
         if passage.plan.outside:
             self.outside.take(passage, upgrade_qos=self._upgrade_qos)
         self.under_way.effects.append(passage)
-        if passage.plan.early and message.qos == 1:
+        if passage.plan.early and message.qos == 1 and not self.unstored.active:
             self.delivery.early.send(passage)
 
     def pass_on(self, passage: Passage) -> None:
         """QoS 0: deliver now, without waiting for the commit. What is retained is found from the commit on."""
         message = passage.message
-        if self.keeps_qos0:
+        if self.keeps_qos0 and not self.unstored.active:
             self.under_way.batch.messages.append(message)
         if message.retain:
             self.under_way.batch.retained.append(message)

@@ -68,6 +68,17 @@ class GroupDelivery:
         else:
             self._drops.drop(DROP_NO_MEMBER, group.key, message, self._delivery.now_us)
 
+    def deliver_now(self, group: Group, passage: Passage) -> bool:
+        """Deliver before the commit; False if the message has to wait for it."""
+        message = passage.message
+        if not message.position_us:
+            self.deliver(group, passage)
+            return True
+        member = None if group.owes() else group.pick(message)
+        if member is not None:
+            self._assign(group, member, message)
+        return member is not None
+
     def deliver_passed_on(self, group: Group, messages: list[Message]) -> None:
         """QoS 0 that came too late for the log and too early for the group, which is in the present from now on."""
         for message in messages:

@@ -52,6 +52,8 @@ class Group:
         self.stored_as = ""
         #: Whether it has come further than its stored progress says.
         self.unsaved = False
+        #: The last batch with a message that it has to wait for, while nothing can be written.
+        self.held_batch = 0
         self._turn = 0
         self._favourite = ""
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from holdfast.exchange.channel import Channel, Held
 from holdfast.exchange.client import Client
+from holdfast.exchange.groups import Group
 from holdfast.exchange.plans import Plan
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
@@ -42,6 +43,8 @@ class Effect:
         self.then: Final = then
         #: The queues outside the log that it waits for, when it is committed; None for none.
         self.waiting: Waiting | None = None
+        #: Whether its frame was sent before the commit (`unstored.py`).
+        self.answered = False
 
 
 class Sending(Effect):
@@ -72,6 +75,7 @@ class Passage(Effect):
         self.fresh = True
         #: Who was sent it before the commit.
         self.early: set[Client] | None = None
+        self.early_groups: set[Group] | None = None
         # One attribute for each form, not lists of them: a passage is made for every message.
         self._whole_v3: bytes | None = None
         self._whole_v5: bytes | None = None

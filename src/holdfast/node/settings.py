@@ -231,8 +231,9 @@ class Storage:
     on_write_error: Annotated[
         WriteError,
         Key(
-            "What becomes of QoS 1 and 2 messages that there is no room to store. `refuse`: they are refused. `warn`: "
-            "they are acknowledged and go to whoever is connected, and are not stored; the log says so and how many."
+            "What becomes of QoS 1 and 2 messages that there is no room to store. `refuse`: they are refused below the "
+            "mark, and wait when a write fails. `warn`: they are acknowledged and go to whoever is connected, and are "
+            "not stored; when a write fails, that is QoS 1, and QoS 2 waits. The log says so and how many."
         ),
     ] = "refuse"
 

@@ -18,7 +18,8 @@ from holdfast.durable.memory_queue import MemoryQueue
 from holdfast.durable.memory_registry import MemoryRegistry
 from holdfast.durable.queue_store import QueueStore
 from holdfast.exchange.counters import DROP_RETENTION, Counters
-from holdfast.exchange.drops import DAMAGED, ERASED, Drops
+from holdfast.exchange.drops import DAMAGED, ERASED, NOT_STORED, Drops
+from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PoisonedError, TransientError
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
@@ -90,6 +91,9 @@ class DiskStorage:
         self.incoming: Final = Incoming(self.log, self._came)
         self._disk: Final = DiskWatch(storage.data, marks)
         self._warns: Final = storage.on_write_error == "warn"
+        self._full = False
+        #: How many messages were not stored when that began or ended last.
+        self._not_stored = 0
         self._sync_interval_us: Final = int(storage.sync_interval_s * 1_000_000)
         self._asked_us = clock.monotonic_us()
         self._policy: Final = policy
@@ -233,13 +237,34 @@ class DiskStorage:
         if state is not before:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
         self.leases.short_of_space = state is not DiskState.OK
-        full = state is DiskState.FULL
-        exchange = broker.exchange
-        exchange.refusing = QUOTA_EXCEEDED if full and not self._warns else SUCCESS
-        if exchange.storing == (full and self._warns):
-            exchange.storing = not exchange.storing
-            what = "messages are stored again" if exchange.storing else "messages are delivered and not stored"
-            _log.warning(what, not_stored=exchange.counters.not_stored)
+        self._full = state is DiskState.FULL
+        broker.exchange.refusing = QUOTA_EXCEEDED if self._full and not self._warns else SUCCESS
+        if self._warns:
+            self.log.on_full = lambda full: self._write_fails(broker.exchange, fails=full)
+            self._choose_storing(broker.exchange)
+
+    def _write_fails(self, exchange: Exchange, *, fails: bool) -> None:
+        """A write has found no room, or writing goes on after that: known at once, not with the next look."""
+        exchange.write_fails(fails=fails)
+        self._choose_storing(exchange)
+
+    def _choose_storing(self, exchange: Exchange) -> None:
+        """By `on_write_error = "warn"`: without room messages are delivered and not stored, and that is said."""
+        storing = not self._full and not exchange.unstored.active
+        if exchange.storing == storing:
+            return
+        exchange.storing = storing
+        count = exchange.counters.not_stored
+        if storing:
+            _log.warning("messages are stored again", not_stored=count)
+            since = count - self._not_stored
+            self.drops.note(
+                NOT_STORED, "", b"", self._clock.wall_us(), since, detail="so many; stored again from now on"
+            )
+        else:
+            _log.warning("messages are delivered and not stored", not_stored=count)
+            self.drops.note(NOT_STORED, "", b"", self._clock.wall_us(), 0, detail="from now on")
+        self._not_stored = count
 
     def _look_at_the_clock(self) -> None:
         """A clock that leapt ahead is not followed: say so, once, and when it is right again."""

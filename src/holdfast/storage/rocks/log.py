@@ -28,6 +28,7 @@ from holdfast.records.meta import ceiling_key, head_key
 from holdfast.records.positions import ShardHead, encode_ceiling, encode_head
 from holdfast.storage.rocks.contents import META
 from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.failures import DiskFullError
 from holdfast.storage.rocks.published_heads import Head, PublishedHeads
 from holdfast.storage.rocks.reading import Reading
 from holdfast.storage.rocks.zone_log import ZoneLog
@@ -91,6 +92,9 @@ class RocksLog:
         self._receipt_number = 0
         #: Why writing does not go on at the moment; None if it does.
         self.obstacle: TransientError | None = None
+        #: Told when a write finds no room, and when writing goes on after that. Called inside `write`, too.
+        self.on_full: Callable[[bool], None] | None = None
+        self._told_full = False
         self._post: Post | None = None
         self._on_receipt: Callable[[Receipt], None] | None = None
         engine.on_synced(self._synced)
@@ -222,6 +226,8 @@ class RocksLog:
                 if self.obstacle is None:
                     _log.warning("writing waits", why=str(error))
                 self.obstacle = error
+                if isinstance(error, DiskFullError):
+                    self._tell_full(full=True)
                 break
             self._unwritten.popleft()
             self._awaiting.append(pending)
@@ -231,7 +237,14 @@ class RocksLog:
             if self.obstacle is not None:
                 _log.info("writing goes on")
             self.obstacle = None
+            self._tell_full(full=False)
         return self._receipt()
+
+    def _tell_full(self, *, full: bool) -> None:
+        if self._told_full != full:
+            self._told_full = full
+            if self.on_full is not None:
+                self.on_full(full)
 
     # ---- receipts
 
