@@ -350,3 +350,25 @@ def test_the_commands_that_the_refusal_names_work(start_broker: StartBroker, tmp
         assert client.connect("c").reason == 0x87
     with RawClient(broker.ports["default"], host=socket.gethostbyname(socket.gethostname())) as client:
         assert client.connect("c", user="ann", password=PASSWORD).reason == 0
+
+
+# What is said of it
+
+
+def test_failed_handshakes_and_listeners_open_to_all_are_in_the_log(
+    authority: Authority, start_broker: StartBroker
+) -> None:
+    files = authority.server_files("broker")
+    pair = f'certificate = "{files["certificate"]}"\nkey = "{files["key"]}"\n'
+    broker = start_broker(
+        '[listeners.all]\nhost = "0.0.0.0"\nport = 0\nallow_anonymous = true\n'
+        f'[listeners.secure]\nkind = "tls"\nport = 0\n{pair}'
+    )
+    (loud,) = broker.wait_for("ANYONE WHO REACHES THIS LISTENER MAY CONNECT WITHOUT CREDENTIALS")
+    assert (loud["level"], loud["listener"]) == ("warning", "all")
+    with socket.create_connection(("127.0.0.1", broker.ports["secure"]), DEADLINE_S) as peer:
+        peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        while peer.recv(4096):
+            pass
+    (failed,) = broker.wait_for("tls handshake failed")
+    assert (failed["listener"], failed["address"], failed["why"]) == ("secure", "127.0.0.1", "HTTP_REQUEST")

@@ -27,6 +27,7 @@ from holdfast.broker.subscribing import Subscribing
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.client import Client
 from holdfast.exchange.counters import DROP_DENIED, DROP_UNREADABLE
+from holdfast.exchange.drops import CONNECT_REFUSED
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.limits import Limits
 from holdfast.exchange.link import Link
@@ -219,6 +220,12 @@ class Broker:
         connection = self.connections.of(channel)
         if connection is not None:
             self.connections.lost(connection)
+
+    def refused(self, listener: str, address: str, event: str, why: str) -> None:
+        self.exchange.counters.fail_handshake(event)
+        detail = f"{event}: {why} (listener {listener}, from {address})"
+        self.exchange.drops.note(CONNECT_REFUSED, "", b"", self._clock.wall_us(), detail=detail)
+        self._client_log.info(event, "address", reason=listener, listener=listener, address=address, why=why)
 
     # ---- Control: what the exchange calls
 

@@ -6,10 +6,15 @@ MQTT.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from holdfast.exchange.channel import Channel
 from holdfast.exchange.link import Link
+
+# What a connection may fail at before it speaks MQTT. Log lines and labels of a counter: never change.
+PROXY_HEADER: Final = "proxy header refused"
+TLS_HANDSHAKE: Final = "tls handshake failed"
+WEBSOCKET_HANDSHAKE: Final = "websocket handshake refused"
 
 
 @dataclass(slots=True)
@@ -52,4 +57,8 @@ class Gate(Protocol):
 
     def lost(self, channel: Channel) -> None:
         """The connection is gone."""
+        ...
+
+    def refused(self, listener: str, address: str, event: str, why: str) -> None:
+        """A connection ended before it could speak MQTT, by one of the events above; `why` may be the peer's words."""
         ...

@@ -67,6 +67,7 @@ class SysTopics:
             "subscriptions/count": len(broker.exchange.routes),
             "shared_subscriptions/count": len(broker.sessions.subscriptions.shared.groups),
             "shared_subscriptions/stolen": counters.stolen,
+            "handshakes/failed": sum(counters.handshakes_failed.values()),
             "retained messages/count": broker.retained.count(),
         }
         texts = {name: str(number) for name, number in numbers.items()}

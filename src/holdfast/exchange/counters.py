@@ -44,9 +44,15 @@ class Counters:
         #: Connections and requests that were refused, by reason code.
         self.refusals: Final[dict[int, int]] = {}
 
+        #: Connections that failed before they spoke MQTT: at their PROXY header, TLS or WebSocket handshake.
+        self.handshakes_failed: Final[dict[str, int]] = {}
+
     def drop(self, why: str, count: int = 1) -> None:
         if count:
             self.drops[why] = self.drops.get(why, 0) + count
 
     def refuse(self, reason: int) -> None:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
+
+    def fail_handshake(self, event: str) -> None:
+        self.handshakes_failed[event] = self.handshakes_failed.get(event, 0) + 1

@@ -80,6 +80,7 @@ def listener_specs(settings: Settings) -> list[ListenerSpec]:
             require_client_certificate=listener.require_client_certificate,
             crl=listener.crl,
             path=listener.path,
+            allowed_origins=listener.origins_allowed(anonymous=settings.anonymous_allowed(listener)),
             max_connections=listener.max_connections or None,
             handshake_deadline_s=settings.limits.connect_timeout_s,
         )

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -16,6 +17,8 @@ from holdfast.node.settings_values import show
 from holdfast.node.stopping import StopDeadline, stop_on_signals
 
 _log = structlog.get_logger()
+
+OPEN_TO_ALL: Final = "ANYONE WHO REACHES THIS LISTENER MAY CONNECT WITHOUT CREDENTIALS"
 
 #: Reads the settings again; SettingsError if they are wrong now.
 ReadSettings = Callable[[], Settings]
@@ -55,6 +58,8 @@ async def serve(settings: Settings, read_again: ReadSettings) -> None:
         _log.info(describe(), durability=settings.storage.durability)
         for name, (host, port) in node.listeners.addresses().items():
             _log.info("listening", listener=name, host=host, port=port)
+        for line in open_listeners(settings):
+            _log.warning(OPEN_TO_ALL, **line)
         await _either(stop, node.failed)
         timeout_s = node.settings.limits.stop_timeout_s
         _log.info("stopping", within_s=timeout_s)
@@ -63,6 +68,21 @@ async def serve(settings: Settings, read_again: ReadSettings) -> None:
     _log.info("stopped")
     if node.failure is not None:
         raise node.failure
+
+
+def open_listeners(settings: Settings) -> list[dict[str, str]]:
+    """A line for each listener that other machines can reach and that asks for no credentials."""
+    rights = "publish and read everything" if settings.security.acl_file is None else "what acl_file grants"
+    return [
+        {
+            "listener": name,
+            "host": listener.host,
+            "rights": rights,
+            "advice": "set security.password_file, and take allow_anonymous = true away",
+        }
+        for name, listener in settings.listeners.items()
+        if settings.anonymous_allowed(listener) and not listener.is_loopback
+    ]
 
 
 async def _either(one: asyncio.Event, other: asyncio.Event) -> None:

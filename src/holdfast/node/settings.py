@@ -46,6 +46,8 @@ DEFAULT_PORTS: Final[Mapping[str, int]] = MappingProxyType({"tcp": 1883, "tls": 
 TLS_KINDS: Final = frozenset({"tls", "wss"})
 WEBSOCKET_KINDS: Final = frozenset({"ws", "wss"})
 DEFAULT_WEBSOCKET_PATH: Final = "/mqtt"
+#: In place of an origin: all of them.
+ANY_ORIGIN: Final = "*"
 #: The listener that there is when none is given, and that `--host` and `--port` speak of.
 DEFAULT_LISTENER: Final = "default"
 
@@ -93,9 +95,29 @@ class Listener:
         ),
     ] = None
     path: Annotated[str, Key("Path of the WebSocket; ws and wss.")] = DEFAULT_WEBSOCKET_PATH
+    allowed_origins: Annotated[
+        str,
+        Key(
+            "Web pages whose scripts may connect, such as `https://example.org`, several with commas between them; `*` "
+            "for all; ws and wss. Not set: all, but none where a browser would come in without a password: with a "
+            "client certificate, or without credentials beyond loopback. Clients that are no browsers are let in."
+        ),
+    ] = ""
     max_connections: Annotated[
         int, Key("Connections at one time through this listener; 0 leaves it to `limits.max_connections`.", 0)
     ] = 0
+
+    def origins_allowed(self, *, anonymous: bool) -> tuple[str, ...] | None:
+        """Values of the `Origin` header that a browser may come with; None for any.
+
+        A page of any site can have the browsers of its visitors connect. It knows no password; but a client certificate
+        is the browser's, and where no credentials are wanted a visitor in the right network is enough.
+        """
+        given = [origin.strip() for origin in self.allowed_origins.split(",") if origin.strip()]
+        if given:
+            return None if ANY_ORIGIN in given else tuple(given)
+        exposed = self.client_ca is not None or (anonymous and not self.is_loopback)
+        return () if exposed else None
 
     @property
     def is_loopback(self) -> bool:

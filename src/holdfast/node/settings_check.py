@@ -13,6 +13,7 @@
 """
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -55,6 +56,9 @@ def refuse(problems: list[Problem]) -> None:
     """SettingsError with all `problems`, a paragraph each, unless there are none."""
     if problems:
         raise SettingsError("\n".join(problem.text for problem in problems))
+
+
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]+|null")
 
 
 def problems_of(settings: Settings) -> list[Problem]:
@@ -123,7 +127,15 @@ def _websocket_problems(settings: Settings, name: str, listener: Listener) -> It
         if listener.path != DEFAULT_WEBSOCKET_PATH:
             text = f"is set, and kind = {listener.kind!r} has no path; write kind = 'ws' or 'wss', or remove it"
             yield _problem(settings, key, text, f"listeners.{name}.kind")
-    elif not listener.path.startswith("/"):
+        if listener.allowed_origins:
+            text = f"is set, and kind = {listener.kind!r} is for no browser; write kind = 'ws' or 'wss', or remove it"
+            yield _problem(settings, f"listeners.{name}.allowed_origins", text, f"listeners.{name}.kind")
+        return
+    for origin in listener.origins_allowed(anonymous=False) or ():
+        if not _ORIGIN.fullmatch(origin):
+            text = f"has {origin!r}; an origin is scheme, host and port, such as 'https://example.org', without a path"
+            yield _problem(settings, f"listeners.{name}.allowed_origins", text)
+    if not listener.path.startswith("/"):
         yield _problem(settings, key, f"is {listener.path!r}; it must begin with a slash, such as '/mqtt'")
 
 

@@ -15,8 +15,8 @@ from typing import Final, Literal, get_args
 from holdfast.broker.gate import Gate
 from holdfast.model.errors import SettingsError
 from holdfast.server import plain
+from holdfast.server.greeting import HEADER_DEADLINE_S, GreetingServer
 from holdfast.server.plain import PlainServer
-from holdfast.server.proxied import HEADER_DEADLINE_S, ProxiedServer
 from holdfast.server.sockets import ACCEPTS_PER_TURN, BACKLOG, listen
 from holdfast.server.stream import Entrance, SocketLink
 from holdfast.server.tls import TlsContext, TlsFiles
@@ -50,8 +50,8 @@ class ListenerSpec:
     crl: Path | None = None
     #: WebSocket: where MQTT is; another path is answered with 404.
     path: str = "/mqtt"
-    #: WebSocket: values of the `Origin` header that browsers may come with; empty for any.
-    allowed_origins: tuple[str, ...] = ()
+    #: WebSocket: values of the `Origin` header that browsers may come with; None for any.
+    allowed_origins: tuple[str, ...] | None = None
     #: WebSocket: at least the largest packet, which many clients send as one message.
     max_message_bytes: int = MESSAGE_LIMIT_BYTES
     #: None for no limit but the machine's.
@@ -111,7 +111,7 @@ class Listener:
         self.port = spec.port
         self._web: Final = WebTerms(spec.path, spec.allowed_origins, spec.max_message_bytes, spec.handshake_deadline_s)
         self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.Server | PlainServer | ProxiedServer] = []
+        self._servers: list[asyncio.Server | PlainServer | GreetingServer] = []
 
     async def bind(self) -> None:
         """Take the port."""
@@ -131,21 +131,22 @@ class Listener:
         for one in self._sockets:
             one.close()
         for server in self._servers:
-            if isinstance(server, ProxiedServer):
+            if isinstance(server, GreetingServer):
                 await server.close()
             else:
                 server.close()
         self._sockets.clear()
         self._servers.clear()
 
-    async def _serve_one(self, sock: socket.socket) -> asyncio.Server | PlainServer | ProxiedServer:
+    async def _serve_one(self, sock: socket.socket) -> asyncio.Server | PlainServer | GreetingServer:
         deadline_s = self.spec.handshake_deadline_s
-        if self.spec.proxy_protocol:
-            return ProxiedServer(
+        if self.spec.proxy_protocol or self.tls is not None:
+            return GreetingServer(
                 sock,
                 self.entrance,
                 self._make,
                 self.tls,
+                proxy_protocol=self.spec.proxy_protocol,
                 tls_deadline_s=deadline_s,
                 header_deadline_s=min(deadline_s, HEADER_DEADLINE_S),
             )
@@ -154,11 +155,8 @@ class Listener:
         server = await asyncio.get_running_loop().create_server(
             lambda: self._make(None),
             sock=sock,
-            ssl=self.tls,
             # asyncio accepts as many in one turn as it is told to keep waiting: thousands would be too many.
             backlog=ACCEPTS_PER_TURN,
-            ssl_handshake_timeout=deadline_s if self.tls else None,
-            ssl_shutdown_timeout=self.entrance.close_deadline_s if self.tls else None,
         )
         sock.listen(BACKLOG)
         return server

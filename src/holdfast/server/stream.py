@@ -81,6 +81,8 @@ class Entrance:
         self.refused_proxy = 0
         #: Connections closed for a WebSocket handshake that was wrong or too slow.
         self.refused_handshake = 0
+        #: Connections closed for a TLS handshake that failed or was too slow.
+        self.refused_tls = 0
         self._closed = False
         self._emptied: Final = asyncio.Event()
 

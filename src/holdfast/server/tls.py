@@ -87,6 +87,44 @@ class TlsContext(ssl.SSLContext):
         return made
 
 
+class ConnectionTls(ssl.SSLContext):
+    """The context for one connection, which knows afterwards why its handshake failed."""
+
+    def __new__(cls, context: TlsContext) -> Self:  # noqa: ARG004 - the base takes its protocol here
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self, context: TlsContext) -> None:
+        self._context: Final = context
+        self._made: ssl.SSLObject | None = None
+
+    @property
+    def failure(self) -> ssl.SSLError | None:
+        """What was held back until the client had its alert."""
+        return self._made.failure if isinstance(self._made, HandshakeObject) else None
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        self._made = self._context.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        return self._made
+
+
+def describe_failure(error: OSError) -> str:
+    """Why a handshake failed, in one line."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return _reason(error)
+    if isinstance(error, (ConnectionResetError, BrokenPipeError)):
+        return "the client closed the connection"
+    return str(error)
+
+
 def load(files: TlsFiles) -> ssl.SSLContext:
     """A context of these files; SettingsError names the file that is bad, and its problem."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

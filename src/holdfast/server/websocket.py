@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import OPEN, Event
@@ -23,6 +22,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import BytesLike, Subprotocol
 from websockets.typing import Origin as WebOrigin
 
+from holdfast.broker.gate import WEBSOCKET_HANDSHAKE
 from holdfast.exchange.channel import Channel
 from holdfast.server.stream import Entrance, SocketLink
 
@@ -40,8 +40,6 @@ MESSAGE_LIMIT_BYTES: Final = 2 * 1024 * 1024
 
 _PONG_HEAD: Final = 0x80 | Opcode.PONG
 
-_log = structlog.get_logger()
-
 # The library reports each opening and closing; our own log does that, where it is wanted.
 _library_log: Final = logging.getLogger("holdfast.server.websocket")
 _library_log.setLevel(logging.ERROR)
@@ -52,9 +50,9 @@ class WebTerms:
     """What a handshake has to fulfil."""
 
     path: str = "/mqtt"
-    #: Pages that may connect, as their `Origin` header (`https://example.org`); empty for any. A client that is no
+    #: Pages that may connect, as their `Origin` header (`https://example.org`); None for any. A client that is no
     #: browser sends no such header, and is let in.
-    allowed_origins: Sequence[str] = ()
+    allowed_origins: Sequence[str] | None = None
     message_limit_bytes: int = MESSAGE_LIMIT_BYTES
     handshake_deadline_s: float = HANDSHAKE_DEADLINE_S
 
@@ -73,7 +71,8 @@ class WebSocketLink(SocketLink):
         #: Whether the send buffer is above its high mark, and the newest pong held back meanwhile.
         self._stuck = False
         self._pong = b""
-        origins = [*map(WebOrigin, terms.allowed_origins), None] if terms.allowed_origins else None
+        allowed = terms.allowed_origins
+        origins = None if allowed is None else [*map(WebOrigin, allowed), None]
         self._web: Final = ServerProtocol(
             origins=origins,
             subprotocols=SUBPROTOCOLS,
@@ -191,10 +190,11 @@ class WebSocketLink(SocketLink):
         return behind
 
     def _refuse(self, why: str) -> None:
-        self._entrance.refused_handshake += 1
-        address = self._source or self._transport.get_extra_info("peername")
+        entrance = self._entrance
+        entrance.refused_handshake += 1
+        address = (self._source or self._transport.get_extra_info("peername") or ("", 0))[0]
         # Much of the reason is the peer's own words.
-        _log.info("websocket handshake refused", listener=self._entrance.listener, address=address, why=why[:200])
+        entrance.gate.refused(entrance.listener, address, WEBSOCKET_HANDSHAKE, why[:200])
 
     def _flush(self) -> None:
         """Send what the library has to send; its last piece, an empty one, means the end."""

@@ -8,8 +8,9 @@ from structlog.typing import EventDict
 
 from holdfast.broker.client_log import BURST, MAX_LINES, MAX_TEXT_BYTES, WINDOW_S, ClientLog
 from holdfast.broker.deadlines import Deadlines
+from holdfast.broker.gate import TLS_HANDSHAKE
 from holdfast.exchange.counters import DROP_DENIED
-from holdfast.exchange.drops import MAX_KINDS
+from holdfast.exchange.drops import CONNECT_REFUSED, MAX_KINDS
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import V5
 from holdfast.wire.packets import Connect, Publish
@@ -114,3 +115,17 @@ def test_a_window_without_anything_left_out_writes_nothing_at_its_end(seconds: i
         world.peer().send(Publish("a", b""))
         world.advance(seconds)
     assert len(of(lines, "refused")) == 1
+
+
+def test_connections_that_never_spoke_mqtt_are_counted_and_noted_and_their_lines_are_bounded() -> None:
+    with World() as world, capture_logs() as lines:
+        for _attempt in range(50):
+            world.do(lambda: world.broker.refused("secure", "192.0.2.1", TLS_HANDSHAKE, "NO_SHARED_CIPHER"))
+        assert world.broker.exchange.counters.handshakes_failed == {TLS_HANDSHAKE: 50}
+        (event,) = world.broker.exchange.drops.take()
+        assert (event.reason, event.count) == (CONNECT_REFUSED, 50)
+        assert "NO_SHARED_CIPHER (listener secure, from 192.0.2.1)" in event.detail
+        world.advance(WINDOW_S)
+    written = of(lines, TLS_HANDSHAKE)
+    assert len(written) == BURST + 1
+    assert written[0]["address"] == "192.0.2.1"

@@ -92,6 +92,7 @@ class RecordingGate(Gate):
 
     def __init__(self, on_received: Callable[[Visit, bytes], None] = lambda visit, data: None) -> None:
         self.visits: list[Visit] = []
+        self.refusals: list[tuple[str, str, str, str]] = []
         self._on_received = on_received
         self._came = asyncio.Event()
 
@@ -126,6 +127,17 @@ class RecordingGate(Gate):
         visit = self.visits[channel.number]
         visit.unfinished.append(size_bytes)
         visit.change()
+
+    def refused(self, listener: str, address: str, event: str, why: str) -> None:
+        self.refusals.append((listener, address, event, why))
+        self._came.set()
+
+    async def refusal(self) -> tuple[str, str, str, str]:
+        """The next connection that ended before it could speak MQTT."""
+        while not self.refusals:
+            self._came.clear()
+            await self._came.wait()
+        return self.refusals.pop(0)
 
     def lost(self, channel: Channel) -> None:
         visit = self.visits[channel.number]

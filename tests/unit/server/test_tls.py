@@ -13,12 +13,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from holdfast.broker.gate import TLS_HANDSHAKE
 from holdfast.model.errors import SettingsError
 from holdfast.server.listeners import Listeners
 from holdfast.server.stream import SocketLink
 from holdfast.server.tls import TlsFiles, load, verified_subject
 from tests.unit.server.certificates import Authority
-from tests.unit.server.harness import RecordingGate, dialled, echo, listening, on_each_loop, spec
+from tests.unit.server.harness import RecordingGate, dialled, echo, listening, on_each_loop, spec, until_gone
 
 FLOOD = bytes(16 * 1024 * 1024)
 
@@ -312,3 +313,47 @@ def test_an_encrypted_key_is_refused_instead_of_asking_for_its_passphrase(author
     )
     with pytest.raises(SettingsError, match=f"key {locked} is encrypted"):
         load(TlsFiles("main", files["certificate"], locked))
+
+
+@on_each_loop
+async def test_a_failed_handshake_is_counted_and_told_with_address_and_reason(
+    authority: Authority, stranger: Authority
+) -> None:
+    gate = RecordingGate(echo)
+    main = spec(
+        kind="tls", client_ca=authority.file, require_client_certificate=True, **authority.server_files("first")
+    )
+    async with listening(gate, main) as listeners:
+        reasons = []
+        for client in (authority.client(), authority.client("sensor-7", signed_by=stranger)):
+            with pytest.raises((OSError, EOFError)):
+                await round_trip(listeners, client)
+            listener, address, event, why = await gate.refusal()
+            assert (listener, address, event) == ("main", "127.0.0.1", TLS_HANDSHAKE)
+            reasons.append(why)
+        async with dialled(listeners) as (reader, writer):
+            writer.write(b"\x10\x0c\x00\x04MQTT: not TLS")
+            await until_gone(reader)
+        reasons.append((await gate.refusal())[3])
+        async with dialled(listeners):
+            pass
+        reasons.append((await gate.refusal())[3])
+        assert listeners.entrances["main"].refused_tls == 4
+        await round_trip(listeners, authority.client("sensor-7"))
+    assert "CERTIFICATE" in reasons[0]
+    assert reasons[1].startswith("the client's certificate: ")
+    assert reasons[2] != ""
+    assert reasons[3] == "the client closed the connection"
+    assert gate.refusals == []
+
+
+@on_each_loop
+async def test_a_handshake_that_does_not_come_is_told_and_holds_a_place_no_longer(authority: Authority) -> None:
+    gate = RecordingGate(echo)
+    files = authority.server_files("first")
+    main = spec(kind="tls", max_connections=1, handshake_deadline_s=0.1, **files)
+    async with listening(gate, main) as listeners:
+        async with dialled(listeners) as (reader, _writer):
+            await until_gone(reader)
+            assert (await gate.refusal())[2] == TLS_HANDSHAKE
+        await round_trip(listeners, authority.client())

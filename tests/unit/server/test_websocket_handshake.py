@@ -6,6 +6,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin as WebOrigin
 
+from holdfast.broker.gate import WEBSOCKET_HANDSHAKE
 from holdfast.server.stream import Entrance
 from holdfast.server.websocket import HANDSHAKE_LIMIT_BYTES, WebSocketLink, WebTerms
 from tests.unit.server.harness import RecordingGate, dialled, listening, on_each_loop, spec, until_gone
@@ -60,6 +61,22 @@ async def test_pages_of_other_origins_are_kept_out() -> None:
                 pass
     assert raised.value.response.status_code == 403
     assert len(gate.visits) == 2
+    (refusal,) = gate.refusals
+    assert (refusal[0], refusal[2]) == ("main", WEBSOCKET_HANDSHAKE)
+    assert "evil.example" in refusal[3]
+
+
+@on_each_loop
+async def test_without_any_allowed_origin_only_browsers_are_kept_out() -> None:
+    gate = RecordingGate()
+    async with listening(gate, spec(kind="ws", host="localhost", allowed_origins=())) as listeners:
+        async with client(listeners):
+            pass
+        with pytest.raises(InvalidStatus) as raised:
+            async with client(listeners, origin=WebOrigin("http://localhost")):
+                pass
+    assert raised.value.response.status_code == 403
+    assert len(gate.visits) == 1
 
 
 @on_each_loop

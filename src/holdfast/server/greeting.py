@@ -1,7 +1,7 @@
-"""Accepting behind a proxy: the PROXY header is read first, in front of TLS and everything else.
+"""Accepting where something comes in front of the connection: a PROXY header, TLS, or both in that order.
 
-asyncio's own server begins TLS with the first byte, so these listeners accept by themselves. Not one byte beyond
-the header is read here; the rest of a connection's life is that of any other.
+asyncio's own server begins TLS with the first byte, and says nothing of a handshake that failed, so these listeners
+accept by themselves. Not one byte beyond the header is read here; the rest of a connection's life is that of any other.
 """
 
 import asyncio
@@ -11,10 +11,11 @@ from typing import Final
 
 import structlog
 
+from holdfast.broker.gate import PROXY_HEADER, TLS_HANDSHAKE
 from holdfast.server.proxy_protocol import Incomplete, ProxyHeader, ProxyHeaderError, decode
 from holdfast.server.sockets import ACCEPTS_PER_TURN, PAUSE_S
 from holdfast.server.stream import Entrance, SocketLink
-from holdfast.server.tls import TlsContext
+from holdfast.server.tls import ConnectionTls, TlsContext, describe_failure
 
 #: Seconds for the header. A proxy sends it together with the connection.
 HEADER_DEADLINE_S: Final = 5.0
@@ -22,7 +23,7 @@ HEADER_DEADLINE_S: Final = 5.0
 _log = structlog.get_logger()
 
 
-class ProxiedServer:
+class GreetingServer:
     """Accepts on one listening socket, which it owns together with the connections that are no links yet."""
 
     def __init__(
@@ -32,6 +33,7 @@ class ProxiedServer:
         make: Callable[[tuple[str, int] | None], SocketLink],
         tls: TlsContext | None,
         *,
+        proxy_protocol: bool,
         tls_deadline_s: float,
         header_deadline_s: float = HEADER_DEADLINE_S,
     ) -> None:
@@ -39,6 +41,7 @@ class ProxiedServer:
         self._entrance: Final = entrance
         self._make: Final = make
         self._tls: Final = tls
+        self._proxy_protocol: Final = proxy_protocol
         self._tls_deadline_s: Final = tls_deadline_s
         self._header_deadline_s: Final = header_deadline_s
         self._loop: Final = asyncio.get_running_loop()
@@ -88,19 +91,25 @@ class ProxiedServer:
 
     async def _greet(self, connection: socket.socket, peer: tuple[str, int]) -> None:
         """From an accepted socket to a link. Whatever is wrong with one connection ends here."""
-        header = await self._header(connection, peer)
-        if header is None:
-            return
+        source: tuple[str, int] | None = None
+        if self._proxy_protocol:
+            header = await self._header(connection, peer)
+            if header is None:
+                return
+            source = header.source
+        tls = None if self._tls is None else ConnectionTls(self._tls)
         try:
             await self._loop.connect_accepted_socket(
-                lambda: self._make(header.source),
+                lambda: self._make(source),
                 connection,
-                ssl=self._tls,
-                ssl_handshake_timeout=self._tls_deadline_s if self._tls else None,
-                ssl_shutdown_timeout=self._entrance.close_deadline_s if self._tls else None,
+                ssl=tls,
+                ssl_handshake_timeout=self._tls_deadline_s if tls else None,
+                ssl_shutdown_timeout=self._entrance.close_deadline_s if tls else None,
             )
-        except OSError:  # TLS failed, or the peer went away meanwhile
-            pass
+        except OSError as error:  # TLS failed, or the peer went away meanwhile
+            if tls is not None:
+                self._entrance.refused_tls += 1
+                self._refuse((source or peer)[0], TLS_HANDSHAKE, describe_failure(tls.failure or error))
         except Exception:
             _log.exception("a connection failed", listener=self._entrance.listener)
 
@@ -110,9 +119,9 @@ class ProxiedServer:
             async with asyncio.timeout(self._header_deadline_s):
                 return await self._read_header(connection)
         except ProxyHeaderError as error:
-            self._refuse(peer, str(error))
+            self._refuse_header(peer, str(error))
         except TimeoutError:
-            self._refuse(peer, f"no PROXY header within {self._header_deadline_s} s")
+            self._refuse_header(peer, f"no PROXY header within {self._header_deadline_s} s")
         except OSError:  # the peer went away; load balancers look in like this to see whether we are there
             pass
         connection.close()
@@ -127,6 +136,9 @@ class ProxiedServer:
             data += chunk
         return found
 
-    def _refuse(self, peer: tuple[str, int], why: str) -> None:
+    def _refuse_header(self, peer: tuple[str, int], why: str) -> None:
         self._entrance.refused_proxy += 1
-        _log.warning("proxy header refused", listener=self._entrance.listener, address=peer[0], why=why)
+        self._refuse(peer[0], PROXY_HEADER, why)
+
+    def _refuse(self, address: str, event: str, why: str) -> None:
+        self._entrance.gate.refused(self._entrance.listener, address, event, why)

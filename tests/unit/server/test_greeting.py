@@ -7,8 +7,8 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from holdfast.server import proxied
-from holdfast.server.proxied import ProxiedServer
+from holdfast.server import greeting
+from holdfast.server.greeting import GreetingServer
 from holdfast.server.sockets import listen
 from holdfast.server.stream import Entrance, SocketLink
 from tests.unit.server.certificates import Authority
@@ -91,8 +91,14 @@ async def test_a_header_that_does_not_come_is_not_waited_for() -> None:
     entrance = Entrance(RecordingGate(), listener="main", transport="tcp")
     (sock,) = await listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    server = ProxiedServer(
-        sock, entrance, lambda source: SocketLink(entrance, source), None, tls_deadline_s=1, header_deadline_s=0.01
+    server = GreetingServer(
+        sock,
+        entrance,
+        lambda source: SocketLink(entrance, source),
+        None,
+        proxy_protocol=True,
+        tls_deadline_s=1,
+        header_deadline_s=0.01,
     )
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(stated("203.0.113.7", 1)[:20])
@@ -115,7 +121,7 @@ async def test_closing_drops_those_who_are_still_being_greeted() -> None:
     main = spec(proxy_protocol=True)
     async with listening(RecordingGate(), main) as listeners, dialled(listeners) as (reader, writer):
         writer.write(header()[:4])
-        async with asyncio.timeout(proxied.HEADER_DEADLINE_S / 2):
+        async with asyncio.timeout(greeting.HEADER_DEADLINE_S / 2):
             await listeners.close(0)
             assert await until_gone(reader) == b""
 
@@ -124,7 +130,9 @@ async def test_closing_drops_those_who_are_still_being_greeted() -> None:
 async def test_closing_drops_those_whose_greeting_has_not_begun() -> None:
     entrance = Entrance(RecordingGate(), listener="main", transport="tcp")
     (sock,) = await listen("127.0.0.1", 0)
-    server = ProxiedServer(sock, entrance, lambda source: SocketLink(entrance, source), None, tls_deadline_s=1)
+    server = GreetingServer(
+        sock, entrance, lambda source: SocketLink(entrance, source), None, proxy_protocol=True, tls_deadline_s=1
+    )
     with socket.create_connection(sock.getsockname()) as peer:
         server._accept()
         await server.close()
