@@ -37,6 +37,8 @@ from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, CONNECTION_RATE_EX
 MAX_HASHINGS: Final = 2
 #: Ten seconds of work for two cores: whoever comes later would wait longer than clients do.
 MAX_WAITING: Final = 128
+#: Of these from one address: a right password among wrong ones of its own address waits for no more than that.
+MAX_OF_ADDRESS: Final = 32
 
 _ALLOW_ALL: Final = AllowAll()
 
@@ -95,9 +97,10 @@ class Authenticator:
         clock: Clock | None = None,
         max_hashings: int = MAX_HASHINGS,
         max_waiting: int = MAX_WAITING,
+        max_of_address: int = MAX_OF_ADDRESS,
     ) -> None:
         """Read the files, or raise SettingsError. Without a clock, time stands still for what is remembered."""
-        self._checks: Final = CheckQueue(max_hashings, max_waiting)
+        self._checks: Final = CheckQueue(max_hashings, max_waiting, max_of_address)
         self._logins: Final = Logins(policy or Policy(), clock or ManualClock())
         self._password_path: Final = password_file
         self._access_path: Final = access_file
@@ -151,13 +154,13 @@ class Authenticator:
         if not isinstance(check, PasswordCheck):
             return check
         network = network_of(origin.address)
-        verdict = self._without_check(check, client_id, network)
+        verdict = self._without_check(check, client_id, network, waited=False)
         if verdict is not None:
             return verdict
         if not await self._checks.enter(network, check.user):
             return Refused(SERVER_BUSY, "too many passwords wait to be checked; try again")
         # Again: others that were served before may have settled it.
-        verdict = self._without_check(check, client_id, network)
+        verdict = self._without_check(check, client_id, network, waited=True)
         if verdict is None and gone():
             verdict = Refused(SERVER_BUSY, "the client went away before its password was checked")
         if verdict is not None:
@@ -170,12 +173,12 @@ class Authenticator:
         check.note(self._logins, network, self._passwords, right=right)
         return _judge(check, client_id, right=right)
 
-    def _without_check(self, check: PasswordCheck, client_id: str, network: str) -> Verdict | None:
+    def _without_check(self, check: PasswordCheck, client_id: str, network: str, *, waited: bool) -> Verdict | None:
         """The verdict, if the password need not or may not be checked now."""
         right = check.remembered(self._logins)
         if right is not None:
             return _judge(check, client_id, right=right)
-        pause_s = self._logins.pause_s(network, check.user)
+        pause_s = self._logins.pause_s(network, check.user, waited=waited)
         if pause_s:
             detail = f"user {shown(check.user)}: too many failed logins from this address; try again in {pause_s} s"
             return Refused(CONNECTION_RATE_EXCEEDED, detail)

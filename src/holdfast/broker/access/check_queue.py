@@ -4,10 +4,11 @@
     address B   alice: 5 6 7
 
 Rules:
-1. At most `places` checks run at a time, and at most `max_waiting` wait.
+1. At most `places` checks run at a time, and at most `max_waiting` wait, `max_of_address` of them of one address.
 2. A place that gets free goes to the next address in turn, there to the next user name in turn, there to the oldest.
 3. When the queue is full, a newcomer takes the place of the newest check of the address that has the most waiting, and
    of the user name that has the most there, unless that is no more than it would have itself; then it is turned away.
+   When its address has no more room, the same holds among the user names of this address.
    So no address keeps another one out, and no user name another one of its address.
 """
 
@@ -23,11 +24,12 @@ _Line = deque["asyncio.Future[bool]"]
 class CheckQueue:
     """Who may have a password checked now."""
 
-    def __init__(self, places: int, max_waiting: int) -> None:
+    def __init__(self, places: int, max_waiting: int, max_of_address: int) -> None:
         if places < 1:
             raise MisuseError("without a place for a password check no user could come in")
         self._free = places
         self._max_waiting: Final = max_waiting
+        self._max_of_address: Final = max_of_address
         #: By address and user name; the first of each is the next in turn.
         self._waiting: Final[dict[str, dict[str, _Line]]] = {}
         self._count = 0
@@ -41,7 +43,8 @@ class CheckQueue:
         if self._free:
             self._free -= 1
             return True
-        if self._count >= self._max_waiting and not self._make_room(address, user):
+        full = self._count >= self._max_waiting or self._count_of(address) >= self._max_of_address
+        if full and not self._make_room(address, user):
             return False
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(address, {}).setdefault(user, deque()).append(turn)
@@ -74,8 +77,9 @@ class CheckQueue:
 
     def _make_room(self, address: str, user: str) -> bool:
         largest = max(self._waiting, key=self._count_of)
+        own_count = self._count_of(address)
         own = self._waiting.get(address, {})
-        if self._count_of(largest) <= self._count_of(address) + 1:
+        if own_count >= self._max_of_address or self._count_of(largest) <= own_count + 1:
             largest = address
         lines = self._waiting.get(largest, {})
         if not lines:

@@ -85,12 +85,16 @@ class Logins:
         self._right.clear()
         self._wrong.clear()
 
-    def pause_s(self, network: str, user: str) -> int:
-        """Seconds, rounded up, that logins of this user name from this address are held back; 0 for none."""
+    def pause_s(self, network: str, user: str, *, waited: bool) -> int:
+        """Seconds, rounded up, that logins of this user name from this address are held back; 0 for none.
+
+        One that has `waited` is held back for failures of its own name alone: its address has paid for it by waiting.
+        """
         now_us = self._clock.monotonic_us()
         until_us = 0
         if self._policy.limits.login_failures:
-            for key in self._keys(network, user):
+            address, name = self._keys(network, user)
+            for key in (name,) if waited else (address, name):
                 failures = self._failures.get(key)
                 if failures is not None:
                     until_us = max(until_us, failures.until_us)

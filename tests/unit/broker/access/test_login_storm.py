@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.broker.access import passwords
-from holdfast.broker.access.authenticator import Allowed, Authenticator, Refused, Verdict
+from holdfast.broker.access.authenticator import MAX_OF_ADDRESS, Allowed, Authenticator, Refused, Verdict
 from holdfast.broker.access.check_queue import CheckQueue
 from holdfast.broker.access.logins import MAX_REMEMBERED, Logins, network_of
 from holdfast.broker.gate import Origin
@@ -94,7 +94,52 @@ def test_wrong_names_of_one_address_do_not_keep_another_address_waiting(path: Pa
 
     assert asyncio.run(storm()) == Allowed("bob")
     assert held.checked.index(b"right") <= 2
-    assert held.started <= 60, "an address is held back, too"
+    assert held.started <= MAX_OF_ADDRESS + 2, "an address has room for so many, and one is checked at once"
+
+
+def test_a_right_password_waits_for_a_bounded_number_of_wrong_names_of_its_own_address(
+    path: Path, held: HeldHash
+) -> None:
+    door = Door(path, max_hashings=1)
+    held.let_go.set()
+    for number in range(51):
+        door.log_in(f"earlier {number}", b"wrong")
+    assert reason(door.log_in("bob", b"right")) == CONNECTION_RATE_EXCEEDED, "the address is held back for a second"
+    door.clock.advance(1_000_000)
+    held.let_go.clear()
+    held.checked.clear()
+
+    async def storm() -> Verdict:
+        for number in range(MAX_OF_ADDRESS):
+            door.knock(HERE, f"name {number}", b"wrong")
+        await loop_turns()
+        right = door.knock(HERE, "bob", b"right")
+        await loop_turns()
+        held.let_go.set()
+        await asyncio.gather(*door.clients)
+        return right.result()
+
+    assert asyncio.run(storm()) == Allowed("bob"), "though its address fails all the time while it waits"
+    assert held.checked.index(b"right") == MAX_OF_ADDRESS
+
+
+def test_one_address_does_not_fill_the_queue() -> None:
+    async def fill() -> None:
+        queue = CheckQueue(1, 8, 2)
+        assert await queue.enter("a", "x")
+        waiting = [asyncio.ensure_future(queue.enter("a", "x")) for _client in range(2)]
+        await loop_turns()
+        assert not await queue.enter("a", "x")
+        other = asyncio.ensure_future(queue.enter("a", "y"))  # instead of the newest of x
+        await loop_turns()
+        assert [task.done() for task in (*waiting, other)] == [False, True, False]
+        for _place in range(3):
+            queue.leave()
+        assert await waiting[0]
+        assert await other
+        assert not await waiting[1]
+
+    asyncio.run(fill())
 
 
 def test_a_login_that_was_right_lately_waits_for_nobody(path: Path, held: HeldHash) -> None:
@@ -205,7 +250,7 @@ def test_a_client_that_has_gone_is_not_checked(path: Path, held: HeldHash) -> No
 
 def test_what_waits_is_bounded_and_shared_out_by_address_and_name() -> None:
     async def fill() -> None:
-        queue = CheckQueue(1, 4)
+        queue = CheckQueue(1, 4, 4)
         assert await queue.enter("running", "x")
         tasks = {
             key: asyncio.ensure_future(queue.enter(*key.split("-")[:2]))
@@ -234,7 +279,7 @@ def test_what_waits_is_bounded_and_shared_out_by_address_and_name() -> None:
 
 def test_a_client_that_is_cancelled_while_it_waits_gives_its_place_to_the_next() -> None:
     async def cancel() -> None:
-        queue = CheckQueue(1, 4)
+        queue = CheckQueue(1, 4, 4)
         assert await queue.enter("a", "x")
         first, second, third = (asyncio.ensure_future(queue.enter("a", "x")) for _client in range(3))
         await loop_turns()
