@@ -39,7 +39,7 @@ class JournalWorld:
     def __init__(self, root: Path, clock: ManualClock | None = None, **options: Any) -> None:
         self.root = root
         self.clock = clock or ManualClock()
-        self.options = JournalOptions(**{"max_queue_messages": 10, "max_file_messages": 1000, **options})
+        self.options = JournalOptions(**{"max_file_messages": 1000, **options})
         self.recovered = Recovered()
         self.journal = self._start()
 

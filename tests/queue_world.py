@@ -33,6 +33,8 @@ class BreakableStore:
         self.once: dict[str, Exception] = {}
         #: Queues are removed when it is open.
         self.gate: asyncio.Event | None = None
+        #: Appends that are answered before the store goes away; None for all.
+        self.fails_after: int | None = None
         self.appends: list[list[Pack]] = []
         self.reads = 0
 
@@ -44,6 +46,10 @@ class BreakableStore:
 
     async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
         self._check()
+        if self.fails_after is not None:
+            if not self.fails_after:
+                raise TransientError("the store is away")
+            self.fails_after -= 1
         self.appends.append(packs)
         errors = {**self.errors, **self.once}
         self.once = {}

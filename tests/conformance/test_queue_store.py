@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.durable.queue_store import REFUSE, Appended, Entry, Pack, QueueLimits, QueueStore
+from holdfast.durable.queue_store import NO_LIMITS, REFUSE, Appended, Entry, Pack, QueueLimits, QueueStore
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -179,6 +179,46 @@ def test_a_full_queue_that_refuses_does_so_until_it_has_been_read(queues: Queues
     queues.read(after=1)
     assert queues.append(entry(5), limits=two).refused == 0
     assert queues.numbers() == [2, 5]
+
+
+def test_what_is_taken_whatever_the_limits_leaves_a_full_queue_full(queues: Queues) -> None:
+    """S7: the notice that a queue is full."""
+    two = QueueLimits(2, 1 << 20, on_full=REFUSE)
+    queues.append(entry(1), entry(2), entry(3), limits=two)
+    answer = queues.append(entry(4), limits=NO_LIMITS)
+    assert (answer.serials, answer.refused, answer.dropped) == ([3], 0, 0)
+    queues.read(limit=2)
+    assert queues.append(entry(5), limits=two).refused == 1
+    assert queues.numbers() == [1, 2, 4]
+    assert queues.append(entry(6), limits=two).refused == 0
+
+
+def test_reading_is_repeatable_until_the_entry_is_acknowledged(queues: Queues) -> None:
+    """S8: `read` is the peek of this contract. What was not delivered is not known to clients, so that the broker never
+    acknowledges it (`test_a_client_acknowledges_only_what_it_was_sent`)."""
+    queues.append(entry(1), entry(2))
+    assert [[each.number for each in queues.read(limit=1)] for _time in range(3)] == [[1], [1], [1]]
+    queues.acknowledge(1)
+    assert [[each.number for each in queues.read(limit=1)] for _time in range(2)] == [[2], [2]]
+    queues.reopen()
+    assert [each.number for each in queues.read(limit=1)] == [2]
+
+
+def test_reading_beside_an_acknowledgement_sees_all_of_it_or_nothing(queues: Queues) -> None:
+    """S8: to acknowledge some and to read on are two calls, and no entry is lost or shown twice between them."""
+    queues.append(*[entry(number) for number in range(1, 41)])
+
+    async def both(first: int) -> list[int]:
+        serials = [first, first + 1]
+        _done, page = await asyncio.gather(
+            queues.store.acknowledge([("c", serials)]), queues.store.read("c", first - 1, 10)
+        )
+        return [each.number for each in page]
+
+    for first in range(1, 21, 2):
+        seen = queues.wait(both(first))
+        assert seen in ([*range(first, first + 10)], [*range(first + 2, first + 12)])
+    assert queues.numbers() == list(range(21, 41))
 
 
 def test_what_was_read_does_not_count_toward_limits(queues: Queues) -> None:

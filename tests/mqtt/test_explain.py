@@ -192,3 +192,22 @@ def test_all_of_it_is_told_after_a_kill_and_another_start(tmp_path: Path) -> Non
     again.stop()
     assert states(tmp_path)["plant/later"][0] == "owed"
     assert states(tmp_path)["plant/short"][0] == "dropped"
+
+
+def test_what_a_full_queue_refused_is_explained(tmp_path: Path) -> None:
+    """S7: `journal.max_queue_messages` rules whatever the class says; publishers are told 0x97, the reader a notice."""
+    settings = SETTINGS.replace("[security]", '[sessions]\nqueue = "journal"\non_full = "refuse"\n[security]')
+    (tmp_path / "access").write_text("topic readwrite #\ntopic read $SYS/#\n", encoding="utf-8")
+    broker = RunningBroker(tmp_path, settings + "[journal]\nmax_queue_messages = 2\n")
+    with connected(broker, "reader") as reader:
+        reader.subscribe("plant/#", "$SYS/broker/queue/full", qos=1)
+        leave(reader)
+    with connected(broker, "writer", kept=False) as writer:
+        assert [writer.publish(f"plant/{number}", b"", 1) for number in range(1, 5)] == [0, 0, 0, 0x97]
+    wait_until(lambda: state_of(tmp_path, "plant/3") == "dropped", "the events are on disk")
+    assert states(tmp_path, "plant/3")["plant/3"][1].startswith("quota: the client's queue was full")
+    assert reasons(tmp_path, "--topic", "plant/4") == {"quota"}
+    with connected(broker, "reader") as reader:
+        got = [reader.expect(Publish).topic for _message in range(3)]
+    assert got == ["plant/1", "plant/2", "$SYS/broker/queue/full"]
+    broker.stop()

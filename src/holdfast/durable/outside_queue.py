@@ -73,6 +73,8 @@ class OutsideQueue(ClientQueue):
         self.begun: Final = begun
         #: The session has ended.
         self.ended = False
+        #: When the store last refused a message because the queue is full, µs; 0 once it was read to its end.
+        self.full_us = 0
         #: Nothing was asked of the store for this session yet.
         self.fresh = True
         self._online = False
@@ -182,6 +184,13 @@ class OutsideQueue(ClientQueue):
         self._pass()
         return len(self._buffer) > 0
 
+    def refused(self, now_us: int) -> bool:
+        """The queue is full, and takes nothing until it was read to its end; whether it was not known to be."""
+        before = self.full_us
+        self.full_us = max(1, now_us)
+        self.in_doubt()  # a page tells the store how far it was read
+        return before == 0
+
     def in_doubt(self) -> None:
         """It is not known what of an append the queue has: what is there has to be read."""
         self._complete = False
@@ -220,6 +229,8 @@ class OutsideQueue(ClientQueue):
                 self._put(self._queued(entry))
         self._pass()
         self._complete = len(entries) < limit and not self._outdated
+        if self._complete:
+            self.full_us = 0
         if entries:
             mean_bytes = max(1, size_bytes // len(entries))
             self._page = max(1, min(_PAGE, _PAGE_BYTES // mean_bytes))

@@ -21,6 +21,8 @@ from holdfast.model.owed import Owed
 #: What to do with a message that a queue has no room for.
 DROP_OLDEST: Final = "drop_oldest"
 REFUSE: Final = "refuse"
+#: … of whoever knows better than any limit: copies of whole queues, and the notice that a queue is full.
+TAKE: Final = "take"
 
 
 class QueueLimits:
@@ -34,6 +36,10 @@ class QueueLimits:
         #: an expiry has it already.
         self.ttl_s: Final = ttl_s
         self.on_full: Final = on_full
+
+
+#: For what is taken whatever a queue holds; it leaves a full queue full.
+NO_LIMITS: Final = QueueLimits(1 << 40, 1 << 50, on_full=TAKE)
 
 
 class Entry:

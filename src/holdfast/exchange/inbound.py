@@ -140,6 +140,12 @@ class Inbound:
             return QUOTA_EXCEEDED
         if channel.access is not None and not self._may_publish(channel, message.topic):
             return NOT_AUTHORIZED
+        # MQTT 3 knows no refusal: the queue refuses it, which its client and the operator are told.
+        if plan.outside and message.qos and channel.version == V5:
+            outside = self._exchange.outside
+            if outside.is_full(plan, message.received_us):
+                outside.refuse(plan, message)
+                return QUOTA_EXCEEDED
         if message.retain and not self._exchange.may_retain(message.topic, message.payload, message.received_us):
             self._drop(DROP_RETAINED, message, "")
             return QUOTA_EXCEEDED

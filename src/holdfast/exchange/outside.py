@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.durable.outbox import OutboxDone, OutboxRecord, QueueDrop
 from holdfast.durable.outside_queue import OutsideQueue, QueueHome
-from holdfast.durable.queue_store import Appended, Entry, Pack
+from holdfast.durable.queue_store import NO_LIMITS, Appended, Entry, Pack
 from holdfast.durable.sessions import KeepInflight, KeepProgress
 from holdfast.exchange.client import Client
 from holdfast.exchange.counters import DROP_QUEUE, DROP_QUOTA, DROP_UNREADABLE
@@ -23,6 +23,8 @@ from holdfast.exchange.holding import Holding
 from holdfast.exchange.passage import Passage, Waiting
 from holdfast.exchange.plans import Plan, Target
 from holdfast.model.errors import PermanentError, TransientError
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
 from holdfast.records.sessions import Progress
 
@@ -33,8 +35,14 @@ if TYPE_CHECKING:
 _MAX_PACK: Final = 500
 _MAX_PACKS: Final = 1000
 _MAX_CALL_BYTES: Final = 4 * 1024 * 1024
+#: The topic of the notice that a client gets when its queue was full, if it subscribes to it. No client can publish to
+#: it. On disk and in clients: never change.
+NOTICE_TOPIC: Final = b"$SYS/broker/queue/full"
+#: How long a queue that was full is taken for full without asking its store, unless it was read to its end.
+_FULL_US: Final = 10_000_000
 #: Above every serial.
 _EVERY_SERIAL: Final = 2**62
+_REFUSED: Final = "its publisher was told 0x97"
 
 
 class Line:
@@ -125,6 +133,22 @@ class Outside:
                     return True
         return False
 
+    def is_full(self, plan: Plan, now_us: int) -> bool:
+        """Whether a message is for clients alone whose queues are full and refuse more."""
+        if plan.groups or not plan.targets:
+            return False
+        for target in plan.targets:
+            queue = target.client.queue
+            if not isinstance(queue, OutsideQueue) or not 0 < queue.full_us <= now_us < queue.full_us + _FULL_US:
+                return False
+        return True
+
+    def refuse(self, plan: Plan, message: Message) -> None:
+        """A message is not taken, because the queues of all its clients are full."""
+        for target in plan.targets:
+            client_id = target.client.session.client_id
+            self._exchange.drops.drop(DROP_QUOTA, client_id, message, message.received_us, _REFUSED)
+
     def take(self, passage: Passage, *, upgrade_qos: bool) -> None:
         """A message joins the batch under way: note who has to get it through a queue."""
         message = passage.message
@@ -205,12 +229,18 @@ class Outside:
             if line.resting:
                 continue
             entries: list[Entry] = []
+            limits = line.queue.limits
             for entry, _waiting in line.entries[:_MAX_PACK]:
+                is_notice = entry.message.topic == NOTICE_TOPIC
+                if is_notice and entries:
+                    break  # it is a pack of its own
                 size_bytes += entry.owed.size_bytes
                 entries.append(entry)
-                if size_bytes >= _MAX_CALL_BYTES:
+                if is_notice:
+                    limits = NO_LIMITS
+                if is_notice or size_bytes >= _MAX_CALL_BYTES:
                     break
-            found.append((line, Pack(line.queue.name, entries, line.queue.limits)))
+            found.append((line, Pack(line.queue.name, entries, limits)))
             if size_bytes >= _MAX_CALL_BYTES or len(found) >= _MAX_PACKS:
                 break
         return found
@@ -264,7 +294,7 @@ class Outside:
         if answer.dropped:
             drops.lose(DROP_QUEUE, name, answer.dropped, now_us)
         if answer.refused:
-            drops.lose(DROP_QUOTA, name, answer.refused, now_us)
+            self._note_refused(line, [entry for entry, _waiting in answered], answer)
         placed: list[tuple[int, Owed]] = []
         lost = False
         for (entry, _waiting), serial in zip(answered, answer.serials, strict=True):
@@ -276,6 +306,43 @@ class Outside:
             self._feed(client)
         for _entry, waiting in answered:
             self._answer(waiting)
+
+    def _note_refused(self, line: Line, entries: list[Entry], answer: Appended) -> None:
+        """A queue is full: what it did not take is told by topic where that is known, and its client gets a notice."""
+        drops = self._exchange.drops
+        now_us = self._exchange.delivery.now_us
+        name = line.queue.session_id
+        refused = [
+            entry
+            for entry, serial in zip(entries, answer.serials, strict=True)
+            if not serial and entry.number >= self.first and not entry.expired(now_us)
+        ]
+        if len(refused) == answer.refused:
+            for entry in refused:
+                drops.drop(DROP_QUOTA, name, entry.message, now_us)
+        else:
+            drops.lose(DROP_QUOTA, name, answer.refused, now_us)
+        if line.queue.refused(now_us):
+            self._give_notice(line.client, line.queue, now_us)
+
+    def _give_notice(self, client: Client, queue: OutsideQueue, now_us: int) -> None:
+        """The last message in a queue that is full says so, to a client that subscribes to such notices."""
+        matching = [
+            record
+            for record in client.session.subscriptions.values()
+            if record.qos and not record.filter.group and record.filter.matches(NOTICE_TOPIC)
+        ]
+        if not matching:
+            return
+        limits = queue.limits
+        payload = b'{"since_us":%d,"max_messages":%d,"max_bytes":%d}' % (now_us, limits.max_messages, limits.max_bytes)
+        message = Message(NOTICE_TOPIC, payload, 1, ClientId(""), now_us)
+        identifiers = tuple([record.identifier for record in matching if record.identifier])
+        targets = [(client, Owed(message, 1, identifiers=identifiers))]
+        waiting = Waiting(self.next_number(), targets)
+        named = [(target.session.client_id, owed) for target, owed in targets]
+        self._exchange.under_way.batch.outbox.append(OutboxRecord(waiting.number, message, named))
+        self._exchange.after_commit(None, b"", lambda: self._stand_in_line(waiting, targets))
 
     def _lose(self, home: QueueHome, line: Line, pack: Pack, error: Exception) -> None:
         """A queue cannot be used: its client is told, nobody else is held up."""

@@ -15,10 +15,12 @@ from holdfast.durable.log import FOR_EVER
 from holdfast.exchange.counters import (
     DROP_DENIED,
     DROP_EXPIRED,
+    DROP_QUOTA,
     DROP_REFUSED,
     DROP_RETENTION,
     DROP_SLOW,
     DROP_TOO_LARGE,
+    DROP_UNREADABLE,
 )
 from holdfast.exchange.drops import REASONS
 from holdfast.history.reader import HistoryReader
@@ -39,7 +41,9 @@ NOT_FOR_IT: Final = "not_for_it"
 WITH_GROUP: Final = "with_its_group"
 
 #: Reasons that take a message from a subscriber; others speak of publishers and connections.
-_TAKES: Final = frozenset({DROP_DENIED, DROP_EXPIRED, DROP_REFUSED, DROP_RETENTION, DROP_SLOW, DROP_TOO_LARGE})
+_TAKES: Final = frozenset(
+    {DROP_DENIED, DROP_EXPIRED, DROP_QUOTA, DROP_REFUSED, DROP_RETENTION, DROP_SLOW, DROP_TOO_LARGE, DROP_UNREADABLE}
+)
 
 #: An event speaks of at most so long.
 _WINDOW_US: Final = 1_000_000

@@ -58,6 +58,7 @@ async def open_homes(settings: Settings, clock: Clock, names: set[str]) -> dict[
 async def _journal(settings: Settings, clock: Clock) -> QueueStore:
     try:
         from holdfast.storage.journal.options import JournalOptions
+        from holdfast.storage.journal.state_file import Backups
         from holdfast.storage.journal.store import JournalStore
     except ImportError as error:
         raise _missing("journal", error) from error
@@ -69,6 +70,7 @@ async def _journal(settings: Settings, clock: Clock) -> QueueStore:
         fragments=fragments,
         max_queue_messages=journal.max_queue_messages,
         max_file_messages=journal.max_file_messages,
+        backups=Backups(journal.backup_files, int(journal.backup_days * 86_400)),
         max_open_queues=journal.max_open_queues,
         idle_s=journal.idle_s,
     )

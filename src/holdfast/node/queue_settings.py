@@ -39,11 +39,22 @@ class JournalSettings:
         ),
     ] = ""
     max_queue_messages: Annotated[
-        int, Key("The most messages that any queue may hold, whatever its class says.", 1)
+        int,
+        Key(
+            "The most messages that may wait in any queue, whatever its class says; beyond it `on_full` rules, as for "
+            "`max_queued_messages`.",
+            1,
+        ),
     ] = 100_000
     max_file_messages: Annotated[
         int, Key("Messages after which a file is full; more than `max_queue_messages`.", 2)
     ] = 131_072
+    backup_files: Annotated[
+        int, Key("Dated copies of the states of a queue that stay at most, for finding out what happened to it.", 1)
+    ] = 16
+    backup_days: Annotated[
+        float, Key("Days for which they stay; the youngest of those that are older stays in any case.", 0, 3650)
+    ] = 1.0
     max_open_queues: Annotated[int, Key("Queues whose files are open at a time.", 1)] = 256
     idle_s: Annotated[float, Key("Seconds after which a queue that is not used closes its files.", 0.1)] = 60.0
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Final
 
-from holdfast.durable.queue_store import DROP_OLDEST, Appended, Entry, Pack, QueueLimits, QueueSize
+from holdfast.durable.queue_store import REFUSE, Appended, Entry, Pack, QueueLimits, QueueSize
 from holdfast.model.clock import Clock
 from holdfast.model.owed import Owed
 
@@ -61,7 +61,7 @@ class MemoryQueueStore:
                 expires_us = entry.message.received_us + pack.limits.ttl_s * 1_000_000
             if 0 < expires_us <= now_us:
                 continue
-            if pack.limits.on_full != DROP_OLDEST and (queue.refusing or not _fits(queue, entry, pack.limits)):
+            if pack.limits.on_full == REFUSE and (queue.refusing or not _fits(queue, entry, pack.limits)):
                 queue.refusing = True
                 refused += 1
                 continue

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from typing import Final, NamedTuple, Protocol
 
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueLimits, QueueStore
+from holdfast.durable.queue_store import NO_LIMITS, Appended, Entry, Pack, QueueStore
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -26,7 +26,6 @@ from holdfast.records.queued import encode_queued
 PAGE: Final = 500
 #: More fillers than this would take too long, and mean that something else is wrong.
 MAX_FILLERS: Final = 10_000_000
-_EVERYTHING: Final = QueueLimits(1 << 40, 1 << 60)
 _FILLER: Final = Owed(Message(b"holdfast/filler", b"", 1, ClientId(""), 0), 1)
 
 
@@ -147,7 +146,7 @@ class _Writer:
         if not gathered:
             return
         entries = [entry for _serial, entry in gathered]
-        (answer,) = await self._target.append([Pack(self._client_id, entries, _EVERYTHING)])
+        (answer,) = await self._target.append([Pack(self._client_id, entries, NO_LIMITS)])
         if not isinstance(answer, Appended):
             raise answer
         for (serial, entry), given in zip(gathered, answer.serials, strict=True):

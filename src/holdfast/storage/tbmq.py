@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.durable.outside_queue import queue_name
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueLimits, QueueStore
+from holdfast.durable.queue_store import NO_LIMITS, Appended, Entry, Pack, QueueStore
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
@@ -31,7 +31,6 @@ RELEASED: Final = "PUBREL"
 
 #: Messages that are read and appended at a time.
 _PAGE: Final = 1_000
-_PLENTY: Final = QueueLimits(2**40, 2**50)
 
 
 class OwedPacket(NamedTuple):
@@ -190,7 +189,7 @@ async def _import_queue(
 async def _append(target: QueueStore, name: str, entries: list[Entry], brought: list[Found]) -> list[OwedPacket]:
     if not entries:
         return []
-    (answer,) = await target.append([Pack(name, entries, _PLENTY)])
+    (answer,) = await target.append([Pack(name, entries, NO_LIMITS)])
     if not isinstance(answer, Appended):
         raise answer
     packets = [

@@ -3,6 +3,7 @@
 1. A message whose number the queue was given already is not stored again.
 2. What has expired goes first and counts toward nothing.
 3. Limits concern what waits: what was read already is in the reader's hands, and stays.
+   The journal's own limit (`max_queue_messages`) holds whatever the pack's say, but for `take`.
 4. `drop_oldest`: the oldest go until the rest fits, those of the pack included.
 5. `refuse`: what does not fit is refused, a mark is written once, and everything is refused from then on until the
    queue has been read to its end.
@@ -10,7 +11,7 @@
 
 from typing import Final
 
-from holdfast.durable.queue_store import REFUSE, Appended, Entry, Pack
+from holdfast.durable.queue_store import REFUSE, TAKE, Appended, Entry, Pack
 from holdfast.records.queued import encode_queued
 from holdfast.storage.journal.changes import Change
 from holdfast.storage.journal.message_records import FULL, MESSAGE, encode_record
@@ -30,13 +31,15 @@ class Planned:
         self.is_empty: Final = is_empty
 
 
-def plan(queue: JournalQueue, pack: Pack, now_us: int) -> Planned:
-    """Nothing is changed yet."""
-    return _Plan(queue, pack, now_us).result()
+def plan(queue: JournalQueue, pack: Pack, now_us: int, most: int | None = None) -> Planned:
+    """Nothing is changed yet. `most` messages may wait in any queue; None: as many as the pack says."""
+    return _Plan(queue, pack, now_us, most).result()
 
 
 class _Plan:
-    def __init__(self, queue: JournalQueue, pack: Pack, now_us: int) -> None:
+    def __init__(self, queue: JournalQueue, pack: Pack, now_us: int, most: int | None) -> None:
+        asked = pack.limits.max_messages
+        self._most: Final = asked if most is None or pack.limits.on_full == TAKE else min(most, asked)
         self._queue: Final = queue
         self._pack: Final = pack
         self._now_us: Final = now_us
@@ -58,7 +61,6 @@ class _Plan:
         places = [self._place(index, entry) for index, entry in enumerate(self._pack.entries)]
         if self._pack.limits.on_full != REFUSE:
             self._drop_oldest()
-            self._full = False
         records: list[bytes] = []
         serial = self._queue.serial
         for index in self._new:
@@ -90,7 +92,7 @@ class _Plan:
             return 0
         limits, size_bytes = self._pack.limits, entry.owed.size_bytes
         if limits.on_full == REFUSE:
-            fits = self._messages < limits.max_messages and self._size_bytes + size_bytes <= limits.max_bytes
+            fits = self._messages < self._most and self._size_bytes + size_bytes <= limits.max_bytes
             if self._full or not fits:
                 self._full = True
                 self._refused += 1
@@ -103,7 +105,7 @@ class _Plan:
     def _drop_oldest(self) -> None:
         limits = self._pack.limits
         older = self._queue.waiting_messages()
-        while self._messages > limits.max_messages or self._size_bytes > limits.max_bytes:
+        while self._messages > self._most or self._size_bytes > limits.max_bytes:
             for file, serial in older:
                 if serial not in self._gone:
                     self._gone.add(serial)

@@ -169,7 +169,7 @@ class Journal:
         """Requires: `flush` before anybody is told."""
         self._writable()
         queue = self._queue(pack.client_id)
-        planned = plan(queue, pack, self._clock.wall_us())
+        planned = plan(queue, pack, self._clock.wall_us(), self.options.max_queue_messages)
         if not planned.is_empty:
             expires = planned.change.gone != "-" and queue.earliest_us
             self._stage(queue, planned.change)
@@ -177,10 +177,8 @@ class Journal:
                 queue.set_earliest()
         return planned.appended
 
-    def acknowledge(self, client_id: str, serials: list[int], *, delivered_only: bool = False) -> None:
+    def acknowledge(self, client_id: str, serials: list[int]) -> None:
         queue = self._queue(client_id)
-        if delivered_only:
-            queue.check_delivered(serials)
         known = [serial for serial in serials if queue.file_of(serial) is not None]
         if known:
             gone = str(Serials(sorted(known)))

@@ -20,8 +20,9 @@ class JournalOptions:
     sync_interval_s: float = 30.0
     #: Letters of each folder on the way to a queue; None: as they are in the journal, or 2, 2, 2, 2 in a new one.
     fragments: tuple[int, ...] | None = None
-    #: The most that any queue may hold, and messages after which a file is full.
-    max_queue_messages: int = 100_000
+    #: The most messages that may wait in any queue, whatever a pack's limits say; None for those alone.
+    max_queue_messages: int | None = None
+    #: Messages after which a file is full.
     max_file_messages: int = 131_072
     #: Dated copies of a queue's states that stay.
     backups: Backups = field(default_factory=Backups)
@@ -37,11 +38,13 @@ class JournalOptions:
     def __post_init__(self) -> None:
         if self.durability not in (FSYNC, OS):
             raise SettingsError(f"a journal of queues has durability fsync or os, not {self.durability!r}")
-        if self.max_file_messages <= self.max_queue_messages:
+        if self.max_queue_messages is not None and self.max_file_messages <= self.max_queue_messages:
             raise SettingsError(
                 f"a file of {self.max_file_messages} messages cannot hold a queue of {self.max_queue_messages}: "
                 f"choose max_file_messages greater than max_queue_messages"
             )
+        if self.backups.files < 1 or self.backups.age_s < 0:
+            raise SettingsError("a queue keeps one dated copy of its states at least, and for no negative time")
         if self.max_open_queues < 1:
             raise SettingsError("max_open_queues has to be at least 1")
         if self.fragments is not None:

@@ -296,12 +296,6 @@ class JournalQueue:
         expiries = [file.expiry_of(serial) for file, serial in self.live() if file.expiry_of(serial)]
         self.earliest_us = min(expiries, default=0)
 
-    def check_delivered(self, serials: list[int]) -> None:
-        """MisuseError if one of them was not read, or is gone."""
-        for serial in serials:
-            if serial > self.given or self.file_of(serial) is None:
-                raise MisuseError(f"message {serial} of {self.client_id!r} is acknowledged, and was not delivered")
-
     # ---- the state on disk
 
     def save(self, now_us: int) -> None:

@@ -5,7 +5,8 @@
 
 1. A line is appended with one write. What is torn behind the last whole line is cut off before the next one.
 2. Compacting leaves the owner and the last state. The new file is synced before it takes the old one's name.
-3. Of the dated copies the newest ones stay, and those that are young; but never more than `MAX_BACKUPS`.
+3. Of the dated copies the newest ones stay, as many as `Backups` says and as long as they are young. One that is older
+   stays in any case, however often a queue rotates: the youngest of those; and the one that takes its place some day.
 """
 
 import os
@@ -27,14 +28,12 @@ _STAMP: Final = "%Y%m%dT%H%M%S%f"
 COMPACT_LINES: Final = 16
 #: Bytes at which the file is compacted also while it is open, without a copy: about 300 states.
 COMPACT_BYTES: Final = 1 << 16
-#: However young they are: a queue that rotates all the time must not fill the disk.
-MAX_BACKUPS: Final = 16
 
 
 class Backups(NamedTuple):
-    """How many dated copies of a state file stay at least, and up to which age all of them do."""
+    """How many dated copies of a state file stay at most, and up to which age; an older one stays in any case."""
 
-    least: int = 2
+    files: int = 16
     age_s: int = 24 * 3600
 
 
@@ -134,9 +133,10 @@ class StateFile:
     def _prune(self, now_us: int) -> None:
         oldest = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now_us, seconds=-self._backups.age_s)
         found = sorted((match[1] for match in map(_BACKUP.fullmatch, os.listdir(self._folder)) if match), reverse=True)
-        for index, stamp in enumerate(found):
-            is_kept = index < self._backups.least or stamp >= oldest.strftime(_STAMP)
-            if index >= MAX_BACKUPS or not is_kept:
+        young = [stamp for stamp in found if stamp >= oldest.strftime(_STAMP)]
+        kept = {*young[: self._backups.files], *young[-1:], *found[len(young) :][:1]}
+        for stamp in found:
+            if stamp not in kept:
                 (self._folder / f"queue.{stamp}.log").unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -183,24 +183,6 @@ class JournalStore:
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._finish)
 
-    # ---- the journal's own way of reading
-
-    async def peek(self, client_id: str) -> Entry | None:
-        """The first message that is owed, as often as it is asked for; None if there is none."""
-        return next(iter(await self.read(client_id, 0, 1)), None)
-
-    async def acknowledge_and_next(self, client_id: str, serial: int) -> Entry | None:
-        """Take a message that `peek` or `read` has given, and give the next one: nothing comes between the two.
-
-        MisuseError: that message was not given out, or is gone.
-        """
-
-        def stage() -> None:
-            self._journal.acknowledge(client_id, [serial], delivered_only=True)
-
-        found = await self._ask(_Request(stage, lambda: self._journal.read(client_id, 0, 1)))
-        return next(iter(found), None)
-
     # ---- the thread
 
     async def _ask(self, request: _Request) -> Any:

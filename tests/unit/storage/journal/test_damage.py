@@ -38,7 +38,7 @@ def _no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told(root: Path, *, closed: bool) -> JournalWorld:
     """Numbers and serials of `c` are the same; a file holds three messages, so that there are two of them."""
-    world = JournalWorld(root, max_queue_messages=2, max_file_messages=3, fragments=(2,))
+    world = JournalWorld(root, max_file_messages=3, fragments=(2,))
     world.append("other", 1)
     for verb, numbers in STORY:
         getattr(world, verb)("c", *numbers)
@@ -207,7 +207,7 @@ def test_what_was_promised_survives_a_power_loss_that_takes_what_was_not_synced(
     """S10, S4, S6: appended means there, removed means gone, and nothing has to be set aside."""
     chance = random.Random(seed)
     disk = Disk(tmp_path, chance, monkeypatch)
-    world = JournalWorld(tmp_path, max_queue_messages=3, max_file_messages=4)
+    world = JournalWorld(tmp_path, max_file_messages=4)
     owed: dict[str, list[int]] = {"a": [], "b": [], "c": []}
     #: Acknowledged, and perhaps not synced yet.
     taken: dict[str, set[int]] = {"a": set(), "b": set(), "c": set()}

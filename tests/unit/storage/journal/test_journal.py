@@ -2,18 +2,19 @@
 
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from holdfast.durable.queue_store import REFUSE
-from holdfast.model.errors import MisuseError, PermanentError, PoisonedError, SettingsError, TransientError
+from holdfast.durable.queue_store import NO_LIMITS, REFUSE
+from holdfast.model.errors import PermanentError, PoisonedError, SettingsError, TransientError
 from holdfast.storage.journal.commit_file import CommitFile, commit_files
 from holdfast.storage.journal.folders import queue_id
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.quarantine import quarantined
 from holdfast.storage.journal.queue_state import QueueState, decode_state
-from holdfast.storage.journal.state_file import MAX_BACKUPS, Backups, load_owner
+from holdfast.storage.journal.state_file import Backups, load_owner
 from tests.journal_world import SECOND_US, JournalWorld, entry, limits, pack
 
 
@@ -40,7 +41,7 @@ def test_a_queue_lies_in_the_fragments_of_its_id_and_nothing_is_made_before_the_
 
 def test_files_rotate_when_they_are_full_and_go_when_they_are_drained(tmp_path: Path) -> None:
     """S2. They go with the commit file that might need them, at the next checkpoint."""
-    world = JournalWorld(tmp_path, max_queue_messages=2, max_file_messages=3)
+    world = JournalWorld(tmp_path, max_file_messages=3)
     world.append("c", 1, 2)
     world.append("c", 3, 4, 5, 6, 7)
     files = ["messages.00000001.log", "messages.00000002.log", "messages.00000003.log"]
@@ -57,7 +58,7 @@ def test_a_file_in_the_middle_goes_too_and_one_message_that_is_never_acknowledge
     tmp_path: Path,
 ) -> None:
     """S2."""
-    world = JournalWorld(tmp_path, max_queue_messages=2, max_file_messages=3)
+    world = JournalWorld(tmp_path, max_file_messages=3)
     for number in range(1, 31):
         world.append("c", number)
         if number > 1:
@@ -74,10 +75,10 @@ def test_a_file_has_to_hold_more_than_a_queue(tmp_path: Path) -> None:
     """S2: checked at start, and free to change at a restart."""
     with pytest.raises(SettingsError, match="max_file_messages greater than max_queue_messages"):
         JournalOptions(max_queue_messages=1000, max_file_messages=1000)
-    world = JournalWorld(tmp_path, max_queue_messages=5, max_file_messages=6)
+    world = JournalWorld(tmp_path, max_file_messages=6)
     world.append("c", *range(1, 10))
     for size in (3, 100):
-        world.restart(max_queue_messages=1, max_file_messages=size)
+        world.restart(max_file_messages=size)
         world.append("c", *range(size * 10, size * 10 + 8))
     assert world.numbers("c") == [*range(1, 10), *range(30, 38), *range(1000, 1008)]
     world.journal._queue("c").check_invariants()
@@ -101,8 +102,8 @@ def test_the_last_whole_line_is_the_state_and_says_where_reading_and_writing_are
 
 def test_the_state_is_compacted_on_open_and_at_rotation_and_dated_copies_stay_for_a_while(tmp_path: Path) -> None:
     """S3."""
-    keep = Backups(least=2, age_s=100)
-    world = JournalWorld(tmp_path, max_queue_messages=1, max_file_messages=30, backups=keep)
+    keep = Backups(files=5, age_s=100)
+    world = JournalWorld(tmp_path, max_file_messages=30, backups=keep)
     for number in range(1, 31):
         world.append("c", number)
     log = world.folder("c") / "queue.log"
@@ -111,23 +112,42 @@ def test_the_state_is_compacted_on_open_and_at_rotation_and_dated_copies_stay_fo
     assert len(world.numbers("c")) == 30
     assert len(log.read_bytes().splitlines()) == 2
 
-    def backups() -> int:
-        return len([name for name in world.names("c") if name.startswith("queue.2")])
-
-    assert backups() == 1
+    assert len(copies(world)) == 1
     world.append("c", 31)
     assert len(log.read_bytes().splitlines()) == 2
-    for turn in range(3):
-        world.clock.advance(10 * SECOND_US)
-        world.append("c", *range(100 + 30 * turn, 130 + 30 * turn))
-    assert backups() == 4
-    world.clock.advance(200 * SECOND_US)
-    world.append("c", *range(400, 430))
-    assert backups() == 2
-    for turn in range(30):
-        world.clock.advance(1)
-        world.append("c", *range(1000 + 30 * turn, 1030 + 30 * turn))
-    assert backups() == MAX_BACKUPS
+
+
+def copies(world: JournalWorld) -> list[int]:
+    """The ages of the dated copies of a queue's states, in seconds, the youngest first."""
+    stamps = [name.split(".")[1] for name in world.names("c") if name.startswith("queue.2")]
+    now_us = world.clock.wall_us()
+    times = [datetime.strptime(f"{stamp}+0000", "%Y%m%dT%H%M%S%f%z") for stamp in stamps]
+    return sorted(now_us // SECOND_US - int(time.timestamp()) for time in times)
+
+
+def test_so_many_dated_copies_stay_for_so_long_and_an_older_one_in_any_case(tmp_path: Path) -> None:
+    """S3: also of a queue that rotates all the time there is one from so long ago."""
+    world = JournalWorld(tmp_path, max_file_messages=2, backups=Backups(files=3, age_s=100))
+    number = 0
+
+    def rotate() -> None:
+        nonlocal number
+        world.append("c", number + 1, number + 2)
+        world.acknowledge("c", number + 1, number + 2)
+        number += 2
+        world.clock.advance(SECOND_US)
+
+    for second in range(1000):
+        rotate()
+        ages = copies(world)
+        assert len([age for age in ages if age <= 100]) <= 3 + 1
+        assert len(ages) <= 3 + 2
+        assert second < 110 or 100 <= ages[-1] <= 201
+    world.clock.advance(1000 * SECOND_US)
+    rotate()
+    rotate()
+    ages = copies(world)
+    assert (len(ages), ages[0] < 100, 1000 <= ages[-1] < 1010) == (3, True, True)
 
 
 def test_a_long_state_file_is_compacted_while_it_is_open(tmp_path: Path) -> None:
@@ -279,6 +299,30 @@ def test_over_the_limit_the_oldest_go_of_those_that_wait(tmp_path: Path) -> None
     world.journal._queue("c").check_invariants()
 
 
+def test_no_queue_has_more_than_the_journal_allows_whatever_its_class_says(tmp_path: Path) -> None:
+    """S7: `journal.max_queue_messages`, for both kinds of queues."""
+    world = JournalWorld(tmp_path, max_queue_messages=3)
+    refused = world.append("refusing", *range(1, 6), limits=limits(1000, on_full=REFUSE))
+    assert (refused.serials, refused.refused, refused.dropped) == ([1, 2, 3, 0, 0], 2, 0)
+    dropped = world.append("dropping", *range(1, 6), limits=limits(1000))
+    assert (dropped.refused, dropped.dropped) == (0, 2)
+    assert (world.numbers("refusing"), world.numbers("dropping")) == ([1, 2, 3], [3, 4, 5])
+
+
+def test_a_message_beyond_the_limits_of_a_full_queue_leaves_it_full(tmp_path: Path) -> None:
+    """S7: the notice that a queue is full has a place in it."""
+    world = JournalWorld(tmp_path, max_queue_messages=2)
+    two = limits(2, on_full=REFUSE)
+    assert world.append("c", 1, 2, 3, limits=two).refused == 1
+    assert world.append("c", 4, limits=NO_LIMITS).serials == [3]
+    world.journal.read("c", 0, 2)
+    assert world.append("c", 5, limits=two).refused == 1
+    world.restart()
+    assert world.append("c", 6, limits=two).refused == 1
+    assert world.numbers("c") == [1, 2, 4]
+    assert world.append("c", 7, limits=two).refused == 0
+
+
 def test_what_was_given_already_is_not_stored_again(tmp_path: Path) -> None:
     """T13: numbers make an append that is said twice count once, also after a restart."""
     world = JournalWorld(tmp_path)
@@ -288,22 +332,6 @@ def test_what_was_given_already_is_not_stored_again(tmp_path: Path) -> None:
     world.restart()
     assert world.append("c", 5, 6, 7).serials == [0, 0, 2]
     assert world.numbers("c") == [7, 9]
-
-
-def test_what_was_not_delivered_cannot_be_acknowledged(tmp_path: Path) -> None:
-    """S8, in the journal's own words; the contract's `acknowledge` takes unknown serials as harmless."""
-    world = JournalWorld(tmp_path)
-    world.append("c", 1, 2)
-    with pytest.raises(MisuseError, match=r"message 1 .* was not delivered"):
-        world.journal.acknowledge("c", [1], delivered_only=True)
-    assert world.journal.read("c", 0, 1)[0].number == world.journal.read("c", 0, 1)[0].number == 1
-    with pytest.raises(MisuseError, match="message 2"):
-        world.journal.acknowledge("c", [2], delivered_only=True)
-    world.journal.acknowledge("c", [1], delivered_only=True)
-    with pytest.raises(MisuseError, match="message 1"):
-        world.journal.acknowledge("c", [1], delivered_only=True)
-    world.acknowledge("c", 1, 77)
-    assert world.numbers("c") == [2]
 
 
 def test_expired_messages_go_and_count_toward_nothing(tmp_path: Path) -> None:
@@ -351,7 +379,7 @@ def test_ending_a_session_removes_its_folder_and_those_above_it(tmp_path: Path) 
 
 def test_a_dropped_queue_leaves_nothing_behind_that_could_hit_the_next_one_of_its_client(tmp_path: Path) -> None:
     """S9: files that wait to be deleted have the same names as those of the next queue."""
-    world = JournalWorld(tmp_path, max_queue_messages=1, max_file_messages=2)
+    world = JournalWorld(tmp_path, max_file_messages=2)
     world.append("c", 1, 2, 3)
     world.acknowledge("c", 1, 2)
     world.journal.remove(["c"])
@@ -364,7 +392,7 @@ def test_a_dropped_queue_leaves_nothing_behind_that_could_hit_the_next_one_of_it
 
 def test_a_checkpoint_that_is_under_way_does_not_hit_the_next_queue_either(tmp_path: Path) -> None:
     """S9."""
-    world = JournalWorld(tmp_path, max_queue_messages=1, max_file_messages=2)
+    world = JournalWorld(tmp_path, max_file_messages=2)
     world.append("c", 1, 2, 3)
     world.acknowledge("c", 1, 2)
     begun = world.journal.begin_checkpoint()
@@ -441,7 +469,7 @@ def test_after_a_failed_sync_nothing_is_written_any_more(tmp_path: Path, monkeyp
 
 def test_a_turn_that_cannot_be_written_has_not_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S10, as on a full disk."""
-    world = JournalWorld(tmp_path, max_queue_messages=1, max_file_messages=2)
+    world = JournalWorld(tmp_path, max_file_messages=2)
     world.append("c", 1)
 
     def fail(_file: CommitFile, _changes: object) -> int:

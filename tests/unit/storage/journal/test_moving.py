@@ -205,7 +205,7 @@ def _moved_first(root: Path) -> bool:
 def test_a_journal_can_be_looked_at_while_another_process_has_it(tmp_path: Path) -> None:
     async def work() -> None:
         clock = ManualClock()
-        store = await JournalStore.open(tmp_path, clock, JournalOptions(max_queue_messages=2, max_file_messages=3))
+        store = await JournalStore.open(tmp_path, clock, JournalOptions(max_file_messages=3))
         await store.append([pack("c", *range(1, 11)), pack("d", 50)])
         await store.acknowledge([("c", [1, 2, 3, 4, 6])])
         view = JournalView(tmp_path, clock)

@@ -99,27 +99,6 @@ async def test_packs_of_one_client_keep_their_order_however_they_gather(tmp_path
 
 
 @on_a_loop
-async def test_peek_gives_the_same_until_it_is_acknowledged_and_then_the_next(tmp_path: Path) -> None:
-    """S8."""
-    store = await opened(tmp_path)
-    await store.append([pack("c", 1, 2)])
-    with pytest.raises(MisuseError, match="not delivered"):
-        await store.acknowledge_and_next("c", 1)
-    for _ in range(2):
-        seen = await store.peek("c")
-        assert seen is not None
-        assert seen.number == 1
-    with pytest.raises(MisuseError, match="not delivered"):
-        await store.acknowledge_and_next("c", 2)
-    following = await store.acknowledge_and_next("c", 1)
-    assert following is not None
-    assert following.number == 2
-    assert await store.acknowledge_and_next("c", 2) is None
-    assert await store.peek("c") is None
-    await store.close()
-
-
-@on_a_loop
 async def test_a_second_process_is_told_who_has_the_journal(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     with pytest.raises(SettingsError, match="in use by pid"):
@@ -150,7 +129,7 @@ async def test_a_long_commit_file_is_replaced_without_anybody_waiting_and_none_i
     tmp_path: Path,
 ) -> None:
     """S10, S12: what a start has to go through stays bounded."""
-    store = await opened(tmp_path, options=JournalOptions(commit_bytes=2000, max_queue_messages=3, max_file_messages=4))
+    store = await opened(tmp_path, options=JournalOptions(commit_bytes=2000, max_file_messages=4))
     for number in range(1, 101):
         await store.append([pack("c", number)])
         await store.acknowledge([("c", [number - 3])])
