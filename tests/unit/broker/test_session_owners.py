@@ -64,7 +64,7 @@ def publish(world: World, payload: bytes) -> None:
 @pytest.mark.parametrize("stranger", ["", "bob"])
 @pytest.mark.parametrize("clean_start", [False, True])
 def test_a_session_is_not_handed_to_another_user_and_not_ended_by_one(stranger: str, *, clean_start: bool) -> None:
-    """Q1, R12: what was acknowledged to the publisher reaches the client that it is for."""
+    """What was acknowledged to the publisher reaches the client that it is for."""
     with World() as world:
         owed(world)
         refused = come(world, stranger, clean_start=clean_start)
@@ -192,7 +192,6 @@ def test_a_session_of_an_earlier_version_goes_to_the_first_user_that_resumes_it(
 
 
 def test_the_owner_survives_a_restart_and_a_crash(tmp_path: Path) -> None:
-    """Q1."""
     with DiskWorld(tmp_path) as world:
         owed(world)
     world = DiskWorld(tmp_path)
@@ -219,7 +218,6 @@ def test_after_a_crash_the_will_of_a_session_that_ended_with_it_still_waits_for_
 
 
 def test_a_session_with_an_external_queue_is_kept_from_another_user() -> None:
-    """T11."""
     with QueueWorld() as world:
         owed(world)
         assert come(world, "bob").connack.reason == NOT_AUTHORIZED
