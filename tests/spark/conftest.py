@@ -26,6 +26,7 @@ _LONG = (
     "test_run.py",
     "test_load.py",
     "test_archive_kills.py",
+    "test_retain.py",
     "test_stream_writer.py",
     "test_archive.py",
     "test_stream_lag.py",

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
-from holdfast.pipeline.archive import Archive, Runner, SparkRunner
+from holdfast.pipeline.archive import Archive, SparkRunner
 from holdfast.pipeline.archive_run import ArchiveJob, Outcome, run_archive
 from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.lake_upkeep import writing
@@ -16,22 +16,18 @@ from holdfast.storage.rocks.leases import remove_lease
 from tests.spark.publishing import Broker, Sent
 
 
-def here(work: Any, tasks: Any) -> list[Any]:
-    """Runs tasks without Spark."""
-    return [work(task) for task in tasks]
-
-
-def archive(broker: Broker, lake: Path, run: Runner = here, *, batch_rows: int = 1_000, **given: str) -> Outcome:
-    """All that is durable now."""
+def archive(spark: SparkSession, broker: Broker, lake: Path, *, batch_rows: int = 1_000, **given: str) -> Outcome:
+    """All that is durable now, by tasks of Spark."""
     options = parse_options({"path": str(broker.data), **given})
-    return run_archive(ArchiveJob(options, lake, "main", batch_rows=batch_rows), lambda: run)
+    return run_archive(ArchiveJob(options, lake, "main", batch_rows=batch_rows), lambda: SparkRunner(spark))
 
 
-def archive_some(broker: Broker, lake: Path, rows: int) -> None:
+def archive_some(spark: SparkSession, broker: Broker, lake: Path, rows: int) -> None:
     """The oldest so many: the rest is in the log alone."""
     with writing(lake):
         options = parse_options({"path": str(broker.data)})
-        with closing(Archive(options, Lake.open_or_make(lake, "main"), here, batch_rows=rows)) as begun:
+        begun = Archive(options, Lake.open_or_make(lake, "main"), SparkRunner(spark), batch_rows=rows)
+        with closing(begun):
             assert next(begun.batches()).rows == rows
     remove_lease(broker.data, "archive-main")
 
@@ -52,6 +48,3 @@ def payloads(lake: Path) -> list[bytes]:
 
 def sent(messages: Iterable[Sent]) -> list[bytes]:
     return sorted(message.payload for message in messages)
-
-
-__all__ = ["SparkRunner", "archive", "archive_some", "check_whole", "here", "payloads", "sent"]

@@ -13,13 +13,14 @@ from pyspark.sql.functions import col
 
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline import history
+from holdfast.pipeline.archive import SparkRunner
 from holdfast.pipeline.archive_run import ArchiveJob, run_archive
 from holdfast.pipeline.lake import Lake
 from holdfast.pipeline.lake_upkeep import compact, writing
 from holdfast.pipeline.options import parse_options
 from holdfast.storage.rocks.leases import remove_lease
 from holdfast.topics.filters import parse_filter
-from tests.spark.lakes import SparkRunner, archive, check_whole, payloads, sent
+from tests.spark.lakes import archive, check_whole, payloads, sent
 from tests.spark.publishing import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -85,17 +86,19 @@ def test_the_archive_keeps_up_with_publishers_through_rotations(
     check_whole(lake)
 
 
-def test_a_broker_that_is_killed_and_started_again_is_archived_further(broker: Broker, lake: Path) -> None:
+def test_a_broker_that_is_killed_and_started_again_is_archived_further(
+    spark: SparkSession, broker: Broker, lake: Path
+) -> None:
     for start in range(3):
         broker.publish(numbered(100 * start, 100))
-        archive(broker, lake, batch_rows=30)
+        archive(spark, broker, lake, batch_rows=30)
         broker.publish(numbered(1_000 + 100 * start, 50))
         broker.kill()
-        archive(broker, lake)
+        archive(spark, broker, lake)
         check_whole(lake)
         broker.start()
 
-    archive(broker, lake)
+    archive(spark, broker, lake)
     assert payloads(lake) == sent(broker.sent)
 
 
@@ -104,14 +107,14 @@ def test_hot_and_cold_are_one_table(spark: SparkSession, broker: Broker, lake: P
         return history(spark, path=broker.data, lake=lake, columns=names or None)
 
     broker.publish(numbered(0, 200))
-    archive(broker, lake, batch_rows=30)
+    archive(spark, broker, lake, batch_rows=30)
     assert found(all_of()) == sent(broker.sent), "all is cold"
     broker.publish(numbered(200, 100))
     both = all_of()
     assert found(both) == sent(broker.sent)
 
     # The frame stays right, whatever is archived and compacted before it is read.
-    archive(broker, lake)
+    archive(spark, broker, lake)
     with writing(lake):
         assert compact(Lake.open(lake), today=datetime.now(UTC) + timedelta(days=2)) > 0
     assert found(both) == sent(broker.sent)
@@ -138,7 +141,7 @@ def test_hot_and_cold_are_one_table(spark: SparkSession, broker: Broker, lake: P
 def test_filters_times_and_zones_mean_the_same_on_both_sides(spark: SparkSession, broker: Broker, lake: Path) -> None:
     broker.publish(numbered(0, 150))
     broker.publish([Sent("$own/1", b"dollar"), Sent("plant", b"parent"), Sent("a.b/(x)/c", b"odd")])
-    archive(broker, lake, batch_rows=60)
+    archive(spark, broker, lake, batch_rows=60)
     broker.publish(numbered(150, 100))
     broker.publish([Sent("$own/2", b"dollar 2"), Sent("plant/9/deep/er", b"deep")])
     border = max(offset.position_us for offset in Lake.open(lake).offsets.values())
@@ -176,14 +179,14 @@ def test_retention_waits_for_the_archive_and_history_stays_whole(
 ) -> None:
     with Broker(tmp_path, "generation_bytes = 1048576\nretention_bytes = 2500000\n") as broker:
         broker.publish(numbered(0, 20))
-        archive(broker, lake)
+        archive(spark, broker, lake)
         fill(broker, 1, 2, 3)
         broker.process.wait_for("a lease holds up retention")
         assert broker.process.events("generation dropped") == []
         early = history(spark, path=broker.data, lake=lake)
         assert found(early) == sent(broker.sent)
 
-        archive(broker, lake)
+        archive(spark, broker, lake)
         broker.process.wait_for("generation dropped")
 
         assert found(history(spark, path=broker.data, lake=lake)) == sent(broker.sent)
@@ -197,7 +200,7 @@ def test_retention_waits_for_the_archive_and_history_stays_whole(
         fill(broker, 4, 5, 6)
         broker.process.wait_for("generation dropped", 4)
         with pytest.raises(PermanentError, match="retention dropped up to"):
-            archive(broker, lake)
-        outcome = archive(broker, lake, failOnDataLoss="false")
+            archive(spark, broker, lake)
+        outcome = archive(spark, broker, lake, failOnDataLoss="false")
         assert outcome.lost >= 200
         assert outcome.lost + len(payloads(lake)) == len(broker.sent)

@@ -94,11 +94,11 @@ def test_a_broker_under_load_is_found_sound_and_so_is_its_lake(
 ) -> None:
     """L1, L14, Q9: with erased messages in the log and in the lake, too, and after an audit that was killed."""
     lake = tmp_path / "lake"
-    archive(world, lake)
+    archive(spark, world, lake)
     world.publish([Sent("plant/1/temp", b"not archived", client_id="device-2")])
     job = RetainJob(lake, world.data, client="device-2", by="test")
     assert run_retain(job, lambda: SparkRunner(spark)).erased_rows > 0
-    archive(world, lake)
+    archive(spark, world, lake)
     with under_load(world):
         killed(world)
         done = CliRunner().invoke(app, ["spark", "audit", "--data", str(world.data), "--lake", str(lake), "--json"])
@@ -167,7 +167,7 @@ def test_every_kind_of_session_is_counted_alike(spark: SparkSession, tmp_path: P
 def test_what_is_planted_is_found(spark: SparkSession, world: Plant, tmp_path: Path) -> None:
     """In the database itself: a removed message, a swapped pair, a serial that is there twice, a broken index."""
     lake = tmp_path / "lake"
-    archive(world, lake)
+    archive(spark, world, lake)
     world.stop()
     try:
         hand = Hand(world.data, tmp_path / "copy")

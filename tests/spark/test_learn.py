@@ -194,7 +194,7 @@ def test_a_broker_goes_on_with_what_was_learnt_whatever_is_killed(
 
 def test_lake_and_log_are_learnt_from_as_one(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    archive(broker, lake)
+    archive(spark, broker, lake)
     broker.publish([Sent(f"fleet/dev-{number:03d}/gps", b"48.1") for number in range(50)])
     found = learn_from(spark, Wish({"path": str(broker.data)}, zone="default", lake=lake), silent)
     own = [one for one in broker.sent if not one.topic.startswith("press/")]

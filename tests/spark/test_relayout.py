@@ -95,7 +95,7 @@ def test_days_come_back_from_a_lake(spark: SparkSession, tmp_path: Path) -> None
     lake = tmp_path / "lake"
     with broker:
         before = stored(broker.data)
-        archive(broker, lake)
+        archive(spark, broker, lake)
     _drop_sealed(broker.data, 2)
     left = stored(broker.data)
     assert len(left) < len(before)
@@ -111,7 +111,7 @@ def test_days_come_back_from_a_lake(spark: SparkSession, tmp_path: Path) -> None
     assert stored(broker.data) == before
     with broker:
         broker.publish(messages(2_000, 10))
-        assert archive(broker, lake).rows == 10
+        assert archive(spark, broker, lake).rows == 10
     assert verify_folder(broker.data).is_sound
 
 

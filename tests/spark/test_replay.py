@@ -50,9 +50,9 @@ class Source(Broker):
         super().__init__(folder, "shards = 2\n", served=True)
         self.lake = folder / "lake"
 
-    def fill(self) -> None:
+    def fill(self, spark: SparkSession) -> None:
         self.publish(message(number) for number in range(MESSAGES // 2))
-        archive(self, self.lake)
+        archive(spark, self, self.lake)
         self.publish(message(number) for number in range(MESSAGES // 2, MESSAGES))
         with HistoryReader.open(self.data) as reader:
             columns = ("offset", "shard", "topic", "client_id", "payload", "user_properties", "properties")
@@ -118,9 +118,9 @@ class Target(WrittenBroker):
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
+def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
     with Source(tmp_path_factory.mktemp("source")) as running:
-        running.fill()
+        running.fill(spark)
         yield running
 
 

@@ -108,7 +108,7 @@ def test_pictures_show_what_the_tables_say(shown: Shown) -> None:
 
 
 def test_with_a_lake_the_page_is_about_hot_and_cold_together(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
-    archive_some(plant, tmp_path / "lake", 500)
+    archive_some(spark, plant, tmp_path / "lake", 500)
     page = tmp_path / "report.html"
 
     lake = ["--lake", str(tmp_path / "lake"), "--topic", "plant/+/temp"]

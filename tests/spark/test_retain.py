@@ -1,10 +1,14 @@
-"""Erasure with a broker that runs, on Spark, and killed with kill -9 at every step: the end is always the same."""
+"""Erasure with a broker that runs, on Spark, and killed with kill -9 at every step: the end is always the same.
+
+HOLDFAST_RETAIN_SPARK_KILLS=20 digs deeper.
+"""
 
 import asyncio
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,17 +19,20 @@ from typer.testing import CliRunner
 from holdfast.cli.client import connect
 from holdfast.cli.client_stream import Target
 from holdfast.cli.main import app
+from holdfast.pipeline.archive import SparkRunner
 from holdfast.pipeline.frames import history
 from holdfast.pipeline.lake_erasures import erasures_of
 from holdfast.pipeline.retain import RetainJob, run_retain
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Subscription
 from holdfast.wire.properties import Properties
-from tests.spark.lakes import archive, here
+from tests.spark.lakes import archive
 from tests.spark.publishing import Broker, Sent
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-ROOT = Path(__file__).resolve().parents[2]
+KILLS = int(os.environ.get("HOLDFAST_RETAIN_SPARK_KILLS", "1"))
+DEADLINE_S = 300.0
+COMMAND = (sys.executable, "-c", "from holdfast.cli.main import main; main()", "spark", "retain")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + 60 * KILLS)]
 SECRET = "meter-7"
 
 
@@ -47,7 +54,7 @@ def archived(lake: Path) -> list[bytes]:
 def test_what_is_erased_is_gone_for_everybody(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     fill(broker, 0)
-    archive(broker, lake)
+    archive(spark, broker, lake)
     fill(broker, 500)  # not archived yet
     where = ["--lake", str(lake), "--data", str(broker.data), "--erase-client", SECRET, "--json"]
 
@@ -58,7 +65,7 @@ def test_what_is_erased_is_gone_for_everybody(spark: SparkSession, broker: Broke
 
     assert (done.exit_code, json.loads(done.stdout)["erased_rows"]) == (0, 50), done.output
     assert history(spark, path=broker.data).where(f"client_id = '{SECRET}'").count() == 0
-    archive(broker, lake)
+    archive(spark, broker, lake)
     both = history(spark, path=broker.data, lake=lake, columns=["payload"]).collect()
     assert sorted(bytes(row.payload) for row in both) == archived(lake) == without(broker, SECRET)
     retained = spark.read.format("holdfast").options(path=str(broker.data), table="retained").load()
@@ -81,21 +88,56 @@ async def replayed(broker: Broker, count: int) -> list[bytes]:
     return found
 
 
-def test_a_kill_at_any_step_is_made_good_by_the_next_run(broker: Broker, tmp_path: Path) -> None:
+def spark_retain(broker: Broker, lake: Path, client: str, fault: str = "") -> "subprocess.Popen[str]":
+    """The command, which dies at the fault."""
+    words = ["--lake", str(lake), "--data", str(broker.data), "--erase-client", client, "--master", "local[2]"]
+    environment = {**os.environ, "HOLDFAST_FAULT": fault}
+    return subprocess.Popen([*COMMAND, *words], env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def check_erased(spark: SparkSession, broker: Broker, lake: Path, client: str, *erased: str) -> None:
+    """One more run, and nothing of these clients is left, nor any file that the table does not know."""
+    run_retain(RetainJob(lake, broker.data, client=client, by="test"), lambda: SparkRunner(spark))
+
+    assert archived(lake) == without(broker, client, *erased)
+    assert len(list(lake.glob("day=*/**/*.parquet"))) == len(DeltaTable(str(lake)).file_uris())
+
+
+def test_a_kill_of_the_command_at_any_step_is_made_good_by_the_next_run(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
     fill(broker, 0)
     erased: list[str] = []
     for number, fault in enumerate(["retain-hidden", "retain-written", "retain-committed"]):
         lakes = [tmp_path / f"killed-{number}", tmp_path / f"undisturbed-{number}"]
         for lake in lakes:
-            archive(broker, lake, batch_rows=200)
+            archive(spark, broker, lake, batch_rows=200)
         client = f"meter-{number}"
-        program = [sys.executable, "-m", "tests.spark.retain_process", str(broker.data)]
-        environment = {**os.environ, "HOLDFAST_FAULT": fault}
-        killed = subprocess.run([*program, str(lakes[0]), client], cwd=ROOT, env=environment, check=False)
-        assert killed.returncode == -9
-        erased.append(client)
+        killed = spark_retain(broker, lakes[0], client, fault)
+        _out, complaints = killed.communicate(timeout=DEADLINE_S)
+        assert killed.returncode == -9, complaints
         for lake in lakes:
-            run_retain(RetainJob(lake, broker.data, client=client, by="test"), lambda: here)
+            check_erased(spark, broker, lake, client, *erased)
+        erased.append(client)
 
-            assert archived(lake) == without(broker, *erased)
-            assert len(list(lake.glob("day=*/**/*.parquet"))) == len(DeltaTable(str(lake)).file_uris())
+
+def test_a_kill_while_tasks_write_files_anew_is_made_good_by_the_next_run(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """Tasks of Spark may go on for a while when the command is dead."""
+    fill(broker, 0)
+    lake = tmp_path / "lake"
+    erased: list[str] = []
+    for number in range(KILLS):
+        client = f"meter-{number % 10}"
+        archive(spark, broker, lake, batch_rows=20)
+        known = set(lake.glob("day=*/**/*.parquet"))
+        process = spark_retain(broker, lake, client)
+        while process.poll() is None and set(lake.glob("day=*/**/*.parquet")) <= known:
+            threading.Event().wait(0.005)
+        process.kill()
+        _out, complaints = process.communicate()
+        assert process.returncode in (0, -9), complaints
+        check_erased(spark, broker, lake, client, *erased)
+        erased.append(client)
+        fill(broker, len(broker.sent))

@@ -127,7 +127,7 @@ def test_an_endpoint_answers_as_the_folder_does(spark: SparkSession, plant: Plan
 
 def test_history_is_that_of_a_lake_as_far_as_it_reaches(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    archive_some(plant, lake, 400)
+    archive_some(spark, plant, lake, 400)
     statement = (
         "SELECT count(*) AS n, count(DISTINCT shard, offset) AS places, count(DISTINCT topic) AS topics FROM history"
     )
