@@ -1,6 +1,8 @@
 """Client queues in PostgreSQL: its tables, and what its loss does."""
 
 import asyncio
+import hashlib
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +12,12 @@ import asyncpg
 import pytest
 
 from bench.queues.postgres_server import PACKAGE, PostgresServer, program
-from holdfast.durable.queue_store import Appended, Pack
+from holdfast.durable.queue_store import Appended, Entry, Pack
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
+from holdfast.model.owed import Owed
 from holdfast.storage.postgres.options import PostgresOptions
 from holdfast.storage.postgres.queues import PostgresQueues
+from holdfast.storage.postgres.schema import MIGRATIONS, VERSION
 from tests.servers.entries import PLENTY, SECOND_US, Steps, append, entries, entry, limits, numbers
 from tests.services import need
 from tests.unit.server.certificates import Authority
@@ -41,35 +45,80 @@ def own_postgres() -> Iterator[PostgresServer]:
         server.close()
 
 
-def test_the_tables_have_the_columns_that_are_promised(
+_ALL_PROPERTIES = (
+    b"\x01\x01\x02\x00\x00\x00\x3c\x03\x00\x04json\x08\x00\x03r/t\x09\x00\x02\xff\x00\x26\x00\x01k\x00\x02v1"
+)
+
+
+def test_every_column_of_the_tables_is_written(
     postgres_store: PostgresQueues, postgres_options: PostgresOptions, steps: Steps
 ) -> None:
-    """P1"""
-    steps(append(postgres_store, "c", entries(1)))
+    """P1, but for packet ids, which lie with the session (T3)."""
     url, schema = postgres_options.url, postgres_options.schema
+    whole = entry(9, b"x", properties=_ALL_PROPERTIES, expires_us=steps.clock.wall_us() + 60 * SECOND_US)
+    whole = Entry(whole.number, Owed(whole.message, 1, identifiers=(7, 8)), whole.expires_us)
+    steps(append(postgres_store, "c", [whole]))
 
-    query = "SELECT column_name FROM information_schema.columns WHERE table_schema = $1 AND table_name = $2"
-    context = {name for (name,) in steps(ask(url, query, schema, "session_context"))}
-    message = {name for (name,) in steps(ask(url, query, schema, "message"))}
-
-    assert context >= {"client_id", "last_updated_time", "last_serial_number", "last_packet_id"}
-    assert message >= {
-        *("client_id", "serial_number", "topic", "time", "packet_id", "packet_type", "qos", "payload"),
-        *("user_properties", "retain", "msg_expiry_interval", "payload_format_indicator", "content_type"),
-        *("response_topic", "correlation_data"),
-    }
+    for table, promised in {
+        "session_context": {"client_id", "last_updated_time", "last_serial_number"},
+        "message": {
+            *("client_id", "serial_number", "topic", "time", "packet_type", "qos", "payload", "user_properties"),
+            *("retain", "msg_expiry_interval", "payload_format_indicator", "content_type", "response_topic"),
+            "correlation_data",
+        },
+    }.items():
+        ((row,),) = steps(ask(url, f"SELECT to_jsonb(one) FROM {schema}.{table} AS one"))
+        columns = json.loads(row)
+        assert promised <= columns.keys()
+        assert [name for name, value in columns.items() if value is None] == []
     indexes = [text for (text,) in steps(ask(url, "SELECT indexdef FROM pg_indexes WHERE schemaname = $1", schema))]
     assert any("UNIQUE" in text and "(client_id, serial_number)" in text for text in indexes)
-    assert any("(client_id, packet_id)" in text for text in indexes)
+
+
+def test_tables_of_the_first_version_are_brought_forward_with_their_queues(
+    postgres_options: PostgresOptions, steps: Steps
+) -> None:
+    """P1: messages, places and numbers stay."""
+    url, schema = postgres_options.url, postgres_options.schema
+    # What the first version had, and this one has not.
+    older = (
+        f"ALTER TABLE {schema}.session_context ADD COLUMN last_packet_id integer",
+        f"ALTER TABLE {schema}.message ADD COLUMN packet_id integer",
+        f"CREATE INDEX message_packet_id ON {schema}.message (client_id, packet_id) WHERE packet_id IS NOT NULL",
+        f"UPDATE {schema}.schema_version SET version = 1",
+    )
+    store = PostgresQueues(postgres_options, steps.clock)
+    steps(append(store, "c", entries(1, 2, 3)))
+    steps(store.acknowledge([("c", [1])]))
+    steps(store.release("c", [2]))
+    steps(store.close())
+    for statement in older:
+        steps(ask(url, statement))
+
+    store = PostgresQueues(postgres_options, steps.clock)
+    found = steps(store.read("c", 0, 10))
+
+    assert [(each.number, each.owed.serial, each.released) for each in found] == [(2, 2, True), (3, 3, False)]
+    assert steps(store.last("c")) == (3, 3)
+    steps(append(store, "c", entries(4)))
+    assert steps(numbers(store, "c")) == [2, 3, 4]
+    query = "SELECT count(*) FROM information_schema.columns WHERE table_schema = $1 AND column_name LIKE '%packet_id'"
+    assert steps(ask(url, query, schema)) == [(0,)]
+    assert steps(ask(url, f"SELECT version FROM {schema}.schema_version")) == [(VERSION,)]
+    steps(store.close())
+
+
+def test_the_first_version_is_what_it_was() -> None:
+    """A migration that was released never changes: tables of every version come forward from it."""
+    digest = hashlib.sha256(MIGRATIONS[0].encode()).hexdigest()
+    assert digest == "118b8edec36f7f5b58a8f797f41af2d34bffec83cd76e3d6ee8ff8cc2f187f55"
 
 
 def test_people_find_properties_in_columns(
     postgres_store: PostgresQueues, postgres_options: PostgresOptions, steps: Steps
 ) -> None:
     """P1"""
-    properties = (
-        b"\x01\x01\x02\x00\x00\x00\x3c\x03\x00\x04json\x08\x00\x03r/t\x09\x00\x02\xff\x00\x26\x00\x01k\x00\x02v1"
-    )
+    properties = _ALL_PROPERTIES
     now_us = steps.clock.wall_us()
     steps(append(postgres_store, "c", [entry(9, b"\0\xff", properties=properties, expires_us=now_us + 60 * SECOND_US)]))
     steps(postgres_store.release("c", [1]))
@@ -189,7 +238,7 @@ def test_tables_of_a_newer_version_are_left_alone(postgres_options: PostgresOpti
     with pytest.raises(SettingsError, match="version 99"):
         steps(store.size("c"))
 
-    steps(ask(postgres_options.url, f"UPDATE {schema}.schema_version SET version = 1"))
+    steps(ask(postgres_options.url, f"UPDATE {schema}.schema_version SET version = {VERSION}"))
     assert steps(store.size("c")).messages == 1
     steps(store.close())
 

@@ -1,6 +1,7 @@
 """The tables, by version. A newer Holdfast brings older tables forward; an older one refuses newer tables.
 
-`session_context` and `message` have the columns that a TBMQ 1.x has for the same purpose, and what is missing there:
+`session_context` and `message` have the columns that a TBMQ 1.x has for the same purpose, but for packet ids: these are
+given out when a message is sent, and lie with the session, which has to know them before. And what is missing there:
 
     number                  the node's, so that nothing is stored twice
     expires_us              when it goes, by its own expiry or by the queue's; 0 for never
@@ -62,8 +63,15 @@ CREATE INDEX message_packet_id ON message (client_id, packet_id) WHERE packet_id
 CREATE INDEX message_expires ON message (expires_us) WHERE expires_us > 0;
 """
 
+#: Columns that were never written, and the index on them. PostgreSQL takes them out of its catalogue; rows stay.
+_SECOND: Final = """
+DROP INDEX message_packet_id;
+ALTER TABLE message DROP COLUMN packet_id;
+ALTER TABLE session_context DROP COLUMN last_packet_id;
+"""
+
 #: Number n brings version n - 1 to n. Never change one that was released.
-MIGRATIONS: Final = (_FIRST,)
+MIGRATIONS: Final = (_FIRST, _SECOND)
 VERSION: Final = len(MIGRATIONS)
 
 #: Any number that no other program is likely to take; held while tables change.
