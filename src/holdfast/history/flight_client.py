@@ -43,6 +43,8 @@ _AWAY: Final = (
     flight.FlightCancelledError,
     flight.FlightInternalError,
 )
+#: What TLS says of a server whose authority is not among those to trust, in an error that looks like any other.
+UNTRUSTED: Final = "certificate verify failed"
 _OPTIONS: Final = [
     # A server that was started again is found within a second, and not by the clock of a connection that failed before.
     ("grpc.use_local_subchannel_pool", 1),
@@ -254,6 +256,10 @@ def _translated(endpoint: str) -> Iterator[None]:
         told: HoldfastError | None = words.error_of(error.extra_info or b"")
         if told is not None:
             raise told from error
+        if UNTRUSTED in str(error):
+            raise PermanentError(
+                f"{endpoint} shows a certificate that is not trusted; name the authority that signed it, a PEM file"
+            ) from error
         if isinstance(error, _AWAY):
             raise TransientError(f"{endpoint} cannot be reached, or was lost: {_first_line(error)}") from error
         raise PermanentError(f"{endpoint} refuses: {_first_line(error)}") from error

@@ -8,7 +8,7 @@ from typing import Final
 
 from pyarrow import flight  # type: ignore[import-untyped]
 
-from holdfast.history.flight_client import PATIENCE_S, FlightHistory
+from holdfast.history.flight_client import PATIENCE_S, UNTRUSTED, FlightHistory
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
 from holdfast.pipeline.options import Options
 from holdfast.pipeline.reader_source import ReaderSource
@@ -42,6 +42,12 @@ def reached(options: Options) -> FlightSource:
         source.heads()
     except (PermanentError, TransientError) as wrong:
         source.close()
-        refused = isinstance(wrong.__cause__, flight.FlightUnauthenticatedError)
-        raise SettingsError(f"option {'token' if refused else 'endpoint'}: {wrong}") from wrong
+        raise SettingsError(f"option {_option_of(wrong.__cause__)}: {wrong}") from wrong
     return source
+
+
+def _option_of(error: BaseException | None) -> str:
+    """Which option a refusal is about."""
+    if isinstance(error, flight.FlightUnauthenticatedError):
+        return "token"
+    return "ca" if UNTRUSTED in str(error) else "endpoint"

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.history.tokens import Tokens, add_token
-from holdfast.model.errors import SettingsError
+from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline import flight_source
 from holdfast.pipeline.source import HoldfastSource
+from tests.unit.pipeline.archiving import archive
+from tests.unit.pipeline.archiving import guarded as behind_tls
 from tests.unit.pipeline.stored import Log
 
 
@@ -55,6 +57,17 @@ def test_an_endpoint_that_is_none_or_away_is_named(guarded: tuple[Log, str]) -> 
     assert refusal({"endpoint": "nowhere"}).startswith("option endpoint: 'nowhere' is no address of a history")
     assert refusal({"endpoint": "grpc://127.0.0.1:1"}).startswith("option endpoint: grpc://127.0.0.1:1 cannot be")
     assert refusal({**log.where, "token": token, "zone": "x"}) == "option zone: there is no zone 'x'; there are default"
+
+
+def test_a_certificate_that_is_not_trusted_is_told_at_once(guarded: tuple[Log, str], tmp_path: Path) -> None:
+    """Waiting would not help, and whoever waits for it takes the server for away."""
+    log, _token = guarded
+    with behind_tls(log.path, tmp_path) as where:
+        ca = where.pop("ca")
+        with pytest.raises(PermanentError, match="shows a certificate that is not trusted"):
+            archive(where["endpoint"], tmp_path / "lake", tokenFile=where["tokenFile"])
+        assert refusal(where).startswith(f"option ca: {where['endpoint']} shows a certificate that is not trusted")
+        assert "topic" in HoldfastSource({**where, "ca": ca}).schema().fieldNames()
 
 
 def test_a_lease_is_for_streams(guarded: tuple[Log, str]) -> None:
