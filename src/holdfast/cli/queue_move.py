@@ -16,8 +16,10 @@ from holdfast.cli.meter import Meter
 from holdfast.cli.option_groups import grouped
 from holdfast.cli.output_file import whole_file
 from holdfast.cli.queue_options import Clients, Home, Json, PasswordOptions, chosen, run, secret
+from holdfast.durable.outside_queue import session_of
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.node.system_clock import SystemClock
+from holdfast.session.state import NEVER
 from holdfast.storage.journal.relayout import relayout as relayout_journal
 from holdfast.storage.journal.store import JournalStore
 from holdfast.storage.queue_addresses import open_home, parse_home
@@ -25,6 +27,7 @@ from holdfast.storage.queue_copy import HomeSource, Source, copy_queue
 from holdfast.storage.queue_file import QueueFile, QueueFileWriter
 from holdfast.storage.rocks.folder_lock import FolderLock
 from holdfast.storage.rocks.session_homes import change_homes
+from holdfast.storage.rocks.session_import import SessionImport
 
 if TYPE_CHECKING:
     from holdfast.durable.queue_store import QueueStore
@@ -201,6 +204,14 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that export made.", show_default=False)],
     home: Home,
     clients: Clients = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The data folder of the broker, which is stopped: clients without a session get one there. A client "
+            "that has none when it connects begins without a queue.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
     *,
     options: PasswordOptions,
@@ -217,6 +228,24 @@ def import_(
             raise SettingsError(f"{file} has no queue of {unknown[0]!r}")
         async with options.opened(home, create=True) as store:
             wanted = sorted(set(clients)) if clients else sorted(source.queues)
-            return await _copy_all("import", source, store, wanted, whole=True)
+            if data is None:
+                return await _copy_all("import", source, store, wanted, whole=True)
+            sessions = SessionImport.open(data, SystemClock(), parse_home(home).kind, NEVER)
+            try:
+                return await _import_with_sessions(source, store, wanted, sessions)
+            finally:
+                sessions.close()
 
     _report(run(work), as_json=as_json, verb="imported")
+
+
+async def _import_with_sessions(
+    source: Source, store: "QueueStore", wanted: list[str], sessions: SessionImport
+) -> Moved:
+    """Queues that a session reads, or is made for; the others are left out."""
+    obstacles = {name: why for name in wanted if (why := sessions.obstacle(session_of(name)))}
+    moved = await _copy_all("import", source, store, [name for name in wanted if name not in obstacles], whole=True)
+    for name in wanted:
+        if name not in obstacles and name not in moved.failed and not sessions.has(session_of(name)):
+            sessions.make(session_of(name), 1, [])
+    return moved._replace(failed={**obstacles, **moved.failed})

@@ -32,6 +32,11 @@ def queue_name(session_id: str) -> str:
     return session_id.replace("%", "%25").replace("\0", "%00")
 
 
+def session_of(name: str) -> str:
+    """The session id whose queue has a name."""
+    return name.replace("%00", "\0").replace("%25", "%")
+
+
 class QueueHome:
     """What the queues of one home have to ask of their store."""
 

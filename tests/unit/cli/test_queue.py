@@ -8,12 +8,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.main import app
+from holdfast.durable.queue_store import QueueStore
+from holdfast.model.clock import Clock
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.journal.folders import Folders
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.store import JournalStore
 from holdfast.storage.queue_addresses import parse_home
+from tests.conformance.held_store import HeldWorld
+from tests.disk_world import DiskWorld, back, payloads
 from tests.journal_world import pack
+from tests.slow_world import kept
 
 
 def queue(*arguments: object) -> Result:
@@ -133,6 +138,27 @@ def test_an_import_does_not_touch_another_queue_of_its_client(journal: str, tmp_
     assert refused.exit_code == 1
     assert refused.stderr.count("already, and not a part of this one") == 2
     assert rows(f"journal:{target}") == before == [("a", 1, 1, 7), ("b/ü", 0, 1, 4)]
+
+
+def test_a_client_without_a_session_gets_what_was_imported_for_it(journal: str, tmp_path: Path) -> None:
+    """S11: with the data folder of its broker named, its session is made; one that looks elsewhere is left alone."""
+    file, target, data = tmp_path / "queues.hfq", tmp_path / "new", tmp_path / "data"
+    queue("export", journal, "-o", file)
+    with DiskWorld(data) as world:
+        kept(world, "b/ü")
+
+    done = queue("import", file, f"journal:{target}", "--data", data, "--json")
+
+    assert done.exit_code == 1
+    row = json.loads(done.stdout)
+    assert (row["queues"], list(row["failed"])) == (1, ["b/ü"])
+    assert "whose messages wait in the log" in row["failed"]["b/ü"]
+
+    async def opened(clock: Clock) -> QueueStore:
+        return await JournalStore.open(target, clock, JournalOptions(durability="os"))
+
+    with HeldWorld(data, opened) as broker:
+        assert payloads(back(broker, "a")) == [b"payload 3"]
 
 
 def test_folders_get_other_names(journal: str, tmp_path: Path) -> None:

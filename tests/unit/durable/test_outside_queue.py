@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.durable.outside_queue import OutsideQueue, QueueHome, queue_name
+from holdfast.durable.outside_queue import OutsideQueue, QueueHome, queue_name, session_of
 from holdfast.durable.queue_store import Entry, QueueLimits
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -146,6 +146,7 @@ def test_a_store_knows_a_queue_by_a_name_without_nul() -> None:
     names = ["c", "m/\0c", "m/%00c", "%", "%25"]
     assert [queue_name(name) for name in names] == ["c", "m/%00c", "m/%2500c", "%25", "%2525"]
     assert not any("\0" in queue_name(name) for name in names)
+    assert [session_of(queue_name(name)) for name in names] == names
 
 
 def resumed(*in_flight: int, done: frozenset[int] = frozenset()) -> OutsideQueue:

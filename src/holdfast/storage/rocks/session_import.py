@@ -61,6 +61,10 @@ class SessionImport:
             engine.close()
             raise
 
+    def has(self, client_id: str) -> bool:
+        """Whether there is a session of a client."""
+        return self._sessions.record(client_id) is not None
+
     def obstacle(self, client_id: str) -> str:
         """Why the queue of a client must not be brought: its session would not read it. Empty if it would."""
         try:
