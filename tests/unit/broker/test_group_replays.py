@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.model.reasons import TOPIC_FILTER_INVALID
+from holdfast.records.groups import GROUP_PREFIX, group_key, member_key
+from holdfast.storage.rocks.contents import SESSIONS
 from holdfast.wire.packets import Publish
 from tests.disk_world import DiskWorld, back, payloads, publish
 from tests.group_world import join, leave, work
@@ -164,3 +167,33 @@ def test_what_one_member_cannot_ask_for_all_of_them_is_refused(tmp_path: Path) -
         ):
             assert list(suback.reasons) == [TOPIC_FILTER_INVALID]
             assert "are not for groups" in (suback.properties.reason_string or "")
+
+
+def test_a_group_that_an_earlier_version_stored_goes_on_and_does_not_end_while_members_may_be_away(
+    tmp_path: Path,
+) -> None:
+    """Its members are not listed: nobody knows whether the one that leaves is the last."""
+    world = DiskWorld(tmp_path)
+    for name in ("one", "two"):
+        kept(world, name).subscribe("$share/g/a", qos=1)
+    publish(world, ("a", b"1"))
+    world.tick()
+    name = GROUP_PREFIX + "$share/g/a"
+    changes = Changes()
+    for key in (group_key(name), member_key(name, "one"), member_key(name, "two")):
+        changes.into(SESSIONS).delete(key)
+    world.disk.log.write_own(changes)
+    world.crash()
+    with DiskWorld(tmp_path, start_us=LATER_US) as world:
+        one = back(world, "one")
+        assert payloads(one) == [b"1"], "it was not acknowledged"
+        join(one, share_steal_after="1h")  # makes it store a record, which says that not all members are listed
+        world.tick()
+        leave(one)
+        publish(world, ("a", b"2"))
+        two = back(world, "two")
+        assert payloads(two)[-1:] == [b"2"]
+        stored = world.disk.sessions.load(name)
+        assert stored is not None
+        assert stored.group is not None
+        assert stored.group.unlisted
