@@ -118,9 +118,8 @@ class ShareGroups:
         return not record.unlisted and all(self._stored.record(member) is None for member in members)
 
     def _joined(self, group: Group) -> None:
-        """A group has reached the present."""
-        if isinstance(group.backlog, LogQueue):
-            group.backlog.leave_history()
+        """A group has reached the present: what it is owed from now on was published, with QoS 1 or 2."""
+        group.backlog = self._new_queue(group.key, {group.record.filter.raw: group.record})
         if group.stored_as:
             self._exchange.under_way.step(KeepGroup(group.stored_as, _record_of(group)))
         self._exchange.delivery.groups.deliver_passed_on(group, self._exchange.passed_on())

@@ -63,7 +63,7 @@ class LogQueue(ClientQueue):
         self._lost: Final = lost
         self._upgrade_qos: Final = upgrade_qos
         #: Whether it is history that is read: then QoS 0 belongs to it, too.
-        self._with_qos0 = with_qos0
+        self._with_qos0: Final = with_qos0
         #: Nothing from here on belongs to it.
         self._until_us: Final = until_us
         #: Whether all shards are merged by time; else each is in order for itself.
@@ -146,10 +146,6 @@ class LogQueue(ClientQueue):
     def merge_by_time(self) -> None:
         """Read all shards as one sequence, in the order of positions."""
         self._by_time = True
-
-    def leave_history(self) -> None:
-        """It has reached the present: QoS 0 is for who is there from now on."""
-        self._with_qos0 = False
 
     def rest(self) -> None:
         """It is not read for a while: hold nothing of the store meanwhile."""

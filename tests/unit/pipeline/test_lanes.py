@@ -14,7 +14,7 @@ from holdfast.storage.rocks.shipments import Shipment, read_shipment, refusal, w
 from holdfast.storage.rocks.taking_in import TakingIn, take_in
 from holdfast.wire.packets import Connack
 from tests.disk_world import DiskWorld, back, payloads, publish, replay
-from tests.slow_world import connect
+from tests.slow_world import connect, kept
 from tests.unit.pipeline.shipping import Row, seen, shipped, stored
 
 pytestmark = pytest.mark.slow
@@ -123,6 +123,20 @@ def test_a_session_is_not_owed_what_was_loaded(tmp_path: Path) -> None:
         publish(world, ("plant/1/temp", b"live"))
     with DiskWorld(tmp_path, start_us=NOW_US + 60_000_000) as world:
         assert b"loaded" not in payloads(back(world, "away"))
+
+
+def test_a_group_that_began_in_the_past_is_not_owed_what_was_loaded_later(tmp_path: Path) -> None:
+    """L15: it has reached the present, has a backlog, and then history is loaded behind its start."""
+    with DiskWorld(tmp_path) as world:
+        publish(world, ("plant/1/temp", b"1"))
+        member = kept(world, "member", receive_maximum=1)
+        replay(member, "$share/g/plant/#", 1, replay_from="earliest")
+        assert payloads(member) == [b"1"]
+        member.drop()
+        publish(world, ("plant/1/temp", b"2"))
+        shipped(rows(), tmp_path, "a", NOW_US)
+        take_all(world)
+        assert payloads(back(world, "member")) == [b"2"]
 
 
 def test_a_crash_before_the_records_leaves_nothing_and_the_shipment_is_taken_again(tmp_path: Path) -> None:
