@@ -44,6 +44,8 @@ def main(spark: SparkSession, data: str, folder: str) -> tuple[DataFrame, int]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     found, too_late = main(session(), *sys.argv[1:])
     found.show(truncate=False)
     print(f"{too_late} messages came too late")

@@ -36,4 +36,6 @@ def main(spark: SparkSession, data: str, sites_csv: str) -> DataFrame:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     main(session(), *sys.argv[1:]).show(truncate=False)

@@ -38,4 +38,6 @@ def main(spark: SparkSession, data: str, broker: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
     main(session(), *sys.argv[1:])

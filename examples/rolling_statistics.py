@@ -40,4 +40,6 @@ def main(spark: SparkSession, data: str) -> DataFrame:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     main(session(), *sys.argv[1:]).show(truncate=False)

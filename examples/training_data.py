@@ -54,5 +54,7 @@ def main(spark: SparkSession, data: str, folder: str) -> tuple[dict[str, float],
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     line, r2 = main(session(), *sys.argv[1:])
     print(line, f"R² = {r2:.3f}")

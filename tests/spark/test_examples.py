@@ -4,6 +4,8 @@ import importlib.util
 import json
 import math
 import re
+import runpy
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -134,6 +136,14 @@ def test_each_example_has_a_page_that_shows_what_it_does(name: str) -> None:
     assert f"](../../examples/{name}.py)" in page
     assert shown, "it shows nothing"
     assert all(block in script for block in shown)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_without_arguments_says_how_it_is_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "examples" / f"{name}.py"
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    with pytest.raises(SystemExit, match=f"python examples/{name}.py /var/lib/holdfast"):
+        runpy.run_path(str(path), run_name="__main__")
 
 
 def test_the_blocks_of_the_writing_guide_run(spark: SparkSession, plant: Broker, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """How far something long has come, on standard error: a bar on a terminal, a line now and then elsewhere."""
 
+import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -11,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 #: Between two pictures on a terminal, and between two lines elsewhere.
 _PICTURE_S: Final = 0.1
 _LINE_S: Final = 10.0
+_TICK_S: Final = 1.0
 
 
 class Meter:
@@ -23,8 +25,12 @@ class Meter:
         shown: bool = True,
         console: Console | None = None,
         now_s: Callable[[], float] = time.monotonic,
+        ticking: bool = False,
     ) -> None:
-        """Without `shown` it stays silent: the terminal is used for something else."""
+        """Without `shown` it stays silent: the terminal is used for something else.
+
+        With `ticking` a line comes now and then even if nobody calls `update`, as while Spark starts.
+        """
         self._what: Final = what
         self._now_s: Final = now_s
         self._console: Final = console or Console(stderr=True, highlight=False, soft_wrap=True)
@@ -35,9 +41,15 @@ class Meter:
             told = TextColumn("{task.fields[told]}")
             self._bar = Progress(*columns, told, TimeElapsedColumn(), console=self._console, transient=True)
         self._every_s: Final = _LINE_S if self._bar is None else _PICTURE_S
-        self._next_s = now_s() + self._every_s
+        self._began_s: Final = now_s()
+        self._next_s = self._began_s + self._every_s
+        self._told = ""
+        self._ended: Final = threading.Event()
+        self._ticker: Final = threading.Thread(target=self._tick, daemon=True) if ticking and not self._bar else None
 
     def __enter__(self) -> Self:
+        if self._ticker is not None:
+            self._ticker.start()
         if self._bar is not None:
             self._bar.start()
             self._bar.add_task(self._what, total=None, told="")
@@ -48,6 +60,9 @@ class Meter:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        self._ended.set()
+        if self._ticker is not None:
+            self._ticker.join()
 
     def is_due(self) -> bool:
         """Whether it is time to say something again: making the words costs more than asking."""
@@ -55,6 +70,7 @@ class Meter:
 
     def update(self, share: float | None, told: str) -> None:
         """`share` is from 0 to 1; None if nobody knows."""
+        self._told = told
         self._next_s = self._now_s() + self._every_s
         if self._bar is not None:
             total = None if share is None else 1.0
@@ -62,3 +78,14 @@ class Meter:
         elif self._shown:
             percent = "" if share is None else f"{share:.0%}, "
             self._console.print(f"{self._what}: {percent}{told}", markup=False)
+
+    def tick(self) -> None:
+        """Say again what is being done, and for how long, if it is time."""
+        if self.is_due():
+            self._next_s = self._now_s() + self._every_s
+            told = f"{self._told}, " if self._told else ""
+            self._console.print(f"{self._what}: {told}{self._now_s() - self._began_s:.0f} s", markup=False)
+
+    def _tick(self) -> None:
+        while not self._ended.wait(_TICK_S):
+            self.tick()

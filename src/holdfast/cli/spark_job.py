@@ -55,7 +55,9 @@ class Job:
 @contextmanager
 def job(name: str, *, as_json: bool, stopped: str = "") -> Iterator[Job]:
     """Run a job; `stopped` is what Ctrl-C leaves behind, in words."""
-    with Meter(name) as meter:
+    with Meter(name, ticking=True) as meter:
+        # At once: it takes seconds to import Spark alone.
+        meter.update(None, "starting")
         run = Job(meter, as_json=as_json)
         try:
             yield run

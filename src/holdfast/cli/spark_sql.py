@@ -73,10 +73,11 @@ def sql(
 
 
 def _started(given: dict[str, str], options: SparkOptions, columns: str | None, folder: Path, *, exact: bool) -> "Sql":
-    from holdfast.pipeline.sql import Sql, SqlError
+    with Meter("sql", ticking=True) as meter:
+        meter.update(None, "starting Spark, which takes some seconds")
+        # Not above: it takes seconds to import Spark alone.
+        from holdfast.pipeline.sql import Sql, SqlError
 
-    with Meter("starting Spark") as meter:
-        meter.update(None, "takes some seconds")
         try:
             return Sql.start(given, options.master, folder, lake=options.lake, columns=columns, exact=exact)
         except SqlError as error:
@@ -107,7 +108,7 @@ def _run(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
 
 
 def _show(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
-    with Meter("sql") as meter:
+    with Meter("sql", ticking=True) as meter:
 
         def progress(share: float | None, words: str) -> None:
             if meter.is_due():

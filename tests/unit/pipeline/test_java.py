@@ -28,14 +28,37 @@ def test_the_version_is_asked_of_java_itself(tmp_path: Path, version: str | None
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     named, other = fake_java(tmp_path / "named", "21.0.1"), fake_java(tmp_path / "other", "17.0.1")
 
-    assert java_home({"JAVA_HOME": str(named), "PATH": str(other / "bin")}) == named
+    found = java_home({"JAVA_HOME": str(named), "PATH": str(other / "bin"), "XDG_CACHE_HOME": str(tmp_path)})
+
+    assert java_version(found) == 21
 
 
 @pytest.mark.parametrize("version", ["11.0.2", None])
 def test_a_java_that_is_too_old_or_broken_is_passed_over(tmp_path: Path, version: str | None) -> None:
     named, other = fake_java(tmp_path / "named", version), fake_java(tmp_path / "other", "17.0.1")
 
-    assert java_home({"JAVA_HOME": str(named), "PATH": str(other / "bin")}) == other
+    found = java_home({"JAVA_HOME": str(named), "PATH": str(other / "bin"), "XDG_CACHE_HOME": str(tmp_path)})
+
+    assert java_version(found) == 17
+
+
+def test_every_java_runs_without_the_module_that_it_would_warn_of(tmp_path: Path) -> None:
+    """A warning of Java was the first thing that a Spark query printed."""
+    named = fake_java(tmp_path / "named", "17.0.1")
+    environment = {"JAVA_HOME": str(named), "PATH": "", "XDG_CACHE_HOME": str(tmp_path)}
+    home = java_home(environment)
+    (named / "bin" / "java").write_text('#!/bin/sh\nprintf "<%s>" "$@"\n', encoding="utf-8")
+    command = [str(home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-cp", "x"]
+
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "<-cp><x>"
+
+
+def test_a_second_session_takes_the_wrapper_of_the_first(tmp_path: Path) -> None:
+    named = fake_java(tmp_path / "named", "17.0.1")
+    environment = {"JAVA_HOME": str(named), "PATH": "", "XDG_CACHE_HOME": str(tmp_path)}
+    first = java_home(environment)
+
+    assert java_home({**environment, "JAVA_HOME": str(first)}) == first
 
 
 def test_where_there_is_no_java_the_bundled_one_is_wrapped(tmp_path: Path) -> None:

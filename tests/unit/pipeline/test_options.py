@@ -2,12 +2,23 @@
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.model.errors import SettingsError
+from holdfast.pipeline.frames import history
 from holdfast.pipeline.options import Options, parse_options
 from holdfast.pipeline.schema import DEFAULT_COLUMNS
+
+
+def test_a_wrong_option_of_a_call_is_a_sentence_before_spark_is_asked() -> None:
+    """What Spark's own error wraps in a trace."""
+    no_spark: Any = None
+    with pytest.raises(SettingsError, match=r"^option topicFilter: .*'#' must be the whole last level"):
+        history(no_spark, "a/#/b", path="/data")
+    with pytest.raises(SettingsError, match=r"^option columns: "):
+        history(no_spark, path="/data", columns=["colour"])
 
 
 def test_a_path_is_enough() -> None:
