@@ -14,15 +14,32 @@ from holdfast.durable.changes import FamilyChanges
 POSITION: Final = Struct(">Q")
 
 
+class TailStream:
+    """What the tails of one stream share, and what is counted there: looking through all topics would take too long."""
+
+    def __init__(self, prefix: bytes) -> None:
+        #: What the keys of its messages begin with.
+        self.prefix: Final = prefix
+        self.messages = 0
+        #: The last position; -1 before the first message.
+        self.last_us = -1
+
+
 class Tail:
     """The positions of one topic's messages; in an array, where a message costs 8 bytes, and not 40 as in a list."""
 
-    def __init__(self, prefix: bytes, postings: tuple[bytes, ...]) -> None:
-        #: What the keys of its messages begin with.
-        self.prefix: Final = prefix
+    def __init__(self, stream: TailStream, postings: tuple[bytes, ...]) -> None:
+        self.stream: Final = stream
         #: What the keys of its postings begin with.
         self.postings: Final = postings
         self.positions: Final[array[int]] = array("q")
+
+    def append(self, position_us: int) -> None:
+        """Note the position of one more message."""
+        self.positions.append(position_us)
+        stream = self.stream
+        stream.messages += 1
+        stream.last_us = position_us
 
 
 class Sink:
@@ -30,6 +47,8 @@ class Sink:
 
     def __init__(self, hand_on: Callable[[bytes, int, bytes, FamilyChanges], None]) -> None:
         self._hand_on: Final = hand_on
+        #: Topics that it did not know, since somebody asked last: their index entries are what costs memory.
+        self.new_topics = 0
 
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         """Add a message and every structure change it causes to one commit."""
@@ -49,8 +68,9 @@ class TailSink(Sink):
         tail = self.tails.get(topic)
         if tail is None:
             tail = self._begin(topic, puts)
-        tail.positions.append(position_us)
-        puts.operations.append((tail.prefix + POSITION.pack(position_us), value))
+            self.new_topics += 1
+        tail.append(position_us)
+        puts.operations.append((tail.stream.prefix + POSITION.pack(position_us), value))
 
 
 def _nowhere(_topic: bytes, _position_us: int, _value: bytes, _puts: FamilyChanges) -> None:

@@ -36,6 +36,8 @@ from holdfast.wire.codec import PINGRESP_FRAME
 
 #: Packets of one connection handled before others get their turn.
 _PACKETS_PER_TURN: Final = 2000
+#: A message on a topic that is not known counts as so many more: it is matched, learnt and indexed.
+_COST_OF_A_NEW_TOPIC: Final = 7
 #: Messages that waited, sent in one turn to all clients together; a look at what waits for one of them costs as much as
 #: so many.
 _SENT_PER_TURN: Final = 2000
@@ -145,6 +147,7 @@ class Exchange:
             self.wake()
         framer = channel.framer
         count = 0
+        missed = self.routes.misses
         try:
             while not channel.blocked and not channel.closed and channel.publish_credit != 0 and framer.advance():
                 count += 1
@@ -160,7 +163,8 @@ class Exchange:
                     self._ping(channel)
                 else:
                     self._control.packet(channel, framer.first, framer.data[framer.body : framer.end])
-                if count >= _PACKETS_PER_TURN or channel.publish_credit == 0:
+                cost = count + _COST_OF_A_NEW_TOPIC * (self.routes.misses - missed)
+                if cost >= _PACKETS_PER_TURN or channel.publish_credit == 0:
                     self._wait(channel)
                     break
         except PeerError as error:

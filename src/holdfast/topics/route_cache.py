@@ -13,6 +13,9 @@ How it stays bounded: entries have a cost (their key, their references, and what
 from them). They fill a young half;
 when that is full it becomes the old half and the former old half is dropped. A hit in the old half
 moves the entry to the young one. So what is in use stays, without bookkeeping on a hit.
+
+A topic is cached when it is asked for the second time: a client that publishes to ever new topics leaves nothing here
+but bits, neither entries that push out those in use nor objects for the garbage collector.
 """
 
 from typing import Final, Generic, TypeVar
@@ -33,6 +36,10 @@ _REFERENCE_BYTES: Final = 8
 MAX_CHECKED_CHANGES: Final = 32
 #: Each half holds 100,000 topics with one subscriber: a cycle of more topics than that is matched again and again.
 DEFAULT_LIMIT_BYTES: Final = 128 * 1024 * 1024
+#: Bits for the topics that were asked for once, by their hash; and how many are set before all are cleared: up to then
+#: a new topic is taken for a known one every fourth time at most, which only costs an entry.
+_SEEN_BITS: Final = 1 << 20
+_MOST_SEEN: Final = _SEEN_BITS // 4
 
 
 class Route(Generic[V]):
@@ -64,6 +71,10 @@ class RouteCache(Generic[K, V]):
         self._young: dict[bytes, Route[V]] = {}
         self._old: dict[bytes, Route[V]] = {}
         self._young_bytes = 0
+        self._seen = bytearray(_SEEN_BITS >> 3)
+        self._seen_count = 0
+        #: Topics that were matched because they were not cached, so far.
+        self.misses = 0
         #: Number of wildcard changes so far; the newest of them are kept.
         self._change = 0
         self._changes: list[tuple[bytes, ...]] = []
@@ -124,6 +135,9 @@ class RouteCache(Generic[K, V]):
             found = self._old.get(topic)
             if found is None:
                 check_topic_name(topic)
+                self.misses += 1
+                if not self._seen_before(topic):
+                    return Route(self._matcher.match(topic), self._change)
                 return self._match(topic)
             self._forget(topic)
             self._keep(topic, found)
@@ -132,6 +146,20 @@ class RouteCache(Generic[K, V]):
             return found
         self._forget(topic)
         return self._match(topic)
+
+    def _seen_before(self, topic: bytes) -> bool:
+        """Whether a topic was asked for lately, or one with the same bit."""
+        place = hash(topic) & (_SEEN_BITS - 1)
+        bit = 1 << (place & 7)
+        seen = self._seen[place >> 3]
+        if seen & bit:
+            return True
+        if self._seen_count == _MOST_SEEN:
+            self._seen = bytearray(_SEEN_BITS >> 3)
+            self._seen_count = seen = 0
+        self._seen[place >> 3] = seen | bit
+        self._seen_count += 1
+        return False
 
     def _match(self, topic: bytes) -> Route[V]:
         fresh: Route[V] = Route(self._matcher.match(topic), self._change)

@@ -5,6 +5,7 @@ import pytest
 from holdfast.broker.policy import Limits, Policy
 from holdfast.model.protocol import V5, V311
 from holdfast.model.reasons import NO_MATCHING_SUBSCRIBERS, QUOTA_EXCEEDED, SUCCESS
+from holdfast.wire.codec import encode
 from holdfast.wire.packets import Ack, Connack, Connect, Publish, Will
 from holdfast.wire.properties import Properties
 from tests.world import Peer, World
@@ -100,3 +101,24 @@ def test_new_limits_hold_at_once() -> None:
         world.do(lambda: world.broker.change_policy(Policy(limits=Limits(max_retained=0, max_sessions=0))))
         assert publish(writer, "b", b"1") == NO_MATCHING_SUBSCRIBERS
         assert world.connect("new").connack.reason == SUCCESS
+
+
+def test_one_client_gets_few_messages_on_new_topics_into_one_loop_iteration() -> None:
+    """Each is matched, learnt and indexed: others have their turn after 250 of them, and after 2,000 on known ones."""
+    with World() as world:
+        writer = world.connect("writer")
+        counters = world.broker.exchange.counters
+
+        def taken(topics: list[str]) -> int:
+            data = b"".join(encode(Publish(topic, b""), V5) for topic in topics)
+            before = counters.messages_in
+            world.begin(lambda: world.broker.received(writer.channel, data))
+            world.iterate()
+            first = counters.messages_in - before
+            world.settle()
+            assert counters.messages_in - before == len(topics), "the others follow"
+            return first
+
+        assert taken([f"t/{number}" for number in range(1000)]) == 250
+        world.settle()
+        assert taken(["t/1"] * 5000) > 1900

@@ -186,6 +186,9 @@ class RocksLog:
                 if slot.used:
                     touched[number] = slot.shard
                     batch.ends[number] = slot.shard.clock.last_us
+                    if slot.sink.new_topics:
+                        piece = self.zone_logs[writer.zone.name].live[-1].slices[number]
+                        piece.layout.keep_up(self.engine.family(piece.family), slot.puts)
         return strict
 
     def _writer(self, zone: Zone, changes: Changes) -> ZoneWriter:

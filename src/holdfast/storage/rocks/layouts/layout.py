@@ -84,6 +84,10 @@ class Layout(Protocol):
         """Add index entries that may be written later, at most `limit`; how many were added."""
         ...
 
+    def keep_up(self, cells: Cells, puts: Puts) -> None:
+        """Add index entries to a commit whose messages brought new topics, if memory would not stay bounded without."""
+        ...
+
     def settle(self, cells: Cells) -> None:
         """Let go of what is in memory and, written behind, also in `cells` by now. Index writing waits for it."""
         ...

@@ -15,6 +15,10 @@ memory (tail.py) and are written behind in cycles:
 2. The mark of a cycle is put after its blocks, and the frozen tail is kept until the mark is seen in `cells`.
 3. After a crash what lies behind the mark is read once, to make the tail again.
 
+4. Index entries are written behind at leisure (`write_behind`). When topics come faster than that, they go along with
+   the messages that bring new ones (`keep_up`), twice as fast as those fill the next tail. So memory holds two tails at
+   most, each of `cycle_bytes`, whatever is published.
+
 A reader that is not the writer, in another process say, has no tail: it scans what lies behind the mark.
 """
 
@@ -36,7 +40,7 @@ from holdfast.storage.rocks.layouts.postings import (
 )
 from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.storage.rocks.layouts.streams import fetch, load_structure, read_streams, scan_stream, stored_structure
-from holdfast.storage.rocks.layouts.tail import POSITION_BYTES, TOPIC_BYTES, TailIndex
+from holdfast.storage.rocks.layouts.tail import TailIndex
 from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
 from holdfast.topics.learned import LearnedTopics
 from holdfast.topics.learned_ids import FINGERPRINT_BITS
@@ -49,6 +53,10 @@ DEFAULT_CYCLE_BYTES: Final = 64 << 20
 
 #: Of blocks at once, besides the caller's limit: a few large blocks are as much work as many small ones.
 _SLICE_BYTES: Final = 64 << 10
+#: As much work as so many bytes is a piece that gives no block.
+_NO_BLOCKS: Final = 4
+#: Slices that go with one commit at most.
+_SLICES_OF_A_COMMIT: Final = 4
 #: Forgotten at once: 100,000 take 16 ms.
 _SLICE_TOPICS: Final = 2_000
 
@@ -139,9 +147,37 @@ class LearnedLayout:
             youngest = self._frozen.positions(prefixes, lo_us, hi_us) + youngest
         return chain(indexed, fetch(cells, stream, iter(youngest), check))
 
-    def write_behind(self, puts: Puts, limit: int) -> int:
-        if self._spent is not None and not self._spent.shrink(_SLICE_TOPICS):
+    def keep_up(self, cells: Cells, puts: Puts) -> None:
+        """Write entries behind with a commit that brought new topics, as many as keep memory bounded.
+
+        Costs: a few entries for each new topic, nothing as long as the tail is far from its bound.
+        """
+        new_topics = self.sink.new_topics
+        self.sink.new_topics = 0
+        if new_topics == 0 or (self._frozen is None and self._spent is None and not self._is_due()):
+            return
+        self.settle(cells)
+        if self._spent is not None:
+            self._shrink(4 * new_topics)
+        topics = max(1, len(self.sink.tails if self._frozen is None else self._frozen.tails))
+        entries = (self._live if self._frozen is None else self._frozen).entries()
+        room = 2 * new_topics * (entries // topics + 1)
+        for _slice in range(_SLICES_OF_A_COMMIT):
+            done = self.write_behind(puts, room)
+            room -= done
+            if done == 0 or room <= 0:
+                return
+
+    def topics_in_memory(self) -> int:
+        """Topics in its tails, whichever state they are in."""
+        return sum([len(tail.tails) for tail in (self._live, self._frozen, self._spent) if tail is not None])
+
+    def _shrink(self, topics: int) -> None:
+        if self._spent is not None and not self._spent.shrink(topics):
             self._spent = None
+
+    def write_behind(self, puts: Puts, limit: int) -> int:
+        self._shrink(_SLICE_TOPICS)
         if self._frozen is None:
             if not self._is_due():
                 return 0
@@ -149,19 +185,24 @@ class LearnedLayout:
         count = 0
         work_bytes = 0
         for key, value in islice(self._writing_behind, limit):
-            puts.put(key, value)
             count += 1
-            work_bytes += len(value)
+            if key:
+                puts.put(key, value)
+                work_bytes += len(value)
+            else:
+                work_bytes += _SLICE_BYTES // _NO_BLOCKS
             if work_bytes >= _SLICE_BYTES:
                 break
         return count
 
     def _is_due(self) -> bool:
-        topics = len(self._live.tails)
-        if not topics or self._finishing or topics * TOPIC_BYTES >= self._cycle_bytes:
-            return topics > 0
-        messages = self._live.messages()
-        return messages >= self._cycle_messages or topics * TOPIC_BYTES + messages * POSITION_BYTES >= self._cycle_bytes
+        if not self._live.tails:
+            return False
+        return (
+            self._finishing
+            or self._live.messages() >= self._cycle_messages
+            or self._live.size_bytes() >= self._cycle_bytes
+        )
 
     def _freeze(self) -> None:
         self._count()
@@ -199,7 +240,7 @@ class LearnedLayout:
             if tail is None:
                 tail = self._live.begin(topic, self._topics.place(topic))
             (position_us,) = POSITION.unpack(key[-8:])
-            tail.positions.append(position_us)
+            tail.append(position_us)
 
     def _count(self) -> None:
         for stream, messages in self._live.take_counts():

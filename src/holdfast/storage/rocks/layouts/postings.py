@@ -29,6 +29,9 @@ _FEW: Final = 1_024
 #: The mark before anything was indexed.
 NOTHING_INDEXED: Final = -1
 
+#: In the place of a block: nothing is to be written yet, and that was as much work as one.
+NO_BLOCK: Final = (b"", b"")
+
 _MARK: Final = Struct("<q")
 _COUNT: Final = Struct("<8sQ")
 _MAX_U32: Final = 2**32 - 1
@@ -40,13 +43,16 @@ def posting_prefix(stream: bytes, level: int, token: bytes, bits: int = FINGERPR
 
 
 def posting_blocks(prefix: bytes, runs: Iterator[Sequence[int]]) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values for increasing positions, which come in pieces.
+    """Keys and values for increasing positions, which come in pieces; `NO_BLOCK` for an empty one.
 
     Ensures: blocks are cut by count, from the first position on. So a cycle that repeats one that a crash cut short has
     the same keys (rule 2).
     """
     waiting: Sequence[int] = ()
     for run in runs:
+        if not run:
+            yield NO_BLOCK
+            continue
         positions = [*waiting, *run] if waiting else run
         whole = len(positions) - len(positions) % BLOCK_POSITIONS
         for begin in range(0, whole, BLOCK_POSITIONS):

@@ -45,6 +45,9 @@ class TimelineLayout:
     def write_behind(self, puts: Puts, limit: int) -> int:  # noqa: ARG002 (the contract's)
         return 0
 
+    def keep_up(self, cells: Cells, puts: Puts) -> None:
+        pass
+
     def settle(self, cells: Cells) -> None:
         pass
 
