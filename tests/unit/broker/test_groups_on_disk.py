@@ -3,6 +3,10 @@
 from pathlib import Path
 
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
+from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.sessions import session_range
+from holdfast.storage.rocks.contents import SESSIONS
+from holdfast.storage.rocks.layouts.scan import scan_items
 from holdfast.wire.packets import Ack, Publish, Suback
 from tests.disk_world import DiskWorld
 from tests.slow_world import SlowWorld, connect, kept, subscribe
@@ -112,3 +116,21 @@ def test_who_subscribes_while_a_message_is_under_way_is_sent_it() -> None:
         world.release()
         reader.take(Suback)
         assert reader.payloads() == [b"1", b"2"]
+
+
+def test_what_is_stored_of_a_group_does_not_grow_with_its_qos_2_messages(tmp_path: Path) -> None:
+    """Q10: a message that is done is forgotten when the group's progress has passed it."""
+    with DiskWorld(tmp_path) as world:
+        member = kept(world, "member")
+        member.subscribe("$share/g/a", qos=2)
+        writer = world.connect("writer")
+        keys: list[int] = []
+        for _round in range(5):
+            writer.send(*(Publish("a", b"x", 2, number) for number in range(1, 11)))
+            writer.send(*(Ack(PUBREL, number) for number in range(1, 11)))
+            assert len(finish(member)) == 10
+            world.tick()
+            world.tick()
+            stored = scan_items(world.disk.engine.family(SESSIONS), *session_range(GROUP_PREFIX + "$share/g/a"))
+            keys.append(len(list(stored)))
+        assert max(keys) == min(keys)

@@ -38,7 +38,7 @@ from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
-from holdfast.records.groups import decode_group, encode_group, group_key, member_key
+from holdfast.records.groups import GROUP_PREFIX, decode_group, encode_group, group_key, member_key
 from holdfast.records.session_record import SessionRecord, decode_session, encode_session
 from holdfast.records.sessions import (
     CONNECTED,
@@ -114,8 +114,8 @@ class RocksSessions:
     """A `SessionStore`, and the `Companion` that writes it. Survives: what the log survives.
 
     1. Every stored session is in one of the two lists: of those with a connection, or of those that end some time.
-    2. `_slots` has the slots of every session with a connection that has used one, as the changes made so far leave
-       them. Those of a session that is not there are as the database has them.
+    2. `_slots` has the slots of every session with a connection that has used one, and of every group, as the changes
+       made so far leave them. Those of a session that is not there are as the database has them.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class RocksSessions:
             puts.put(session_key(client_id), encode_session(step.record))
             slots = self._slots.get(client_id)
             if slots is not None:
-                slots.offline = step.record.disconnected_us != 0
+                slots.offline = _is_away(client_id, step.record)
                 if slots.offline:
                     self._left.add(client_id)
         elif isinstance(step, KeepSubscription):
@@ -220,7 +220,7 @@ class RocksSessions:
                 if key[at] in PACKET_KINDS:
                     slots.found(key, slot_of(key[at], key, value))
             record = self.record(client_id)
-            if record is not None and record.disconnected_us:
+            if record is not None and _is_away(client_id, record):
                 slots.offline = True
                 self._left.add(client_id)
         return slots
@@ -412,6 +412,11 @@ class RocksSessions:
 
     def _list(self, lo: bytes, hi: bytes) -> Iterator[tuple[bytes, bytes]]:
         return scan_items(self._contents.family(SESSIONS), lo, hi)
+
+
+def _is_away(client_id: str, record: SessionRecord) -> bool:
+    """Whether nothing of a session is needed in memory. A group has no connection, and works all the same."""
+    return record.disconnected_us != 0 and not client_id.startswith(GROUP_PREFIX)
 
 
 def _listed(client_id: str, record: SessionRecord) -> list[bytes]:
