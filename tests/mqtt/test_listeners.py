@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
-from holdfast.model.protocol import V5, V311
+from holdfast.model.protocol import PUBACK, V5, V311
+from holdfast.wire.codec import encode
 from holdfast.wire.packets import Connect, Disconnect, Publish, Will
 from tests.mqtt.clients.contract import Note, Terms, Way
 from tests.mqtt.clients.paho_client import Paho
@@ -279,3 +282,17 @@ def test_a_renewed_certificate_is_used_after_a_reload(
     copy("after")
     broker.reload()
     assert subject() == "after"
+
+
+@pytest.mark.parametrize("limit", [2_097_152, 6_000_000])
+def test_the_largest_packet_comes_in_over_websocket_as_one_message(start_broker: StartBroker, limit: int) -> None:
+    broker = start_broker(f'[listeners.ws]\nkind = "ws"\nport = 0\n[mqtt]\nmax_packet_size = {limit}\n')
+    with connect(f"ws://127.0.0.1:{broker.ports['ws']}/mqtt", subprotocols=[Subprotocol("mqtt")]) as web:
+        web.send(encode(Connect(V5, "big"), V5))
+        assert isinstance(web.recv(DEADLINE_S), bytes)
+        largest = encode(Publish("big", bytes(limit - 13), 1, 1), V5)
+        assert limit - 1 <= len(largest) <= limit
+        web.send(largest)
+        answer = web.recv(DEADLINE_S)
+        assert isinstance(answer, bytes)
+        assert answer[0] >> 4 == PUBACK

@@ -16,6 +16,7 @@ from holdfast.node.queue_homes import homes_used, open_homes
 from holdfast.node.settings import Settings
 from holdfast.node.system_clock import SystemClock
 from holdfast.server.listeners import ListenerSpec
+from holdfast.server.websocket import MESSAGE_LIMIT_BYTES
 
 if TYPE_CHECKING:
     from holdfast.node.storage import DiskStorage
@@ -80,6 +81,7 @@ def listener_specs(settings: Settings) -> list[ListenerSpec]:
             require_client_certificate=listener.require_client_certificate,
             crl=listener.crl,
             path=listener.path,
+            max_message_bytes=max(settings.mqtt.max_packet_size, MESSAGE_LIMIT_BYTES),
             allowed_origins=listener.origins_allowed(anonymous=settings.anonymous_allowed(listener)),
             max_connections=listener.max_connections or None,
             handshake_deadline_s=settings.limits.connect_timeout_s,

@@ -35,7 +35,7 @@ HANDSHAKE_DEADLINE_S: Final = 10.0
 #: Bytes of the request at most. Browsers send about one kilobyte; cookies may make it more.
 HANDSHAKE_LIMIT_BYTES: Final = 16 * 1024
 
-#: Bytes of one message at most, unless the listener says otherwise.
+#: Bytes of one message at most, unless packets may be larger.
 MESSAGE_LIMIT_BYTES: Final = 2 * 1024 * 1024
 
 _PONG_HEAD: Final = 0x80 | Opcode.PONG
