@@ -9,7 +9,7 @@ import psutil  # type: ignore[import-untyped]
 
 from holdfast.model.protocol import V5
 from holdfast.wire.codec import encode
-from holdfast.wire.packets import Connect, Packet
+from holdfast.wire.packets import Connect, Packet, Publish
 from tests.mqtt.raw import RawClient, round_trip
 from tests.mqtt.running import DEADLINE_S, RunningBroker
 
@@ -102,4 +102,4 @@ def sys_value(port: int, name: str) -> int:
     with RawClient(port) as client:
         assert client.connect("asking").reason == 0
         client.subscribe(f"$SYS/broker/{name}")
-        return int(client.ping()[0].payload)
+        return int(client.expect(Publish).payload)
