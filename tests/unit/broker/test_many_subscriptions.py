@@ -145,3 +145,19 @@ def test_what_costs_more_has_a_bound_of_its_own(tmp_path: Path, limits: Limits, 
         reader.send(Unsubscribe(2, (parse_filter(filters.format("a").encode()),)))
         reader.inbox.clear()
         assert reader.subscribe(filters.format("d"), qos=0) == [0]
+
+
+@pytest.mark.parametrize("wildcards", ["+", "a"])
+def test_topics_of_two_hundred_levels_are_stored_retained_and_replayed(tmp_path: Path, wildcards: str) -> None:
+    deep = "/".join(["a"] * 200)
+    every = "/".join([wildcards] * 199 + ["a"])
+    with DiskWorld(tmp_path) as world:
+        kept(world, "c").subscribe(every, qos=1)
+        world.connect("writer").send(Publish(deep, b"x" * 1000, 1, 1, retain=True))
+    with DiskWorld(tmp_path) as world:
+        assert payloads(back(world, "c")) == [b"x" * 1000]
+        reader = world.connect("reader")
+        assert reader.subscribe(every, qos=0) == [0]
+        assert reader.payloads() == [b"x" * 1000]
+        assert replay(reader, f"$replay/earliest/{every}", qos=0) == [0]
+        assert reader.payloads() == [b"x" * 1000]
