@@ -92,7 +92,7 @@ Every key has a default; `holdfast serve` runs without any file. What is set com
 
 1. `holdfast.toml` in the folder where the broker starts, or the file that `--config` names.
 2. Environment variables: `HOLDFAST__MQTT__MAX_QOS=1`, `HOLDFAST__LISTENERS__DEFAULT__PORT=1884`. Two underscores stand
-   between section and key.
+   between section and key; a variable that has the words of a key and other underscores is refused.
 3. `--set mqtt.max_qos=1`, as often as needed, and `--host`, `--port` (of the listener called `default`) and `--data`.
 
 Values of variables and flags are read as TOML, and what is no TOML is text. An empty value unsets a key that may be

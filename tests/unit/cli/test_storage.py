@@ -21,8 +21,8 @@ app.command()(storage.restore)
 app.add_typer(storage.zones, name="zones")
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+def run(*arguments: str | Path, columns: int = 200) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": str(columns)})
 
 
 @pytest.fixture
@@ -114,6 +114,15 @@ def test_zones_are_listed_with_their_generations(data: Path) -> None:
     rows = json.loads(run("zones", "list", "--json", "--data", data).stdout)
     assert [(row["number"], row["messages"]) for row in rows] == [(1, 100), (2, 100)]
     assert rows[0]["end_us"] <= rows[1]["start_us"]
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_zones_and_patterns_are_whole_on_a_narrow_terminal(data: Path, columns: int) -> None:
+    zones = run("zones", "list", "--data", data, columns=columns).stdout
+    patterns = run("zones", "patterns", "--data", data, columns=columns).stdout
+    assert "…" not in zones + patterns
+    assert "everything else" in zones
+    assert "plant/+/temp" in patterns
 
 
 def test_patterns_are_shown_with_their_messages(data: Path) -> None:
