@@ -25,7 +25,8 @@ REFUSED: Final = 1
 WRONG_USAGE: Final = 2
 #: What rich would take for markup.
 _TAG: Final = re.compile(r"(\[[a-z#/@][^\[]*?\])")
-_SHORT_HELP: Final = {"help_option_names": ["-h", "--help"]}
+#: The first is named where somebody is sent to the help, also of commands whose -h is the host.
+_SHORT_HELP: Final = {"help_option_names": ["--help", "-h"]}
 
 
 class _Prepared:
@@ -39,7 +40,7 @@ class _Prepared:
                 parameter.help = _escape(shown)
 
     def get_help_option_names(self, ctx: Any) -> list[str]:
-        """The long one first, which is named where somebody is sent to the help."""
+        """In the same order each time."""
         return sorted(super().get_help_option_names(ctx))  # type: ignore[misc]
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:

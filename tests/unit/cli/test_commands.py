@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -120,6 +121,13 @@ def test_h_stays_the_host_of_clients() -> None:
     done = CliRunner().invoke(main.app, ["pub", "a", "-m", "x", "-h", "127.0.0.1", "-p", "1"])
     assert done.exit_code == 1
     assert "cannot connect to 127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("pub",), ("pub", "a", "--port", "x"), ("no-such-command",)], ids=" ".join)
+def test_who_goes_wrong_is_sent_to_a_help_that_exists(arguments: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(main.app, list(arguments))
+    assert done.exit_code == 2
+    assert re.search(r"Try '\w+( pub)? --help' for help", done.stderr)
 
 
 def test_a_shell_completes_commands_and_options() -> None:
