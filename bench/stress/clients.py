@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bench.brokers import packets
 from bench.brokers.clients import Client, Publisher
@@ -16,6 +16,9 @@ VERSION = 5
 _RING = 1024
 _WINDOW = 200
 _IDS = Cycle(1, _RING)
+_PINGRESP = 0xD0
+#: A retained message of QoS 0.
+RETAINED = 0x31
 #: A receive buffer that is soon full.
 _SMALL_BYTES = 8192
 
@@ -64,6 +67,45 @@ class Sluggard:
                 return
 
     def close(self) -> None:
+        self._socket.close()
+
+
+class Flooder:
+    """One connection that publishes as fast as it is read from, with QoS 0, and waits for answers when told to."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._reader = self._socket.makefile("rb")
+        self._socket.sendall(packets.connect(VERSION, name, clean=True))
+        self.until(packets.CONNACK)
+
+    def publish(self, topics: Iterable[str], *, retain: bool) -> None:
+        """A message for each topic; returns when all were handled."""
+        first = packets.PUBLISH | int(retain)
+        for name in topics:
+            self._socket.sendall(packets.frame(first, packets.text(name) + b"\x00" + b"x" * 30))
+        self._socket.sendall(b"\xc0\x00")
+        self.until(_PINGRESP)
+
+    def subscribe(self, filters: list[str]) -> None:
+        self._socket.sendall(packets.subscribe(VERSION, filters, 0))
+
+    def until(self, wanted: int) -> None:
+        """Read packets until one begins with this byte."""
+        first = -1
+        while first != wanted:
+            first = self._reader.read(1)[0]
+            size = shift = 0
+            more = True
+            while more:
+                byte = self._reader.read(1)[0]
+                size |= (byte & 0x7F) << shift
+                shift += 7
+                more = byte >= 0x80
+            self._reader.read(size)
+
+    def close(self) -> None:
+        self._reader.close()
         self._socket.close()
 
 

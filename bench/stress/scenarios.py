@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from bench.brokers.crowd import AT_ONCE, Crowd, allow_open_files
 from bench.brokers.processes import Running
 from bench.stress.bystander import Bystander
-from bench.stress.clients import VERSION, Fetcher, Publishers, Sluggard
+from bench.stress.clients import RETAINED, VERSION, Fetcher, Flooder, Publishers, Sluggard
 from bench.stress.memory import Memory
 
 #: What a bystander still notices of trouble that is over; also, some of its messages are always within.
 _REACH_NS = 50_000_000
 #: A limit for what takes long on a slow machine.
 _LONG_S = 1800.0
+#: Filters of one SUBSCRIBE that match nothing.
+_SCANS = 10
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,12 @@ class Amounts:
     rate: int
     #: Seconds before and after.
     settle_s: float
+    #: Topics with a retained message, for filters that match none of them.
+    retained: int
 
 
-FULL = Amounts(1000, 1000, 10_000, 1_000_000, 40_000, 2000, 5.0)
-QUICK = Amounts(20, 20, 50, 400, 200, 400, 0.1)
+FULL = Amounts(1000, 1000, 10_000, 1_000_000, 40_000, 2000, 5.0, 100_000)
+QUICK = Amounts(20, 20, 50, 400, 200, 400, 0.1, 500)
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,28 @@ def owed_by_each(stage: Stage) -> int:
     return each * stage.amounts.clients
 
 
+def scan(stage: Stage) -> int:
+    """The last filter's message comes when the others have been looked for among all."""
+    writer = Flooder(stage.crowd.port, "retains")
+    writer.publish((f"b/a{number % 300}/b{number}/c" for number in range(stage.amounts.retained)), retain=True)
+    writer.publish(["b/z/z/z"], retain=True)
+    stage.begin()
+    writer.subscribe([*(f"b/+/+/nosuch{number}" for number in range(_SCANS)), "b/z/z/z"])
+    writer.until(RETAINED)
+    stage.over()
+    writer.close()
+    return _SCANS * stage.amounts.retained
+
+
+def new_topics(stage: Stage) -> int:
+    writer = Flooder(stage.crowd.port, "floods")
+    stage.begin()
+    writer.publish((f"b/flood/{number}/v" for number in range(stage.amounts.distinct)), retain=False)
+    stage.over()
+    writer.close()
+    return stage.amounts.distinct
+
+
 SCENARIOS = (
     Scenario("nobody", "no slow client, the same load", nobody),
     Scenario("slow", "two that read 50 KB/s, of 2 MB/s", slow),
@@ -186,4 +212,6 @@ SCENARIOS = (
     Scenario("return", "all return at once to their backlogs", all_return),
     Scenario("owed-all", "queued for all, each message once in the log", owed_by_all),
     Scenario("owed-each", "queued for each, on a topic of its own", owed_by_each),
+    Scenario("scan", "ten filters that match no retained topic", scan),
+    Scenario("new-topics", "one that publishes to ever new topics", new_topics),
 )

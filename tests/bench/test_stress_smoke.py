@@ -15,8 +15,8 @@ from bench.checkout import ROOT
 from bench.stress import plot, table
 from bench.stress.scenarios import QUICK, SCENARIOS
 
-#: One that is deaf, one with backlogs, one with publishers for each session.
-_SOME = ("deaf", "return", "owed-each")
+#: One that is deaf, one with backlogs, one with publishers for each session, and scans of retained messages.
+_SOME = ("deaf", "return", "owed-each", "scan")
 
 
 @pytest.mark.slow
