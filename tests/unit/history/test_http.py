@@ -43,7 +43,7 @@ class Served:
         self.node.clock.advance(3_600_000_000)
         self.node.maintenance.rotate(self.node.zone)
         self.node.fill(2)
-        self.pool = ReaderPool(folder / "data", 2, wait_s=0.0)
+        self.pool = ReaderPool(folder / "data", 4, wait_s=0.0)
         settings = History(http_port=0, max_requests=requests, max_requests_per_address=per_address)
         self.server = HistoryHttp(self.pool, Tokens(tokens), settings, tls, **more)
         self.address = ("127.0.0.1", self.server.server_address[1])
