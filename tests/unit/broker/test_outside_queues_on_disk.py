@@ -203,6 +203,25 @@ def test_a_home_that_lost_its_queues_between_two_runs_is_noticed(tmp_path: Path)
         assert world.size("reader") == 0
 
 
+def test_what_is_done_of_a_lost_queue_hides_nothing_of_the_new_one_after_a_restart(tmp_path: Path) -> None:
+    """T11: the queue is lost while its client is offline, and the new one gives out the same serials."""
+    store = new_store()
+    with DiskQueueWorld(tmp_path, store) as world:
+        reader = kept(world, "reader")
+        reader.subscribe("a/#", qos=2)
+        writer = world.connect("writer")
+        writer.send(Publish("a/b", b"open", 1, 1), Publish("a/b", b"done", 2, 2), Ack(PUBREL, 2))
+        _open, done = reader.take_all(Publish)
+        reader.send(Ack(PUBREC, done.packet_id), Ack(PUBCOMP, done.packet_id))
+        reader.drop()
+        world.connect("other")  # a commit after the one with which the session went offline
+        world.do(store.store.forget_everything)
+        writer.send(*(Publish("a/b", payload, 1, 3 + number) for number, payload in enumerate((b"1", b"2", b"3"))))
+        assert world.size("reader") == 3
+    with DiskQueueWorld(tmp_path, store) as world:
+        assert payloads(back(world, "reader")) == [b"1", b"2", b"3"]
+
+
 def test_a_queue_that_was_moved_is_read_from_its_beginning(tmp_path: Path) -> None:
     """T11: its messages have other places than those that the session knows."""
     store = new_store()

@@ -48,8 +48,6 @@ class PacketSlots:
         self._done: Final[dict[int, list[tuple[int, bytes]]]] = {}
         self._free: Final[list[int]] = []
         self._used = 0
-        #: Whether the session has no connection, so that its slots can be forgotten and read again.
-        self.offline = False
 
     def found(self, key: bytes, slot: SlotRecord) -> None:
         """Learn of a stored record. Requires: they come in the order of their keys, before any step."""

@@ -131,7 +131,8 @@ class RocksSessions:
         self._contents: Final = contents
         self._is_written: Final = is_written
         self._slots: Final[dict[str, PacketSlots]] = {}
-        #: Sessions whose connection has ended: their slots are forgotten when all changes are written.
+        #: Sessions without a connection, and those that have ended: their slots are forgotten when all changes are
+        #: written.
         self._left: Final[set[str]] = set()
         self._ends: Final = DueKeys(bytes((EXPIRY,)))
         #: Range tombstones since the last flush.
@@ -170,11 +171,10 @@ class RocksSessions:
             self._enlist(client_id, step.record, puts)
             self._count += step.before is None
             puts.put(session_key(client_id), encode_session(step.record))
-            slots = self._slots.get(client_id)
-            if slots is not None:
-                slots.offline = _is_away(client_id, step.record)
-                if slots.offline:
-                    self._left.add(client_id)
+            if _is_away(client_id, step.record):
+                self._left.add(client_id)
+            else:
+                self._left.discard(client_id)
         elif isinstance(step, KeepSubscription):
             puts.put(subscription_key(client_id, step.record.filter.raw), encode_subscription(step.record))
         elif isinstance(step, DropSubscription):
@@ -205,9 +205,11 @@ class RocksSessions:
             self._slots_of(client_id).received(step.packet_id, puts)
         elif isinstance(step, KeepProgress):
             puts.put(progress_key(client_id), encode_progress(step.progress))
-            slots = self._slots.get(client_id)
-            if slots is not None:
-                slots.advance(step.progress.sent, puts)
+            if QUEUE_SHARD in step.progress.sent:
+                # Serials begin again when a store has lost its queue: a marker that stays would hide a new message.
+                self._slots_of(client_id).advance(step.progress.sent, puts)
+            elif client_id in self._slots:
+                self._slots[client_id].advance(step.progress.sent, puts)
         else:
             raise MisuseError(f"{type(step).__name__} is no step that can be stored")
 
@@ -221,16 +223,13 @@ class RocksSessions:
                     slots.found(key, slot_of(key[at], key, value))
             record = self.record(client_id)
             if record is not None and _is_away(client_id, record):
-                slots.offline = True
                 self._left.add(client_id)
         return slots
 
     def _forget_slots(self) -> None:
         """An offline session has nothing in memory."""
         for client_id in self._left:
-            slots = self._slots.get(client_id)
-            if slots is not None and slots.offline:
-                del self._slots[client_id]
+            self._slots.pop(client_id, None)
         self._left.clear()
 
     def _drop(self, step: DropSession, puts: FamilyChanges, put_here: dict[str, list[bytes]]) -> None:
@@ -255,7 +254,6 @@ class RocksSessions:
             self._bound_range_tombstones()
         # Whatever this session has from now on begins with nothing stored, though the database still has it.
         self._slots[client_id] = PacketSlots(client_id)
-        self._slots[client_id].offline = True
         self._left.add(client_id)
 
     def _bound_range_tombstones(self) -> None:
@@ -321,6 +319,8 @@ class RocksSessions:
         if session is not None:
             if slots.used() and client_id not in self._slots:
                 self._slots[client_id] = slots
+                if _is_away(client_id, session.record):
+                    self._left.add(client_id)
             self._put_in_order(client_id, session, inflight)
             self._find_unacknowledged(client_id, session)
         return session

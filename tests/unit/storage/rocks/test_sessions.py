@@ -172,6 +172,18 @@ def test_an_offline_session_holds_no_slots_in_memory_and_goes_on_with_those_on_d
     assert stored.done == {(0, 30)}
 
 
+def test_slots_of_sessions_that_are_offline_are_forgotten_however_they_were_learned_of(disk: Disk) -> None:
+    """Sessions with an external queue are loaded at the start without a connection; others leave with a full batch."""
+    offline = SessionRecord(expiry_s=60, disconnected_us=1_000_000)
+    disk.apply(KeepSession("loaded", offline, None), KeepIncoming("loaded", 1))
+    disk.apply(KeepSession("other", ONLINE, None))
+    assert disk.store.load("loaded") is not None
+    disk.apply(KeepSession("leaving", ONLINE, None))
+    disk.apply(KeepSession("leaving", offline, ONLINE), KeepIncoming("leaving", 1))
+    disk.apply(KeepSession("other", ONLINE, ONLINE))
+    assert disk.store.slots_in_memory() == 0
+
+
 def test_done_markers_of_an_earlier_run_are_deleted_when_they_are_passed(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.apply(KeepSession("c", ONLINE, None), DropInflight("c", 1, 0, 10), DropInflight("c", 2, 0, 20))
