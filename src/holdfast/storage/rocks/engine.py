@@ -174,6 +174,14 @@ class Engine:
         self._full_since_s = None
         self._written = Written(number, database.latest_sequence_number())
 
+    def is_open(self) -> bool:
+        """Whether it can be read: not while a full disk, or an iterator, keeps it from being opened again."""
+        return self._families is not None
+
+    def make_ready(self) -> None:
+        """Open the database again if it has to be. Fails as `write` does."""
+        self._ready()
+
     def _ready(self) -> tuple[Rdict, dict[str, ColumnFamily]]:
         """The database and its families' handles, if it may be written to now."""
         if self._commit.poison is not None:

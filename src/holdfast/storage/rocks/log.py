@@ -3,7 +3,7 @@
     write(batch) ─▶ places and positions ─▶ Changes ─▶ Engine.write ─▶ … sync … ─▶ receipt ─▶ durable heads
 
 1. Batches are written in the order of their numbers. One that the engine refuses for now is kept and tried again, and
-   later ones wait behind it.
+   later ones wait behind it. While the database is being opened again, nothing can be read, so they wait as they came.
 2. A batch whose zones are all `os` or `memory` needs no sync for its receipt; it still waits for the receipts of
    earlier ones, so that acknowledgements keep their order.
 3. Nobody sees a position above its shard's ceiling: a batch that carries a new ceiling waits for its own sync.
@@ -83,6 +83,8 @@ class RocksLog:
         )
         #: What is not about messages follows the strictest durability there is.
         self._strict_steps: Final = any(zone.durability == FSYNC for zone in zones.all)
+        #: Batches whose changes depend on what is stored, taken while that cannot be read; they follow all others.
+        self._unbuilt: Final[deque[Batch]] = deque()
         self._unwritten: Final[deque[_Pending]] = deque()
         self._awaiting: Final[deque[_Pending]] = deque()
         #: The engine's numbers: of what was taken last, and of what had its receipt last.
@@ -110,12 +112,15 @@ class RocksLog:
 
     def write(self, batch: Batch) -> Receipt | None:
         """Take a batch. The receipt is returned if it is there at once, else it is handed over later."""
-        self._unwritten.append(self._build(batch))
+        if self._unbuilt or not self.engine.is_open():
+            self._unbuilt.append(batch)
+        else:
+            self._unwritten.append(self._build(batch))
         return self._advance()
 
     def busy(self) -> bool:
         """A sync is under way, or about to begin: what is written now is covered by the next one only."""
-        return bool(self._awaiting) and self._awaiting[-1].strict and not self._unwritten
+        return bool(self._awaiting) and self._awaiting[-1].strict and self.idle()
 
     def write_own(self, changes: Changes) -> None:
         """Take changes of the log's own, in their order between the batches."""
@@ -140,16 +145,18 @@ class RocksLog:
 
     def retry(self) -> None:
         """Try again what the engine refused."""
-        if self._unwritten:
+        if not self.idle():
             self._hand_over(self._advance())
 
     def idle(self) -> bool:
         """Whether everything that was taken is written."""
-        return not self._unwritten
+        return not self._unwritten and not self._unbuilt
 
     def waits_for(self, family: str) -> bool:
-        """Whether changes of a family are still to be written."""
-        return any(name == family for pending in self._unwritten for name, _changes in pending.changes.families())
+        """Whether changes of a family are still to be written, or may be."""
+        return bool(self._unbuilt) or any(
+            name == family for pending in self._unwritten for name, _changes in pending.changes.families()
+        )
 
     def now_us(self) -> int:
         """The time by which positions are given out."""
@@ -217,12 +224,15 @@ class RocksLog:
 
     def _advance(self) -> Receipt | None:
         """Write what waits, as far as the engine takes it."""
-        while self._unwritten:
-            pending = self._unwritten[0]
+        while not self.idle():
             if self.obstacle is not None:
                 # The engine may have to open its database again, which it cannot while readers hold on to it.
                 self.reading.revoke()
             try:
+                if not self._unwritten:
+                    self.engine.make_ready()
+                    self._unwritten.append(self._build(self._unbuilt.popleft()))
+                pending = self._unwritten[0]
                 if len(pending.changes):
                     self.engine.write(pending.mark, pending.changes)
             except TransientError as error:
