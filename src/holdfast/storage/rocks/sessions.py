@@ -240,13 +240,14 @@ class RocksSessions:
         lo, hi = session_range(client_id)
         keys = [key for key in put_here[client_id] if lo <= key < hi]
         put_here[client_id] = []
-        written = self._is_written()
-        if written:
-            for key, _value in self._list(lo, hi):
-                keys.append(key)
-                if len(keys) > MAX_POINT_DELETES:
-                    break
-        if written and len(keys) <= MAX_POINT_DELETES:
+        known = self._is_written()
+        try:
+            if known:
+                keys += [key for key, _value in islice(self._list(lo, hi), MAX_POINT_DELETES + 1)]
+        except PermanentError as error:
+            known = False
+            _log.warning("keys of a session that ends cannot be read", client=client_id, why=str(error))
+        if known and len(keys) <= MAX_POINT_DELETES:
             for key in keys:
                 puts.delete(key)
         else:
@@ -258,9 +259,14 @@ class RocksSessions:
 
     def _bound_range_tombstones(self) -> None:
         self._range_tombstones += 1
-        if self._range_tombstones >= MAX_RANGE_TOMBSTONES:
-            self._range_tombstones = 0
+        if self._range_tombstones < MAX_RANGE_TOMBSTONES:
+            return
+        try:
             self._contents.family(SESSIONS).flush(wait=False)
+            self._range_tombstones = 0
+        except Exception as error:
+            # As on a full disk. The commit goes on without, and the next range tombstone tries again.
+            _log.warning("a memtable with range tombstones cannot be flushed", why=str(error))
 
     def _enlist(self, client_id: str, record: SessionRecord, puts: FamilyChanges) -> None:
         for key in _listed(client_id, record):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rocksdict import Rdict, RdictIter, ReadOptions
 
 from holdfast.durable.changes import Changes, Operation, RangeEnd
 from holdfast.durable.commit import Batch
@@ -19,6 +20,7 @@ from holdfast.durable.sessions import (
     ReleaseInflight,
     Step,
 )
+from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
@@ -238,6 +240,34 @@ def test_range_tombstones_of_large_sessions_are_flushed_in_bounded_numbers(disk:
     properties = str(family.property_value("rocksdb.aggregated-table-properties"))
     # The flush began with the last of them, so that at most one is left for the next.
     assert "range deletions=0;" not in properties
+
+
+class FailingFamily:
+    """The sessions on a disk that fails: a damaged table, no room for another one."""
+
+    def __init__(self, family: Rdict) -> None:
+        self._family = family
+
+    def iter(self, _options: ReadOptions) -> RdictIter:
+        raise PermanentError("stored messages cannot be read on: Corruption: block checksum mismatch")
+
+    def flush(self, *, wait: bool) -> None:
+        raise OSError(f"IO error: No space left on device: {wait}")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._family, name)
+
+
+def test_a_disk_that_fails_does_not_keep_a_session_from_its_end(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The messages of others are in the same commit."""
+    disk.apply(KeepSession("c", ONLINE, None), *subscriptions("c", 3))
+    family = disk.engine.family(SESSIONS)
+    with monkeypatch.context() as failing:
+        failing.setattr(disk.engine, "family", lambda _name: FailingFamily(family))
+        for _life in range(MAX_RANGE_TOMBSTONES + 1):
+            assert ranges(disk.apply(DropSession("c", ONLINE), KeepSession("c", ONLINE, None))) == 1
+    disk.apply(DropSession("c", ONLINE))
+    assert disk.stored_keys() == []
 
 
 def test_the_look_for_ended_sessions_begins_behind_those_that_were_removed(disk: Disk) -> None:
