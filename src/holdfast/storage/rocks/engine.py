@@ -185,7 +185,7 @@ class Engine:
     def _ready(self) -> tuple[Rdict, dict[str, ColumnFamily]]:
         """The database and its families' handles, if it may be written to now."""
         if self._commit.poison is not None:
-            raise PoisonedError(f"nothing is written any more, because a sync failed: {self._commit.poison}")
+            raise PoisonedError(f"nothing is written any more: {self._commit.poison}")
         if self._broken is not None:
             self._reopen()
         families = self._opened()
@@ -243,6 +243,10 @@ class Engine:
     def on_reopened(self, callback: Callable[[], None]) -> None:
         """Called inside `write` after a full disk: handles from `family` are void, ask for them again."""
         self._reopened_callbacks.append(callback)
+
+    def fail(self, error: Exception) -> None:
+        """Something that had to be written is lost: write nothing more, and give no receipt."""
+        self._commit.fail(error)
 
     def request_sync(self) -> None:
         self._commit.request()

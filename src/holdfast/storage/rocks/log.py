@@ -115,7 +115,7 @@ class RocksLog:
         if self._unbuilt or not self.engine.is_open():
             self._unbuilt.append(batch)
         else:
-            self._unwritten.append(self._build(batch))
+            self._unwritten.append(self._built(batch))
         return self._advance()
 
     def busy(self) -> bool:
@@ -161,6 +161,14 @@ class RocksLog:
     def now_us(self) -> int:
         """The time by which positions are given out."""
         return self.time.now_us(self._clock.wall_us(), self._clock.monotonic_us())
+
+    def _built(self, batch: Batch) -> _Pending:
+        """A batch that cannot be built is lost: no later one may be written, as its receipt would cover this one."""
+        try:
+            return self._build(batch)
+        except Exception as error:
+            self.engine.fail(error)
+            raise
 
     def _build(self, batch: Batch) -> _Pending:
         """Give every message its place."""
@@ -231,7 +239,7 @@ class RocksLog:
             try:
                 if not self._unwritten:
                     self.engine.make_ready()
-                    self._unwritten.append(self._build(self._unbuilt.popleft()))
+                    self._unwritten.append(self._built(self._unbuilt.popleft()))
                 pending = self._unwritten[0]
                 if len(pending.changes):
                     self.engine.write(pending.mark, pending.changes)

@@ -8,6 +8,7 @@ import pytest
 from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
 from holdfast.durable.zones import MEMORY, OS
+from holdfast.model.errors import PermanentError, PoisonedError
 from holdfast.records.folder import FORMAT, DataFolder, decode_folder, encode_folder
 from holdfast.records.messages import stored_serial
 from holdfast.records.meta import FOLDER_KEY
@@ -214,6 +215,29 @@ def test_readers_let_go_before_the_engine_opens_its_database_again(
     assert store.log.obstacle is None
     store.settle()
     assert places(first + drain(replay)[0]) == places(store.written)
+
+
+class UnreadableCompanion:
+    """Something stored with messages that cannot be read once."""
+
+    def __init__(self) -> None:
+        self.fails = True
+
+    def add(self, _batch: Batch, _changes: Changes) -> None:
+        if self.fails:
+            self.fails = False
+            raise PermanentError("a block is damaged")
+
+
+def test_no_receipt_covers_a_batch_that_could_not_be_built(store: Store) -> None:
+    """Q2: receipts are numbers, and that of a later batch would acknowledge it."""
+    store.log._companions.append(UnreadableCompanion())
+    with pytest.raises(PermanentError, match="damaged"):
+        store.write(store.message("a"))
+    with pytest.raises(PoisonedError, match="damaged"):
+        store.write(store.message("a"))
+    assert not store.receipts
+    assert str(store.engine.poison) == "a block is damaged"
 
 
 def test_receipts_that_came_before_anybody_was_attached_are_not_lost(store: Store) -> None:
