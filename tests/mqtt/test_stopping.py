@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.model.protocol import V5, V311
 from holdfast.model.reasons import SERVER_SHUTTING_DOWN
-from holdfast.wire.packets import Ack, Connack, Connect, Disconnect, Publish
+from holdfast.topics.filters import parse_filter
+from holdfast.wire.packets import Ack, Connack, Connect, Disconnect, Publish, Subscribe, Subscription
 from holdfast.wire.properties import Properties
 from tests.mqtt.raw import RawClient
 from tests.mqtt.running import DEADLINE_S, RunningBroker
@@ -91,9 +92,9 @@ def delivered(broker: RunningBroker, at_least: set[int]) -> set[int]:
     return found
 
 
-def ended(broker: RunningBroker) -> int:
+def ended(broker: RunningBroker, within_s: float = DEADLINE_S) -> int:
     """The status of a process that was told to end."""
-    status = broker.process.wait(DEADLINE_S)
+    status = broker.process.wait(within_s)
     broker._reader.join(DEADLINE_S)
     assert broker.process.stderr is not None
     broker.process.stderr.close()
@@ -122,6 +123,20 @@ def test_a_client_that_never_reads_does_not_hold_up_the_end(start: Start) -> Non
             loud.send(Publish("noise", bytes(200_000), 1, number))
             loud.expect(Ack)
         broker.stop()
+    assert len(broker.events("stopped")) == 1
+
+
+def test_scans_for_retained_messages_hold_up_neither_the_signal_nor_the_end(start: Start) -> None:
+    """A thousand filters that match none of thousands of topics take minutes, if they are looked at in one go."""
+    broker = start(settings(within_s=5))
+    with connected(broker, "keeper") as keeper, connected(broker, "looker") as looker:
+        for number in range(8000):
+            keeper.send(Publish(f"a/{number}/b", b"x", retain=True))
+        assert keeper.ping() == []
+        filters = tuple(Subscription(parse_filter(b"+/+/none-%d" % number), 1) for number in range(1000))
+        looker.send(Subscribe(1, filters))
+        broker.process.send_signal(signal.SIGTERM)
+        assert ended(broker, within_s=10) == 0  # its bound, and as long for the process itself
     assert len(broker.events("stopped")) == 1
 
 

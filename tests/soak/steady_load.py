@@ -50,7 +50,7 @@ async def everybody_in(run: Run) -> None:
         await run.subscriber(f"subscriber-{number}", version, topic_filter, 1 + number % 2, restless=RESTLESS)
     for number in range(PUBLISHERS):
         topics = {f"load/{number}/{topic}": 1 + topic % 2 for topic in range(TOPICS)}
-        run.publisher(f"publisher-{number}", V5, topics, pace_s=0.8)
+        run.publisher(f"publisher-{number}", V5, topics, pace_s=0.2)
 
 
 async def watch(run: Run, minutes: float) -> list[tuple[float, float]]:
