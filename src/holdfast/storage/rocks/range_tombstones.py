@@ -77,8 +77,8 @@ class _Tombstone(NamedTuple):
 def thin_wal(database: Path) -> int:
     """Take covered range tombstones out of the WAL, if it has many; how many that were.
 
-    Requires: nobody has the database open. Ensures: a replay of the WAL gives the same keys. Survives: a kill at any
-    moment, because a file is replaced as a whole.
+    Requires: nobody has the database open. Ensures: a replay of the WAL gives the same keys. Survives: a kill or a
+    power loss at any moment, because a file is replaced as a whole, and what covers is on disk before.
     """
     files = [path for path in wal_files(database) if path.stat().st_size]
     if sum(_candidates(path) for path in files) < FEW:
@@ -91,6 +91,8 @@ def thin_wal(database: Path) -> int:
         if records and not records[-1][1]:
             break  # what lies behind damage may never be replayed
     covered = _covered(found)
+    for path in files if covered else []:
+        _sync(path)
     for path, tombstones in covered.items():
         _rewrite(path, tombstones)
     thinned = sum(map(len, covered.values()))
@@ -149,11 +151,15 @@ def _rewrite(path: Path, tombstones: list[_Tombstone]) -> None:
         file.flush()
         os.fsync(file.fileno())
     replacement.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def _records(content: bytes) -> Iterator[tuple[bytes, list[_Frame]]]:

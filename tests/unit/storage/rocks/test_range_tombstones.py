@@ -135,6 +135,27 @@ def test_what_lies_behind_damage_covers_nothing(tmp_path: Path, cut: int) -> Non
     assert 0 < thin_wal_of_copy(tmp_path, cut) < whole
 
 
+def test_what_covers_is_on_disk_before_anything_is_taken_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed broker leaves the end of its WAL in the page cache. A power loss must not take that alone."""
+    left_behind(tmp_path, FEW)
+    files = {path.name for path in wal_files(tmp_path / "rocks") if path.stat().st_size}
+    acts: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        acts.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        sync(descriptor)
+
+    def replaced(path: Path, target: Path) -> Path:
+        acts.append("replace")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    assert thin_wal(tmp_path / "rocks")
+    assert files <= set(acts[: acts.index("replace")])
+
+
 def thin_wal_of_copy(folder: Path, cut: int) -> int:
     copy = folder / f"copy-{cut}"
     copy.mkdir()
