@@ -217,12 +217,14 @@ class Feeder:
         home.released.clear()
         home.acknowledged.clear()
         home.gathered = 0
+        begun = {queue: queue.incarnation for queue in (*released, *done)}
         try:
             while released:
                 queue, serials = next(iter(released.items()))
                 with suppress(PermanentError):  # it shows when it is read
                     await self.store.release(queue.name, serials)
                 del released[queue]
+            done = {queue: serials for queue, serials in done.items() if queue.incarnation == begun[queue]}
             if done:
                 await self._acknowledge(done)
         except Exception as error:
@@ -230,15 +232,16 @@ class Feeder:
         finally:
             self._told = True
             for queue, serials in released.items():
-                if not queue.ended:
+                if not queue.ended and queue.incarnation == begun[queue]:
                     home.released[queue] = serials + home.released.get(queue, [])
             for queue, serials in done.items():
-                if not queue.ended:
+                if not queue.ended and queue.incarnation == begun[queue]:
                     home.acknowledged[queue] = serials + home.acknowledged.get(queue, [])
         self.work()
 
     async def _acknowledge(self, done: dict[OutsideQueue, list[int]]) -> None:
         """Takes what is told, or cannot be told, out of `done`."""
+        begun = {queue: queue.incarnation for queue in done}
         try:
             await self.store.acknowledge([(queue.name, serials) for queue, serials in done.items()])
         except PermanentError:
@@ -246,10 +249,12 @@ class Feeder:
                 with suppress(PermanentError):
                     await self.store.acknowledge([(queue.name, serials)])
                 del done[queue]
-                queue.confirmed(serials)
+                if queue.incarnation == begun[queue]:
+                    queue.confirmed(serials)
         else:
             for queue, serials in done.items():
-                queue.confirmed(serials)
+                if queue.incarnation == begun[queue]:
+                    queue.confirmed(serials)
             done.clear()
 
     # ---- away and back

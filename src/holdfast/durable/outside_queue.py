@@ -78,6 +78,8 @@ class OutsideQueue(ClientQueue):
         self.begun: Final = begun
         #: The session has ended.
         self.ended = False
+        #: How often the store has lost the queue: serials of an earlier incarnation mean nothing in this one.
+        self.incarnation = 0
         #: When the store last refused a message because the queue is full, µs; 0 once it was read to its end.
         self.full_us = 0
         #: Nothing was asked of the store for this session yet.
@@ -148,6 +150,7 @@ class OutsideQueue(ClientQueue):
 
     def set_aside(self) -> None:
         """The store has lost the queue and begins a new one, perhaps with the same serials."""
+        self.incarnation += 1
         self._last = self._settled = self._cursor = 0
         self._let_go()
         self._open.clear()

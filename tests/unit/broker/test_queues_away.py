@@ -1,5 +1,9 @@
 """A home of client queues that does not answer: who is concerned waits, others go on, and it heals by itself."""
 
+import asyncio
+
+import pytest
+
 from holdfast.broker.policy import Policy, Sessions
 from holdfast.exchange.counters import DROP_AWAY, DROP_UNREADABLE
 from holdfast.exchange.drops import QUEUES_AWAY, QUEUES_BACK
@@ -210,6 +214,39 @@ def test_a_home_that_has_lost_its_queues_is_noticed_and_loses_nothing_more() -> 
         writer.send(Publish("a/x", b"3", 1, 8))
         assert [packet.payload for packet in reader.inbox if isinstance(packet, Publish)] == [b"3"]
         assert world.size("outside") == 1
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_acknowledgements_of_a_lost_queue_do_not_reach_the_new_one(
+    answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T11: they were on their way when the loss was noticed, and the new queue has given out the same serials."""
+    with QueueWorld() as world:
+        reader, _other = readers(world)
+        writer = world.connect("writer")
+        writer.send(*(Publish("a/x", b"old", 1, number) for number in range(1, 4)))
+        gate = asyncio.Event()
+
+        async def on_its_way(_done: list[tuple[str, list[int]]]) -> None:
+            await gate.wait()
+            if not answers:
+                raise TransientError("the store is away")
+
+        with monkeypatch.context() as held:
+            held.setattr(world.store, "acknowledge", on_its_way)
+            for message in reader.take_all(Publish):
+                reader.send(Ack(PUBACK, message.packet_id))
+            world.advance(0.1)
+            world.do(lambda: world.store.store.forget_everything())
+            writer.send(Publish("a/x", b"1", 1, 6), Publish("a/x", b"2", 1, 7))
+            reader = kept(world, "outside")
+            first, second = reader.take_all(Publish)
+            world.do(gate.set)
+        world.advance(5)
+        assert world.size("outside") == 2
+        reader.send(Ack(PUBACK, first.packet_id), Ack(PUBACK, second.packet_id))
+        world.advance(5)
+        assert world.size("outside") == 0
 
 
 def test_a_session_that_ends_while_its_queue_is_away_holds_up_nobody() -> None:
