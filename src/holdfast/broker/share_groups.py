@@ -149,8 +149,12 @@ class ShareGroups:
             self._exchange.under_way.step(KeepMember(group.stored_as, client_id))
 
     def leave(self, client: Client, group: Group) -> None:
-        """The client is a member no more. What it has in flight it keeps: it may be about to acknowledge it."""
+        """The client is a member no more. What it has in flight it keeps: it may be about to acknowledge it.
+
+        The group's progress passes that, and must not go back when the client joins again: QoS 2 would come twice.
+        """
         client_id = client.session.client_id
+        client.session.window.leave_group(group.key)
         group.members.pop(client_id, None)
         if group in client.groups:
             client.groups.remove(group)

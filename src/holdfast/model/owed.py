@@ -27,8 +27,9 @@ class Owed:
         self.retain: Final = retain
         #: Subscription identifiers of every subscription that matched.
         self.identifiers: Final = identifiers
-        #: The shared subscription (`$share/<group>/<filter>`) it came through; empty for none.
-        self.group: Final = group
+        #: The shared subscription (`$share/<group>/<filter>`) it came through; empty for none, and once its client has
+        #: left the group.
+        self.group = group
         self.serial = serial
         #: Whether it may have been sent before, by an earlier run of the broker: then DUP says so.
         self.repeated = False

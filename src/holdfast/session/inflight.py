@@ -212,6 +212,13 @@ class Window:
             owed for packet_id, owed in self._entries.items() if owed.group == group and not self.is_stolen(packet_id)
         ]
 
+    def leave_group(self, group: str) -> None:
+        """What came through a group is this client's alone from now on."""
+        for owed in self._entries.values():
+            if owed.group == group:
+                self._count(group, -1)
+                owed.group = ""
+
     def is_released(self, packet_id: int) -> bool:
         return packet_id in self._released
 

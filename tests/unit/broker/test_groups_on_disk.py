@@ -7,7 +7,8 @@ from holdfast.records.groups import GROUP_PREFIX
 from holdfast.records.sessions import session_range
 from holdfast.storage.rocks.contents import SESSIONS
 from holdfast.storage.rocks.layouts.scan import scan_items
-from holdfast.wire.packets import Ack, Publish, Suback
+from holdfast.topics.filters import parse_filter
+from holdfast.wire.packets import Ack, Publish, Suback, Unsuback, Unsubscribe
 from tests.disk_world import DiskWorld
 from tests.slow_world import SlowWorld, connect, kept, subscribe
 from tests.world import Peer
@@ -52,6 +53,33 @@ def test_what_a_leaver_gives_back_does_not_bring_back_what_others_have(tmp_path:
         writer.send(Publish("a", b"2", 2, 2))
         leaver.drop()
         assert finish(stayer) == [b"2", b"1"]
+
+
+def test_a_member_that_returns_with_older_work_does_not_set_the_group_back(tmp_path: Path) -> None:
+    """Q10: what the stored progress has passed is not remembered as done any more, so it would come twice."""
+    world = DiskWorld(tmp_path)
+    returner = kept(world, "returner", receive_maximum=1)
+    returner.subscribe("$share/g/a", qos=2)
+    writer = world.connect("writer")
+    writer.send(Publish("a", b"1", 1, 1))
+    assert returner.take(Publish).payload == b"1"
+    stayer = kept(world, "stayer")
+    stayer.subscribe("$share/g/a", qos=2)
+    writer.send(Publish("a", b"2", 2, 2))
+    assert finish(stayer) == [b"2"]
+    returner.send(Unsubscribe(7, (parse_filter(b"$share/g/a"),)))
+    assert returner.take(Unsuback).packet_id == 7
+    world.tick()
+    returner.subscribe("$share/g/a", qos=2, packet_id=8)
+    writer.send(Publish("a", b"3", 1, 3))
+    assert finish(stayer) == [b"3"]
+    world.tick()
+    world.crash()
+    with DiskWorld(tmp_path, start_us=1_700_000_010_000_000) as world:
+        stayer = world.peer()
+        stayer.send(connect("stayer"))
+        stayer.inbox.pop(0)
+        assert b"2" not in finish(stayer)
 
 
 def test_a_qos_2_message_goes_to_nobody_else_when_the_member_ended_with_the_broker(tmp_path: Path) -> None:
