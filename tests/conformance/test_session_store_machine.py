@@ -167,7 +167,7 @@ class SessionStoreMachine(RuleBasedStateMachine):
             # Progress in the log never goes back, so a marker that it has passed may stay until the next load.
             sent = stored.progress.sent.get(LOG_SHARD, 0)
             stored.done.difference_update([(LOG_SHARD, position) for position in range(1, sent + 1)])
-        assert shown(stored) == shown(expected)
+        assert shown(client_id, stored, {}) == shown(client_id, expected, {})
 
     @rule(before_s=st.integers(0, 20), limit=st.integers(1, 3))
     def expiring(self, before_s: int, limit: int) -> None:
