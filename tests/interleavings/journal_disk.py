@@ -228,8 +228,8 @@ class _Sessions(MemorySessions):
         super().__init__()
         self._life: Final = life
 
-    def load(self, client_id: str) -> StoredSession | None:
-        stored = super().load(client_id)
+    def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
+        stored = super().load(client_id, limit)
         if stored is not None and stored.progress is not None:
             places = {message.position_us: message for message in self._life.messages}
             for entry in stored.progress.unacknowledged:

@@ -194,10 +194,24 @@ class Connecting:
                 await self._registry.remove(action.registration)
             elif isinstance(action, Open):
                 connection.registration = action.registration
-                client, present = self._sessions.open(
-                    client_id, clean_start=action.clean_start, persistent=terms.expiry_s > 0, taken_over=taken_over
+                persistent = terms.expiry_s > 0
+                opened = self._sessions.open(
+                    client_id, clean_start=action.clean_start, persistent=persistent, taken_over=taken_over
                 )
-                pending += takeover.opened(session_present=present)
+                if not isinstance(opened, tuple):
+                    opened = await self._sessions.open_in_slices(
+                        client_id,
+                        opened,
+                        clean_start=action.clean_start,
+                        persistent=persistent,
+                        taken_over=taken_over,
+                        has_left=lambda: connection.channel.closed,
+                    )
+                if opened is None:
+                    pending += takeover.abandon()
+                else:
+                    client, present = opened
+                    pending += takeover.opened(session_present=present)
             elif isinstance(action, Refuse):
                 if action.log_line:
                     self._client_log.info("takeover", "client", client=connection.client_id, why=action.log_line)

@@ -1,6 +1,7 @@
 """Sessions: begun, resumed, left behind, ended."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -9,7 +10,10 @@ from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.feeding import Feeding
 from holdfast.broker.policy import OWNER_ANY, Policy
 from holdfast.broker.queue_classes import QueueClasses
+from holdfast.broker.session_restore import SessionRestore
+from holdfast.broker.slices import SLICE, Slices
 from holdfast.broker.stores import Stores
+from holdfast.broker.subscription_removal import Removals
 from holdfast.broker.subscriptions import Subscriptions
 from holdfast.broker.walks import Walks
 from holdfast.broker.wills import Wills
@@ -24,12 +28,9 @@ from holdfast.exchange.counters import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError, SettingsError
-from holdfast.model.message import Message
-from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued, OwedRetained, place_of
 from holdfast.model.reasons import QUOTA_EXCEEDED
 from holdfast.model.will import StoredWill
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import ProgressEntry
 from holdfast.session.inflight import UNLIMITED
 from holdfast.session.state import NEVER, SessionState, will_delay_s
 
@@ -55,6 +56,7 @@ class Sessions:
     2. What is stored of a session that outlives its connection is, with the batch under way, what it is here.
     3. An offline session that follows the log and is in no group has no object here: the store has it.
     4. A session whose queue is outside the log has one, always: the matcher has to find it.
+    5. A session that is opened in slices has one here when it is whole; until then its store is not changed.
     """
 
     def __init__(
@@ -84,44 +86,104 @@ class Sessions:
         self._dropped: Final[set[str]] = set()
         self.wills: Final = Wills(exchange, clock, deadlines, max_qos=policy.mqtt.max_qos)
         self.expired = 0
-        #: Where the log stood when the broker started: what is not above it may have been sent by an earlier run.
-        self._heads: Final = dict(stores.delivered)
+        self._slices: Final = Slices()
+        self._restore: Final = SessionRestore(
+            self.subscriptions, self.walks, exchange.outside, self._slices, dict(stores.delivered)
+        )
+        #: Sessions that are being opened in slices, and whether a will of theirs came due meanwhile.
+        self._opening: Final[dict[str, bool]] = {}
+        self._removals: Final = Removals(self.subscriptions, self._slices)
 
     # ---- begin
 
     def open(
         self, client_id: str, *, clean_start: bool, persistent: bool, taken_over: bool = False
-    ) -> tuple[Client, bool]:
+    ) -> tuple[Client, bool] | StoredSession | None:
         """The client's session, and whether it was there before; `persistent` if it is to outlive its connection.
 
         A will that still waits is not published, also if the session does not go on [MQTT-3.1.2-8]; but one of a
         connection that was `taken_over` by this one is, if its session ends.
+        Ensures: anything but a pair means more than one slice of work, and that `open_in_slices` has to go on with it.
         """
         existing = self.clients.get(client_id)
+        record = None
+        stored = None
+        over = clean_start
+        if existing is None:
+            if self._removals.under_way(client_id):
+                return None
+            record = self._record(client_id)
+            if record is not None:
+                over = over or self._is_over(record)
+                stored = None if over else self._stored.load(client_id, SLICE)
+                if stored is not None and stored.load_on is not None:
+                    return stored
         if not taken_over:
             self.wills.drop(client_id)
-        if existing is not None and clean_start:
-            self.end(existing, _CLEAN)
-            existing = None
         if existing is not None:
-            self._cancel_expiry(client_id)
-            return existing, True
-        record = self._record(client_id)
+            if not clean_start:
+                self._cancel_expiry(client_id)
+                return existing, True
+            self.end(existing, _CLEAN)
+            if self._removals.under_way(client_id):
+                return None
         most = self._policy.limits.max_sessions
         if record is None and most and max(len(self.clients), self._stored.count()) >= most:
             raise PeerError(QUOTA_EXCEEDED, f"there are {most} sessions, which is the limit")
-        if record is not None and (clean_start or self._is_over(record)):
+        if record is not None and over:
             self._end_stored(client_id, record, _CLEAN if clean_start else _EXPIRED)
-            record = None
-        stored = None if record is None else self._stored.load(client_id)
         home, limits = self._classes.of(client_id) if persistent and stored is None else ("", None)
         if home and limits is not None:
             client = self._new_outside(client_id, home, limits, self._outside.next_number())
         else:
-            client = self._new_client(client_id)
+            client = self.clients[client_id] = self._build_client(client_id)
         if stored is not None:
-            self._restore(client, stored)
+            self._restore.restore(client, stored)
         return client, stored is not None
+
+    async def open_in_slices(
+        self,
+        client_id: str,
+        opened: tuple[Client, bool] | StoredSession | None,
+        *,
+        clean_start: bool,
+        persistent: bool,
+        taken_over: bool,
+        has_left: Callable[[], bool],
+    ) -> tuple[Client, bool] | None:
+        """Go on where `open` stopped; None if the client has left meanwhile.
+
+        Requires: no other connect of this client id comes in between.
+        Ensures: a session that was to be resumed is as it was before, if the client has left.
+        """
+        self._opening[client_id] = False
+        try:
+            while opened is None and not has_left():
+                await self._removals.finished(client_id)
+                if not has_left():
+                    opened = self.open(client_id, clean_start=clean_start, persistent=persistent, taken_over=taken_over)
+            if isinstance(opened, StoredSession):
+                opened = await self._restore_in_slices(client_id, opened, has_left)
+        finally:
+            will_due = self._opening.pop(client_id)
+        if will_due and opened is None:
+            self._will_due(client_id)
+        return opened
+
+    async def _restore_in_slices(
+        self, client_id: str, stored: StoredSession, has_left: Callable[[], bool]
+    ) -> tuple[Client, bool] | None:
+        client = self._build_client(client_id)
+        whole = False
+        try:
+            whole = await self._restore.restore_in_slices(client, stored, has_left)
+        finally:
+            if not whole:
+                self._removals.remove(client)
+        if not whole:
+            return None
+        self.clients[client_id] = client
+        return client, True
 
     def owner(self, client_id: str) -> str | None:
         """The user whose session a client id has; None if it has none, or if an earlier version stored no user."""
@@ -141,11 +203,9 @@ class Sessions:
         """Whether it ended already, and was only not removed yet; after a crash, one without expiry has."""
         return record.expiry_s == 0 or 0 <= record.ends_us() <= self._clock.wall_us()
 
-    def _new_client(self, client_id: str) -> Client:
+    def _build_client(self, client_id: str) -> Client:
         session = SessionState(client_id)
-        client = Client(session, self._new_queue(client_id, session.subscriptions))
-        self.clients[client_id] = client
-        return client
+        return Client(session, self._new_queue(client_id, session.subscriptions))
 
     def _new_outside(self, client_id: str, home: str, limits: QueueLimits, begun: int) -> Client:
         """A client with a queue outside the log; what has a lower number there is of an earlier session."""
@@ -159,75 +219,6 @@ class Sessions:
         self.clients[client_id] = client
         self._outside.enter(client)
         return client
-
-    def _restore(self, client: Client, stored: StoredSession) -> None:
-        """Go on with a session as it was stored."""
-        session = client.session
-        session.record = stored.record
-        session.user = stored.record.user
-        session.expiry_s = stored.record.expiry_s
-        session.disconnected_us = stored.record.disconnected_us
-        session.incoming.update(dict.fromkeys(stored.incoming))
-        for raw, record in stored.subscriptions.items():
-            if raw in stored.replays and self.subscriptions.has_history():
-                self.subscriptions.restore_replay(client, record, stored.replays[raw])
-            else:
-                self.subscriptions.restore(client, record)
-        self._restore_window(client, stored)
-        queue = client.queue
-        progress = stored.progress
-        crashed = stored.record.disconnected_us == 0 or stored.record.cut_off
-        for raw, walk in stored.walks.items():
-            self.walks.restore(client, raw, walk, repeated=crashed)
-        if isinstance(queue, OutsideQueue):
-            entries = [] if progress is None else progress.unacknowledged
-            queue.resume(
-                0 if progress is None else progress.sent.get(QUEUE_SHARD, 0),
-                {position for shard, position in stored.done if shard == QUEUE_SHARD},
-                [owed.serial for owed in stored.inflight.values() if isinstance(owed, OwedQueued)],
-                {entry.position_us: entry.packet_id for entry in entries if entry.shard == QUEUE_SHARD},
-                self._outside.first if crashed else 0,
-            )
-        if isinstance(queue, LogQueue):
-            messages = [owed.message for owed in stored.inflight.values()]
-            messages += stored.unacknowledged.values()  # above the progress, if it was sent before its commit
-            places = {(message.shard, message.position_us) for message in messages}
-            queue.resume(
-                {} if progress is None else progress.sent, stored.done | places, self._heads if crashed else {}
-            )
-
-    def _restore_window(self, client: Client, stored: StoredSession) -> None:
-        """What was in flight, in the order of sending, under its packet ids."""
-        window = client.session.window
-        order: dict[int, ProgressEntry | None] = {}
-        if stored.progress is not None:
-            for entry in stored.progress.unacknowledged:
-                owed = stored.inflight.get(entry.packet_id)
-                # The id may have been used again since: then it has the place of its new message, not of the old one.
-                if owed is None or place_of(owed) == (entry.shard, entry.position_us):
-                    order[entry.packet_id] = entry
-            window.go_on_behind(stored.progress.last_packet_id)
-        for packet_id in stored.inflight:
-            order.setdefault(packet_id)
-        for packet_id, sent in order.items():
-            message = stored.unacknowledged.get(packet_id)
-            if packet_id in stored.inflight:
-                client.session.next_order()
-                window.restore(packet_id, stored.inflight[packet_id], released=packet_id in stored.released)
-            elif message is not None:
-                window.restore(packet_id, self._owed(client, message, sent), released=False)
-            if stored.progress is None:
-                window.go_on_behind(packet_id)
-
-    @staticmethod
-    def _owed(client: Client, message: Message, entry: ProgressEntry | None) -> Owed:
-        place = None if entry is None else entry.retained
-        if place is not None:
-            return OwedRetained(message, 1, identifiers=place.identifiers, newest=place.newest)
-        queue = client.queue
-        owed = queue.owed(message) if isinstance(queue, LogQueue) else None
-        # The subscription may be gone since: what is in flight completes all the same.
-        return owed if owed is not None and owed.qos == 1 else Owed(message, 1)
 
     def attach(
         self, client: Client, channel: Channel, *, user: str, expiry_s: int, inflight: int, will: StoredWill | None
@@ -282,9 +273,13 @@ class Sessions:
 
     def _rights_changed(self, client: Client, channel: Channel) -> None:
         """Plans leave out who may not read a topic on the present connection: have them made again."""
-        if channel.access is not None:
-            for record in client.session.subscriptions.values():
-                self._exchange.routes.touch(record.filter)
+        if channel.access is None:
+            return
+        if len(client.session.subscriptions) > SLICE:
+            self._exchange.routes.touch_all()
+            return
+        for record in client.session.subscriptions.values():
+            self._exchange.routes.touch(record.filter)
 
     # ---- end
 
@@ -332,8 +327,7 @@ class Sessions:
             self._forget(client)
 
     def _forget(self, client: Client) -> None:
-        for raw in list(client.session.subscriptions):
-            self.subscriptions.remove(client, raw)
+        self._removals.remove(client)
         client.queue.drop()
         client.walks = None
         client.replays = None
@@ -396,6 +390,9 @@ class Sessions:
 
     def _will_due(self, client_id: str) -> None:
         """The delay has passed. One commit publishes the will and forgets it, so that it comes once."""
+        if client_id in self._opening:
+            self._opening[client_id] = True  # its client is back in time, unless it leaves before its CONNACK
+            return
         if not self.wills.publish_waiting(client_id):
             return
         client = self.clients.get(client_id)
@@ -476,7 +473,7 @@ class Sessions:
         record = stored.record
         limits = self._classes.of(client_id)[1]
         client = self._new_outside(client_id, record.queue, limits, record.begun)
-        self._restore(client, stored)
+        self._restore.restore(client, stored)
         if self._is_over(record):
             self.expired += 1
             self.end(client, _EXPIRED)
@@ -491,7 +488,9 @@ class Sessions:
         self._feeding.sweep()
         now_us = self._clock.wall_us()
         for client_id in self._stored.expiring(now_us, _PAGE):
-            if client_id in self.clients or client_id in self._dropped or self.wills.waiting(client_id) is not None:
+            if client_id in self.clients or client_id in self._dropped or client_id in self._opening:
+                continue
+            if self.wills.waiting(client_id) is not None:
                 continue
             record = self._record(client_id)
             if record is not None and self._is_over(record):

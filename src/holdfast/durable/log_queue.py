@@ -153,6 +153,11 @@ class LogQueue(ClientQueue):
             self._sent = self.sent()
             self._readers = {}
 
+    def expect_many(self) -> None:
+        """Very many subscriptions follow one by one: the matcher for them grows with them, not all at once later."""
+        if self._matcher is None and not self._subscriptions:
+            self._matcher = Matcher()
+
     def subscriptions_changed(self, topic_filter: TopicFilter) -> None:
         """A subscription was added, replaced or removed, or what is replayed of it has changed."""
         matcher = self._matcher

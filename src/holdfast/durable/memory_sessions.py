@@ -92,7 +92,7 @@ class MemorySessions(SessionStore):
         stored = self._sessions.get(client_id)
         return None if stored is None else stored.record
 
-    def load(self, client_id: str) -> StoredSession | None:
+    def load(self, client_id: str, limit: int = 0) -> StoredSession | None:  # noqa: ARG002 - all of it is at hand
         stored = self._sessions.get(client_id)
         if stored is None:
             return None

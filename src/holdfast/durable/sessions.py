@@ -12,6 +12,7 @@ are stored when it is: there is no other way to write. Sessions that end with th
 except for a will, which has to outlive the broker.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from holdfast.model.message import Message
@@ -47,6 +48,9 @@ class StoredSession:
         #: Messages of the progress's QoS 1 entries, by packet id, as far as they are still there; of a retained one, as
         #: far as it is the one that was sent.
         self.unacknowledged: Final[dict[int, Message]] = {}
+        #: Reads at most so many more records into it. None if all are here: before, only the record itself is to be
+        #: relied on.
+        self.load_on: Callable[[int], None] | None = None
 
 
 # ---- steps
@@ -198,8 +202,12 @@ class SessionStore(Protocol):
         """The session alone, without what it has: what deciding about it needs."""
         ...
 
-    def load(self, client_id: str) -> StoredSession | None:
-        """The session of a client id; None if none is stored. The caller may keep and change what it gets."""
+    def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
+        """The session of a client id; None if none is stored. The caller may keep and change what it gets.
+
+        With a `limit` a store may stop after so many records: then `load_on` reads the next ones.
+        Requires: no step of the session is written between.
+        """
         ...
 
     def expiring(self, before_us: int, limit: int) -> list[str]:

@@ -36,6 +36,9 @@ from holdfast.wire.codec import PINGRESP_FRAME
 
 #: Packets of one connection handled before others get their turn.
 _PACKETS_PER_TURN: Final = 2000
+#: Of a packet with many filters, so many bytes count as one more packet: a filter of a SUBSCRIBE has four or more, and
+#: costs as much as a few messages.
+_BYTES_OF_A_PACKET: Final = 8
 #: A message on a topic that is not known counts as so many more: it is matched, learnt and indexed.
 _COST_OF_A_NEW_TOPIC: Final = 7
 #: Messages that waited, sent in one turn to all clients together; a look at what waits for one of them costs as much as
@@ -147,6 +150,7 @@ class Exchange:
             self.wake()
         framer = channel.framer
         count = 0
+        filters = 0
         missed = self.routes.misses
         try:
             while not channel.blocked and not channel.closed and channel.publish_credit != 0 and framer.advance():
@@ -162,8 +166,9 @@ class Exchange:
                 elif kind == PINGREQ and framer.body == framer.end:
                     self._ping(channel)
                 else:
+                    filters += (framer.end - framer.body) // _BYTES_OF_A_PACKET
                     self._control.packet(channel, framer.first, framer.data[framer.body : framer.end])
-                cost = count + _COST_OF_A_NEW_TOPIC * (self.routes.misses - missed)
+                cost = count + filters + _COST_OF_A_NEW_TOPIC * (self.routes.misses - missed)
                 if cost >= _PACKETS_PER_TURN or channel.publish_credit == 0:
                     self._wait(channel)
                     break

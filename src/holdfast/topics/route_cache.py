@@ -120,6 +120,11 @@ class RouteCache(Generic[K, V]):
         """Something about a filter's subscribers changed: routes of its topics are worked out again."""
         self._changed(topic_filter)
 
+    def touch_all(self) -> None:
+        """The same for all filters, at once, however many there are."""
+        self._change += 1
+        self._changes.clear()
+
     def clear(self) -> None:
         """Everything about everybody may have changed: work all routes out again."""
         self._young = {}

@@ -66,6 +66,17 @@ def test_a_wildcard_that_concerns_a_topic_is_seen_at_once() -> None:
     assert cache.route(b"a/b").targets == ["a/+"]
 
 
+def test_every_route_is_worked_out_again_after_a_change_of_all() -> None:
+    cache = cache_with("a/+", "b")
+    before = [known(cache, b"a/b"), known(cache, b"b")]
+    cache.touch_all()
+    cache.subscribe(parse_filter(b"x/#"), "client", "x/#")
+    after = [cache.route(b"a/b"), cache.route(b"b")]
+    assert all(new is not old and new.targets == old.targets for new, old in zip(after, before, strict=True))
+    assert [cache.route(b"a/b"), cache.route(b"b")] == after, "once"
+    cache.check_invariants()
+
+
 def test_a_literal_filter_is_seen_at_once() -> None:
     cache = cache_with("a/+")
     cache.route(b"a/b")

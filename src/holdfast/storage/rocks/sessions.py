@@ -7,6 +7,7 @@ with very many keys ends with one range tombstone. The key formats are those of 
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -285,15 +286,25 @@ class RocksSessions:
         value = get_one(self._contents.family(SESSIONS), session_key(client_id))
         return None if value is None else decode_session(value)
 
-    def load(self, client_id: str) -> StoredSession | None:
+    def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
+        loading = _Loading(client_id)
+        self._load_on(loading, limit)
+        return loading.session
+
+    def _load_on(self, loading: "_Loading", limit: int) -> None:
+        """Read the next records of a session, at most `limit` of them; 0 for all."""
+        client_id = loading.client_id
         at = len(client_prefix(client_id))
-        session: StoredSession | None = None
-        inflight: list[tuple[int, StoredInflight]] = []
-        slots = PacketSlots(client_id)
-        for key, value in self._list(*session_range(client_id)):
+        session = loading.session
+        for count, (key, value) in enumerate(self._list(loading.next_key, loading.end_key)):
+            if count == limit > 0:
+                loading.next_key = key
+                if session is not None:
+                    session.load_on = partial(self._load_on, loading)
+                return
             kind = key[at]
             if kind == SESSION:
-                session = StoredSession(decode_session(value))
+                session = loading.session = StoredSession(decode_session(value))
             elif session is None:
                 raise PermanentError(f"client {client_id!r} has stored records and no session")
             elif kind == SUBSCRIPTION:
@@ -307,9 +318,9 @@ class RocksSessions:
                 session.walks[key[at + 1 :]] = decode_walk(value)
             elif kind in PACKET_KINDS:
                 slot = slot_of(kind, key, value)
-                slots.found(key, slot)
+                loading.slots.found(key, slot)
                 if slot.kind == INFLIGHT and slot.stored is not None:
-                    inflight.append((slot.packet_id, slot.stored))
+                    loading.inflight.append((slot.packet_id, slot.stored))
                 elif slot.kind == RELEASED:
                     session.released.add(slot.packet_id)
                 elif slot.kind == INCOMING:
@@ -323,20 +334,21 @@ class RocksSessions:
             else:
                 raise PermanentError(f"client {client_id!r} has a stored record of the unknown kind {kind}")
         if session is not None:
-            if slots.used() and client_id not in self._slots:
-                self._slots[client_id] = slots
+            session.load_on = None
+            if loading.slots.used() and client_id not in self._slots:
+                self._slots[client_id] = loading.slots
                 if _is_away(client_id, session.record):
                     self._left.add(client_id)
-            self._put_in_order(client_id, session, inflight)
+            self._put_in_order(client_id, session, loading.inflight)
             self._find_unacknowledged(client_id, session)
-        return session
 
     def _find_unacknowledged(self, client_id: str, session: StoredSession) -> None:
         """Messages of QoS 1 that were sent and not acknowledged, as far as retention has left them."""
         if session.progress is None:
             return
         # The subscription may be gone; then everything is looked through.
-        filters = list({record.filter.levels: None for record in session.subscriptions.values()})
+        different = {record.filter.levels: None for record in islice(session.subscriptions.values(), _MAX_FILTERS)}
+        filters = list(different)
         for entry in session.progress.unacknowledged:
             if entry.qos == 2 or entry.shard == QUEUE_SHARD:
                 continue  # what lies in a queue comes from there
@@ -346,7 +358,7 @@ class RocksSessions:
                 if retained is not None:
                     session.unacknowledged[entry.packet_id] = retained
                 continue
-            for levels in [*filters[:_MAX_FILTERS], ()]:
+            for levels in [*filters, ()]:
                 message = self._find(entry.shard, levels, entry.position_us)
                 if message is not None:
                     session.unacknowledged[entry.packet_id] = message
@@ -418,6 +430,17 @@ class RocksSessions:
 
     def _list(self, lo: bytes, hi: bytes) -> Iterator[tuple[bytes, bytes]]:
         return scan_items(self._contents.family(SESSIONS), lo, hi)
+
+
+class _Loading:
+    """A session that is being loaded: what was read so far, and from which key on to read next."""
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id: Final = client_id
+        self.next_key, self.end_key = session_range(client_id)
+        self.session: StoredSession | None = None
+        self.inflight: Final[list[tuple[int, StoredInflight]]] = []
+        self.slots: Final = PacketSlots(client_id)
 
 
 def _is_away(client_id: str, record: SessionRecord) -> bool:
