@@ -283,7 +283,7 @@ class Sessions(RuleBasedStateMachine):
 
 
 def peer_properties() -> Properties:
-    return Properties(receive_maximum=1000, maximum_packet_size=1_048_576, topic_alias_maximum=32)
+    return Properties(receive_maximum=1000, maximum_packet_size=2_097_152, topic_alias_maximum=32)
 
 
 TestSessions = Sessions.TestCase
