@@ -138,7 +138,11 @@ def test_a_shell_completes_commands_and_options() -> None:
     assert complete("holdfast pu") == [b"pub"]
     assert b"--data" in complete("holdfast verify --da")
     assert complete("holdfast zones rot") == [b"rotate"]
-    assert b"_HOLDFAST_COMPLETE=complete_bash" in run("--show-completion", "bash").stdout
+    # Which shell it is for is seen from the process that calls.
+    shown = subprocess.run(
+        ["bash", "-c", '"$0" -c "$1" --show-completion; true', sys.executable, PROGRAM], capture_output=True
+    )
+    assert b"_HOLDFAST_COMPLETE=complete_bash" in shown.stdout
 
 
 #: The byte 0xff, as Python hands it over.
