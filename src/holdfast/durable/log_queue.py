@@ -25,6 +25,8 @@ from holdfast.topics.subscription import SubscriptionRecord
 
 #: Filters that are walked each for itself. With more of them, everything is read once and looked through.
 _MAX_WALKS: Final = 16
+#: The filters to read a whole shard by.
+_EVERYTHING: Final[list[tuple[bytes, ...]]] = [()]
 #: Messages looked at in one go by a read by time, whether they are owed or not.
 _LOOKED: Final = 2000
 #: Subscriptions that are looked through one by one for a topic; more of them are found by a matcher.
@@ -84,6 +86,9 @@ class LogQueue(ClientQueue):
         self._matching: Final[dict[bytes, list[SubscriptionRecord]]] = {}
         #: All subscriptions but those of groups; None until it was behind with many of them.
         self._matcher: Matcher[bytes, SubscriptionRecord] | None = None
+        #: For very many subscriptions: the filters to read each shard by, or the one for everything. Those of
+        #: subscriptions that are gone stay, and find nothing. None if they are looked up.
+        self._shard_filters: dict[int, list[tuple[bytes, ...]]] | None = None
         #: Places that were done before the rest, as (shard, position). Keys alone count, to save memory.
         self._done: Final[dict[tuple[int, int], None]] = {}
         #: Up to here messages may have been sent before, by an earlier run of the broker.
@@ -154,9 +159,12 @@ class LogQueue(ClientQueue):
             self._readers = {}
 
     def expect_many(self) -> None:
-        """Very many subscriptions follow one by one: the matcher for them grows with them, not all at once later."""
-        if self._matcher is None and not self._subscriptions:
-            self._matcher = Matcher()
+        """Very many subscriptions follow one by one: what finds them grows with them, and not at once when it is read.
+
+        Requires: it has no subscription yet. A zone that a filter does not concern now, it does not concern later.
+        """
+        self._matcher = Matcher()
+        self._shard_filters = {}
 
     def subscriptions_changed(self, topic_filter: TopicFilter) -> None:
         """A subscription was added, replaced or removed, or what is replayed of it has changed."""
@@ -167,8 +175,20 @@ class LogQueue(ClientQueue):
                 matcher.unsubscribe(topic_filter, topic_filter.raw)
             else:
                 matcher.subscribe(topic_filter, topic_filter.raw, record)
+                if self._shard_filters is not None:
+                    self._note_filter(self._shard_filters, topic_filter.levels)
         self._matching.clear()
         self.rest()
+
+    def _note_filter(self, by_shard: dict[int, list[tuple[bytes, ...]]], levels: tuple[bytes, ...]) -> None:
+        for shard in self._log.shards_for(levels):
+            filters = by_shard.setdefault(shard, [])
+            if filters == _EVERYTHING or levels in filters:
+                continue
+            if len(filters) == _MAX_WALKS:
+                by_shard[shard] = _EVERYTHING
+            else:
+                filters.append(levels)
 
     # ---- the queue
 
@@ -282,12 +302,14 @@ class LogQueue(ClientQueue):
 
     def _filters_of(self, shard: int) -> list[tuple[bytes, ...]]:
         """The filters to read a shard by; the one for everything if there are too many of them."""
+        if self._shard_filters is not None:
+            return self._shard_filters.get(shard, [])
         filters: list[tuple[bytes, ...]] = []
         for record in self._subscriptions.values():
             levels = record.filter.levels
             if not record.filter.group and levels not in filters and shard in self._log.shards_for(levels):
                 if len(filters) == _MAX_WALKS:
-                    return [()]
+                    return _EVERYTHING
                 filters.append(levels)
         return filters
 
@@ -394,4 +416,5 @@ class LogQueue(ClientQueue):
         self._behind = False
         self._readers = {}
         self._matcher = None
+        self._shard_filters = None
         self._unlogged.drop()

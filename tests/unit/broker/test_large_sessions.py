@@ -7,16 +7,28 @@ from typing import Any
 import pytest
 
 from holdfast.broker.slices import SLICE
-from holdfast.model.protocol import V5
+from holdfast.model.protocol import PUBACK, V5
 from holdfast.model.reasons import SESSION_TAKEN_OVER
+from holdfast.node.settings import ZoneSettings
 from holdfast.records.sessions import decode_subscription
 from holdfast.storage.rocks import sessions as stored_sessions
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.codec import encode
-from holdfast.wire.packets import Connack, Connect, Disconnect, Packet, Publish, Suback, Subscribe, Subscription, Will
+from holdfast.wire.packets import (
+    Ack,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Publish,
+    Suback,
+    Subscribe,
+    Subscription,
+    Will,
+)
 from holdfast.wire.properties import Properties
 from tests.disk_world import DiskWorld, back, payloads, publish
-from tests.slow_world import connect, kept, rules
+from tests.slow_world import connect, kept
 from tests.world import Peer, World
 
 pytestmark = pytest.mark.compiled
@@ -309,6 +321,22 @@ def test_shared_subscriptions_replays_and_retained_messages_of_a_large_session_g
         assert subscriptions(world) == MANY + 3
 
 
+def test_a_large_session_gets_what_each_zone_has_for_it(tmp_path: Path) -> None:
+    zones = {name: ZoneSettings(filter=f"{name}/#") for name in ("few", "none", "late")}
+    with DiskWorld(tmp_path, zones=zones, shards=2) as world:
+        leave_large(world, "few/1")
+        messages = [(topic, topic.encode()) for topic in ("few/1", "few/2", "none/1", "late/1", "plant/1/x", "other")]
+        publish(world, *messages)
+        slow = back(world, "large", receive_maximum=1)
+        first = slow.take(Publish)
+        world.advance(1)
+        slow.send(Subscribe(9, (Subscription(parse_filter(b"late/+"), 1),)))
+        slow.take(Suback)
+        publish(world, ("late/2", b"late/2"), ("few/1", b"again"))
+        slow.send(Ack(PUBACK, first.packet_id))
+        assert sorted([first.payload, *payloads(slow)]) == [b"again", b"few/1", b"late/2", b"plant/1/x"]
+
+
 # ---- ends
 
 
@@ -450,22 +478,6 @@ def test_several_large_sessions_share_the_slices_of_a_loop_iteration(world: Disk
             world.broker.lost(peer.channel)
 
     bounded(world, all_lost)
-
-
-def test_new_rights_hold_for_a_large_session_from_its_next_connection_on(tmp_path: Path) -> None:
-    authenticator = rules(tmp_path, "topic readwrite #\npattern read %c/#\n")
-    with World(authenticator=authenticator) as world:
-        writer = world.connect("writer")
-        reader = kept(world, "reader")
-        subscribe_many(reader)
-        writer.send(Publish("plant/1/t", b"1"), Publish("plant/1/t", b"2"), Publish("plant/2/t", b"3"))
-        assert len(reader.payloads()) == 3
-        reader.drop()
-        (tmp_path / "access").write_text("topic write #\ntopic read plant/2/t\n")
-        authenticator.reload()
-        reader = kept(world, "reader")
-        writer.send(Publish("plant/1/t", b"denied", 1, 3), Publish("plant/2/t", b"granted"))
-        assert reader.payloads() == [b"granted"]
 
 
 def test_subscribes_with_many_filters_share_loop_iterations_with_others(world: DiskWorld) -> None:

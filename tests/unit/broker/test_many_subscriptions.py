@@ -15,7 +15,7 @@ from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.codec import encode
 from holdfast.wire.packets import Ack, Publish, Suback, Subscribe, Subscription, Unsubscribe
 from tests.disk_world import DiskWorld, back, payloads, publish, replay
-from tests.slow_world import kept
+from tests.slow_world import kept, rules
 from tests.world import Peer, World
 
 pytestmark = pytest.mark.compiled
@@ -76,16 +76,33 @@ def test_replays_of_a_session_with_many_subscriptions_come_once(tmp_path: Path) 
         assert [first.payload, *sorted(payloads(slow))] == [b"2", b"1", b"3"]
 
 
-class _CountingLog:
-    """A log of one shard with nothing in it; counts what it is asked."""
+def test_new_rights_hold_for_a_large_session_from_its_next_connection_on(tmp_path: Path) -> None:
+    authenticator = rules(tmp_path, "topic readwrite #\npattern read %c/#\n")
+    with World(authenticator=authenticator) as world:
+        writer = world.connect("writer")
+        reader = kept(world, "reader")
+        subscribe_many(reader, MANY)
+        writer.send(Publish("plant/1/t", b"1"), Publish("plant/1/t", b"2"), Publish("plant/2/t", b"3"))
+        assert len(reader.payloads()) == 3
+        reader.drop()
+        (tmp_path / "access").write_text("topic write #\ntopic read plant/2/t\n")
+        authenticator.reload()
+        reader = kept(world, "reader")
+        writer.send(Publish("plant/1/t", b"denied", 1, 3), Publish("plant/2/t", b"granted"))
+        assert reader.payloads() == [b"granted"]
 
-    def __init__(self) -> None:
+
+class _CountingLog:
+    """A log with nothing in it, of one shard if not said otherwise; counts what it is asked."""
+
+    def __init__(self, shards: dict[bytes, list[int]] | None = None) -> None:
+        self.shards = shards or {}
         self.asked = 0
         self.walks: list[tuple[bytes, ...]] = []
 
-    def shards_for(self, _levels: tuple[bytes, ...]) -> list[int]:
+    def shards_for(self, levels: tuple[bytes, ...]) -> list[int]:
         self.asked += 1
-        return [0]
+        return self.shards.get(levels[0], [0])
 
     def walk(self, _shard: int, levels: tuple[bytes, ...], _from_us: int) -> ShardWalk:
         self.walks.append(levels)
@@ -106,6 +123,31 @@ def test_a_reader_is_begun_without_a_look_at_every_pair_of_subscriptions() -> No
         queue.read(0, 10)
     assert log.walks == [()]
     assert log.asked < 20
+
+
+@pytest.mark.parametrize(("shard", "walk"), [(0, None), (1, ()), (2, (b"b", b"1"))])
+def test_a_large_session_is_read_without_a_look_at_its_subscriptions_for_each_shard(
+    shard: int, walk: tuple[bytes, ...] | None
+) -> None:
+    """Also for a shard that none or few of them concern: else each read would look at all of them."""
+    log = _CountingLog({b"a": [1], b"b": [2]})
+    records: dict[bytes, SubscriptionRecord] = {}
+    queue = LogQueue(log, {shard: 100}, "c", records, MemoryQueue(1, 1), lambda *_: None, upgrade_qos=False)
+    queue.expect_many()
+    for text in [*(b"a/%d" % number for number in range(MANY)), b"b/1", b"b/2", b"b/1", b"$share/g/c"]:
+        parsed = parse_filter(text)
+        records[text] = SubscriptionRecord(parsed, 1, False, False, 0, 0, 0)
+        queue.subscriptions_changed(parsed)
+    asked = log.asked
+    queue.resume({shard: 1}, set(), {})
+    if walk is None:
+        assert queue.read(0, 10) == []
+        assert queue.at_end()
+    else:
+        with pytest.raises(_Enough):
+            queue.read(0, 10)
+    assert log.walks == ([] if walk is None else [walk])
+    assert log.asked == asked
 
 
 def test_one_subscribe_stores_the_progress_of_its_session_once(tmp_path: Path) -> None:
