@@ -76,13 +76,14 @@ def _with_cache(effort: Effort, size: int) -> Measured:
     topics = workload.known_topics(size)
     count = len(topics) // workload.TOPIC_BYTES
     hit = partial(hot_loop.route_topics, cache, topics, workload.TOPIC_BYTES)
-    hit()
+    for _use in range(2):  # a topic is kept from its second use on
+        hit()
     yield f"hit/{size}", pass_us(hit, count, effort)
     samples_s = []
     for turn in range(_MISS_PASSES):
         fresh = workload.fresh_topics(size, turn, workload.PASS_TOPICS)
         cached = cache.cached_topics()
         samples_s.append(run_s(partial(hot_loop.route_topics, cache, fresh, workload.TOPIC_BYTES)))
-        if cache.cached_topics() != cached + workload.PASS_TOPICS:
-            raise RuntimeError("a topic that should be new was in the cache")
+        if cache.cached_topics() != cached:
+            raise RuntimeError("a topic that came once is in the cache")
     yield f"miss/{size}", statistics.median(samples_s) / workload.PASS_TOPICS * 1e6
