@@ -112,7 +112,7 @@ def _pausing(ready: str, after: int) -> Any:
         ("select 'a' topic, 1 payload", {}, "column 'payload' has to be binary or string, not int"),
         ("select 'a/#' topic, 'x' payload", {}, "the row with topic 'a/#' is no message: .*wildcard"),
         ("select '$SYS/a' topic, 'x' payload", {}, "refused the message to '\\$SYS/a': Not authorized"),
-        ("select 'big' topic, repeat('x', 2000000) payload", {}, "message to 'big' makes a packet of 20000.. bytes"),
+        ("select 'big' topic, repeat('x', 3000000) payload", {}, "message to 'big' makes a packet of 30000.. bytes"),
         (
             "select 'a' topic, 'x' payload",
             {"user": "eve", "passwordEnv": "NOT_THERE"},
