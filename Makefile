@@ -26,7 +26,7 @@ JAVA_CLASSES := .build/java-classes.jsa
 JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 SHORT_LIVED := SPARK_HOME=$(CURDIR)/$(SPARK_HOME) JDK_JAVA_OPTIONS="$(JAVA_OPTIONS) -XX:SharedArchiveFile=$(CURDIR)/$(JAVA_CLASSES) -Xlog:disable"
 
-# Tests start hundreds of processes. Whoever has told Python to write no bytecode would have each compile everything anew.
+# Tests start hundreds of processes. Without bytecode files each of them would compile everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
 # Stamps of the environment lie inside it, so that they go when it goes.

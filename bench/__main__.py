@@ -63,7 +63,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         (
             "queues",
             queues.add_options,
-            "homes of client queues: journal, Redis, PostgreSQL; and one script per message",
+            "backends of client queues: journal, Redis, PostgreSQL; and one script per message",
         ),
         ("spark", spark.add_options, "queries of Spark over the log and over files, latency, and who notices"),
         ("parallel", parallel.add_options, "one history read by one subscriber, by groups, and by Spark"),

@@ -9,7 +9,7 @@ PICTURES = Path("docs/benchmarks")
 
 
 def renew(root: Path, name: str, measured: str, picture: str) -> None:
-    """Put `measured` between the marks of `name`, and draw its picture anew."""
+    """Put `measured` between the marks of `name`, and replace its picture."""
     (root / PICTURES).mkdir(parents=True, exist_ok=True)
     (root / PICTURES / f"{name}.svg").write_text(picture, encoding="utf-8")
     document = root / DOCUMENT

@@ -30,7 +30,7 @@ def alerts(messages: DataFrame) -> DataFrame:
 
 
 def main(spark: SparkSession, data: str, broker: str, folder: str) -> None:
-    """Take what is new. With `.trigger(processingTime="1 second")` it would go on for ever."""
+    """Take what is new. With `.trigger(processingTime="1 second")` it would run until stopped."""
     reader = spark.readStream.format("holdfast").options(topicFilter="plant/+/+/temperature")
     messages = reader.option("columns", "ts,shard,offset,topic,payload").load(data)
     writer = alerts(messages).writeStream.format("holdfast").options(broker=broker, orderBy="shard,offset")

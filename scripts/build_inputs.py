@@ -25,7 +25,7 @@ SETTINGS = ("HOLDFAST_BUILD", "CC", "CFLAGS", "LDFLAGS", "LDSHARED")
 def inputs() -> list[Path]:
     """Every file that can end up in the wheel or decide what does."""
     found = (path for package in PACKAGES for path in Path("src", package).rglob("*"))
-    # Python may be writing bytecode just now, under names of its own.
+    # Python may be writing bytecode just now, under other names.
     sources = (path for path in found if path.is_file() and "__pycache__" not in path.parts)
     return sorted([*sources, *(path for name in FILES if (path := Path(name)).exists())])
 

@@ -4,7 +4,7 @@
     python scripts/compiled_tree.py judge    is the absence of compiled modules acceptable here?
 
 A missing compiler is a fact of life on a laptop. In CI (the variable CI is set) it would quietly switch off
-half of the tests, so there it is an error, unless somebody asked for it: by HOLDFAST_BUILD=pure, or by naming
+half of the tests, so there it is an error, unless it was asked for: by HOLDFAST_BUILD=pure, or by naming
 a compiler in CC. A compiler that works and a build that fails is an error everywhere.
 """
 

@@ -15,7 +15,7 @@ _PATIENCE_S = 300
 
 
 def write(archive: Path) -> None:
-    """In a process of its own: the options of its Java come from the environment."""
+    """In a separate process: the options of its Java come from the environment."""
     given = os.environ.get("JDK_JAVA_OPTIONS", "")
     options = f"{given} -Xlog:disable -XX:ArchiveClassesAtExit={archive}"
     subprocess.run(
@@ -30,7 +30,7 @@ def write(archive: Path) -> None:
 
 def work() -> None:
     """A little of what tests have Spark do."""
-    from holdfast.pipeline.spark_session import session
+    from holdfast.pipeline.spark.session import session
 
     spark = session(master="local[2]")
     with tempfile.TemporaryDirectory() as folder:

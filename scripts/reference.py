@@ -15,9 +15,8 @@ from pathlib import Path
 
 from holdfast.model.protocol import CLIENT, EITHER, PACKET_NAMES
 from holdfast.model.reasons import REASONS
-from holdfast.node.settings import SECTIONS, TABLES, TREE
-from holdfast.node.settings_values import KeySpec, expected, keys_of
-from holdfast.node.settings_values import show as as_toml
+from holdfast.node.settings.tree import SECTIONS, TABLES, TREE
+from holdfast.node.settings.values import KeySpec, describe_expected, format_toml, keys_of
 from holdfast.wire.properties import BINARY, FLAG, PAIR, PROPERTIES, TEXT, U16_VALUE, U32_VALUE, VARINT
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,14 +94,14 @@ Every key has a default; `holdfast serve` runs without any file. What is set com
    between section and key; a variable that has the words of a key and other underscores is refused.
 3. `--set mqtt.max_qos=1`, as often as needed, and `--host`, `--port` (of the listener called `default`) and `--data`.
 
-Values of variables and flags are read as TOML, and what is no TOML is text. An empty value unsets a key that may be
+Values of variables and flags are read as TOML, otherwise as text. An empty value unsets a key that may be
 unset. Paths are relative to the folder where the broker starts.
 
-`holdfast config check` says everything that is wrong at once: where, what, and what would be right.
-`holdfast config show` prints what applies, with the source of each value.
+`holdfast config check` reports all errors at once: where, what, and what would be right.
+`holdfast config show` prints every value with its source.
 
-SIGHUP has all sources read again. Keys with "yes" under "reload" then change at once, or for whoever connects from then
-on; the others keep their value, and the log names them as in need of a restart.
+On SIGHUP the broker reads all sources again. Keys with "yes" under "reload" change at once, or for new connections;
+the others keep their value, and the log lists them as in need of a restart.
 """
 
 EXAMPLE = """\
@@ -168,9 +167,9 @@ WITHOUT_ANY = {
 def settings_rows(specs: list[KeySpec]) -> str:
     rows = ["| key | value | default | reload | meaning |", "|---|---|---|---|---|"]
     for spec in specs:
-        default = "not set" if spec.default is None else f"`{as_toml(spec.default)}`"
+        default = "not set" if spec.default is None else f"`{format_toml(spec.default)}`"
         live = "yes" if spec.note.live else ""
-        rows.append(f"| `{spec.name}` | {expected(spec)} | {default} | {live} | {spec.note.meaning} |")
+        rows.append(f"| `{spec.name}` | {describe_expected(spec)} | {default} | {live} | {spec.note.meaning} |")
     return "\n".join(rows) + "\n"
 
 

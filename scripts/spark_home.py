@@ -1,9 +1,9 @@
 """Lay out a home for Spark in which its Python workers start faster: `… FOLDER`.
 
-Every process that Spark starts for Python imports PySpark from a zip, which holds no compiled modules, and so compiles
-half of it anew: 0.8 s each, and the first query of a session starts nine of them. Here the zip's place is taken by a
-folder that leads to the installed packages and what Python has compiled of them: 10 s instead of 14 for a session and
-its first query. Only those two packages: nothing else that is installed may come before the tree under test.
+Every Python process of Spark imports PySpark from a zip, which holds no compiled modules, and so compiles half of it:
+0.8 s each, and the first query of a session starts nine of them. Here a folder takes the place of the zip, which leads
+to the installed packages and their compiled modules: 10 s instead of 14 for a session and its first query. Only those
+two packages: nothing else that is installed may come before the tree under test.
 """
 
 import importlib.util

@@ -12,7 +12,8 @@ from holdfast.broker.stores import Post, Stores
 from holdfast.durable.commit import Receipt
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
-from holdfast.node.settings import Settings, Storage, ZoneSettings
+from holdfast.node.disk_maintenance import DiskMaintenance
+from holdfast.node.settings.tree import Settings, Storage, ZoneSettings
 from holdfast.node.storage import DiskStorage
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Connack, Publish, Suback, Subscribe, Subscription
@@ -57,6 +58,7 @@ class DiskWorld(World):
         )
         settings = Settings(zones=self._zones, storage=storage)
         self.disk = DiskStorage(settings, policy, self.clock)
+        self.disk_maintenance = DiskMaintenance(self.disk, storage)
         return replace(self.disk.stores(), attach=self._attach)
 
     def _attach(self, post: Post, on_receipt: Callable[[Receipt], None]) -> None:
@@ -88,7 +90,7 @@ class DiskWorld(World):
     def tick(self, seconds: float = 1.0) -> None:
         """Let time pass, and do what a node does once a second."""
         self.advance(seconds)
-        self.do(lambda: self.disk.look_after(self.broker))
+        self.do(lambda: self.disk_maintenance.run_once(self.broker))
 
     def crash(self) -> None:
         """The process is gone: nothing is said, nothing is saved."""

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from holdfast.durable.queue_store import DROP_OLDEST, Appended, Entry, Pack, QueueLimits
+from holdfast.durable.queues.queue_store import DROP_OLDEST, AppendBatch, Appended, QueueEntry, QueueLimits
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.storage.journal.folders import Folders
+from holdfast.storage.journal.commit.recovery import JournalRecovery, RecoveredJournal
 from holdfast.storage.journal.journal import Journal
 from holdfast.storage.journal.options import JournalOptions
-from holdfast.storage.journal.recovery import Recovered, Recovery
+from holdfast.storage.journal.queue_folders import QueueFolders
 
 PLENTY = QueueLimits(1_000_000, 1 << 40)
 SECOND_US = 1_000_000
@@ -19,14 +19,14 @@ SECOND_US = 1_000_000
 
 def entry(
     number: int, payload: bytes | None = None, *, qos: int = 1, expires_us: int = 0, topic: bytes = b"t"
-) -> Entry:
+) -> QueueEntry:
     body = b"payload %d" % number if payload is None else payload
     message = Message(topic, body, qos, ClientId("publisher"), 1_700_000_000_000_000, expires_us=expires_us)
-    return Entry(number, Owed(message, qos), expires_us)
+    return QueueEntry(number, Owed(message, qos), expires_us)
 
 
-def pack(client_id: str, *numbers: int, limits: QueueLimits = PLENTY) -> Pack:
-    return Pack(client_id, [entry(number) for number in numbers], limits)
+def pack(client_id: str, *numbers: int, limits: QueueLimits = PLENTY) -> AppendBatch:
+    return AppendBatch(client_id, [entry(number) for number in numbers], limits)
 
 
 def limits(messages: int, size_bytes: int = 1 << 40, *, ttl_s: int = 0, on_full: str = DROP_OLDEST) -> QueueLimits:
@@ -40,13 +40,13 @@ class JournalWorld:
         self.root = root
         self.clock = clock or ManualClock()
         self.options = JournalOptions(**{"max_file_messages": 1000, **options})
-        self.recovered = Recovered()
+        self.recovered = RecoveredJournal()
         self.journal = self._start()
 
     def _start(self) -> Journal:
         self.root.mkdir(parents=True, exist_ok=True)
-        folders = Folders.load(self.root, self.options.fragments)
-        self.recovered = Recovery(folders, self.options, self.clock.wall_us()).run()
+        folders = QueueFolders.load(self.root, self.options.fragments)
+        self.recovered = JournalRecovery(folders, self.options, self.clock.wall_us()).run()
         return Journal(folders, self.clock, self.options)
 
     def restart(self, **options: Any) -> None:

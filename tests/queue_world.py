@@ -8,14 +8,14 @@ from typing import Final
 
 from holdfast.broker.policy import Policy, Sessions
 from holdfast.broker.stores import Stores
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueLimits, QueueSize
+from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntry, QueueLimits, QueueSize
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import TransientError
-from holdfast.storage.memory_queues import MemoryQueueStore
 from tests.disk_world import DiskWorld
+from tests.memory_queue_store import MemoryQueueStore
 from tests.slow_world import SlowWorld
 
-HOME: Final = "journal"
+BACKEND: Final = "journal"
 
 
 class BreakableStore:
@@ -35,7 +35,7 @@ class BreakableStore:
         self.gate: asyncio.Event | None = None
         #: Appends that are answered before the store goes away; None for all.
         self.fails_after: int | None = None
-        self.appends: list[list[Pack]] = []
+        self.appends: list[list[AppendBatch]] = []
         self.reads = 0
 
     def _check(self, client_id: str = "") -> None:
@@ -44,7 +44,7 @@ class BreakableStore:
         if client_id in self.errors:
             raise self.errors[client_id]
 
-    async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
+    async def append(self, packs: list[AppendBatch]) -> list[Appended | Exception]:
         self._check()
         if self.fails_after is not None:
             if not self.fails_after:
@@ -58,7 +58,7 @@ class BreakableStore:
             raise TransientError("no answer came")
         return answers
 
-    async def _append(self, pack: Pack) -> Appended | Exception:
+    async def _append(self, pack: AppendBatch) -> Appended | Exception:
         last = (await self.store.last(pack.client_id))[1]
         (answer,) = await self.store.append([pack])
         if self.forgetful and isinstance(answer, Appended):
@@ -67,7 +67,7 @@ class BreakableStore:
             return Appended(serials, answer.dropped, answer.refused)
         return answer
 
-    async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
+    async def read(self, client_id: str, after: int, limit: int) -> list[QueueEntry]:
         self._check(client_id)
         self.reads += 1
         return await self.store.read(client_id, after, limit)
@@ -80,12 +80,12 @@ class BreakableStore:
         self._check()
         await self.store.release(client_id, serials)
 
-    def entries_of(self, client_id: str) -> list[Entry]:
+    def entries_of(self, client_id: str) -> list[QueueEntry]:
         """What a queue holds, for a test between two runs."""
         return asyncio.run(self.store.read(client_id, 0, 1000))
 
-    def append_now(self, client_id: str, entries: list[Entry]) -> None:
-        asyncio.run(self.store.append([Pack(client_id, entries, QueueLimits(1000, 1 << 20))]))
+    def append_now(self, client_id: str, entries: list[QueueEntry]) -> None:
+        asyncio.run(self.store.append([AppendBatch(client_id, entries, QueueLimits(1000, 1 << 20))]))
 
     async def size(self, client_id: str) -> QueueSize:
         return await self.store.size(client_id)
@@ -113,14 +113,14 @@ class QueueWorld(SlowWorld):
     """Everybody's queue is outside, unless the policy says something else."""
 
     def __init__(self, policy: Policy | None = None, stores: Stores | None = None) -> None:
-        super().__init__(policy or Policy(sessions=Sessions(queue=HOME)), stores=stores)
-        store = self.stores.queue_homes[HOME]
+        super().__init__(policy or Policy(sessions=Sessions(queue=BACKEND)), stores=stores)
+        store = self.stores.queue_backends[BACKEND]
         assert isinstance(store, BreakableStore)
         self.store = store
 
     def make_stores(self, policy: Policy) -> Stores:
         store = BreakableStore(MemoryQueueStore(self.clock))
-        return replace(super().make_stores(policy), queue_homes={HOME: store})
+        return replace(super().make_stores(policy), queue_backends={BACKEND: store})
 
     def size(self, client_id: str) -> int:
         """How many messages a queue holds."""
@@ -141,10 +141,10 @@ class DiskQueueWorld(DiskWorld):
 
     def __init__(self, folder: Path, store: BreakableStore, policy: Policy | None = None) -> None:
         self.store = store
-        super().__init__(folder, policy or Policy(sessions=Sessions(queue=HOME)))
+        super().__init__(folder, policy or Policy(sessions=Sessions(queue=BACKEND)))
 
     def make_stores(self, policy: Policy) -> Stores:
-        return replace(super().make_stores(policy), queue_homes={HOME: self.store})
+        return replace(super().make_stores(policy), queue_backends={BACKEND: self.store})
 
     def size(self, client_id: str) -> int:
         self.advance(0.1)

@@ -1,6 +1,6 @@
 """Scans of retained messages, read as a test wants them: slice by slice, to their end."""
 
-from holdfast.durable.retained import RetainedScan, ScanBudget
+from holdfast.durable.retained.retained_store import RetainedScan, ScanBudget
 from holdfast.model.message import Message
 
 SLICE = 7

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.broker.access.authenticator import Authenticator
-from holdfast.broker.gate import Origin
+from holdfast.broker.connections.connection_handler import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.commit import Batch, Receipt
-from holdfast.durable.memory_sessions import MemorySessions
+from holdfast.durable.sessions.memory_sessions import MemorySessions
 from holdfast.model.protocol import V5
 from holdfast.node.assembly import memory_stores
 from holdfast.topics.filters import parse_filter

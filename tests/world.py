@@ -12,10 +12,10 @@ from typing import Any, Self, TypeVar
 
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
-from holdfast.broker.gate import Origin
+from holdfast.broker.connections.connection_handler import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.durable.memory_registry import MemoryRegistry
+from holdfast.durable.takeover.memory_registry import MemoryRegistry
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import SERVER, V5
 from holdfast.node.assembly import memory_stores

@@ -1,4 +1,4 @@
-"""amqtt, in an environment of its own: what it pins does not go together with what Holdfast pins."""
+"""amqtt, in a separate environment: its pinned dependencies conflict with those of Holdfast."""
 
 from __future__ import annotations
 

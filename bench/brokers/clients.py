@@ -48,7 +48,7 @@ class Client(Stream):
     # The names of what these two get are for those who take something.
 
     def on_messages(self, data: bytearray, first: int, body: int, end: int, step: int, count: int) -> None:  # noqa: ARG002
-        raise LostError("a message for somebody who asked for none")
+        raise LostError("a message for a client that asked for none")
 
     def on_acknowledgements(self, first: int, high: bytearray, low: bytearray) -> None:  # noqa: ARG002
         raise LostError(f"unexpected packet {first:#x}")
@@ -83,7 +83,7 @@ class Publisher(Client):
         self.disorder = 0
 
     def call(self) -> None:
-        """There may be room: have a turn."""
+        """There may be room: schedule a round."""
         if not self.queued:
             self.queued = True
             self._ready.append(self)

@@ -1,4 +1,4 @@
-"""Runs every scenario on every peer in turns, and takes the medians.
+"""Runs every scenario on every peer, alternating between the peers, and takes the medians.
 
 All peers run all the time, but only one of them at a time has something to do. Within a scenario they alternate, so
 that a machine that gets slower for a while slows all of them: only figures of one run compare.
@@ -43,7 +43,7 @@ class Results:
 
 
 class Fleet:
-    """The peers that run. A peer that failed is started anew before its next job."""
+    """The peers that run. A peer that failed is started again before its next job."""
 
     def __init__(self, peers: Sequence[Peer]) -> None:
         self.peers = tuple(peers)

@@ -44,7 +44,7 @@ def frame(first: int, body: bytes) -> bytes:
 
 
 def connect(version: int, client_id: str, *, clean: bool) -> bytes:
-    """CONNECT without keep alive; a session that is not clean is kept for ever."""
+    """CONNECT without keep alive; a session that is not clean does not expire."""
     properties = b""
     if version == 5:
         properties = b"\x00" if clean else b"\x05\x11" + _NEVER
@@ -92,7 +92,7 @@ class Ring:
 
     1. `count` is larger than any window, so a packet id is free again when its turn comes; and a multiple of 256, so
        that the low byte of the sequence goes round evenly.
-    2. With `spread`, every packet has a topic of its own, below the one that is given.
+    2. With `spread`, every packet has another topic, below the given one.
     """
 
     def __init__(self, shape: Shape, topic: str, publisher: int, count: int, *, spread: bool = False) -> None:

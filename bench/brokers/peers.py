@@ -5,7 +5,7 @@ holdfast      compiled, with the access rules below, every acknowledged message 
 mosquitto     with the same access rules, nothing kept on disk
 nats          MQTT of the NATS server; messages of QoS 1 in files, synced every two minutes
 nats:fsync    the same, every message synced
-amqtt         a broker in Python, in an environment of its own
+amqtt         a broker in Python, in a separate environment
 relay         no broker: shows what the generator could do (see `relay`)
 """
 
@@ -93,7 +93,7 @@ def _holdfast(name: str, durability: str) -> Peer:
 
 
 def holdfast(name: str, title: str, settings: list[str]) -> Peer:
-    """With settings of its own beside those that every run has."""
+    """With further settings, beside those of every run."""
     obstacle = compiled_obstacle(ROOT)
     tree = ROOT / "src" if obstacle else compiled_tree()
 

@@ -73,7 +73,7 @@ def free_port() -> int:
 
 
 def _listens(pid: int, port: int) -> bool:
-    """Whether this very process listens there. That something answers is not enough: it may be somebody else's."""
+    """Whether this very process listens there. An answer is not enough: another process may give it."""
     try:
         main = psutil.Process(pid)
         found = [entry for one in (main, *main.children(recursive=True)) for entry in one.net_connections("tcp")]

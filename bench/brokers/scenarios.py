@@ -11,7 +11,7 @@ from bench.brokers.jobs import Job
 RATE, CPU, BYTES = "rate", "cpu_us", "bytes"
 P50, P99 = "p50_us", "p99_us"
 
-#: Undelivered QoS 0 messages of a publisher: nobody has to acknowledge them, so delivery itself opens the window.
+#: Undelivered QoS 0 messages of a publisher: there is no acknowledgement, so delivery itself opens the window.
 _UNDELIVERED = 200
 
 

@@ -1,4 +1,4 @@
-"""Runs the children, variant against variant in turns, and takes the medians."""
+"""Runs the children, alternating between the variants, and takes the medians."""
 
 from __future__ import annotations
 

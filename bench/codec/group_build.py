@@ -54,7 +54,7 @@ def build(root: Path) -> Path:
 
 
 def digest(root: Path) -> str:
-    """Changes whenever the tree has to be built anew."""
+    """Changes whenever the tree has to be built again."""
     found = hashlib.sha256(sys.version.encode())
     for folder in (root / "src" / "holdfast", root / "bench" / "codec"):
         for path in sorted(folder.rglob("*.py")):

@@ -19,7 +19,7 @@ Measured = Iterator[tuple[str, float]]
 
 #: Filters made at a time, so that a million of them never lie in memory beside what is measured.
 _CHUNK = 10_000
-#: Passes over fresh topics. Each needs topics of its own, so a pass cannot simply be repeated.
+#: Passes over fresh topics. Each needs other topics, so a pass cannot be repeated.
 _MISS_PASSES = 5
 #: A matcher of ten subscriptions is filled within microseconds: fill enough of them for the clock to see.
 _LEAST_SUBSCRIBED = 20_000

@@ -11,7 +11,7 @@ DECODE = "decode"
 ENCODE = "encode"
 ROUTE = "route"
 MATCH = "match"
-#: In the order of the table; each is measured in child processes of its own.
+#: In the order of the table; each is measured in separate child processes.
 SECTIONS = (DECODE, ENCODE, ROUTE, MATCH)
 
 MICROSECONDS = "µs"

@@ -20,8 +20,8 @@ from bench.checkout import ROOT
 from bench.history import rows
 from bench.history.bystander import waits_ms
 from bench.storage.store import Store
-from holdfast.history.flight_client import FlightHistory
-from holdfast.storage.rocks.layout_workload import Workload
+from holdfast.history.flight.client import FlightHistory
+from holdfast.storage.rocks.bench.layout_workload import Workload
 
 #: Values by key (see `rows.keys`).
 Results = dict[str, float]

@@ -7,8 +7,8 @@ from functools import partial
 
 from bench.history import plot, rows
 from bench.history.collect import QUICK, Amounts, Results, one_round
-from bench.measuring import measure
-from bench.present import present
+from bench.measurement import measure
+from bench.output import present
 from bench.storage.table import Block, number
 
 DEFAULTS: dict[str, object] = {"rows": 1_000_000}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.history.arrow import COLUMNS
+from holdfast.history.arrow.message_batches import COLUMNS
 
 PER_SECOND = "/s"
 MILLISECONDS = "ms"
@@ -30,7 +30,7 @@ SCANS = (
 #: Of each scan.
 SCANNED = {"rate": PER_SECOND, "cpu_us": MICROSECONDS}
 #: What a publisher waits for its PUBACK, at 200 messages per second.
-MOMENTS = {"alone": "nobody reads history", "scanned": "another process reads all of it, again and again"}
+MOMENTS = {"alone": "history is not read", "scanned": "another process reads all of it, repeatedly"}
 WAITED = {"p50_ms": MILLISECONDS, "p99_ms": MILLISECONDS, "max_ms": MILLISECONDS}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from holdfast.history.flight_client import FlightHistory
+from holdfast.history.flight.client import FlightHistory
 
 
 def main(endpoint: str) -> int:

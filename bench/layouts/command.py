@@ -15,12 +15,12 @@ from bench.checkout import ROOT
 from bench.layouts import plot, table
 from bench.layouts.sizes import Results, Size
 from bench.reports import write_reports
-from holdfast.cli.bench import check_layouts, measure_layouts, print_table
-from holdfast.storage.rocks.layout_bench import Spec
-from holdfast.storage.rocks.layouts.making import LAYOUTS
+from holdfast.cli.storage.bench import check_layouts, measure_layouts, print_table
+from holdfast.storage.rocks.bench.layout_bench import Spec
+from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS
 
 DEFAULTS: dict[str, object] = {
-    "layouts": ",".join(LAYOUTS),
+    "layouts": ",".join(ALL_LAYOUTS),
     "sizes": "1000000x1000,1000000x100000",
     "payload": 64,
     "disk": None,

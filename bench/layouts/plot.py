@@ -9,7 +9,7 @@ from math import log10
 
 from bench import svg
 from bench.layouts.sizes import Results, Size
-from holdfast.storage.rocks.layout_report import number
+from holdfast.storage.rocks.bench.layout_report import number
 
 COLOURS = ("#5b8fd6", "#1f4e9e", "#d08a2e", "#4f9d69")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.storage.rocks.layout_bench import Figures
+from holdfast.storage.rocks.bench.layout_bench import Figures
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.layouts.sizes import Results
-from holdfast.storage.rocks.layout_report import CAPTION, cells, rows
+from holdfast.storage.rocks.bench.layout_report import CAPTION, cells, rows
 
 
 def markdown(results: Results, notes: list[str]) -> str:

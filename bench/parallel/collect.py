@@ -38,11 +38,11 @@ class Amounts:
 
     stored: int = 1_000_000
     devices: int = 10_000
-    #: Whether Spark is started anew for another number of cores, which takes longer than all else of a quick run.
-    starts_anew: bool = True
+    #: Whether Spark is restarted for another number of cores, which takes longer than all else of a quick run.
+    restarts: bool = True
 
 
-QUICK = Amounts(stored=4_000, devices=100, starts_anew=False)
+QUICK = Amounts(stored=4_000, devices=100, restarts=False)
 
 
 class Readers:
@@ -149,10 +149,10 @@ def one_round(amounts: Amounts, progress: Progress) -> Iterator[tuple[str, float
             progress.update(task, description=subscribers.label)
             yield from _named(subscribers.key, by_subscribers(place, subscribers, amounts.stored, folder))
             progress.advance(task)
-        for cores in (1, 2) if amounts.starts_anew else (2,):
+        for cores in (1, 2) if amounts.restarts else (2,):
             with running({"path": str(place.data), "flight": place.endpoint}, cores) as spark:
                 for table in rows.TABLES:
-                    if table.cores != cores and amounts.starts_anew:
+                    if table.cores != cores and amounts.restarts:
                         continue
                     progress.update(task, description=table.label)
                     yield from _named(table.key, by_spark(place, spark, table, amounts.stored))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from bench.measuring import measure
+from bench.measurement import measure
+from bench.output import present
 from bench.parallel import plot, rows
 from bench.parallel.collect import QUICK, Amounts, Results, one_round
-from bench.present import present
 from bench.storage.table import Block, number
 
 DEFAULTS: dict[str, object] = {"parallel_rows": 1_000_000}
 
 CAPTION = (
     "Everything that is stored is read from its beginning. The x is how many times as fast as one subscriber. "
-    "Subscribers are MQTT 5 clients with QoS 1, each a process of its own, that count and acknowledge and do nothing "
+    "Subscribers are MQTT 5 clients with QoS 1, each in a separate process, that count and acknowledge and do nothing "
     "else with a message: a program that looks into them is slower. Spark counts rows of Arrow columns, and each query "
     "ran once before; its CPU is that of Java and of all its Pythons. That of the broker includes its history process. "
     "Messages have 64 random bytes of payload, topics of 34 bytes on average; two columns are `topic` and `payload`."

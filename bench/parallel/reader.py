@@ -1,4 +1,4 @@
-"""One MQTT subscriber in a process of its own: takes what a replay gives it, and says how much that is by now.
+"""One MQTT subscriber in a separate process: takes the messages of a replay, and reports their number.
 
 python -m bench.parallel.reader <port> <client id> <filter> <file> <place>
 

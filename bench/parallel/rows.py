@@ -11,7 +11,7 @@ SINGLE = "single"
 
 @dataclass(frozen=True)
 class Subscribers:
-    """MQTT clients, each a process of its own."""
+    """MQTT clients, each in a separate process."""
 
     key: str
     label: str

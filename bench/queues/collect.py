@@ -1,4 +1,4 @@
-"""Measures home after home, and takes the medians of the rounds."""
+"""Measures backend after backend, and takes the medians of the rounds."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from rich.progress import Progress
 import holdfast
 from bench.checkout import ROOT
 from bench.queues import rows, tbmq_algorithm
-from bench.queues.homes import Servers, available, home, servers
-from bench.queues.through import homes, measure
+from bench.queues.backends import Servers, available, backend, servers
+from bench.queues.broker_throughput import backends, measure
 from bench.queues.workload import append_all, calls, drain
-from holdfast.durable.queue_store import QueueStore
+from holdfast.durable.queues.queue_store import QueueStore
 
 #: Values by key (see `rows.keys`).
 Results = dict[str, float]
@@ -63,16 +63,16 @@ QUICK = Amounts(
 
 
 class Bench:
-    """One run over all homes."""
+    """One run over all backends."""
 
     def __init__(self, amounts: Amounts, running: Servers, progress: Progress) -> None:
         self._amounts = amounts
         self._running = running
         self._progress = progress
-        brokers = len(homes(running, "")) * len(amounts.pairs)
+        brokers = len(backends(running, "")) * len(amounts.pairs)
         total = len(available()) * len(amounts.clients) + brokers + len(rows.WRITERS)
         self._task = progress.add_task("", total=total)
-        self._turn = 0
+        self._run_number = 0
 
     async def round(self) -> list[tuple[str, float]]:
         """Every key with its value."""
@@ -80,12 +80,12 @@ class Bench:
         found: list[tuple[str, float]] = []
         for clients in self._amounts.clients:
             for name in available():
-                self._tell(f"{rows.HOMES[name]}, {clients:,} clients")
-                found += await self._home(name, clients)
+                self._tell(f"{rows.BACKENDS[name]}, {clients:,} clients")
+                found += await self._measure_backend(name, clients)
             if self._running.redis is not None:
                 found += await self._tbmq(clients)
-        self._turn += 1
-        found += measure(self._running, str(self._turn), self._amounts.pairs, self._amounts.seconds, self._tell)
+        self._run_number += 1
+        found += measure(self._running, str(self._run_number), self._amounts.pairs, self._amounts.seconds, self._tell)
         for writer in rows.WRITERS:
             self._tell(f"what is written by {rows.WRITERS[writer]}")
             found += [(f"written/{writer}/{key}", value) for key, value in self._written(writer).items()]
@@ -95,14 +95,14 @@ class Bench:
         self._progress.update(self._task, description=words)
         self._progress.advance(self._task)
 
-    async def _home(self, name: str, clients: int) -> list[tuple[str, float]]:
+    async def _measure_backend(self, name: str, clients: int) -> list[tuple[str, float]]:
         amounts = self._amounts
-        self._turn += 1
+        self._run_number += 1
         messages = max(amounts.messages, clients)
         prepared = list(calls(clients, messages, 1))
         single = list(calls(min(clients, amounts.awaited), amounts.awaited, _LATER, 1))
         found: list[tuple[str, float]] = []
-        async with home(name, self._running, f"turn-{self._turn}") as store:
+        async with backend(name, self._running, f"run-{self._run_number}") as store:
             await store.size("")  # connections and tables are there
             with counted_syncs() as syncs:
                 rate, commands = await self._counted(name, store, prepared)
@@ -137,7 +137,7 @@ class Bench:
     def _written(self, writer: str) -> dict[str, float]:
         folder = tempfile.mkdtemp(prefix="written-", dir=self._running.folder)
         amounts = (str(self._amounts.written), str(self._amounts.written_queues))
-        command = [sys.executable, "-m", "bench.queues.written", writer, folder, *amounts]
+        command = [sys.executable, "-m", "bench.queues.bytes_written", writer, folder, *amounts]
         # The child measures the same Holdfast that was imported here.
         environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parent.parent)}
         done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)

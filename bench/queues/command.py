@@ -1,4 +1,4 @@
-"""`bench queues`: measures homes of client queues, prints tables, writes `.reports/bench-queues.json` and `.svg`."""
+"""`bench queues`: measures backends of client queues, prints tables, writes `.reports/bench-queues.json` and `.svg`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import conditions
-from bench.present import present
+from bench.output import present
 from bench.progress import progress_bar
 from bench.queues import plot, table
+from bench.queues.broker_throughput import possible
 from bench.queues.collect import QUICK, Amounts, collect
-from bench.queues.through import possible
 
 DEFAULTS: dict[str, object] = {"disk": None}
 

@@ -1,4 +1,4 @@
-"""The plot: messages per second, gathered, by home and by the number of clients, as plain SVG."""
+"""The plot: messages per second, gathered, by backend and by the number of clients, as plain SVG."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _GAP = 10
 
 def draw(results: Results, clients: tuple[int, ...]) -> str:
     """The whole picture."""
-    labels = {**rows.HOMES, rows.TBMQ: rows.TBMQ_LABEL}
-    there = [home for home in labels if f"{home}/{clients[0]}/batched" in results]
+    labels = {**rows.BACKENDS, rows.TBMQ: rows.TBMQ_LABEL}
+    there = [backend for backend in labels if f"{backend}/{clients[0]}/batched" in results]
     body: list[str] = []
     names = [f"{count:,} client{'s' if count > 1 else ''}" for count in clients]
     body += svg.legend(60, list(zip(names, COLOURS, strict=False)), "longer is better")
-    longest = max((results[f"{home}/{count}/batched"] for home in there for count in clients), default=1.0)
+    longest = max((results[f"{backend}/{count}/batched"] for backend in there for count in clients), default=1.0)
     x = _LABEL_WIDTH + 10
     y = 80
-    for home in there:
-        body.append(svg.text(_LABEL_WIDTH, y + 2 * _BAR - 3, labels[home], anchor="end"))
+    for backend in there:
+        body.append(svg.text(_LABEL_WIDTH, y + 2 * _BAR - 3, labels[backend], anchor="end"))
         for count, colour in zip(clients, COLOURS, strict=False):
-            value = results[f"{home}/{count}/batched"]
+            value = results[f"{backend}/{count}/batched"]
             length = max(1.0, value / longest * (_WIDTH - x - _NUMBER_WIDTH))
             body.append(svg.bar(x, y, length, _BAR - 1, colour))
             words = number(value, PER_SECOND)

@@ -75,7 +75,7 @@ class PostgresServer(Server):
         return self
 
     def _answers(self) -> bool:
-        """Whether it lets somebody in; while it recovers it lets nobody in."""
+        """Whether it accepts connections; while it recovers it accepts none."""
         startup = b"\0\3\0\0user\0%b\0database\0postgres\0\0" % _USER.encode()
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5) as connection:
             connection.sendall((len(startup) + 4).to_bytes(4, "big") + startup)
@@ -85,7 +85,7 @@ class PostgresServer(Server):
     def lines(self) -> str:
         return super().lines() if (self.folder / "out.log").exists() else ""
 
-    def _everybody(self) -> list[psutil.Process]:
+    def _processes(self) -> list[psutil.Process]:
         try:
             first = psutil.Process(self.pid)
             return [first, *first.children(recursive=True)]
@@ -95,17 +95,17 @@ class PostgresServer(Server):
     def kill(self) -> None:
         """With its children, all at once."""
         if self.process is not None:
-            for one in self._everybody():
+            for one in self._processes():
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
         super().kill()
 
     def pause(self) -> None:
-        for one in self._everybody():
+        for one in self._processes():
             one.suspend()
 
     def resume(self) -> None:
-        for one in self._everybody():
+        for one in self._processes():
             one.resume()
 
 

@@ -50,7 +50,7 @@ def _end_with_parent() -> None:
 
 
 class Server:
-    """A program with a folder of its own, which goes with it."""
+    """A program with its folder, which is removed with it."""
 
     def __init__(self, name: str, folder: Path | None = None) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class Server:
 
     def _launch(self, command: list[str], user: str | None = None) -> None:
         with (self.folder / "out.log").open("ab") as log:
-            # In a group of its own: Ctrl-C is for the benchmark, which then ends its servers.
+            # In a separate process group: Ctrl-C is for the benchmark, which then ends its servers.
             self.process = subprocess.Popen(
                 command,
                 stdout=log,

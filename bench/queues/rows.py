@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: Homes, and what they are called.
-HOMES = {
+BACKENDS = {
     "journal": "journal files, fsync",
     "redis": "Redis",
     "cluster": "Redis Cluster, 3 masters",
@@ -24,7 +24,7 @@ THROUGH = {
     "one_by_one": "Redis, one command after the other",
     "in_flight": "Redis",
     "cluster": "Redis Cluster, 3 masters",
-    "log": "the log, no home elsewhere",
+    "log": "the log, no external queue",
 }
 #: Thousands of messages per second in TBMQ's own report.
 REPORTED = {"postgres": 30, "one_by_one": 40, "in_flight": 60}
@@ -41,15 +41,15 @@ WRITTEN = {
 }
 
 
-def keys(homes: list[str], clients: tuple[int, ...], pairs: tuple[int, ...]) -> list[str]:
-    """Every key of a report, in order, for the homes that are there."""
-    found = [f"{home}/{count}/{kind}" for home in homes for count in clients for kind in KINDS]
+def keys(backends: list[str], clients: tuple[int, ...], pairs: tuple[int, ...]) -> list[str]:
+    """Every key of a report, in order, for the backends that are there."""
+    found = [f"{backend}/{count}/{kind}" for backend in backends for count in clients for kind in KINDS]
     for count in clients:
-        if "journal" in homes:
+        if "journal" in backends:
             found.append(f"journal/{count}/syncs")
-        if "redis" in homes:
+        if "redis" in backends:
             found += [f"redis/{count}/commands", f"{TBMQ}/{count}/batched", f"{TBMQ}/{count}/commands"]
     needed = {"postgres": "postgres", "one_by_one": "redis", "in_flight": "redis", "cluster": "cluster"}
-    there = [name for name in THROUGH if needed.get(name, "journal") in homes]
+    there = [name for name in THROUGH if needed.get(name, "journal") in backends]
     found += [f"through/{name}/{count}" for name in there for count in pairs]
     return [*found, *[f"written/{writer}/{name}" for writer in WRITERS for name in WRITTEN]]

@@ -11,7 +11,7 @@ CAPTION = (
     "Messages have 64 random bytes of payload. Gathered: calls of 2,000 messages, for as many clients as there "
     "are. Awaited: calls of one message. PostgreSQL syncs every transaction, the journal every call, Redis its "
     "file once a second. Through a broker: QoS 1, with up to 10,000 messages on their way, and every subscriber's "
-    "queue in that home; in brackets, how many times what PostgreSQL lets through. What is written to disk is "
+    "queue in that backend; in brackets, how many times what PostgreSQL lets through. What is written to disk is "
     "measured with payloads of 512 bytes in 100 queues that are filled and drained once, every 500 messages synced."
 )
 
@@ -20,7 +20,7 @@ def blocks(results: Results, clients: tuple[int, ...], pairs: tuple[int, ...]) -
     heads = [f"{count:,} client{'s' if count > 1 else ''}" for count in clients]
     found: list[Block] = []
     for kind, label in rows.KINDS.items():
-        lines = [(rows.HOMES[home], *_cells(results, home, clients, kind)) for home in rows.HOMES]
+        lines = [(rows.BACKENDS[backend], *_cells(results, backend, clients, kind)) for backend in rows.BACKENDS]
         if kind == "batched":
             lines += [
                 (rows.TBMQ_LABEL, *_cells(results, rows.TBMQ, clients, kind)),
@@ -45,25 +45,25 @@ def blocks(results: Results, clients: tuple[int, ...], pairs: tuple[int, ...]) -
 def _through(results: Results, pairs: tuple[int, ...]) -> Block:
     """Messages per second, and how many times what PostgreSQL lets through."""
     lines = []
-    for home, label in rows.THROUGH.items():
+    for backend, label in rows.THROUGH.items():
         cells = []
         for count in pairs:
-            rate, base = results.get(f"through/{home}/{count}"), results.get(f"through/postgres/{count}")
+            rate, base = results.get(f"through/{backend}/{count}"), results.get(f"through/postgres/{count}")
             ratio = f" ({rate / base:.2f})" if rate is not None and base is not None else ""
             cells.append("not there" if rate is None else f"{number(rate, PER_SECOND)}{ratio}")
-        told = rows.REPORTED.get(home)
+        told = rows.REPORTED.get(backend)
         lines.append((label, *cells, f"{told / rows.REPORTED['postgres']:.2f}" if told else ""))
     heads = [f"{count:,} pairs" for count in pairs]
     return Block(("through a broker, point to point", *heads, "in TBMQ's report"), tuple(lines))
 
 
-def _cells(results: Results, home: str, clients: tuple[int, ...], kind: str) -> list[str]:
-    values = [results.get(f"{home}/{count}/{kind}") for count in clients]
+def _cells(results: Results, backend: str, clients: tuple[int, ...], kind: str) -> list[str]:
+    values = [results.get(f"{backend}/{count}/{kind}") for count in clients]
     return ["not there" if value is None else number(value, PER_SECOND) for value in values]
 
 
-def _counts(results: Results, home: str, clients: tuple[int, ...], kind: str) -> list[str]:
-    values = [results.get(f"{home}/{count}/{kind}") for count in clients]
+def _counts(results: Results, backend: str, clients: tuple[int, ...], kind: str) -> list[str]:
+    values = [results.get(f"{backend}/{count}/{kind}") for count in clients]
     return ["not there" if value is None else f"{value:.3g}" for value in values]
 
 

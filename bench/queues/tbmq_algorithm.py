@@ -1,5 +1,5 @@
 """What TBMQ's documentation says that it does for each message: one script call, with the reference, the value and its
-time to live, the limit, and the last packet id. Written anew from that description, as the anchor of the comparison.
+time to live, the limit, and the last packet id. Written from that description, as the anchor of the comparison.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import time
 
 from bench.queues.workload import PAYLOAD_BYTES, client_name
-from holdfast.storage.redis.line import Line
+from holdfast.storage.redis.connection_pool import RedisPool
 from holdfast.storage.redis.options import RedisOptions
 
 _SCRIPT = """
@@ -61,14 +61,14 @@ def commands(clients: int, first: int, messages: int) -> list[tuple[bytes | int,
 
 async def in_flight(url: str, clients: int, messages: int) -> float:
     """Messages per second, with many commands on their way."""
-    line = Line(RedisOptions((url,)), url)
+    pool = RedisPool(RedisOptions((url,)), url)
     try:
-        await line.run([(b"SCRIPT", b"LOAD", _SCRIPT.encode())], 60)
+        await pool.run([(b"SCRIPT", b"LOAD", _SCRIPT.encode())], 60)
         began_s = time.perf_counter()
         for at in range(0, messages, _IN_FLIGHT):
-            for reply in await line.run(commands(clients, at, min(_IN_FLIGHT, messages - at)), 60):
+            for reply in await pool.run(commands(clients, at, min(_IN_FLIGHT, messages - at)), 60):
                 if isinstance(reply, Exception):
                     raise reply
         return messages / (time.perf_counter() - began_s)
     finally:
-        await line.close()
+        await pool.close()

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueLimits, QueueStore
+from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntry, QueueLimits, QueueStore
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
@@ -26,22 +26,22 @@ def client_name(place: int) -> str:
     return f"device-{place:06d}"
 
 
-def entry(number: int) -> Entry:
+def entry(number: int) -> QueueEntry:
     message = Message(b"plant/hall/7/temperature", _PAYLOAD, 1, ClientId("gateway-1"), 1_700_000_000_000_000)
-    return Entry(number, Owed(message, 1))
+    return QueueEntry(number, Owed(message, 1))
 
 
-def calls(clients: int, messages: int, first: int, size: int = CALL) -> Iterator[list[Pack]]:
+def calls(clients: int, messages: int, first: int, size: int = CALL) -> Iterator[list[AppendBatch]]:
     """Each client gets its share, in packs that are as large as a call allows."""
     share = max(messages // clients, 1)
     pack = min(share, size)
     number = first
-    waiting: list[Pack] = []
+    waiting: list[AppendBatch] = []
     for _ in range(-(-share // pack)):
         for place in range(min(clients, messages)):
             entries = [entry(number + step) for step in range(pack)]
             number += pack
-            waiting.append(Pack(client_name(place), entries, _LIMITS))
+            waiting.append(AppendBatch(client_name(place), entries, _LIMITS))
             if len(waiting) * pack >= size:
                 yield waiting
                 waiting = []
@@ -49,7 +49,7 @@ def calls(clients: int, messages: int, first: int, size: int = CALL) -> Iterator
         yield waiting
 
 
-async def append_all(store: QueueStore, prepared: list[list[Pack]]) -> float:
+async def append_all(store: QueueStore, prepared: list[list[AppendBatch]]) -> float:
     """Messages per second, call after call: a client's packs come in their order."""
     began_s = time.perf_counter()
     for packs in prepared:

@@ -1,4 +1,4 @@
-"""Spark in a process of its own: takes commands as lines of JSON, and answers each with one.
+"""Spark in a separate process: takes commands as lines of JSON, and answers each with one.
 
     {"do": "query", "source": …, "grouped": …, "columns": …}     → {"rows": …, "took_s": …}
     {"do": "latency", "port": …, "messages": …}                  → {"waits_ms": […]}
@@ -17,12 +17,11 @@ import threading
 import time
 from typing import Any
 
-import paho.mqtt.client as paho
-from paho.mqtt.enums import CallbackAPIVersion
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count, length
 from pyspark.sql.functions import sum as total
 
+from holdfast.client import BlockingClient, ConnectionOptions
 from holdfast.pipeline import session
 
 _EVERY_S = 0.05
@@ -61,22 +60,21 @@ class Child:
         frame = reader.option("path", self._places["path"]).load()
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
             query = frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
-            publisher = paho.Client(CallbackAPIVersion.VERSION2)
-            publisher.connect("127.0.0.1", port)
-            publisher.loop_start()
+            publisher = BlockingClient(ConnectionOptions(port=port))
             # What comes while the stream begins is not counted, and there is something to begin with.
             while not waits_ms:
                 publisher.publish("latency/now", b"%d" % time.time_ns(), qos=1)
+                publisher.flush()
                 enough.wait(_EVERY_S)
             waits_ms.clear()
             enough.clear()
             ends_s = time.monotonic() + _LIMIT_S
             while not enough.wait(_EVERY_S):
                 publisher.publish("latency/now", b"%d" % time.time_ns(), qos=1)
+                publisher.flush()
                 if time.monotonic() > ends_s:
                     raise SystemExit(f"{len(waits_ms)} of {messages} messages came within {_LIMIT_S} s")
-            publisher.disconnect()
-            publisher.loop_stop()
+            publisher.close()
             query.stop()
         return {"waits_ms": sorted(waits_ms)}
 

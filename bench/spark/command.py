@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from bench.measuring import measure
-from bench.present import present
+from bench.measurement import measure
+from bench.output import present
 from bench.spark import plot, rows
 from bench.spark.collect import QUICK, Amounts, Results, one_round
 from bench.storage.table import Block, number

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from holdfast.history.reader import HistoryReader
-from holdfast.pipeline.schema import DEFAULT_COLUMNS
+from holdfast.history.reader.reader import HistoryReader
+from holdfast.pipeline.source.schema import DEFAULT_COLUMNS
 
 #: Messages of a file.
 _FILE = 250_000

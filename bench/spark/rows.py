@@ -46,7 +46,7 @@ QUERIED = {"rate": PER_SECOND, "cpu_us": MICROSECONDS}
 WRITTEN = "json/write_cpu_us"
 #: From the call that publishes to the row in the hands of a micro-batch.
 LATENCY = {"p50_ms": MILLISECONDS, "p99_ms": MILLISECONDS}
-MOMENTS = {"alone": "Spark rests", "scanned": "Spark reads all of it, again and again"}
+MOMENTS = {"alone": "Spark rests", "scanned": "Spark reads all of it, repeatedly"}
 WAITED = {"p50_ms": MILLISECONDS, "p99_ms": MILLISECONDS, "max_ms": MILLISECONDS}
 
 

@@ -27,9 +27,10 @@ from statistics import median
 import structlog
 
 from bench.storage.store import BATCH, OUTSTANDING, Store
+from holdfast.durable.replay import OneFilter, start_replay
 from holdfast.records.messages import HEADER_BYTES
-from holdfast.storage.rocks.layout_bench import memory_bytes, settle_collector
-from holdfast.storage.rocks.layout_workload import Workload
+from holdfast.storage.rocks.bench.layout_bench import memory_bytes, settle_collector
+from holdfast.storage.rocks.bench.layout_workload import Workload
 
 Figures = dict[str, float]
 Tell = Callable[[int], None]
@@ -97,18 +98,18 @@ def _opening(store: Store, name: str) -> Figures:
 def measure_reading(folder: Path, workload: Workload) -> Figures:
     store = Store(folder)
     figures = {**_opening(store, "open_clean"), "open_mb": memory_bytes("VmRSS") / 1e6}
-    reading = store.log.reading
+    reading = store.log.reader
     firsts_ms: list[float] = []
     devices = next(query for query in workload.queries() if query.key == "device")
     for levels, expected in devices.samples:
         began_s = time.perf_counter()
-        replay = reading.start_replay(levels, 0)
+        replay = start_replay(reading, OneFilter(reading, levels), 0)
         found = len(replay.next(BATCH).messages)
         firsts_ms.append((time.perf_counter() - began_s) * 1e3)
         replay.close()
         if found != min(expected, BATCH):
             raise SystemExit(f"{found} messages of a device were found, and there are {expected}")
-    replay = reading.start_replay((b"#",), 0)
+    replay = start_replay(reading, OneFilter(reading, (b"#",)), 0)
     count = 0
     at_end = False
     cpu_s, began_s = time.process_time(), time.perf_counter()

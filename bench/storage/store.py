@@ -14,9 +14,9 @@ from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.zones import Zone
 from holdfast.model.message import Message
 from holdfast.node.system_clock import SystemClock
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.maintenance import Maintenance
-from holdfast.storage.rocks.opening import open_log
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.log.maintenance import Maintenance
+from holdfast.storage.rocks.log.startup import open_log
 
 #: Messages of a commit under load.
 BATCH = 500
@@ -74,7 +74,7 @@ class Store:
             if not batch:
                 break
             self.write(batch, outstanding=OUTSTANDING)
-            self.maintenance.work_behind()
+            self.maintenance.write_index_slice()
             done += len(batch)
             if done % (40 * BATCH) == 0:
                 tell(done)
@@ -84,10 +84,10 @@ class Store:
     def compact(self) -> int:
         """Seal what is there, index and compact it; the bytes of its tables."""
         zone_log = self.log.zone_logs["default"]
-        families = [piece.family for piece in zone_log.live[-1].slices.values()]
+        families = [piece.family for piece in zone_log.live[-1].by_shard.values()]
         self.maintenance.rotate(zone_log)
-        while zone_log.finishing:
-            self.maintenance.work_behind()
+        while zone_log.pending_indexes:
+            self.maintenance.write_index_slice()
             self.engine.sync_now()
             self.wait()
         self.engine.flush()

@@ -13,7 +13,7 @@ from bench.storage.collect import Results
 from bench.storage.rows import Row
 
 CAPTION = (
-    "Every commit is synced before its receipt. Overlapping, as in a broker: up to eight are under way while the "
+    "Every commit is synced before its receipt. Overlapping, as in a broker: up to eight are pending while the "
     "next one is built. CPU time is that of all threads. Messages have 64 random bytes of payload unless a row says "
     "otherwise, topics of 34 bytes on average, and client ids of 10."
 )

@@ -1,6 +1,6 @@
 """A bystander: one publisher and one subscriber at a steady pace, who have nothing to do with the trouble.
 
-Runs in a process of its own, so that the load that others make does not delay it. It goes on until its stdin is
+Runs in a separate process, so that the load that others make does not delay it. It goes on until its stdin is
 closed, and then prints when each message was due and how long after that it came.
 """
 

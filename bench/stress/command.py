@@ -75,7 +75,7 @@ def main(wanted: argparse.Namespace) -> int:
 
 
 def measure(peer: peers.Peer, scenario: Scenario, amounts: Amounts) -> dict[str, float]:
-    """The figures of one scenario, on a broker of its own."""
+    """The figures of one scenario, on a separate broker."""
     broker = peer.start()
     try:
         stage = Stage(broker, amounts)

@@ -11,7 +11,7 @@ _EVERY_S = 0.05
 
 
 class Memory:
-    """Samples from construction to `stop`, on a thread of its own."""
+    """Samples from construction to `stop`, in a separate thread."""
 
     def __init__(self, pid: int) -> None:
         self._usage = Usage(pid)

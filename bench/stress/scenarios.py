@@ -1,4 +1,4 @@
-"""The troubles, each on a broker of its own: what is prepared, and what then happens while everything is watched."""
+"""The scenarios, each on a separate broker: what is prepared, and what happens while everything is watched."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def sluggish(stage: Stage, *sluggards: Sluggard) -> int:
     return amounts.trouble
 
 
-def nobody(stage: Stage) -> int:
+def no_client(stage: Stage) -> int:
     """The same load without a slow client: what the load alone does."""
     return sluggish(stage)
 
@@ -206,12 +206,12 @@ def new_topics(stage: Stage) -> int:
 
 
 SCENARIOS = (
-    Scenario("nobody", "no slow client, the same load", nobody),
+    Scenario("nobody", "no slow client, the same load", no_client),
     Scenario("slow", "two that read 50 KB/s, of 2 MB/s", slow),
     Scenario("deaf", "two that never read", deaf),
     Scenario("return", "all return at once to their backlogs", all_return),
     Scenario("owed-all", "queued for all, each message once in the log", owed_by_all),
-    Scenario("owed-each", "queued for each, on a topic of its own", owed_by_each),
+    Scenario("owed-each", "queued for each, on a separate topic", owed_by_each),
     Scenario("scan", "ten filters that match no retained topic", scan),
     Scenario("new-topics", "one that publishes to ever new topics", new_topics),
 )

@@ -1,4 +1,4 @@
-"""The pytest fixture `holdfast_broker`: a broker for the length of a test, on a thread of its own."""
+"""The pytest fixture `holdfast_broker`: a broker for the length of a test, on its own thread."""
 
 import asyncio
 import threading

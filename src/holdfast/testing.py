@@ -9,15 +9,15 @@
     def test_my_blocking_client(holdfast_broker: str) -> None:  # with the pytest plugin: the same, in a thread
         ...
 
-It is the real broker on a real socket, with state in memory unless the settings say otherwise. For a broker inside an
-application of your own, use `holdfast.node.embedding`.
+It is the real broker on a real socket, with state in memory unless the settings say otherwise. For a broker inside
+another program, use `holdfast.node.embedding`.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from holdfast.node.embedding import running
-from holdfast.node.settings import Listener, Settings, Storage, Sys
+from holdfast.node.settings.tree import Listener, Settings, Storage, Sys
 
 
 def loopback_settings() -> Settings:

@@ -4,6 +4,6 @@ So `spark.read.format("holdfast")` works in any session whose Python has Holdfas
 archives that were sent with `--py-files`; there, `holdfast.pipeline.session` registers the source by hand.
 """
 
-from holdfast.pipeline.source import HoldfastSource as DefaultSource
+from holdfast.pipeline.source.data_source import HoldfastSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -39,3 +39,21 @@ def test_a_module_named_after_nothing_fails(tmp_path: Path, name: str) -> None:
     write(tmp_path, f"src/holdfast/{name}", 1)
 
     assert size_gate.main(tmp_path) == 1
+
+
+def test_what_a_reader_trips_over_is_reported_without_failing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(21):
+        write(tmp_path, f"src/holdfast/wire/part{number}.py", 1)
+    (tmp_path / "src/holdfast/wire/small.py").write_text("class Frame: ...\n", encoding="utf-8")
+    (tmp_path / "src/holdfast/wire/user.py").write_text(
+        "import holdfast.wire.small\n\n\nclass Frame: ...\n", encoding="utf-8"
+    )
+
+    assert size_gate.main(tmp_path) == 0
+
+    report = capsys.readouterr().out
+    assert "warning: src/holdfast/wire: 23 modules, make sub-folders" in report
+    assert "warning: src/holdfast/wire/small.py: 1 lines, imported by holdfast.wire.user, merge them?" in report
+    assert "Frame: src/holdfast/wire/small.py:1, src/holdfast/wire/user.py:4" in report

@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 from bench.fleet import SHAPES, make
-from holdfast.history.pattern_measure import GIVEN, INHERITED, NOW, Measured, measure
-from holdfast.history.reader import HistoryReader
-from holdfast.pipeline.learning.making import chosen
-from holdfast.pipeline.learning.words import explain
+from holdfast.history.patterns import GIVEN, INHERITED, NOW, PatternMeasurement, measure_patterns
+from holdfast.history.reader.reader import HistoryReader
+from holdfast.pipeline.learn.description import explain_patterns
+from holdfast.pipeline.learn.job import choose_patterns
 from holdfast.records.messages import stored_topic
-from tests.unit.pipeline.counted import learn_from
+from tests.unit.pipeline.topic_counts import learn_from
 
 pytestmark = pytest.mark.slow
 
@@ -20,20 +20,24 @@ FLEET = {f"fleet/+/{shape.decode()}" for shape in SHAPES}
 
 
 @pytest.fixture(scope="module", params=[0, 60], ids=["clean", "noisy"])
-def measured(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> tuple[int, Measured]:
+def measured(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[int, PatternMeasurement]:
     folder = tmp_path_factory.mktemp("fleet")
     noise: int = request.param
     count = make(folder, 400, 2, noise)
     with HistoryReader.open(folder) as reader:
-        topics = Counter(stored_topic(value).decode() for part in reader.parts() for value in reader.values(part))
+        topics = Counter(stored_topic(value).decode() for value in reader.start_replay(reader.parts()).records())
     assert topics.total() == count == noise + 4_000
-    zones = chosen(explain(learn_from([(topic, messages, 20 * messages) for topic, messages in topics.items()])))
+    zones = choose_patterns(
+        explain_patterns(learn_from([(topic, messages, 20 * messages) for topic, messages in topics.items()]))
+    )
     assert set(zones["default"]) == FLEET, "exactly what the devices publish, with noise or without"
-    return noise, measure(folder, "default", zones["default"], lambda _name: None)
+    return noise, measure_patterns(folder, "default", zones["default"], lambda _name: None)
 
 
 def test_a_generation_that_is_given_patterns_has_fewer_streams_and_no_more_bytes(
-    measured: tuple[int, Measured],
+    measured: tuple[int, PatternMeasurement],
 ) -> None:
     noise, found = measured
     now, given = found.trials[NOW], found.trials[GIVEN]
@@ -44,7 +48,7 @@ def test_a_generation_that_is_given_patterns_has_fewer_streams_and_no_more_bytes
     assert given.bytes_per_message < now.bytes_per_message - (1 if noise else -0.5)
 
 
-def test_it_asks_for_less_of_the_log(measured: tuple[int, Measured]) -> None:
+def test_it_asks_for_less_of_the_log(measured: tuple[int, PatternMeasurement]) -> None:
     noise, found = measured
     by_name = {name: {answer.name: answer for answer in trial.answers} for name, trial in found.trials.items()}
     now, inherited, given = (by_name[name] for name in (NOW, INHERITED, GIVEN))

@@ -13,8 +13,8 @@ import pytest
 import holdfast
 from bench.checkout import ROOT
 from bench.layouts.sizes import Size
-from holdfast.storage.rocks.layout_report import cells, number, rows
-from holdfast.storage.rocks.layouts.making import LAYOUTS
+from holdfast.storage.rocks.bench.layout_report import cells, number, rows
+from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,7 +40,7 @@ def test_a_quick_run_measures_every_row_of_every_layout(tmp_path: Path) -> None:
     assert len(report["sizes"]) == 2
     wanted = {key for row in rows() for key in row.keys}
     for size in report["sizes"]:
-        assert tuple(size["layouts"]) == LAYOUTS
+        assert tuple(size["layouts"]) == ALL_LAYOUTS
         for figures in size["layouts"].values():
             assert wanted <= figures.keys()
             assert figures["all_found"] == size["messages"]

@@ -33,15 +33,15 @@ def test_a_quick_run_prints_and_reports_every_row(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     values = json.loads((tmp_path / "bench-queues.json").read_text(encoding="utf-8"))["values"]
-    assert sorted(values) == sorted(rows.keys(list(rows.HOMES), QUICK.clients, QUICK.pairs))
+    assert sorted(values) == sorted(rows.keys(list(rows.BACKENDS), QUICK.clients, QUICK.pairs))
     assert not [key for key, value in values.items() if not value > 0 and "compaction" not in key]
-    assert not [label for label in rows.HOMES.values() if label not in done.stdout]
+    assert not [label for label in rows.BACKENDS.values() if label not in done.stdout]
     assert (tmp_path / "bench-queues.svg").read_text(encoding="utf-8").endswith("</svg>\n")
 
 
 def test_tables_hold_every_value_and_say_what_is_not_there() -> None:
     clients, pairs = (1, 10), (100, 1000)
-    results = {key: 1000.0 + place for place, key in enumerate(rows.keys(list(rows.HOMES), clients, pairs))}
+    results = {key: 1000.0 + place for place, key in enumerate(rows.keys(list(rows.BACKENDS), clients, pairs))}
 
     found = table.blocks(results, clients, pairs)
     few = table.blocks(dict.fromkeys(rows.keys(["journal"], clients, pairs), 1.0), clients, pairs)

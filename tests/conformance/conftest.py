@@ -1,4 +1,4 @@
-"""Servers that some homes of client queues need: the same that the tests of these homes use."""
+"""Servers that some queue backends need: the same that the tests of these backends use."""
 
 from tests.servers.conftest import postgres, redis, redis_cluster
 

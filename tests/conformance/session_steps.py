@@ -2,25 +2,25 @@
 
 from hypothesis import strategies as st
 
-from holdfast.durable.sessions import (
+from holdfast.durable.sessions.session_store import (
     DropIncoming,
     DropInflight,
     DropMember,
+    DropRetainedProgress,
     DropSession,
     DropSubscription,
-    DropWalk,
     KeepGroup,
     KeepIncoming,
     KeepInflight,
     KeepMember,
     KeepProgress,
     KeepReplay,
+    KeepRetainedProgress,
     KeepSession,
     KeepSubscription,
-    KeepWalk,
     PacketStep,
     ReleaseInflight,
-    Step,
+    SessionStep,
 )
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -28,9 +28,9 @@ from holdfast.model.owed import Owed, OwedQueued
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
 from holdfast.records.groups import GroupRecord
+from holdfast.records.retained_progress import RetainedPlace, RetainedProgress
 from holdfast.records.session_record import SessionRecord
 from holdfast.records.sessions import Progress, ProgressEntry, ReplayProgress
-from holdfast.records.walks import RetainedPlace, WalkProgress
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -120,7 +120,7 @@ class Drawn:
         self._records: dict[str, SessionRecord] = {}
         self._order = 0
 
-    def step(self, client_id: str, what: object) -> Step | None:
+    def step(self, client_id: str, what: object) -> SessionStep | None:
         before = self._records.get(client_id)
         if isinstance(what, SessionRecord):
             self._records[client_id] = what
@@ -138,16 +138,16 @@ class Drawn:
             return KeepProgress(client_id, what)
         if isinstance(what, ReplayProgress):
             return KeepReplay(client_id, FILTERS[0], what)
-        if isinstance(what, WalkProgress):
-            return KeepWalk(client_id, FILTERS[0], what)
+        if isinstance(what, RetainedProgress):
+            return KeepRetainedProgress(client_id, FILTERS[0], what)
         if isinstance(what, GroupRecord):
             return KeepGroup(client_id, what)
-        if what is DropWalk:
-            return DropWalk(client_id, FILTERS[0])
+        if what is DropRetainedProgress:
+            return DropRetainedProgress(client_id, FILTERS[0])
         assert isinstance(what, tuple)
         kind, packet_id, *rest = what
         if kind in (KeepMember, DropMember):
-            of_member: Step = kind(client_id, packet_id)
+            of_member: SessionStep = kind(client_id, packet_id)
             return of_member
         if kind is KeepInflight:
             self._order += 1
@@ -180,8 +180,8 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
             speed=st.integers(1, 999_999_999_999_999),
             at_us=times_us,
         ),
-        st.builds(WalkProgress, times_us, topics, topics),
-        st.just(DropWalk),
+        st.builds(RetainedProgress, times_us, topics, topics),
+        st.just(DropRetainedProgress),
         st.builds(
             GroupRecord,
             times_us,
@@ -197,7 +197,7 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
 )
 
 
-def _steps(intentions: list[tuple[str, object]]) -> list[Step]:
+def _steps(intentions: list[tuple[str, object]]) -> list[SessionStep]:
     drawn = Drawn()
     made = [drawn.step(client_id, what) for client_id, what in intentions]
     return [step for step in made if step is not None]

@@ -6,20 +6,20 @@ import pytest
 
 from holdfast.model.protocol import PUBCOMP, PUBREC, PUBREL
 from holdfast.wire.packets import Ack, Publish
-from tests.conformance.held_store import HeldWorld
-from tests.conformance.queue_homes import HOMES, Opener
+from tests.conformance.delayed_store import DelayedWorld
+from tests.conformance.queue_backends import BACKENDS, Opener
 from tests.conformance.test_queue_store import SLOW
 from tests.disk_world import back
 from tests.slow_world import kept
 from tests.world import Peer
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in HOMES])
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in BACKENDS])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
-    return HOMES[request.param](request, tmp_path)
+    return BACKENDS[request.param](request, tmp_path)
 
 
-def publish(world: HeldWorld, *payloads: bytes) -> Peer:
+def publish(world: DelayedWorld, *payloads: bytes) -> Peer:
     writer = world.connect("writer")
     writer.send(*(Publish("a/b", payload, 2, number + 1) for number, payload in enumerate(payloads)))
     return writer
@@ -29,7 +29,7 @@ def take_in_flight(reader: Peer) -> list[Publish]:
     return [packet for packet in reader.inbox if isinstance(packet, Publish)]
 
 
-def complete(world: HeldWorld, reader: Peer, messages: list[Publish]) -> None:
+def complete(world: DelayedWorld, reader: Peer, messages: list[Publish]) -> None:
     """The client finishes messages, and the store is told."""
     reader.inbox.clear()
     reader.send(*(Ack(PUBREC, message.packet_id) for message in messages))
@@ -43,12 +43,12 @@ def test_a_page_read_before_an_acknowledgement_and_answered_after_it_repeats_no_
     tmp_path: Path, opener: Opener
 ) -> None:
     """Q1: messages in flight when the broker was killed complete while the first page is on its way."""
-    with HeldWorld(tmp_path, opener) as world:
+    with DelayedWorld(tmp_path, opener) as world:
         reader = kept(world, "reader", receive_maximum=3)
         reader.subscribe("a/#", qos=2)
         publish(world, b"1", b"2", b"3", b"4")
         assert [message.payload for message in take_in_flight(reader)] == [b"1", b"2", b"3"]
-    with HeldWorld(tmp_path, opener) as world:
+    with DelayedWorld(tmp_path, opener) as world:
         world.held.read_answers.clear()
         reader = back(world, "reader")
         again = take_in_flight(reader)
@@ -66,13 +66,13 @@ def test_a_repeated_append_answered_after_an_acknowledgement_repeats_no_qos_2_me
     tmp_path: Path, opener: Opener
 ) -> None:
     """Q1, T13: the outbox gives messages to a queue again that are in flight, and complete before the answer."""
-    with HeldWorld(tmp_path, opener) as world:
+    with DelayedWorld(tmp_path, opener) as world:
         kept(world, "reader").subscribe("a/#", qos=2)
         world.held.append_answers.clear()
         publish(world, b"1", b"2", b"3")
         reader = back(world, "reader")
         assert [message.payload for message in take_in_flight(reader)] == [b"1", b"2", b"3"]
-    with HeldWorld(tmp_path, opener) as world:
+    with DelayedWorld(tmp_path, opener) as world:
         world.held.append_answers.clear()
         world.held.read_calls.clear()
         reader = back(world, "reader")

@@ -7,12 +7,20 @@ from typing import Any, TypeVar
 
 import pytest
 
-from holdfast.durable.queue_store import NO_LIMITS, REFUSE, Appended, Entry, Pack, QueueLimits, QueueStore
+from holdfast.durable.queues.queue_store import (
+    NO_LIMITS,
+    REFUSE,
+    AppendBatch,
+    Appended,
+    QueueEntry,
+    QueueLimits,
+    QueueStore,
+)
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from tests.conformance.queue_homes import HOMES, Opener
+from tests.conformance.queue_backends import BACKENDS, Opener
 
 Result = TypeVar("Result")
 
@@ -50,12 +58,12 @@ class Queues:
 
     # ---- short words
 
-    def append(self, *given: Entry, client: str = "c", limits: QueueLimits = PLENTY) -> Appended:
-        (answer,) = self.wait(self.store.append([Pack(client, list(given), limits)]))
+    def append(self, *given: QueueEntry, client: str = "c", limits: QueueLimits = PLENTY) -> Appended:
+        (answer,) = self.wait(self.store.append([AppendBatch(client, list(given), limits)]))
         assert isinstance(answer, Appended), answer
         return answer
 
-    def read(self, client: str = "c", after: int = 0, limit: int = 1000) -> list[Entry]:
+    def read(self, client: str = "c", after: int = 0, limit: int = 1000) -> list[QueueEntry]:
         return self.wait(self.store.read(client, after, limit))
 
     def numbers(self, client: str = "c") -> list[int]:
@@ -79,14 +87,14 @@ def entry(
     expires_us: int = 0,
     retain: bool = False,
     received_us: int = START_US,
-) -> Entry:
+) -> QueueEntry:
     message = Message(b"a/b", payload, qos, ClientId("p"), received_us, expires_us=expires_us)
-    return Entry(number, Owed(message, qos, retain=retain, identifiers=(number % 7,)), expires_us)
+    return QueueEntry(number, Owed(message, qos, retain=retain, identifiers=(number % 7,)), expires_us)
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in HOMES])
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in BACKENDS])
 def queues(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queues]:
-    opened = Queues(HOMES[request.param](request, tmp_path))
+    opened = Queues(BACKENDS[request.param](request, tmp_path))
     yield opened
     opened.close()
 
@@ -288,7 +296,7 @@ def test_acknowledging_out_of_order_leaves_the_others(queues: Queues) -> None:
 def test_a_call_concerns_many_clients_and_each_has_a_queue_of_its_own(queues: Queues) -> None:
     """T1: whatever their ids look like."""
     names = ["c", "a/b", "{x}", "mount/%00c", "ü", " ", "..", "x" * 300]
-    packs = [Pack(name, [entry(1, name.encode()), entry(2)], PLENTY) for name in names]
+    packs = [AppendBatch(name, [entry(1, name.encode()), entry(2)], PLENTY) for name in names]
     answers = queues.wait(queues.store.append(packs))
     assert [each.serials for each in answers if isinstance(each, Appended)] == [[1, 2]] * len(names)
     assert queues.clients() == sorted(names)

@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from holdfast.durable.queue_store import DROP_OLDEST, REFUSE, Entry, QueueLimits
+from holdfast.durable.queues.queue_store import DROP_OLDEST, REFUSE, QueueEntry, QueueLimits
 from holdfast.model.clock import Clock
-from holdfast.storage.memory_queues import MemoryQueueStore
-from tests.conformance.queue_homes import HOMES, Home
+from tests.conformance.queue_backends import BACKENDS, Backend
 from tests.conformance.test_queue_store import SECOND_US, SLOW, Queues, entry
+from tests.memory_queue_store import MemoryQueueStore
 
 #: Clients, and the limits that each has as long as it lives.
 LIMITS = {
@@ -31,7 +31,7 @@ async def _model(clock: Clock) -> MemoryQueueStore:
 class Machine(RuleBasedStateMachine):
     """One store, and the model beside it. Places are compared by the numbers of what lies there."""
 
-    home: Home
+    home: Backend
     request: pytest.FixtureRequest
     folder: Any
 
@@ -42,7 +42,7 @@ class Machine(RuleBasedStateMachine):
         self.number = 0
         self.touched = CLIENTS[0]
         #: The last entries that were given, to be given again.
-        self.given: list[Entry] = []
+        self.given: list[QueueEntry] = []
 
     def teardown(self) -> None:
         self.queues.close()
@@ -127,12 +127,12 @@ class Machine(RuleBasedStateMachine):
         assert len({queues.wait(queues.store.last(self.touched))[1] for queues in self.both()}) == 1
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in HOMES if name != "memory"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in BACKENDS if name != "memory"])
 def test_any_order_of_calls_leaves_what_the_model_has(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, name: str
 ) -> None:
     class OfHome(Machine):
-        home = staticmethod(HOMES[name])
+        home = staticmethod(BACKENDS[name])
         folder = tmp_path_factory.mktemp("queues")
 
     OfHome.request = request

@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
-from holdfast.durable.retained import ScanBudget
+from holdfast.durable.retained.retained_store import ScanBudget
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.retained import retained_key
-from holdfast.storage.rocks.contents import RETAINED
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.retained import RocksRetained, RocksScan, next_key
+from holdfast.storage.rocks.engine.column_families import RETAINED
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.retained.retained_scan import RocksRetainedScan, next_key
+from holdfast.storage.rocks.retained.retained_store import RocksRetained
 from holdfast.topics.filters import parse_filter
 from tests.retained_scans import rest_of, take
-from tests.unit.storage.layouts.counting import CountingCells
+from tests.unit.storage.rocks.layouts.counting import CountingFamily
 
 SECOND_US = 1_000_000
 NOW_US = 100 * SECOND_US
@@ -130,8 +131,8 @@ def test_a_slice_visits_no_more_keys_than_its_budget_and_a_scan_can_go_on_behind
     """Q7: keys are what a slice is bounded by, whether they match or not; where it ended says how far a scan is."""
     stored = OnRocks(tmp_path)
     stored.keep(*(message(f"{first}/b{n}/{n % 3}", b"x") for first in "abc" for n in range(40)))
-    cells = CountingCells(stored.engine.family(RETAINED))
-    stored.store.cells = lambda: cells  # type: ignore[method-assign]
+    cells = CountingFamily(stored.engine.family(RETAINED))
+    stored.store.family = lambda: cells  # type: ignore[method-assign]
     topic_filter = parse_filter(text.encode())
     expected = stored.found(text)
     scan = stored.store.match(topic_filter, NOW_US)
@@ -152,7 +153,7 @@ def test_a_page_of_large_messages_is_bounded_by_its_bytes(tmp_path: Path) -> Non
     stored = OnRocks(tmp_path)
     stored.keep(*(message(f"a/{number}", bytes(100_000)) for number in range(20)))
     scan = stored.store.match(parse_filter(b"#"), 0)
-    assert isinstance(scan, RocksScan)
+    assert isinstance(scan, RocksRetainedScan)
     held = []
     while not scan.over():
         scan.next(ScanBudget(1000))

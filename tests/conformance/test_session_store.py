@@ -8,15 +8,22 @@ from hypothesis import given, settings
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
-from holdfast.durable.memory_sessions import MemorySessions
-from holdfast.durable.sessions import KeepIncoming, KeepProgress, KeepSession, SessionStore, Step, StoredSession
+from holdfast.durable.sessions.memory_sessions import MemorySessions
+from holdfast.durable.sessions.session_store import (
+    KeepIncoming,
+    KeepProgress,
+    KeepSession,
+    SessionStep,
+    SessionStore,
+    StoredSession,
+)
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.model.owed import place_of
 from holdfast.records.session_record import SessionRecord
-from holdfast.storage.rocks.contents import SESSIONS
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.sessions import RocksSessions
+from holdfast.storage.rocks.engine.column_families import SESSIONS
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.sessions.session_store import RocksSessions
 from tests.conformance.session_steps import step_lists
 
 CLIENTS = ["a", "ab", "a\0b", "a/b", "ü", "x" * 300]
@@ -35,7 +42,7 @@ class OnRocks:
             self.engine.create_family(SESSIONS)
         self.store = RocksSessions(self.engine, not_found, lambda _topic, _newest: None)
 
-    def apply(self, steps: list[Step]) -> None:
+    def apply(self, steps: list[SessionStep]) -> None:
         batch = Batch(self.engine.written + 1)
         batch.steps.extend(steps)
         changes = Changes()
@@ -47,7 +54,7 @@ class OnRocks:
 Passed = dict[tuple[str, int], int]
 
 
-def passed_by(steps: list[Step]) -> Passed:
+def passed_by(steps: list[SessionStep]) -> Passed:
     passed: Passed = {}
     for step in steps:
         if isinstance(step, KeepProgress):
@@ -74,7 +81,7 @@ def shown(client_id: str, stored: StoredSession | None, passed: Passed) -> objec
         sorted(stored.incoming),
         sorted(done),
         stored.replays,
-        stored.walks,
+        stored.retained,
         stored.group,
         stored.members,
         progress and (progress.sent, progress.unacknowledged, progress.last_packet_id),
@@ -99,15 +106,15 @@ def same(one: SessionStore, other: SessionStore, passed: Passed) -> None:
     for before_us in (0, 30_000_000, 2**62):
         assert sorted(one.expiring(before_us, 10)) == sorted(other.expiring(before_us, 10))
     assert sorted(one.connected("", 10)) == sorted(other.connected("", 10))
-    assert one.outside("", 10) == other.outside("", 10)
-    assert one.outside("a\0b", 2) == other.outside("a\0b", 2)
+    assert one.with_external_queue("", 10) == other.with_external_queue("", 10)
+    assert one.with_external_queue("a\0b", 2) == other.with_external_queue("a\0b", 2)
     assert one.waiting_wills(0, "", 10) == other.waiting_wills(0, "", 10)
 
 
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(step_lists)
-def test_rocks_does_what_memory_does(steps: list[Step]) -> None:
+def test_rocks_does_what_memory_does(steps: list[SessionStep]) -> None:
     model = MemorySessions()
     with TemporaryDirectory() as folder:
         stored = OnRocks(Path(folder))

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
-from holdfast.durable.memory_sessions import MemorySessions
-from holdfast.durable.sessions import (
+from holdfast.durable.sessions.memory_sessions import MemorySessions
+from holdfast.durable.sessions.session_store import (
     DropIncoming,
     DropInflight,
     DropSession,
@@ -24,27 +24,20 @@ from holdfast.durable.sessions import (
     KeepProgress,
     KeepSession,
     ReleaseInflight,
-    Step,
+    SessionStep,
 )
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed
 from holdfast.records.fields import key_u16, key_u64
 from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.session_keys import DONE, INFLIGHT, SLOT, client_prefix, slot_key
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import (
-    DONE,
-    INFLIGHT,
-    SLOT,
-    Progress,
-    client_prefix,
-    decode_slot,
-    slot_key,
-)
-from holdfast.storage.rocks.contents import SESSIONS
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.layouts.scan import scan_items
-from holdfast.storage.rocks.sessions import RocksSessions
+from holdfast.records.sessions import Progress, decode_slot
+from holdfast.storage.rocks.engine.column_families import SESSIONS
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.engine.scan import scan_items
+from holdfast.storage.rocks.sessions.session_store import RocksSessions
 from tests.conformance.test_session_store import Passed, shown
 
 #: About three seconds. HOLDFAST_SESSION_EXAMPLES for a longer run.
@@ -88,7 +81,7 @@ class SessionStoreMachine(RuleBasedStateMachine):
             self.engine, lambda *_place: None, lambda *_place: None, is_written=lambda: not self.held
         )
 
-    def step(self, client_id: str, intention: tuple[Any, ...], model: MemorySessions) -> Step | None:
+    def step(self, client_id: str, intention: tuple[Any, ...], model: MemorySessions) -> SessionStep | None:
         before = model.record(client_id)
         kind, *rest = intention
         if kind in ("online", "offline"):
@@ -111,7 +104,7 @@ class SessionStoreMachine(RuleBasedStateMachine):
             # The places of a queue outside the log begin again when its store has lost it.
             sent[shard] = position if shard == QUEUE_SHARD else max(position, sent.get(shard, 0))
             return KeepProgress(client_id, Progress(sent, [], 0))
-        made: Step = kind(client_id, *rest)
+        made: SessionStep = kind(client_id, *rest)
         return made
 
     @rule(batch=st.lists(st.tuples(st.sampled_from(CLIENTS), intentions), min_size=1, max_size=8), hold=st.booleans())

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from holdfast.durable.changes import Changes
-from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.engine.engine import Engine
 
 FAMILY = "log-00001-00000001"
 KEYS_IN_BATCH = 5

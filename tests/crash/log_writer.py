@@ -13,15 +13,16 @@ from pathlib import Path
 import structlog
 
 from holdfast.durable.commit import Batch, Receipt
+from holdfast.durable.replay import LogReplay
 from holdfast.durable.zones import OS, Zone
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.node.system_clock import SystemClock
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.log import RocksLog
-from holdfast.storage.rocks.maintenance import Maintenance
-from holdfast.storage.rocks.opening import open_log
-from holdfast.storage.rocks.replay import RocksReplay
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.log.commit_log import RocksLog
+from holdfast.storage.rocks.log.maintenance import Maintenance
+from holdfast.storage.rocks.log.startup import open_log
+from tests.replays import replay_of
 
 PUBLISHERS = 5
 TOPICS = 7
@@ -52,7 +53,7 @@ def start_writer(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def read_all(replay: RocksReplay) -> list[Message]:
+def read_all(replay: LogReplay) -> list[Message]:
     found: list[Message] = []
     while True:
         page = replay.next(1_000)
@@ -78,7 +79,7 @@ def _write_for_ever(folder: Path) -> None:
     log = open_folder(folder)
     maintenance = Maintenance(log)
     posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-    sent = counts(read_all(log.reading.start_replay((b"#",), 0)))
+    sent = counts(read_all(replay_of(log.reader, (b"#",), 0)))
     waiting: list[tuple[int, list[Message]]] = []
 
     def receive(receipt: Receipt) -> None:
@@ -108,7 +109,7 @@ def _write_for_ever(folder: Path) -> None:
         if number % ROTATE == 0:
             maintenance.rotate(log.zone_logs["default"])
         if number % 7 == 0:
-            maintenance.work_behind()
+            maintenance.write_index_slice()
         while not posted.empty() or len(waiting) > 20:
             posted.get()()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from holdfast.cli.demo import Demo, picture
+from holdfast.cli.demo import Demo, render
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 def text_of(demo: Demo) -> str:
     console = Console(width=80)
     with console.capture() as captured:
-        console.print(picture(demo))
+        console.print(render(demo))
     return captured.get()
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.durable.changes import Changes
-from holdfast.storage.rocks.checking.report import Reader, Report
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.failures import UnreadableError
-from holdfast.storage.rocks.wal_scan import wal_files
+from holdfast.storage.rocks.checking.verify_report import CheckedReader, VerifyReport
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.engine.failures import UnreadableError
+from holdfast.storage.rocks.engine.wal_scan import wal_files
 from tests.crash.batches import FAMILY, KEYS_IN_BATCH, batch, open_with_family, stored
 
 pytestmark = pytest.mark.slow
@@ -319,9 +319,9 @@ def test_a_flipped_bit_inside_a_table_is_found_by_reading_everything(killed: Pat
     flip(path, path.stat().st_size // 3)
     engine = Engine.open(killed)
     assert engine.damage == []
-    report = Report()
+    report = VerifyReport()
     for family in engine.families():
-        for _item in Reader(report, None).items(family, engine.family(family)):
+        for _item in CheckedReader(report, None).items(family, engine.family(family)):
             pass
     [problem] = report.problems
     assert problem.where == FAMILY

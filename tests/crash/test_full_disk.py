@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.failures import DiskFullError, StalledError
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.engine.failures import DiskFullError, StalledError
 from tests.crash.batches import FAMILY, batch, open_with_family, stored
 from tests.crash.disks import SmallDisk
 
@@ -114,7 +114,7 @@ def test_a_reader_in_the_middle_of_its_work_delays_healing_and_does_not_prevent_
 
 def test_a_flush_that_finds_no_room_heals(disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables, not the WAL, meet the full disk. RocksDB would come back by itself in some seconds; here it gets none."""
-    monkeypatch.setattr("holdfast.storage.rocks.engine._OWN_RECOVERY_S", -1.0)
+    monkeypatch.setattr("holdfast.storage.rocks.engine.engine._OWN_RECOVERY_S", -1.0)
     engine = open_with_family(disk.folder / "data")
     for number in range(1, 1_001):
         engine.write(number, batch(number, 1_000))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.engine.engine import Engine
 from tests.crash.batches import receipts, start_writer, stored
 
 #: Quick runs by default.

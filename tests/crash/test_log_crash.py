@@ -14,9 +14,10 @@ import pytest
 
 from holdfast.model.message import Message
 from holdfast.records.messages import stored_serial
-from holdfast.storage.rocks.log import RocksLog
+from holdfast.storage.rocks.log.commit_log import RocksLog
 from tests.crash.disks import FragileDisk
 from tests.crash.log_writer import Key, line, open_folder, read_all, start_writer
+from tests.replays import replay_of
 
 CRASH_RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "20"))
 POWER_RUNS = max(3, CRASH_RUNS // 4)
@@ -67,7 +68,7 @@ def structures(log: RocksLog) -> dict[str, str]:
     """What every open or sealed slice has learnt, as it would go on."""
     found: dict[str, str] = {}
     for zone_log in log.zone_logs.values():
-        for piece in zone_log.live[-1].slices.values():
+        for piece in zone_log.live[-1].by_shard.values():
             topics = piece.layout.learned()
             assert topics is not None
             topics.check_invariants()
@@ -77,7 +78,7 @@ def structures(log: RocksLog) -> dict[str, str]:
 
 def check(log: RocksLog, seen: Seen, given: list[str], *, lax_survives: bool) -> None:
     assert log.engine.damage == []
-    messages = read_all(log.reading.start_replay((b"#",), 0))
+    messages = read_all(replay_of(log.reader, (b"#",), 0))
     stored = set(map(line, messages))
     for text in given:
         seen.note(text)
@@ -87,7 +88,7 @@ def check(log: RocksLog, seen: Seen, given: list[str], *, lax_survives: bool) ->
     assert wanted <= stored, f"receipts for what is not there: {sorted(wanted - stored)[:3]}"
     _check_order(messages)
     _check_serials(log)
-    assert read_all(log.reading.start_replay((b"plant", b"+", b"#"), 0)) == [
+    assert read_all(replay_of(log.reader, (b"plant", b"+", b"#"), 0)) == [
         message for message in messages if message.topic.startswith(b"plant")
     ]
     seen.kept = stored
@@ -106,7 +107,7 @@ def _check_order(messages: list[Message]) -> None:
 def _check_serials(log: RocksLog) -> None:
     for zone_log in log.zone_logs.values():
         for number, shard in zone_log.shards.items():
-            values = log.reading.values(zone_log, number, (b"#",), 0, shard.head_us + 1)
+            values = log.reader.values(zone_log, number, (b"#",), 0, shard.head_us + 1)
             assert [stored_serial(value) for value in values] == list(range(1, shard.head_serial + 1))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import PoisonedError
-from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.engine.engine import Engine
 from tests.crash.batches import batch, open_with_family, receipts, start_writer, stored
 from tests.crash.disks import FragileDisk
 

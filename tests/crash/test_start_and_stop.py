@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.folder_lock import FolderLock
-from holdfast.storage.rocks.synced_mark import SyncedMark
+from holdfast.storage.folder_lock import FolderLock
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.engine.synced_mark import SyncedMark
 from tests.crash.broker_process import BrokerProcess, free_port
 from tests.mqtt.raw import RawClient
 

@@ -22,8 +22,6 @@ from typing import Any
 
 import typer
 
-import holdfast.history.export
-import holdfast.history.writing  # noqa: F401
 from holdfast.cli.main import app
 
 _echo = typer.echo

@@ -51,7 +51,7 @@ class Ran(NamedTuple):
 
 def blocks_of(page: Path, heading: str) -> list[str]:
     """The shell blocks below a heading; those with addresses of other machines are no part of it."""
-    content = page.read_text(encoding="utf-8")
+    content = "\n" + page.read_text(encoding="utf-8")
     start = content.index(f"\n{heading}\n")
     level = heading.split(" ")[0]
     end = content.find(f"\n{level} ", start + 1)

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.broker.access.rules import Rules
-from holdfast.node.settings import Settings
-from holdfast.node.settings_load import load
-from holdfast.node.settings_sources import Flags
+from holdfast.node.settings.loader import load
+from holdfast.node.settings.sources import Flags
+from holdfast.node.settings.tree import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]

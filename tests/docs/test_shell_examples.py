@@ -1,4 +1,4 @@
-"""What a reader may paste into a terminal does what the text around it says: the tour of the README, and commands."""
+"""What a reader may paste into a terminal does what the text around it says: the README, the tour, and commands."""
 
 import re
 import sys
@@ -11,6 +11,7 @@ from tests.crash.broker_process import free_port
 from tests.docs.shell import blocks_of, run_shell
 
 ROOT = Path(__file__).resolve().parents[2]
+TOUR = ROOT / "docs" / "guide" / "tour.md"
 COMMANDS = ROOT / "docs" / "guide" / "command-line.md"
 PIPELINE = ROOT / "docs" / "pipeline.md"
 #: Seconds that a whole page may take; machines that test are busy.
@@ -20,9 +21,9 @@ _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_the_tour_of_the_readme_works_as_it_is_told(tmp_path: Path) -> None:
+def test_the_tour_works_as_it_is_told(tmp_path: Path) -> None:
     """Q1: what was acknowledged before `kill -9` is there after it."""
-    blocks = blocks_of(ROOT / "README.md", "## A tour of five minutes")
+    blocks = blocks_of(TOUR, "# A tour of five minutes")
     assert len(blocks) >= 8
     ran = run_shell("".join(blocks), tmp_path, DEADLINE_S)
     told = f"{ran.out}\n{ran.err}"
@@ -47,6 +48,15 @@ def test_the_tour_of_the_readme_works_as_it_is_told(tmp_path: Path) -> None:
         "pub plant/hall1/temp -m 20",
     ], told
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_first_commands_of_the_readme_work(tmp_path: Path) -> None:
+    (block,) = blocks_of(ROOT / "README.md", "## Run it")
+    ran = run_shell(f"{block}kill $!; wait $!", tmp_path, DEADLINE_S)
+    assert ran.failed() == [], f"{ran.out}\n{ran.err}"
+    assert ran.out.splitlines() == ["plant/hall1/temp 21.5"], f"{ran.out}\n{ran.err}"
 
 
 @pytest.mark.slow

@@ -8,31 +8,26 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from holdfast.cli import (
-    spark_audit,
-    spark_learn,
-    spark_load,
-    spark_migrate,
-    spark_relayout,
-    spark_replay,
-    spark_report,
-    spark_retain,
-    spark_sql,
-)
 from holdfast.cli.main import app
-from holdfast.pipeline import migrate, migrate_task, replay
-from holdfast.pipeline.audit.findings import Audit, Check
-from holdfast.pipeline.lake import Lake
-from holdfast.pipeline.learning.counting import Outside
-from holdfast.pipeline.learning.making import Result
-from holdfast.pipeline.learning.words import explain
-from holdfast.pipeline.loading import Loaded
-from holdfast.pipeline.relayout import Relaid, Rewritten
+from holdfast.cli.spark import migrate as spark_migrate
+from holdfast.cli.spark import replay as spark_replay
+from holdfast.cli.spark import sql as spark_sql
+from holdfast.cli.spark.migrate import MigrateOptions
+from holdfast.pipeline.audit.findings import AuditReport, Check
+from holdfast.pipeline.bulk_load.job import LoadOutcome
+from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.learn.description import explain_patterns
+from holdfast.pipeline.learn.job import LearnOutcome
+from holdfast.pipeline.learn.topic_counts import UnmatchedTopics
+from holdfast.pipeline.migrate import job as migrate
+from holdfast.pipeline.migrate import task as migrate_task
+from holdfast.pipeline.relayout.job import RelayoutOutcome, RewrittenGeneration
+from holdfast.pipeline.replay import job as replay
 from holdfast.pipeline.report.figures import Figures, Totals
-from holdfast.pipeline.sql import Answer
+from holdfast.pipeline.sql.views import QueryResult
 from holdfast.records.generations import Generation
 from tests.disk_world import DiskWorld, publish
-from tests.unit.pipeline.counted import learn_from
+from tests.unit.pipeline.topic_counts import learn_from
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
 JOBS = ("sql", "report", "learn", "replay", "audit", "retain", "load", "relayout", "migrate")
@@ -52,8 +47,8 @@ def commands() -> list[str]:
 class Runner:
     """Answers every statement."""
 
-    def run(self, statement: str, *_given: object) -> Answer:
-        return Answer(["statement"], [(statement,)], has_more=False)
+    def run(self, statement: str, *_given: object) -> QueryResult:
+        return QueryResult(["statement"], [(statement,)], has_more=False)
 
 
 def answering(result: object) -> Callable[..., Awaitable[object]]:
@@ -69,30 +64,31 @@ def test_the_guides_have_commands() -> None:
 
 @pytest.mark.parametrize("line", commands())
 def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_sql, "_started", lambda *_given, **_more: Runner())
+    monkeypatch.setattr(spark_sql, "_start", lambda *_given, **_more: Runner())
     figures = Figures("made up", "/data", datetime.now(UTC), Totals())
-    monkeypatch.setattr(spark_report, "_figures", lambda *_given: figures)
+    monkeypatch.setattr("holdfast.pipeline.report.job.run_report", lambda *_given: figures)
     record = Generation("default~1", 1, "learned", {}, 1, (1,), 3, end_us=2, last_serials=(1,))
-    loaded = Loaded("made-up", 1, 0, [record], 100, "the broker", verified=True)
-    monkeypatch.setattr(spark_load, "_load", lambda *_given, **_more: loaded)
-    relaid = Relaid([Rewritten(record, "timeline", 1, 100, "the broker")], 0)
-    monkeypatch.setattr(spark_relayout, "_relayout", lambda *_given, **_more: relaid)
-    monkeypatch.setattr(spark_replay, "_checked", lambda *_given: None)
-    monkeypatch.setattr(spark_replay, "_knock", lambda *_given: None)
-    monkeypatch.setattr(replay, "run_replay", lambda *_given: replay.Outcome())
+    loaded = LoadOutcome("made-up", 1, 0, [record], 100, "the broker", verified=True)
+    monkeypatch.setattr("holdfast.pipeline.bulk_load.job.run_load", lambda *_given: loaded)
+    relaid = RelayoutOutcome([RewrittenGeneration(record, "timeline", 1, 100, "the broker")], 0)
+    monkeypatch.setattr("holdfast.pipeline.relayout.job.run_relayout", lambda *_given: relaid)
+    monkeypatch.setattr("holdfast.pipeline.spark.session.session", lambda *_given, **_more: None)
+    monkeypatch.setattr(spark_replay, "_check_source", lambda *_given: None)
+    monkeypatch.setattr(spark_replay, "_check_broker", lambda *_given: None)
+    monkeypatch.setattr(replay, "run_replay", lambda *_given: replay.ReplayOutcome())
     # The broker of this test has the folder, and nobody listens where the queues are.
-    monkeypatch.setattr(spark_migrate, "_check_data", lambda *_given, **_more: None)
-    monkeypatch.setattr(migrate, "run_migrate", lambda *_given: migrate_task.Sums(1, copied=1))
+    monkeypatch.setattr(MigrateOptions, "_check_data", lambda *_given, **_more: None)
+    monkeypatch.setattr(migrate, "run_migrate", lambda *_given: migrate_task.MigrateSums(1, copied=1))
     monkeypatch.setattr(migrate, "change_sessions", lambda *_given: 1)
-    monkeypatch.setattr(spark_migrate, "_import", lambda *_given: (migrate_task.Sums(1, copied=1), 1))
-    monkeypatch.setattr(migrate_task, "look", answering(migrate_task.Sums(1)))
+    monkeypatch.setattr(spark_migrate, "_import", lambda *_given: (migrate_task.MigrateSums(1, copied=1), 1))
+    monkeypatch.setattr(migrate_task, "preview_queues", answering(migrate_task.MigrateSums(1)))
     (tmp_path / "queues").mkdir()
-    found = explain(learn_from([(f"fleet/d{n}/temp", 1, 4) for n in range(30)]))
-    monkeypatch.setattr(spark_learn, "_result", lambda *_given: Result(found, 30, Outside(0, 0, 0)))
-    sound = Audit([Check("serials", "serials are dense", 1, "messages")], 1, 0)
-    monkeypatch.setattr(spark_audit, "_audit", lambda *_given, **_more: sound)
-    # Nothing to look through.
-    monkeypatch.setattr(spark_retain, "_spark", lambda _master: None)
+    found = explain_patterns(learn_from([(f"fleet/d{n}/temp", 1, 4) for n in range(30)]))
+    monkeypatch.setattr(
+        "holdfast.pipeline.learn.job.run_learn", lambda *_given: LearnOutcome(found, 30, UnmatchedTopics(0, 0, 0))
+    )
+    sound = AuditReport([Check("serials", "serials are dense", 1, "messages")], 1, 0)
+    monkeypatch.setattr("holdfast.pipeline.audit.job.run_audit", lambda *_given: sound)
     (tmp_path / "lake").mkdir()
     Lake.open_or_make(tmp_path / "lake", "main")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

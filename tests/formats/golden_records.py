@@ -14,9 +14,9 @@ from holdfast.records.messages import StoredMessage
 from holdfast.records.numbers import LastNumber
 from holdfast.records.positions import AppliedMark, ShardHead
 from holdfast.records.retained import RetainedRecord
+from holdfast.records.retained_progress import RetainedPlace, RetainedProgress
 from holdfast.records.session_record import SessionRecord
 from holdfast.records.sessions import Progress, ProgressEntry
-from holdfast.records.walks import RetainedPlace, WalkProgress
 
 
 def spaced(text: str) -> bytes:
@@ -160,7 +160,7 @@ LOGGED_BYTES = spaced("""
       05 00  01   02 01  01 40 1e 18 24 0a 06 00
 """)
 
-WALK = WalkProgress(T + 3, b"a/b", "ü".encode())
+WALK = RetainedProgress(T + 3, b"a/b", "ü".encode())
 WALK_KEY = spaced("01  00 02 c3 bc  08  61 2f 23")
 WALK_BYTES = spaced("01  03 40 1e 18 24 0a 06 00  03 00 00 00 61 2f 62  02 00 00 00 c3 bc")
 

@@ -4,9 +4,8 @@ import io
 from pathlib import Path
 from zlib import crc32
 
-from holdfast.storage.journal.changes import Change, decode_changes
-from holdfast.storage.journal.folders import queue_hash, queue_id
-from holdfast.storage.journal.message_records import (
+from holdfast.storage.journal.queue.change import QueueChange, decode_changes
+from holdfast.storage.journal.queue.message_records import (
     FULL,
     HEADER_BYTES,
     MESSAGE,
@@ -15,7 +14,14 @@ from holdfast.storage.journal.message_records import (
     encode_header,
     encode_record,
 )
-from holdfast.storage.journal.queue_state import QueueState, decode_owner, decode_state, encode_owner, encode_state
+from holdfast.storage.journal.queue.queue_state import (
+    QueueState,
+    decode_owner,
+    decode_state,
+    encode_owner,
+    encode_state,
+)
+from holdfast.storage.journal.queue_folders import queue_hash, queue_id
 from holdfast.storage.queue_file import QueueFile, QueueFileWriter
 from tests.journal_world import entry
 
@@ -62,7 +68,7 @@ def test_the_header_and_the_records_of_a_message_file() -> None:
 
 
 def test_a_change_in_a_commit_file() -> None:
-    change = Change("ü", full=True, number=3, gone="1-2", released="4", records=b"rec")
+    change = QueueChange("ü", full=True, number=3, gone="1-2", released="4", records=b"rec")
     change.base = b"base"
     stored = bytes.fromhex("01 01 0300000000000000 02000000 04000000 03000000 01000000 03000000".replace(" ", ""))
     stored += "ü".encode() + b"base" + b"1-2" + b"4" + b"rec"

@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 from holdfast.model.errors import PermanentError
-from holdfast.records import meta
+from holdfast.records import meta_keys
 from holdfast.records.cursors import Cursor, decode_cursor, encode_cursor
 from holdfast.records.folder import decode_folder, encode_folder
 from holdfast.records.generations import (
@@ -53,13 +53,13 @@ def test_records_are_written_as_their_golden_bytes(written: bytes, expected: byt
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        pytest.param(meta.FOLDER_KEY, "01", id="data folder"),
-        pytest.param(meta.zone_key("machines"), golden.ZONE_KEY.hex(), id="zone"),
-        pytest.param(meta.generation_key("m", 2), golden.GENERATION_KEY.hex(), id="generation"),
-        pytest.param(meta.ceiling_key(258), "040102", id="ceiling"),
-        pytest.param(meta.head_key(258), "050102", id="head"),
-        pytest.param(meta.applied_key(258), "060102", id="applied"),
-        pytest.param(meta.number_key("ä1"), "07c3a431", id="number"),
+        pytest.param(meta_keys.FOLDER_KEY, "01", id="data folder"),
+        pytest.param(meta_keys.zone_key("machines"), golden.ZONE_KEY.hex(), id="zone"),
+        pytest.param(meta_keys.generation_key("m", 2), golden.GENERATION_KEY.hex(), id="generation"),
+        pytest.param(meta_keys.ceiling_key(258), "040102", id="ceiling"),
+        pytest.param(meta_keys.head_key(258), "050102", id="head"),
+        pytest.param(meta_keys.applied_key(258), "060102", id="applied"),
+        pytest.param(meta_keys.number_key("ä1"), "07c3a431", id="number"),
         pytest.param(retained_key(b"a/b"), golden.RETAINED_KEY.hex(), id="retained"),
         pytest.param(expiry_key(golden.T, b"a/b"), golden.EXPIRY_KEY.hex(), id="expiry of a retained message"),
     ],

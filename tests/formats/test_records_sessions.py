@@ -1,4 +1,4 @@
-"""Golden bytes of sessions: records with and without a user, subscriptions, progress, walks, QoS 2 slots, groups."""
+"""Golden bytes of sessions: records, subscriptions, progress, retained deliveries, QoS 2 slots, groups."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,12 +10,10 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.groups import decode_group, encode_group, group_key, member_key
+from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
+from holdfast.records.session_keys import DONE, INCOMING, INFLIGHT, RELEASED, retained_progress_key, slot_key
 from holdfast.records.session_record import SessionRecord, decode_session, encode_session
 from holdfast.records.sessions import (
-    DONE,
-    INCOMING,
-    INFLIGHT,
-    RELEASED,
     InflightRecord,
     Progress,
     SlotRecord,
@@ -26,10 +24,7 @@ from holdfast.records.sessions import (
     encode_progress,
     encode_slot,
     encode_subscription,
-    slot_key,
-    walk_key,
 )
-from holdfast.records.walks import decode_walk, encode_walk
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 from tests.formats import golden_records as golden
@@ -105,9 +100,9 @@ def test_a_session_is_written_and_read_as_its_golden_bytes(record: SessionRecord
 
 
 def test_a_walk_is_written_and_read_as_its_golden_bytes() -> None:
-    assert encode_walk(golden.WALK).hex(" ") == golden.WALK_BYTES.hex(" ")
-    assert decode_walk(golden.WALK_BYTES) == golden.WALK
-    assert walk_key("ü", b"a/#").hex(" ") == golden.WALK_KEY.hex(" ")
+    assert encode_retained_progress(golden.WALK).hex(" ") == golden.WALK_BYTES.hex(" ")
+    assert decode_retained_progress(golden.WALK_BYTES) == golden.WALK
+    assert retained_progress_key("ü", b"a/#").hex(" ") == golden.WALK_KEY.hex(" ")
 
 
 def test_a_subscription_is_written_and_read_as_its_golden_bytes_with_a_share_window_and_without() -> None:
@@ -134,7 +129,7 @@ def _subscription(value: bytes) -> object:
     [
         pytest.param(decode_progress, golden.LOGGED_BYTES, 3, id="progress, version 1"),
         pytest.param(decode_progress, golden.PROGRESS_BYTES, 3, id="progress, version 2"),
-        pytest.param(decode_walk, golden.WALK_BYTES, 2, id="walk"),
+        pytest.param(decode_retained_progress, golden.WALK_BYTES, 2, id="retained delivery"),
         pytest.param(decode_group, golden.GROUP_BYTES, 2, id="group"),
         pytest.param(_subscription, golden.SUBSCRIPTION_BYTES, 3, id="subscription, version 1"),
         pytest.param(_subscription, golden.WINDOW_BYTES, 3, id="subscription, version 2"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.history.flight_client import FlightHistory
+from holdfast.history.flight.client import FlightHistory
 from holdfast.history.tokens import add_token
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError

@@ -13,14 +13,15 @@ from typing import Final
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Post, Stores
 from holdfast.durable.commit import Batch, Receipt
-from holdfast.durable.log import FOR_EVER, Lost
-from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.memory_queue import MemoryQueue
-from holdfast.durable.memory_registry import MemoryRegistry
-from holdfast.durable.memory_retained import MemoryRetained
-from holdfast.durable.memory_sessions import MemorySessions
+from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.positions import ShardClock
-from holdfast.durable.sessions import StoredSession
+from holdfast.durable.queues.log_queue import LogQueue
+from holdfast.durable.queues.memory_queue import MemoryQueue
+from holdfast.durable.queues.owed_rule import OwedRule
+from holdfast.durable.retained.memory_retained import MemoryRetained
+from holdfast.durable.sessions.memory_sessions import MemorySessions
+from holdfast.durable.sessions.session_store import StoredSession
+from holdfast.durable.takeover.memory_registry import MemoryRegistry
 from holdfast.model.clock import Clock
 from holdfast.model.message import Message
 from holdfast.topics.filters import levels_match
@@ -77,7 +78,7 @@ class JournalDisk:
 
 
 class _Life:
-    """The stores of one run of the broker. A `CommitLog` and a `ShardLog` by shape."""
+    """The stores of one run of the broker. A `CommitLog` and a `MessageLog` by shape."""
 
     def __init__(self, disk: JournalDisk) -> None:
         self._disk: Final = disk
@@ -103,11 +104,11 @@ class _Life:
 
     def stores(self, policy: Policy) -> Stores:
         def queue(session_id: str, subscriptions: dict[bytes, SubscriptionRecord]) -> LogQueue:
-            return self._queue(policy, session_id, subscriptions, FOR_EVER, history=False)
+            return self._queue(policy, session_id, subscriptions, NO_END, history=False)
 
         def replay(session_id: str, record: SubscriptionRecord, until_us: int) -> LogQueue:
             found = self._queue(policy, session_id, {record.filter.raw: record}, until_us, history=True)
-            found.resume({}, set(), {})
+            found.continue_from({}, set(), {})
             return found
 
         return Stores(
@@ -134,13 +135,10 @@ class _Life:
         return LogQueue(
             self,
             self._delivered,
-            session_id,
-            subscriptions,
+            OwedRule(session_id, subscriptions, upgrade_qos=False, with_qos0=history),
             MemoryQueue(policy.sessions.max_queued_messages, policy.sessions.max_queued_bytes),
             _nothing_is_lost,
-            upgrade_qos=False,
-            with_qos0=history,
-            until_us=until_us,
+            until_us,
         )
 
     # ---- writing
@@ -191,25 +189,31 @@ class _Life:
     def shards_for(self, _levels: tuple[bytes, ...]) -> list[int]:
         return [_SHARD]
 
-    def walk(self, _shard: int, levels: tuple[bytes, ...], from_us: int) -> "_Walk":
-        return _Walk(self, levels, from_us)
+    def heads(self) -> dict[int, int]:
+        return {_SHARD: self.head_us}
+
+    def boundary_after(self, _position_us: int) -> int:
+        return NO_END
+
+    def scan(self, _shard: int, levels: tuple[bytes, ...], from_us: int) -> "_Scan":
+        return _Scan(self, levels, from_us)
 
 
-class _Walk:
-    """Through the messages of a life. A `ShardWalk` by shape."""
+class _Scan:
+    """Through the messages of a life. A `ShardScan` by shape."""
 
     def __init__(self, life: _Life, levels: tuple[bytes, ...], from_us: int) -> None:
         self.from_us = from_us
-        self.lost: list[Lost] = []
+        self.lost: list[LostRange] = []
         self._life: Final = life
         self._levels: Final = levels
 
-    def next(self, limit: int, barrier_us: int) -> list[Message]:
-        assert barrier_us - 1 <= self._life.head_us, "L20: nobody reads what is not durable"
+    def next(self, limit: int, before_us: int) -> list[Message]:
+        assert before_us - 1 <= self._life.head_us, "L20: nobody reads what is not durable"
         found: list[Message] = []
         looked_at = 0
         for message in self._life.messages:
-            if not self.from_us <= message.position_us < barrier_us:
+            if not self.from_us <= message.position_us < before_us:
                 continue
             if looked_at == _STRETCH or len(found) == limit:
                 return found
@@ -217,7 +221,7 @@ class _Walk:
             self.from_us = message.position_us + 1
             if not self._levels or levels_match(self._levels, message.topic.split(b"/"), dollar=False):
                 found.append(message)
-        self.from_us = max(self.from_us, barrier_us)
+        self.from_us = max(self.from_us, before_us)
         return found
 
 
@@ -238,5 +242,5 @@ class _Sessions(MemorySessions):
         return stored
 
 
-def _nothing_is_lost(_session_id: str, lost: Lost) -> None:
+def _nothing_is_lost(_session_id: str, lost: LostRange) -> None:
     raise AssertionError(f"{lost}, though nothing was removed")

@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.model.clock import Clock
-from holdfast.node.settings import Settings, Storage
+from holdfast.node.settings.tree import Settings, Storage
 from holdfast.node.storage import DiskStorage
 from tests.interleavings.orders import Choose
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mqtt.running import RunningBroker
+from tests.mqtt.broker_process import RunningBroker
 from tests.unit.server.certificates import Authority
 
 #: `start_broker(settings_toml, *arguments)`.

@@ -10,8 +10,8 @@ import psutil  # type: ignore[import-untyped]
 from holdfast.model.protocol import V5
 from holdfast.wire.codec import encode
 from holdfast.wire.packets import Connect, Packet, Publish
+from tests.mqtt.broker_process import DEADLINE_S, RunningBroker
 from tests.mqtt.raw import RawClient, round_trip
-from tests.mqtt.running import DEADLINE_S, RunningBroker
 
 MB = 1_000_000
 

@@ -14,11 +14,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.client import connect
-from holdfast.cli.client_errors import LostError
-from holdfast.cli.client_stream import Target
 from holdfast.cli.pub import pub
 from holdfast.cli.sub import sub
+from holdfast.client.asyncio_client import Client
+from holdfast.client.errors import LostError
+from holdfast.client.options import ConnectionOptions
 from holdfast.model.protocol import V5, V311
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Publish, Subscription
@@ -273,7 +273,7 @@ def test_a_refused_message_names_the_topic_and_the_reason(guarded_port: int, mon
 def test_more_messages_than_the_window_arrive_in_order(port: int, topic: str, level: int) -> None:
     async def exchange() -> list[bytes]:
         count = 500
-        async with connect(Target(port=port, version=level)) as client:
+        async with Client(ConnectionOptions(port=port, version=level)) as client:
             await client.subscribe([Subscription(parse_filter(topic.encode()), 2)])
             for number in range(count):
                 await client.publish(topic, b"%d" % number, 2)
@@ -283,7 +283,6 @@ def test_more_messages_than_the_window_arrive_in_order(port: int, topic: str, le
                 payloads.append(message.payload)
                 client.acknowledge(message)
             await client.settle()
-            await client.finish()
             return payloads
 
     assert asyncio.run(exchange()) == [b"%d" % number for number in range(500)]
@@ -291,7 +290,7 @@ def test_more_messages_than_the_window_arrive_in_order(port: int, topic: str, le
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_was_not_acknowledged_comes_again(port: int, topic: str, level: int) -> None:
-    target = Target(
+    target = ConnectionOptions(
         port=port,
         version=level,
         client_id=topic.replace("/", "-"),
@@ -300,11 +299,11 @@ def test_what_was_not_acknowledged_comes_again(port: int, topic: str, level: int
     )
 
     async def exchange() -> tuple[Publish, bool, Publish]:
-        async with connect(target) as client:
+        async with Client(target) as client:
             await client.subscribe([Subscription(parse_filter(topic.encode()), 1)])
             await client.publish(topic, b"x", 1)
             first = await client.receive()
-        async with connect(target) as client:
+        async with Client(target) as client:
             again = await client.receive()
             client.acknowledge(again)
             return first, client.session_present, again
@@ -317,7 +316,7 @@ def test_what_was_not_acknowledged_comes_again(port: int, topic: str, level: int
 def test_a_broker_that_goes_away_is_noticed_at_once(tmp_path: Path) -> None:
     async def exchange() -> None:
         with mosquitto(tmp_path, "allow_anonymous true", "user root") as own_port:
-            stay = connect(Target(port=own_port, version=V311))
+            stay = Client(ConnectionOptions(port=own_port, version=V311))
             client = await stay.__aenter__()
         try:
             await client.receive()

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.main import app
-from tests.mqtt.running import RunningBroker
+from tests.mqtt.broker_process import RunningBroker
 from tests.mqtt.test_cli_client import mosquitto
 
 ON_DISK = '[listeners.tcp]\nport = 0\n[storage]\ndata = "data"\nmin_free_bytes = 0\n'
@@ -212,7 +212,7 @@ def test_an_export_has_what_was_acknowledged_while_the_broker_runs(disk_broker: 
     ("arguments", "message"),
     [
         (("a/#/b", "--from", "-1h"), "'#' must be the whole last level"),
-        (("$replay/-1h/a", "--from", "-1h"), "has a start of its own"),
+        (("$replay/-1h/a", "--from", "-1h"), "says where to begin already"),
         (("$share/g/a", "--from", "-1h"), "is shared, and a replay is not"),
         (("a", "--from", "soon"), "--from: 'soon' is none of: earliest, latest"),
         (("a", "--from", "-1h", "--until", "soon"), "--until: 'soon' is none of"),

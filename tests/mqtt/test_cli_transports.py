@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from holdfast.cli.pub import pub
 from holdfast.cli.sub import sub
+from tests.mqtt.broker_process import RunningBroker
 from tests.mqtt.conftest import StartBroker
-from tests.mqtt.running import RunningBroker
 from tests.unit.server.certificates import Authority
 
 verbs = typer.Typer()

@@ -13,9 +13,9 @@ from holdfast.cli.main import app
 from holdfast.model.protocol import PUBACK
 from holdfast.wire.packets import Ack, Connack, Connect, Disconnect, Publish
 from holdfast.wire.properties import Properties
+from tests.mqtt.broker_process import DEADLINE_S, RunningBroker
 from tests.mqtt.load import wait_until
 from tests.mqtt.raw import RawClient
-from tests.mqtt.running import DEADLINE_S, RunningBroker
 
 pytestmark = pytest.mark.slow
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.mqtt.broker_process import RunningBroker
 from tests.mqtt.clients import mqttjs_client
 from tests.mqtt.clients.aiomqtt_client import Aiomqtt
 from tests.mqtt.clients.contract import ForeignClient, Library, Note, Terms, Way
@@ -14,7 +15,6 @@ from tests.mqtt.clients.gmqtt_client import Gmqtt
 from tests.mqtt.clients.loop import LoopThread
 from tests.mqtt.clients.paho_client import Paho
 from tests.mqtt.raw import RawClient
-from tests.mqtt.running import RunningBroker
 from tests.unit.server.certificates import Authority
 
 TRANSPORTS = ("tcp", "tls", "ws", "wss")

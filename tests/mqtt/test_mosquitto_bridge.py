@@ -11,9 +11,9 @@ import pytest
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V311
 from holdfast.wire.packets import Ack, Publish
 from tests.history.processes import free_port
+from tests.mqtt.broker_process import DEADLINE_S
 from tests.mqtt.conftest import StartBroker
 from tests.mqtt.raw import RawClient
-from tests.mqtt.running import DEADLINE_S
 from tests.services import need
 
 pytestmark = [pytest.mark.compiled, pytest.mark.slow]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mqtt.running import DEADLINE_S, RunningBroker
+from tests.mqtt.broker_process import DEADLINE_S, RunningBroker
 from tests.services import need
 from tests.unit.server.certificates import Authority
 

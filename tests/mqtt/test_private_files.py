@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.mqtt.running import RunningBroker
+from tests.mqtt.broker_process import RunningBroker
 
 SETTINGS = """\
 [listeners.tcp]

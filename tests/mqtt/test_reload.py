@@ -2,9 +2,9 @@
 
 import signal
 
+from tests.mqtt.broker_process import RunningBroker
 from tests.mqtt.conftest import ONE_LISTENER, StartBroker
 from tests.mqtt.raw import RawClient
-from tests.mqtt.running import RunningBroker
 
 NOT_RELOADED = "not reloaded, the old one stays"
 

@@ -17,9 +17,9 @@ import pytest
 from holdfast.model.protocol import CLIENT, PUBACK, V5, V311
 from holdfast.wire.packets import Ack, Connack, Connect, Disconnect, Pingreq, Pingresp, Publish
 from holdfast.wire.properties import NO_PROPERTIES, Properties
+from tests.mqtt.broker_process import DEADLINE_S, RunningBroker
 from tests.mqtt.load import MB, check_recovered, connect_frame, cost_of, frame, settled, storm, sys_value, wait_until
 from tests.mqtt.raw import RawClient, parse
-from tests.mqtt.running import DEADLINE_S, RunningBroker
 from tests.property.mutations import damaged, samples, systematic
 from tests.unit.server.web_client import binary
 

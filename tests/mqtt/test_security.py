@@ -12,9 +12,9 @@ import pytest
 from holdfast.broker.access.passwords import set_password
 from holdfast.model.protocol import V5, V31, V311
 from holdfast.wire.packets import Disconnect, Publish, Will
+from tests.mqtt.broker_process import DEADLINE_S, RunningBroker
 from tests.mqtt.conftest import StartBroker
 from tests.mqtt.raw import RawClient
-from tests.mqtt.running import DEADLINE_S, RunningBroker
 from tests.unit.server.certificates import Authority
 
 pytestmark = pytest.mark.compiled

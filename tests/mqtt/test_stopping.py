@@ -12,8 +12,8 @@ from holdfast.model.reasons import SERVER_SHUTTING_DOWN
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Connack, Connect, Disconnect, Publish, Subscribe, Subscription
 from holdfast.wire.properties import Properties
+from tests.mqtt.broker_process import DEADLINE_S, RunningBroker
 from tests.mqtt.raw import RawClient
-from tests.mqtt.running import DEADLINE_S, RunningBroker
 
 Start = Callable[..., RunningBroker]
 

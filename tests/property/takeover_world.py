@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from holdfast.durable.memory_registry import MemoryRegistry
-from holdfast.durable.registry import ChannelVersion, Registration, Unsettled
-from holdfast.durable.takeover import (
+from holdfast.durable.takeover.memory_registry import MemoryRegistry
+from holdfast.durable.takeover.registry import ChannelVersion, Registration, Unsettled
+from holdfast.durable.takeover.takeover import (
     MAX_RETRIES,
     Accept,
     Action,
@@ -27,7 +27,7 @@ from holdfast.durable.takeover import (
     Withdraw,
 )
 from holdfast.model.ids import ClientId
-from tests.unit.durable.lagging_registry import Change, LaggingRegistry, at_once
+from tests.unit.durable.takeover.lagging_registry import Change, LaggingRegistry, at_once
 
 CLIENT = ClientId("pump-7")
 

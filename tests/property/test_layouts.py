@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.records.messages import stored_position, stored_topic
-from holdfast.storage.rocks.layouts.making import LAYOUTS, Parameters, make_layout
+from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS, Parameters, make_layout
 from tests.property.test_matching import brute_force
-from tests.unit.storage.layouts.store import END_US, Log, Store
+from tests.unit.storage.rocks.layouts.store import END_US, Log, Store
 
 # Few names, so that filters and topics meet; the odd ones are the ones that break layouts.
 LEVELS = ["a", "b", "c", "", "$s", "é", "temp"]
@@ -61,7 +61,7 @@ def parameters(draw: st.DrawFn, name: str) -> Parameters:
 @st.composite
 def layouts(draw: st.DrawFn) -> tuple[str, Parameters]:
     # The default has the most to it, so it is asked the most.
-    name = draw(st.sampled_from([*LAYOUTS, *["learned"] * len(LAYOUTS)]))
+    name = draw(st.sampled_from([*ALL_LAYOUTS, *["learned"] * len(ALL_LAYOUTS)]))
     return name, draw(parameters(name))
 
 
@@ -157,7 +157,7 @@ def test_all_layouts_give_the_same(
     store: Store, steps: list[Step], questions: list[tuple[str, int, int]], data: st.DataObject
 ) -> None:
     """L4: the timeline is the reference, and it knows nothing but time."""
-    runs = [Run(store, name, data.draw(parameters(name))) for name in LAYOUTS]
+    runs = [Run(store, name, data.draw(parameters(name))) for name in ALL_LAYOUTS]
     for run in runs:
         for step in steps:
             run.take(step)
@@ -235,7 +235,7 @@ def test_generations_inherit_and_old_ones_stay_readable(
         store.drop(run.log.family)
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("name", ALL_LAYOUTS)
 def test_the_longest_topics_are_stored_and_replayed(store: Store, name: str) -> None:
     """L6: 65,535 bytes in one level, in 65,536 empty levels, in Unicode."""
     longest = ["x" * 65_535, "/" * 65_535, "é" * 32_767, "a/" * 32_767]

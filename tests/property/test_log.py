@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from holdfast.durable.log import FOR_EVER
+from holdfast.durable.log import NO_END
+from holdfast.durable.replay import LogReplay
 from holdfast.durable.zones import FSYNC, MEMORY, OS, Zone
 from holdfast.model.message import Message
 from holdfast.records.cursors import decode_cursor, encode_cursor
-from holdfast.storage.rocks.replay import RocksReplay
+from tests.replays import resumed_replay
 from tests.unit.storage.rocks.log.store import (
     HOUR_US,
     Store,
@@ -81,7 +82,7 @@ class LogMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-log-"))
         zones, default, mounts = data.draw(zone_settings(self.layouts))
         self.store = Store(self.folder / "data", *zones, default=default, mounts=mounts)
-        self.running: list[tuple[RocksReplay, str, int, list[Message]]] = []
+        self.running: list[tuple[LogReplay, str, int, list[Message]]] = []
         #: Places that retention has taken.
         self.gone: set[tuple[int, int]] = set()
 
@@ -131,7 +132,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(rounds=st.integers(1, 4))
     def write_behind(self, rounds: int) -> None:
         for _ in range(rounds):
-            self.store.maintenance.work_behind()
+            self.store.maintenance.write_index_slice()
 
     @rule()
     def tick(self) -> None:
@@ -155,7 +156,7 @@ class LogMachine(RuleBasedStateMachine):
         return [
             message
             for message in self.store.expected(text, since_us, until_us)
-            if message.position_us <= heads.setdefault(message.shard, self.store.reading.head_us(message.shard))
+            if message.position_us <= heads.setdefault(message.shard, self.store.reader.heads()[message.shard])
             and (message.shard, message.position_us) not in self.gone
         ]
 
@@ -168,7 +169,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(data=st.data(), text=st.sampled_from(FILTERS), limit=st.sampled_from([1, 2, 5, 100]), by_time=st.booleans())
     def replay(self, data: st.DataObject, text: str, limit: int, *, by_time: bool) -> None:
         since_us = self._time(data, 0)
-        until_us = self._time(data, FOR_EVER)
+        until_us = self._time(data, NO_END)
         found, _lost = drain(self.store.replay(text, since_us, until_us, by_time=by_time), limit)
         self._compare(found, self._visible(text, since_us, until_us))
         if by_time:
@@ -198,7 +199,7 @@ class LogMachine(RuleBasedStateMachine):
     def resume(self, saved: tuple[str, int, str, list[Message]], limit: int, *, by_time: bool) -> None:
         """What was read before, and what is read now: all there is, but for what retention took between."""
         text, since_us, cursor, before = saved
-        replay = self.store.reading.resume(levels(text), decode_cursor(cursor), since_us, by_time=by_time)
+        replay = resumed_replay(self.store.reader, levels(text), decode_cursor(cursor), since_us, by_time=by_time)
         self._check_whole(replay, text, since_us, before, limit)
 
     @rule(data=st.data(), limit=st.sampled_from([1, 3, 100]))
@@ -210,13 +211,13 @@ class LogMachine(RuleBasedStateMachine):
             found.extend(self._check_whole(replay, text, since_us, found, limit))
 
     def _check_whole(
-        self, replay: RocksReplay, text: str, since_us: int, before: list[Message], limit: int
+        self, replay: LogReplay, text: str, since_us: int, before: list[Message], limit: int
     ) -> list[Message]:
         done = replay.cursor().done
         rest, lost = drain(replay, limit)
         both = places(before) + places(rest)
         assert len(both) == len(set(both)), "twice"
-        visible = places(self._visible(text, since_us, FOR_EVER))
+        visible = places(self._visible(text, since_us, NO_END))
         assert set(visible) <= set(both), "missing"
         assert set(both) <= set(visible) | self.gone, "not written, or not durable"
         missing = set(places(self.store.expected(text, since_us))) & self.gone - set(both)
@@ -258,6 +259,7 @@ class LogMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "layouts", [("timeline",), ("learned",), ("bitmask",), ("timeline", "learned", "bitmask")], ids=" ".join
 )

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.durable.memory_queue import MemoryQueue
-from holdfast.durable.memory_retained import MemoryRetained
+from holdfast.durable.queues.memory_queue import MemoryQueue
+from holdfast.durable.retained.memory_retained import MemoryRetained
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed

@@ -5,7 +5,7 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.server.proxy_protocol import SIGNATURE, Incomplete, ProxyHeader, ProxyHeaderError, decode
+from holdfast.server.proxy_protocol import SIGNATURE, IncompleteHeader, ProxyHeader, ProxyHeaderError, decode
 from tests.unit.server.proxy_headers import header, stated
 
 ADDRESSES = st.ip_addresses().map(str)
@@ -33,7 +33,7 @@ def test_every_stated_source_is_read_back(address: str, port: int, extensions: b
 def test_cutting_a_header_does_not_matter(data: bytes, rest: bytes, draw: st.DataObject) -> None:
     cut = draw.draw(st.integers(0, len(data) - 1))
     found = decode(data[:cut])
-    assert isinstance(found, Incomplete)
+    assert isinstance(found, IncompleteHeader)
     assert 0 < found.missing <= len(data) - cut
     assert decode(data) == decode(data + rest)
 
@@ -41,7 +41,7 @@ def test_cutting_a_header_does_not_matter(data: bytes, rest: bytes, draw: st.Dat
 @given(valid_headers(), st.binary(max_size=20), st.data())
 def test_reading_what_is_missing_never_reads_beyond_the_header(data: bytes, rest: bytes, draw: st.DataObject) -> None:
     source, taken = data + rest, 0
-    while isinstance(found := decode(source[:taken]), Incomplete):
+    while isinstance(found := decode(source[:taken]), IncompleteHeader):
         taken += draw.draw(st.integers(1, found.missing))
     assert taken == found.size == len(data)
 
@@ -50,4 +50,4 @@ def test_reading_what_is_missing_never_reads_beyond_the_header(data: bytes, rest
 def test_random_bytes_give_a_header_a_wait_or_a_refusal(data: bytes) -> None:
     with suppress(ProxyHeaderError):
         found = decode(data)
-        assert isinstance(found, Incomplete) or found.size <= len(data)
+        assert isinstance(found, IncompleteHeader) or found.size <= len(data)

@@ -261,7 +261,7 @@ class Sessions(RuleBasedStateMachine):
     def what_is_stored_of_a_session_is_what_it_is(self) -> None:
         """Q1, Q2: with nothing under way, the store could replace the broker's memory."""
         stored_sessions = self.world.stores.sessions
-        assert self.world.broker.exchange.under_way.empty()
+        assert self.world.broker.exchange.state.nothing_open()
         clients = list(self.world.broker.sessions.clients.values())
         assert stored_sessions.count() == sum(client.session.record is not None for client in clients)
         for client in clients:

@@ -1,15 +1,15 @@
 """Channels of one client id connect in every order, over views that lag: one stays, and it is the newest.
 
 What decides is the real takeover machine over the real registry in memory; nodes, channels and sessions are a model of
-the test. That the broker carries the decisions out is shown in `tests/unit/broker/test_takeover_registry.py`.
+the test. That the broker carries the decisions out is shown in `tests/behaviour/connections/test_takeover_registry.py`.
 """
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.durable.registry import NOBODY
-from holdfast.durable.takeover import EXPENSIVE_FAIL, HAPPY_ENDING, HAPPY_FAIL, MOST_EXPENSIVE
+from holdfast.durable.takeover.registry import NOBODY
+from holdfast.durable.takeover.takeover import EXPENSIVE_FAIL, HAPPY_ENDING, HAPPY_FAIL, MOST_EXPENSIVE
 from tests.interleavings.orders import every_order, following
 from tests.property.takeover_world import Plan, World
 

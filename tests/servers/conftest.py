@@ -19,7 +19,7 @@ from bench.queues.redis_server import PROGRAM, RedisCluster, RedisServer
 from tests.services import need
 
 if TYPE_CHECKING:
-    from holdfast.durable.queue_store import QueueStore
+    from holdfast.durable.queues.queue_store import QueueStore
     from holdfast.storage.postgres.options import PostgresOptions
     from holdfast.storage.postgres.queues import PostgresQueues
     from holdfast.storage.redis.options import RedisOptions

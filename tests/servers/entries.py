@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from holdfast.durable.queue_store import DROP_OLDEST, Appended, Entry, Pack, QueueLimits, QueueStore
+from holdfast.durable.queues.queue_store import DROP_OLDEST, AppendBatch, Appended, QueueEntry, QueueLimits, QueueStore
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -31,20 +31,20 @@ def entry(
     topic: bytes = b"plant/7/level",
     properties: bytes = b"",
     received_us: int = 1_700_000_000_000_000,
-) -> Entry:
+) -> QueueEntry:
     payload = b"%d" % number if payload is None else payload
     message = Message(
         topic, payload, qos, ClientId("sensor"), received_us, properties=properties, expires_us=expires_us
     )
-    return Entry(number, Owed(message, qos, identifiers=(7,) if number % 2 else ()), expires_us)
+    return QueueEntry(number, Owed(message, qos, identifiers=(7,) if number % 2 else ()), expires_us)
 
 
-def entries(*numbers: int) -> list[Entry]:
+def entries(*numbers: int) -> list[QueueEntry]:
     return [entry(number) for number in numbers]
 
 
-async def append(store: QueueStore, client_id: str, given: list[Entry], most: QueueLimits = PLENTY) -> Appended:
-    (answer,) = await store.append([Pack(client_id, given, most)])
+async def append(store: QueueStore, client_id: str, given: list[QueueEntry], most: QueueLimits = PLENTY) -> Appended:
+    (answer,) = await store.append([AppendBatch(client_id, given, most)])
     if isinstance(answer, Exception):
         raise answer
     return answer

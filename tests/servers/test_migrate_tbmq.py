@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from bench.queues.redis_server import RedisServer
 from holdfast.cli.main import app
 from holdfast.node.system_clock import SystemClock
-from holdfast.pipeline.migrate_task import Migration, Sums, copy_share, list_clients, tbmq_base, tbmq_obstacles
+from holdfast.pipeline.migrate.task import MigrateJob, MigrateSums, copy_share, list_clients, tbmq_base, tbmq_obstacles
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.queues import RedisQueues
 from holdfast.storage.tbmq import OwedPacket
@@ -29,10 +29,10 @@ def tbmq(redis: RedisServer) -> str:
     return f"tbmq+{redis.url.replace('/0', '/5')}"
 
 
-def copied(work: Migration, shares: int) -> Sums:
-    total = Sums()
+def copied(job: MigrateJob, shares: int) -> MigrateSums:
+    total = MigrateSums()
     for share in range(shares):
-        total.add(asyncio.run(copy_share(work, share, shares)))
+        total.add(asyncio.run(copy_share(job, share, shares)))
     return total
 
 
@@ -41,12 +41,12 @@ def test_shares_are_all_queues_of_a_tbmq(
 ) -> None:
     """In a second run with the same base nothing is brought twice; a queue that is used is left alone."""
     steps(append(redis_store, "client 3", entries(1)))
-    work = Migration(tbmq, f"{redis_options.urls[0]}#{redis_options.prefix}", SystemClock())
-    listed = asyncio.run(list_clients(work))
-    work = Migration(work.source, work.target, work.clock, base=asyncio.run(tbmq_base(work)))
+    job = MigrateJob(tbmq, f"{redis_options.urls[0]}#{redis_options.prefix}", SystemClock())
+    listed = asyncio.run(list_clients(job))
+    job = MigrateJob(job.source, job.target, job.clock, base=asyncio.run(tbmq_base(job)))
 
-    asyncio.run(copy_share(work, 0, 2))
-    done = copied(work, 3)
+    asyncio.run(copy_share(job, 0, 2))
+    done = copied(job, 3)
 
     assert (done.queues, done.listed) == (listed.queues, listed.listed) == (10, done.listed)
     assert (done.copied, done.messages, done.failed) == (9, 18, 1)
@@ -69,14 +69,14 @@ def test_a_task_leaves_alone_what_no_session_would_read(
 ) -> None:
     """… and tells the driver which sessions to make for the others, with the packets that are owed."""
     target = f"{redis_options.urls[0]}#{redis_options.prefix}"
-    work = Migration(tbmq, target, SystemClock(), "client [0-2]", obstacles={"client 1": "it has a session"})
-    work = replace(work, base=asyncio.run(tbmq_base(work)))
+    job = MigrateJob(tbmq, target, SystemClock(), "client [0-2]", obstacles={"client 1": "it has a session"})
+    job = replace(job, base=asyncio.run(tbmq_base(job)))
 
-    done = copied(work, 1)
+    done = copied(job, 1)
 
     assert (done.copied, done.failed, done.reasons) == (2, 1, ["'client 1': it has a session"])
     owed = [OwedPacket(1, 1, False), OwedPacket(2, 2, False)]
     assert sorted(done.sessions) == [("client 0", owed), ("client 2", owed)]
-    assert asyncio.run(tbmq_obstacles(work, lambda client_id: "why" if client_id == "client 2" else "")) == {
+    assert asyncio.run(tbmq_obstacles(job, lambda client_id: "why" if client_id == "client 2" else "")) == {
         "client 2": "why"
     }

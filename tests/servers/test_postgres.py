@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from bench.queues.postgres_server import PACKAGE, PostgresServer, program
-from holdfast.durable.queue_store import Appended, Entry, Pack
+from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntry
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
 from holdfast.model.owed import Owed
 from holdfast.storage.postgres.options import PostgresOptions
@@ -56,7 +56,7 @@ def test_every_column_of_the_tables_is_written(
     """P1, but for packet ids, which lie with the session (T3)."""
     url, schema = postgres_options.url, postgres_options.schema
     whole = entry(9, b"x", properties=_ALL_PROPERTIES, expires_us=steps.clock.wall_us() + 60 * SECOND_US)
-    whole = Entry(whole.number, Owed(whole.message, 1, identifiers=(7, 8)), whole.expires_us)
+    whole = QueueEntry(whole.number, Owed(whole.message, 1, identifiers=(7, 8)), whole.expires_us)
     steps(append(postgres_store, "c", [whole]))
 
     for table, promised in {
@@ -143,7 +143,7 @@ def test_serials_are_given_out_once_however_many_ask(postgres_options: PostgresO
         """The same packs from two sides, as when a first try is still on its way. New queues, then old ones."""
         answers: list[list[Appended | Exception]] = []
         for first in (1, 4):
-            packs = [Pack(f"c{place}", entries(first, first + 1, first + 2), PLENTY) for place in range(20)]
+            packs = [AppendBatch(f"c{place}", entries(first, first + 1, first + 2), PLENTY) for place in range(20)]
             answers += await asyncio.gather(*[store.append(packs) for store in stores])
         return answers
 
@@ -169,7 +169,7 @@ def test_whoever_changes_what_waits_waits_for_its_turn(
         somebody = await asyncpg.connect(postgres_options.url)
         for work in (
             postgres_store.read("c", 0, 1),
-            postgres_store.append([Pack("c", entries(4), PLENTY)]),
+            postgres_store.append([AppendBatch("c", entries(4), PLENTY)]),
             postgres_store.acknowledge([("c", [1])]),
         ):
             async with somebody.transaction():
@@ -199,7 +199,7 @@ def test_a_client_id_that_cannot_be_stored_does_not_concern_others(
     postgres_store: PostgresQueues, steps: Steps
 ) -> None:
     """T4"""
-    packs = [Pack("a\ud800", entries(1), PLENTY), Pack("c", entries(1), PLENTY)]
+    packs = [AppendBatch("a\ud800", entries(1), PLENTY), AppendBatch("c", entries(1), PLENTY)]
 
     wrong, right = steps(postgres_store.append(packs))
 
@@ -261,12 +261,12 @@ def test_a_postgres_that_is_killed_or_silent_loses_nothing_and_stores_nothing_tw
     acknowledged: list[int] = []
 
     async def fill(last: int, kill: bool) -> None:
-        """Pack after pack, until the last one fails because the server is gone."""
+        """Batch after batch, until the last one fails because the server is gone."""
         while True:
             number = len(acknowledged) + 1
             if number == last:
                 await asyncio.to_thread(own_postgres.kill if kill else own_postgres.pause)
-            (answer,) = await hasty.append([Pack("c", entries(number), PLENTY)])
+            (answer,) = await hasty.append([AppendBatch("c", entries(number), PLENTY)])
             if isinstance(answer, Appended):
                 acknowledged.append(number)
                 continue

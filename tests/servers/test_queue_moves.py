@@ -12,10 +12,10 @@ import pytest
 
 from bench.queues.postgres_server import PostgresServer
 from bench.queues.redis_server import RedisCluster, RedisServer
-from holdfast.durable.queue_store import QueueStore
-from tests.mqtt.running import DEADLINE_S
+from holdfast.durable.queues.queue_store import QueueStore
+from tests.mqtt.broker_process import DEADLINE_S
+from tests.servers.backends import held, on
 from tests.servers.entries import append, entries
-from tests.servers.homes import held, on
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from redis.crc import key_slot
 
 from bench.queues.processes import free_port
 from bench.queues.redis_server import PACKAGE, PROGRAM, RedisServer
-from holdfast.durable.queue_store import Pack
+from holdfast.durable.queues.queue_store import AppendBatch
 from holdfast.model.errors import MisuseError, PermanentError, SettingsError, TransientError
 from holdfast.storage.redis import scripts
 from holdfast.storage.redis.keys import STATE, base_key, decode_tag, encode_tag, slot_of_key
@@ -74,7 +74,7 @@ def test_an_error_does_not_tell_the_password() -> None:
 def test_a_pack_that_cannot_be_sent_is_told_by_its_own_error_and_those_before_it_are_kept(
     redis_store: RedisQueues, steps: Steps
 ) -> None:
-    packs = [Pack("a", entries(*range(1, 601)), PLENTY), Pack("b", [entry(0)], PLENTY)]
+    packs = [AppendBatch("a", entries(*range(1, 601)), PLENTY), AppendBatch("b", [entry(0)], PLENTY)]
 
     with pytest.raises(MisuseError, match="a number that is not above 0"):
         steps(redis_store.append(packs))
@@ -189,7 +189,7 @@ def test_a_missing_script_is_loaded_again(redis_store: RedisQueues, steps: Steps
     steps(append(redis_store, "c", entries(1)))
     raw.script_flush()
 
-    answers = steps(redis_store.append([Pack(f"c{place}", entries(2), PLENTY) for place in range(5)]))
+    answers = steps(redis_store.append([AppendBatch(f"c{place}", entries(2), PLENTY) for place in range(5)]))
 
     assert not [answer for answer in answers if isinstance(answer, Exception)]
     assert steps(numbers(redis_store, "c")) == [1]
@@ -215,7 +215,7 @@ def test_a_redis_without_memory_takes_a_pack_whole_or_not_at_all(own_redis: Redi
     stored = 0
     while True:
         pack = [entry(stored + place + 1, b"x" * 1000) for place in range(200)]
-        (answer,) = steps(store.append([Pack("c", pack, PLENTY)]))
+        (answer,) = steps(store.append([AppendBatch("c", pack, PLENTY)]))
         if isinstance(answer, Exception):
             break
         stored += len(pack)
@@ -235,7 +235,7 @@ def test_a_redis_that_does_not_answer_is_reported_and_heals(own_redis: RedisServ
     steps(append(patient, "c", entries(1, 2)))
     own_redis.pause()
 
-    (answer,) = steps(store.append([Pack("c", entries(3), PLENTY)]))
+    (answer,) = steps(store.append([AppendBatch("c", entries(3), PLENTY)]))
     assert isinstance(answer, TransientError)
     with pytest.raises(TransientError):
         steps(store.read("c", 0, 10))
@@ -263,7 +263,7 @@ def test_a_redis_that_is_killed_keeps_what_it_took(own_redis: RedisServer, steps
     steps(append(store, "c", [entry(1), entry(2, expires_us=soon_us)]))
     steps(store.release("c", [1]))
     own_redis.kill()
-    (answer,) = steps(store.append([Pack("c", entries(3), PLENTY)]))
+    (answer,) = steps(store.append([AppendBatch("c", entries(3), PLENTY)]))
     assert isinstance(answer, TransientError)
     own_redis.start()
 
@@ -303,7 +303,7 @@ def test_with_replicas_a_write_counts_when_they_have_it(pair: tuple[RedisServer,
     for _ in range(2):
         # WAIT is about what its own connection has done, so each try has a new one.
         another = RedisQueues(options, steps.clock)
-        (answer,) = steps(another.append([Pack("c", entries(2), PLENTY)]))
+        (answer,) = steps(another.append([AppendBatch("c", entries(2), PLENTY)]))
         assert isinstance(answer, TransientError)
         assert "0 of 1 copies" in str(answer)
         steps(another.close())

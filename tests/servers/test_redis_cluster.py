@@ -9,7 +9,7 @@ from redis import Redis
 
 from bench.queues.processes import until
 from bench.queues.redis_server import MASTERS, PACKAGE, PROGRAM, RedisCluster, RedisServer
-from holdfast.durable.queue_store import Appended, Pack
+from holdfast.durable.queues.queue_store import AppendBatch, Appended
 from holdfast.model.errors import TransientError
 from holdfast.storage.redis.keys import base_key, slot_of_key
 from holdfast.storage.redis.options import RedisOptions
@@ -26,7 +26,9 @@ def test_no_command_crosses_slots(redis_cluster: RedisCluster, cluster_options: 
     store = RedisQueues(cluster_options, steps.clock)
     soon_us = steps.clock.wall_us() + 500_000_000
 
-    answers = steps(store.append([Pack(each, [entry(1), entry(2, expires_us=soon_us)], PLENTY) for each in CLIENT_IDS]))
+    answers = steps(
+        store.append([AppendBatch(each, [entry(1), entry(2, expires_us=soon_us)], PLENTY) for each in CLIENT_IDS])
+    )
 
     assert [answer.serials for answer in answers if isinstance(answer, Appended)] == [[1, 2]] * len(CLIENT_IDS)
     used: set[int] = set()
@@ -67,7 +69,9 @@ def test_a_master_that_dies_takes_nothing_with_it_that_was_acknowledged(
 
     async def give() -> None:
         """A pack for everybody: again what is uncertain, and two more."""
-        packs = [Pack(each, entries(*uncertain[each], *(next(given) for _ in range(2))), PLENTY) for each in clients]
+        packs = [
+            AppendBatch(each, entries(*uncertain[each], *(next(given) for _ in range(2))), PLENTY) for each in clients
+        ]
         for pack, answer in zip(packs, await store.append(packs), strict=True):
             sent = [each.number for each in pack.entries]
             if isinstance(answer, Appended):
@@ -121,7 +125,7 @@ def test_a_slot_that_moves_is_waited_for_and_followed(
     for moved in (0, 2):
         for key in _keys_in(source, slot)[:moved]:
             source.ask("MIGRATE", "127.0.0.1", str(target_port), key, "0", "5000")
-        (answer,) = steps(hasty.append([Pack("c", entries(3), PLENTY)]))
+        (answer,) = steps(hasty.append([AppendBatch("c", entries(3), PLENTY)]))
         assert isinstance(answer, TransientError), "the slot is on its way"
     for key in _keys_in(source, slot):
         source.ask("MIGRATE", "127.0.0.1", str(target_port), key, "0", "5000")

@@ -10,9 +10,9 @@ from redis import Redis
 
 from bench.queues.processes import free_port
 from bench.queues.redis_server import RedisServer
-from holdfast.durable.queue_store import Appended, Pack
+from holdfast.durable.queues.queue_store import AppendBatch, Appended
 from holdfast.model.errors import PermanentError, TransientError
-from holdfast.storage.redis.line import Argument, Line, Reply
+from holdfast.storage.redis.connection_pool import Argument, RedisPool, Reply
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.queues import RedisQueues
 from tests.servers.entries import PLENTY, SECOND_US, Steps, append, entries, entry, limits, numbers
@@ -23,7 +23,7 @@ def test_packs_of_many_clients_are_one_script_call(redis_store: RedisQueues, ste
     steps(append(redis_store, "warm", entries(1)))
     raw.config_resetstat()
 
-    steps(redis_store.append([Pack(f"c{place}", entries(*range(1, 6)), PLENTY) for place in range(100)]))
+    steps(redis_store.append([AppendBatch(f"c{place}", entries(*range(1, 6)), PLENTY) for place in range(100)]))
 
     calls = {name: each["calls"] for name, each in raw.info("commandstats").items() if name != "cmdstat_info"}
     assert calls == {"cmdstat_evalsha": 1, "cmdstat_get": 100, "cmdstat_zadd": 100, "cmdstat_mset": 2} | {
@@ -45,7 +45,7 @@ def test_a_queue_that_is_none_does_not_spoil_those_beside_it(
     answers = steps(
         redis_store.append(
             [
-                Pack(client_id, [entry(2), entry(3, expires_us=soon_us)], PLENTY)
+                AppendBatch(client_id, [entry(2), entry(3, expires_us=soon_us)], PLENTY)
                 for client_id in ("a", "queue", "state", "b", "short", "expiring", "c")
             ]
         )
@@ -65,17 +65,17 @@ def test_calls_follow_each_other_at_once_or_one_waits_for_the_other(
     redis_options: RedisOptions, steps: Steps, monkeypatch: pytest.MonkeyPatch, pipelined: bool
 ) -> None:
     together: list[int] = []
-    run = Line.run
+    run = RedisPool.run
 
-    async def counted(line: Line, commands: Sequence[Sequence[Argument]], timeout_s: float) -> list[Reply]:
+    async def counted(line: RedisPool, commands: Sequence[Sequence[Argument]], timeout_s: float) -> list[Reply]:
         together.append(sum(command[0] == b"EVALSHA" for command in commands))
         return await run(line, commands, timeout_s)
 
     store = RedisQueues(replace(redis_options, pipelined=pipelined), steps.clock)
     steps(append(store, "warm", entries(1)))
-    monkeypatch.setattr(Line, "run", counted)
+    monkeypatch.setattr(RedisPool, "run", counted)
 
-    answers = steps(store.append([Pack(client_id, entries(2, 3), PLENTY) for client_id in ("a", "b", "c")]))
+    answers = steps(store.append([AppendBatch(client_id, entries(2, 3), PLENTY) for client_id in ("a", "b", "c")]))
     steps(store.close())
 
     assert [answer.serials for answer in answers if isinstance(answer, Appended)] == [[1, 2]] * 3
@@ -88,7 +88,9 @@ def test_what_a_client_lost_is_told_though_another_one_was_refused(own_redis: Re
     steps(append(store, "full", entries(1, 2, 3)))
     own_redis.ask("CONFIG", "SET", "maxmemory", "1")
 
-    new, full = steps(store.append([Pack("new", entries(4), PLENTY), Pack("full", entries(4), limits(3))]))
+    new, full = steps(
+        store.append([AppendBatch("new", entries(4), PLENTY), AppendBatch("full", entries(4), limits(3))])
+    )
 
     assert isinstance(new, TransientError)
     assert isinstance(full, Appended)
@@ -103,7 +105,7 @@ def test_one_server_with_the_rules_of_a_cluster_gets_one_client_in_a_call(tmp_pa
         server.ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
         store = RedisQueues(RedisOptions((server.url,)), steps.clock)
 
-        answers = steps(store.append([Pack(name, entries(1, 2), PLENTY) for name in ("a", "b", "c")]))
+        answers = steps(store.append([AppendBatch(name, entries(1, 2), PLENTY) for name in ("a", "b", "c")]))
 
         assert [answer.serials for answer in answers if isinstance(answer, Appended)] == [[1, 2]] * 3
         steps(store.close())
@@ -119,7 +121,11 @@ def test_a_client_with_much_to_remove_does_not_have_the_next_ones_wait_for_it(
     steps.clock.advance(2 * SECOND_US)
     raw.config_resetstat()
 
-    packs = [Pack("a", entries(20_000), PLENTY), Pack("b", entries(20_000), limits(10)), Pack("c", entries(5), PLENTY)]
+    packs = [
+        AppendBatch("a", entries(20_000), PLENTY),
+        AppendBatch("b", entries(20_000), limits(10)),
+        AppendBatch("c", entries(5), PLENTY),
+    ]
     answers = steps(redis_store.append(packs))
 
     found = [(answer.serials, answer.dropped) for answer in answers if isinstance(answer, Appended)]

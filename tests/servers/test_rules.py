@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.durable.queue_store import REFUSE, Appended, Pack, QueueStore
+from holdfast.durable.queues.queue_store import REFUSE, AppendBatch, Appended, QueueStore
 from tests.servers.entries import PLENTY, SECOND_US, Steps, append, entries, entry, limits, numbers, payloads
 
 CLIENT_IDS = ["", "{", "}", "{}", "}{", "a{b}c", "%", "%7D", "%25", "ünïcode", "a b\n\t*?[x]", "\x01\x7f", "x" * 2000]
@@ -15,7 +15,7 @@ U32_MAX_S = 0xFFFF_FFFF
 
 def test_any_client_id_has_a_queue_of_its_own(store: QueueStore, steps: Steps) -> None:
     """T1"""
-    packs = [Pack(client_id, [entry(7, client_id.encode())], PLENTY) for client_id in CLIENT_IDS]
+    packs = [AppendBatch(client_id, [entry(7, client_id.encode())], PLENTY) for client_id in CLIENT_IDS]
 
     answers = steps(store.append(packs))
 
@@ -279,7 +279,7 @@ def test_sweeping_removes_what_has_expired(store: QueueStore, steps: Steps) -> N
 
 
 def test_many_packs_are_appended_in_one_call(store: QueueStore, steps: Steps) -> None:
-    packs = [Pack(f"client {place}", entries(place + 1, 5000), PLENTY) for place in range(2500)]
+    packs = [AppendBatch(f"client {place}", entries(place + 1, 5000), PLENTY) for place in range(2500)]
 
     answers = steps(store.append(packs))
 

@@ -9,8 +9,8 @@ from redis import Redis
 
 from bench.queues.postgres_server import PostgresServer
 from bench.queues.redis_server import RedisServer
-from holdfast.durable.outside_queue import queue_name
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueStore
+from holdfast.durable.queues.external_queue import queue_name
+from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntry, QueueStore
 from holdfast.model.errors import SettingsError, TransientError
 from holdfast.storage.postgres.queues import PostgresQueues
 from holdfast.storage.postgres.tbmq import TbmqPostgres
@@ -99,7 +99,7 @@ def tbmq_database(postgres: PostgresServer, steps: Steps) -> str:
     return url
 
 
-def shape(found: list[Entry]) -> list[tuple[bytes, int, bool, bool]]:
+def shape(found: list[QueueEntry]) -> list[tuple[bytes, int, bool, bool]]:
     return [(each.message.payload, each.owed.qos, each.owed.retain, each.released) for each in found]
 
 
@@ -222,7 +222,7 @@ class Breaking:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
+    async def append(self, packs: list[AppendBatch]) -> list[Appended | Exception]:
         self._left -= 1
         if self._left < 0:
             raise TransientError("away")
@@ -271,7 +271,7 @@ def test_a_queue_that_no_session_would_read_is_left_alone(
 def test_a_queue_that_is_used_is_left_alone(source: TbmqRedis, redis_store: RedisQueues, steps: Steps) -> None:
     base = steps(choose_base(source, steps.clock))
     steps(append(redis_store, "client", entries(1, 2)))
-    steps(redis_store.append([Pack("a{b}", entries(base + 10_000_000), PLENTY)]))
+    steps(redis_store.append([AppendBatch("a{b}", entries(base + 10_000_000), PLENTY)]))
 
     report = steps(bring(source, redis_store, steps, base))
 

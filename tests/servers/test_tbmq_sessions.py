@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bench.queues.redis_server import RedisServer
 from holdfast.cli.main import app
 from holdfast.storage.redis.options import RedisOptions
-from tests.mqtt.running import DEADLINE_S, RunningBroker
+from tests.mqtt.broker_process import DEADLINE_S, RunningBroker
 from tests.servers.test_tbmq_import import put
 
 #: How many messages a client gets; its queue is longer than a page.

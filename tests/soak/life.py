@@ -73,8 +73,8 @@ class SoakWorld(DiskWorld):
         self.do(act)
         self.clock.advance(1_000_000)
         self._loop.call_soon(self.broker.deadlines.fire)
-        self.do(lambda: self.disk.look_after(self.broker))
-        while self.disk.maintenance.work_behind():
+        self.do(lambda: self.disk_maintenance.run_once(self.broker))
+        while self.disk.maintenance.write_index_slice():
             pass
 
 

@@ -10,8 +10,8 @@ import pytest
 from rocksdict import Options
 
 from holdfast.durable.changes import Changes, RangeEnd
-from holdfast.storage.rocks import engine, recovery
-from holdfast.storage.rocks.options import database_options
+from holdfast.storage.rocks.engine import engine, recovery
+from holdfast.storage.rocks.engine.options import database_options
 
 #: Keys that RocksDB looks at: those it gives out, and tombstones and older values that it passes over.
 _VISITS = (

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from holdfast.pipeline.archive_run import ArchiveJob, run_archive
-from holdfast.pipeline.options import parse_options
+from holdfast.pipeline.lake.archive_job import ArchiveJob, run_archive
+from holdfast.pipeline.source.read_options import parse_read_options
 
 
 def _here(work: Any, tasks: Any) -> list[Any]:
@@ -18,7 +18,7 @@ def _here(work: Any, tasks: Any) -> list[Any]:
 
 
 def main(data: str, lake: str, rows: str) -> None:
-    job = ArchiveJob(parse_options({"path": data}), Path(lake), "main", batch_rows=int(rows))
+    job = ArchiveJob(parse_read_options({"path": data}), Path(lake), "main", batch_rows=int(rows))
     print("ready", flush=True)
     run_archive(job, lambda: _here, lambda outcome, _batch: print(outcome.rows, flush=True))
 

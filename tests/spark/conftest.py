@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.spark.plant import Plant
-    from tests.spark.publishing import Broker
+    from tests.spark.publishers import Broker
 
 
 #: Files that take half a minute or more, the longest first. Processes that test side by side get whole files, and none
@@ -79,7 +79,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """Java is started once: that takes longer than most tests."""
-    from holdfast.pipeline.spark_session import session
+    from holdfast.pipeline.spark.session import session
 
     running = session("holdfast-tests", master="local[2]", settings={"spark.driver.memory": "1g"})
     yield running
@@ -89,7 +89,7 @@ def spark() -> "Iterator[SparkSession]":
 @pytest.fixture
 def broker(tmp_path: Path) -> "Iterator[Broker]":
     """Runs, with its data in a folder."""
-    from tests.spark.publishing import Broker
+    from tests.spark.publishers import Broker
 
     with Broker(tmp_path) as running:
         yield running

@@ -7,25 +7,28 @@ from pathlib import Path
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from holdfast.pipeline.archive import Archive, SparkRunner
-from holdfast.pipeline.archive_run import ArchiveJob, Outcome, run_archive
-from holdfast.pipeline.lake import Lake
-from holdfast.pipeline.lake_upkeep import writing
-from holdfast.pipeline.options import parse_options
-from holdfast.storage.rocks.leases import remove_lease
-from tests.spark.publishing import Broker, Sent
+from holdfast.pipeline.lake.archive import Archive
+from holdfast.pipeline.lake.archive_job import ArchiveJob, ArchiveOutcome, run_archive
+from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.upkeep import lock_folder
+from holdfast.pipeline.source.read_options import parse_read_options
+from holdfast.pipeline.spark.runner import SparkRunner
+from holdfast.storage.rocks.log.leases import remove_lease
+from tests.spark.publishers import Broker, Sent
 
 
-def archive(spark: SparkSession, broker: Broker, lake: Path, *, batch_rows: int = 1_000, **given: str) -> Outcome:
+def archive(
+    spark: SparkSession, broker: Broker, lake: Path, *, batch_rows: int = 1_000, **given: str
+) -> ArchiveOutcome:
     """All that is durable now, by tasks of Spark."""
-    options = parse_options({"path": str(broker.data), **given})
+    options = parse_read_options({"path": str(broker.data), **given})
     return run_archive(ArchiveJob(options, lake, "main", batch_rows=batch_rows), lambda: SparkRunner(spark))
 
 
 def archive_some(spark: SparkSession, broker: Broker, lake: Path, rows: int) -> None:
     """The oldest so many: the rest is in the log alone."""
-    with writing(lake):
-        options = parse_options({"path": str(broker.data)})
+    with lock_folder(lake):
+        options = parse_read_options({"path": str(broker.data)})
         begun = Archive(options, Lake.open_or_make(lake, "main"), SparkRunner(spark), batch_rows=rows)
         with closing(begun):
             assert next(begun.batches()).rows == rows

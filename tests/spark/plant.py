@@ -4,11 +4,9 @@ import asyncio
 import json
 from pathlib import Path
 
-from holdfast.cli.client import connect
-from holdfast.cli.client_stream import Target
-from holdfast.topics.filters import parse_filter
-from holdfast.wire.packets import Subscription
-from tests.spark.publishing import Broker, Sent
+from holdfast.client.asyncio_client import Client
+from holdfast.client.options import ConnectionOptions
+from tests.spark.publishers import Broker, Sent
 
 #: Presses have a zone of their own.
 STORAGE = """
@@ -37,11 +35,11 @@ class Plant(Broker):
         """Come with a session that stays, subscribe, and leave."""
 
         async def visit() -> None:
-            target = Target(
+            target = ConnectionOptions(
                 port=self.process.ports["tcp"], client_id=client_id, clean_start=False, session_expiry_s=3600
             )
-            async with connect(target) as client:
-                await client.ask_for([Subscription(parse_filter(text.encode()), qos)])
+            async with Client(target) as client:
+                await client.subscribe(text, qos)
 
         asyncio.run(visit())
 

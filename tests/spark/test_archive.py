@@ -13,15 +13,15 @@ from pyspark.sql.functions import col
 
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline import history
-from holdfast.pipeline.archive import SparkRunner
-from holdfast.pipeline.archive_run import ArchiveJob, run_archive
-from holdfast.pipeline.lake import Lake
-from holdfast.pipeline.lake_upkeep import compact, writing
-from holdfast.pipeline.options import parse_options
-from holdfast.storage.rocks.leases import remove_lease
+from holdfast.pipeline.lake.archive_job import ArchiveJob, run_archive
+from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.upkeep import compact, lock_folder
+from holdfast.pipeline.source.read_options import parse_read_options
+from holdfast.pipeline.spark.runner import SparkRunner
+from holdfast.storage.rocks.log.leases import remove_lease
 from holdfast.topics.filters import parse_filter
 from tests.spark.lakes import archive, check_whole, payloads, sent
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishers import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -70,7 +70,7 @@ def test_the_archive_keeps_up_with_publishers_through_rotations(
     broker.publish(numbered(1_000, 50))
     publisher = threading.Thread(target=publish)
     publisher.start()
-    job = ArchiveJob(parse_options({"path": str(broker.data)}), lake, "main", every_s=0.05, batch_rows=60)
+    job = ArchiveJob(parse_read_options({"path": str(broker.data)}), lake, "main", every_s=0.05, batch_rows=60)
     last = []
 
     def pause(_seconds: float) -> bool:
@@ -115,7 +115,7 @@ def test_hot_and_cold_are_one_table(spark: SparkSession, broker: Broker, lake: P
 
     # The frame stays right, whatever is archived and compacted before it is read.
     archive(spark, broker, lake)
-    with writing(lake):
+    with lock_folder(lake):
         assert compact(Lake.open(lake), today=datetime.now(UTC) + timedelta(days=2)) > 0
     assert found(both) == sent(broker.sent)
     assert found(all_of()) == sent(broker.sent)

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.pipeline.lake import Lake
-from holdfast.storage.rocks.leases import read_leases
+from holdfast.pipeline.lake.lake import Lake
+from holdfast.storage.rocks.log.leases import read_leases
 from tests.spark.lakes import archive, check_whole, payloads, sent
-from tests.spark.publishing import Broker, Sent, meanwhile
+from tests.spark.publishers import Broker, Sent, meanwhile
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("HOLDFAST_ARCHIVE_KILLS", "6"))

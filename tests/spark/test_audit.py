@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from holdfast.cli.main import app
-from holdfast.history.reader import HistoryReader
-from holdfast.pipeline.archive import SparkRunner
-from holdfast.pipeline.audit.findings import Audit, Fault
-from holdfast.pipeline.audit.making import Wish, make_audit
-from holdfast.pipeline.audit.owing import owed, owing_faults
-from holdfast.pipeline.audit.queues import states
-from holdfast.pipeline.audit.stored import stored
-from holdfast.pipeline.retain import RetainJob, run_retain
+from holdfast.history.reader.reader import HistoryReader
+from holdfast.pipeline.audit.findings import AuditReport, Fault
+from holdfast.pipeline.audit.job import AuditJob, audit_history
+from holdfast.pipeline.audit.log_rows import stored_messages
+from holdfast.pipeline.audit.queue_states import queue_states
+from holdfast.pipeline.audit.session_check import owed_messages, session_faults
+from holdfast.pipeline.lake.retention import RetainJob, run_retain
+from holdfast.pipeline.spark.runner import SparkRunner
 from holdfast.records.messages import decode_message
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Publish, Subscribe, Subscription
@@ -29,8 +29,8 @@ from tests.disk_world import DiskWorld, publish, replay
 from tests.slow_world import kept, subscribe
 from tests.spark.lakes import archive
 from tests.spark.plant import Plant
-from tests.spark.planting import Hand
-from tests.spark.publishing import Sent, meanwhile
+from tests.spark.planted_faults import Hand
+from tests.spark.publishers import Sent, meanwhile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 DEADLINE_S = 300.0
@@ -65,11 +65,11 @@ def under_load(world: Plant) -> Iterator[None]:
         yield
 
 
-def audited(spark: SparkSession, data: Path, lake: Path | None = None) -> Audit:
-    return make_audit(spark, Wish(data, lake, most_examples=50), lambda _share, _words: None)
+def audited(spark: SparkSession, data: Path, lake: Path | None = None) -> AuditReport:
+    return audit_history(spark, AuditJob(data, lake, most_examples=50), lambda _share, _words: None)
 
 
-def faults(found: Audit, check: str) -> list[Fault]:
+def faults(found: AuditReport, check: str) -> list[Fault]:
     [one] = [one for one in found.checks if one.name == check]
     return list(one.examples)
 
@@ -142,11 +142,11 @@ def test_every_kind_of_session_is_counted_alike(spark: SparkSession, tmp_path: P
         world.tick(10)
         now_us = world.clock.wall_us()
 
-    queues = states(spark, tmp_path, now_us).persist()
+    queues = queue_states(spark, tmp_path, now_us).persist()
     with HistoryReader.open(tmp_path) as reader:
         parts = reader.parts()
-    found = owed(queues, stored(spark, tmp_path, parts, checksums=False), now_us)
-    wrong = owing_faults(queues, found).collect()
+    found = owed_messages(queues, stored_messages(spark, tmp_path, parts, checksums=False), now_us)
+    wrong = session_faults(queues, found).collect()
     by_owner = queues.groupBy("owner", "replay").agg({"owed": "sum"}).collect()
     queues.unpersist()
 

@@ -12,7 +12,7 @@ from pyspark.sql.functions import col
 
 from holdfast.pipeline import history
 from pyspark_holdfast import DefaultSource
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishers import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

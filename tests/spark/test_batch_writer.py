@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.writing import WrittenBroker, wait_for_files
+from tests.spark.written_log import WrittenBroker, wait_for_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -111,12 +111,12 @@ def _pausing(ready: str, after: int) -> Any:
         ("select 'a' topic, 'x' payload", {"qos": "7"}, "option qos: '7' is no number from 0 to 2"),
         ("select 'a' topic, 1 payload", {}, "column 'payload' has to be binary or string, not int"),
         ("select 'a/#' topic, 'x' payload", {}, "the row with topic 'a/#' is no message: .*wildcard"),
-        ("select '$SYS/a' topic, 'x' payload", {}, "refused the message to '\\$SYS/a': Not authorized"),
-        ("select 'big' topic, repeat('x', 3000000) payload", {}, "message to 'big' makes a packet of 30000.. bytes"),
+        ("select '$SYS/a' topic, 'x' payload", {}, "refused the message to \\$SYS/a: Not authorized"),
+        ("select 'big' topic, repeat('x', 3000000) payload", {}, "message to big makes a packet of 30000.. bytes"),
         (
             "select 'a' topic, 'x' payload",
             {"user": "eve", "passwordEnv": "NOT_THERE"},
-            "there is no variable NOT_THERE",
+            "option passwordEnv NOT_THERE: there is no such variable",
         ),
     ],
 )
@@ -132,7 +132,5 @@ def test_nothing_can_be_replaced_and_no_broker_is_told(spark: SparkSession, brok
     frame = spark.sql("select 'a' topic, 'x' payload")
     with pytest.raises(PySparkException, match="cannot be replaced"):
         frame.write.format("holdfast").option("broker", broker.url).mode("overwrite").save()
-    with pytest.raises(
-        PySparkException, match=r"gave up after 0 s without progress: cannot connect to 127\.0\.0\.1:1:"
-    ):
+    with pytest.raises(PySparkException, match=r"cannot connect to 127\.0\.0\.1:1:"):
         frame.write.format("holdfast").options(broker="mqtt://127.0.0.1:1", retryForS=0).mode("append").save()

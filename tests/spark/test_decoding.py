@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from holdfast.pipeline.declared.aliases import Aliases
-from holdfast.pipeline.declared.checking import struct
-from holdfast.pipeline.declared.declaration import ALSO_READ, BASE, Column, Decode, Format
-from holdfast.pipeline.declared.decoding import decoded
+from holdfast.pipeline.declared.declaration import ALSO_READ, BASE, DecodedColumn, DecodeSpec, PayloadFormat
+from holdfast.pipeline.declared.decoder import decode_messages
+from holdfast.pipeline.declared.expression_check import struct_type
+from holdfast.pipeline.declared.sparkplug_aliases import Aliases
 from holdfast.pipeline.declared.table_files import FIRST, WHY
 from tests.unit.pipeline.declared.sparkplug_payloads import metric, payload
 from tests.unit.pipeline.declared.test_cbor import encoded
@@ -18,23 +18,27 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COLUMNS = (
-    Column("hall", level=2),
-    Column("number", "int", level=3),
-    Column("celsius", "double", "$.celsius", required=True),
-    Column("volt", "double", "$.battery['volt']"),
-    Column("at", "timestamp", "$.at"),
-    Column("ms", "timestamp_ms", "$.ms"),
+    DecodedColumn("hall", level=2),
+    DecodedColumn("number", "int", level=3),
+    DecodedColumn("celsius", "double", "$.celsius", required=True),
+    DecodedColumn("volt", "double", "$.battery['volt']"),
+    DecodedColumn("at", "timestamp", "$.at"),
+    DecodedColumn("ms", "timestamp_ms", "$.ms"),
 )
 
 
-def rows(spark: SparkSession, decode: Decode, *messages: tuple[str, bytes | None], aliases: Any = None) -> list[Row]:
+def rows(
+    spark: SparkSession, decode: DecodeSpec, *messages: tuple[str, bytes | None], aliases: Any = None
+) -> list[Row]:
     types = {**BASE, **ALSO_READ}
     given = [
         (NOON + timedelta(seconds=number), topic, "device", 0, number, 1, False, None, content)
         for number, (topic, content) in enumerate(messages)
     ]
-    table = spark.createDataFrame(given, struct(types))
-    found = decoded(table, decode, aliases).drop("payload", "content_type", "qos", "retain", "client_id", "shard")
+    table = spark.createDataFrame(given, struct_type(types))
+    found = decode_messages(table, decode, aliases).drop(
+        "payload", "content_type", "qos", "retain", "client_id", "shard"
+    )
     return sorted(found.collect(), key=lambda row: row.serial)
 
 
@@ -50,7 +54,9 @@ def test_json_and_cbor_lead_to_the_same_columns(spark: SparkSession) -> None:
         b"",
         None,
     ]
-    json_rows = rows(spark, Decode(Format.JSON, COLUMNS), *(("plant/a/7", text) for text in texts), ("plant", b"{}"))
+    json_rows = rows(
+        spark, DecodeSpec(PayloadFormat.JSON, COLUMNS), *(("plant/a/7", text) for text in texts), ("plant", b"{}")
+    )
     assert [row[WHY] for row in json_rows] == [
         None,
         'column celsius: "warm" is no double',
@@ -68,17 +74,17 @@ def test_json_and_cbor_lead_to_the_same_columns(spark: SparkSession) -> None:
     assert (json_rows[8].hall, json_rows[8].number) == (None, None)
 
     messages = (("plant/a/7", encoded(whole)), ("plant/a/x", encoded({"celsius": 1})), ("plant/a/7", b"\x9f"))
-    found = rows(spark, Decode(Format.CBOR, COLUMNS), *messages)
+    found = rows(spark, DecodeSpec(PayloadFormat.CBOR, COLUMNS), *messages)
     assert found[0][1:] == first[1:]
     assert [row[WHY] for row in found] == [None, "column number: x is no int", "not CBOR: it ends too early"]
 
 
 def test_numbers_and_texts(spark: SparkSession) -> None:
     texts = [b" 21.5 ", b"-1e3", b".5", b"1d", b"0x10", b"NaN", b"", b"\xff"]
-    found = rows(spark, Decode(Format.NUMBER), *(("t", text) for text in texts))
+    found = rows(spark, DecodeSpec(PayloadFormat.NUMBER), *(("t", text) for text in texts))
     assert [row.value for row in found] == [21.5, -1000.0, 0.5, None, None, None, None, None]
     assert [row[WHY] for row in found] == [None] * 3 + ["not a number"] * 5
-    found = rows(spark, Decode(Format.TEXT), ("t", "wärme".encode()), ("t", b"\xff"), ("t", b""))
+    found = rows(spark, DecodeSpec(PayloadFormat.TEXT), ("t", "wärme".encode()), ("t", b"\xff"), ("t", b""))
     assert [(row.value, row[WHY]) for row in found] == [("wärme", None), (None, "not UTF-8"), ("", None)]
 
 
@@ -94,7 +100,7 @@ def test_metrics_of_sparkplug_are_rows(spark: SparkSession) -> None:
     )
     aliases = Aliases()
     aliases.learn([("spBv1.0/plant/NBIRTH/edge", int(NOON.timestamp()) * 1_000_000, birth)])
-    found = rows(spark, Decode(Format.SPARKPLUG_B), *messages, aliases=aliases)
+    found = rows(spark, DecodeSpec(PayloadFormat.SPARKPLUG_B), *messages, aliases=aliases)
     assert [(row.serial, row.metric, row.value, row.text, row.seq, row[FIRST]) for row in found] == [
         (0, "warm", 1.0, None, 0, 1),
         (0, "state", None, "on", 0, 0),

@@ -14,10 +14,10 @@ from typer.testing import CliRunner, Result
 from holdfast.cli.main import app
 from holdfast.history.tokens import add_token
 from holdfast.pipeline import history
-from holdfast.pipeline.lake import Lake
-from holdfast.storage.rocks.leases import read_leases
+from holdfast.pipeline.lake.lake import Lake
+from holdfast.storage.rocks.log.leases import read_leases
 from tests.spark.lakes import payloads, sent
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishers import Broker, Sent
 from tests.unit.server.certificates import Authority
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

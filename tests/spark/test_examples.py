@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishers import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.docs.test_examples import ROOT, examples_in
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishers import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

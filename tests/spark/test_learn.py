@@ -15,19 +15,19 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from holdfast.cli.main import app
-from holdfast.history.reader import HistoryReader
+from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
-from holdfast.pipeline.learning.counting import Outside, SparkCounting
-from holdfast.pipeline.learning.found import Pattern
-from holdfast.pipeline.learning.learner import Learner, learn
-from holdfast.pipeline.learning.making import Wish, chosen, learn_from
-from holdfast.pipeline.learning.words import explain
+from holdfast.pipeline.learn.description import explain_patterns
+from holdfast.pipeline.learn.job import LearnJob, choose_patterns, learn_history
+from holdfast.pipeline.learn.learner import Learner, learn_patterns
+from holdfast.pipeline.learn.patterns import TopicPattern
+from holdfast.pipeline.learn.topic_counts import SparkTopicCounts, UnmatchedTopics
 from holdfast.records.messages import stored_topic
-from holdfast.storage.rocks.next_patterns import FILE_NAME, read_patterns
-from holdfast.storage.rocks.zone_generations import LiveGeneration
+from holdfast.storage.rocks.log.next_patterns import FILE_NAME, read_patterns
+from holdfast.storage.rocks.log.zone_generations import LiveGeneration
 from tests.spark.lakes import archive
-from tests.spark.publishing import Broker, Sent, meanwhile
-from tests.unit.pipeline.counted import learn_from as learn_by_brute_force
+from tests.spark.publishers import Broker, Sent, meanwhile
+from tests.unit.pipeline.topic_counts import learn_from as learn_by_brute_force
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -36,14 +36,14 @@ DEADLINE_S = 300.0
 COMMAND = (sys.executable, "-c", "from holdfast.cli.main import main; main()", "spark", "learn")
 
 
-def silent(_share: float, _words: str) -> None:
+def silent(_share: float | None, _words: str) -> None:
     pass
 
 
-def learnt(spark: SparkSession, query: str) -> tuple[list[Pattern], Outside]:
+def learnt(spark: SparkSession, query: str) -> tuple[list[TopicPattern], UnmatchedTopics]:
     learner = Learner(["default"])
-    with closing(SparkCounting(spark.sql(query), {0: "default"}, learner)) as counting:
-        return learn(counting, learner, silent), counting.outside
+    with closing(SparkTopicCounts(spark.sql(query), {0: "default"}, learner)) as counting:
+        return learn_patterns(counting, learner, silent), counting.outside
 
 
 def test_20_000_devices_with_five_topics_have_exactly_five_patterns(spark: SparkSession) -> None:
@@ -56,7 +56,7 @@ def test_20_000_devices_with_five_topics_have_exactly_five_patterns(spark: Spark
     )
     assert sorted(pattern.text for pattern in found) == sorted(f"fleet/+/{name}" for name in names)
     assert {(pattern.topics, pattern.messages, pattern.size_bytes) for pattern in found} == {(20_000, 20_000, 400_000)}
-    assert all(one.is_sure for one in explain(found))
+    assert all(one.is_sure for one in explain_patterns(found))
     [level] = found[0].varying
     assert (level.values, level.first, level.last) == (20_000, "dev-000000", "dev-019999")
     assert level.entropy_bits == pytest.approx(14.29)
@@ -118,7 +118,7 @@ def patterns_now(data: Path, zone: str = "default") -> list[list[str]]:
     with HistoryReader.open(data) as reader:
         found = []
         for record in reader.generations(zone):
-            [(_shard, piece)] = LiveGeneration(record).slices.items()
+            [(_shard, piece)] = LiveGeneration(record).by_shard.items()
             piece.layout.load(reader.family(piece.family))
             topics = piece.layout.learned()
             assert topics is not None
@@ -188,7 +188,7 @@ def test_a_broker_goes_on_with_what_was_learnt_whatever_is_killed(
     assert [text for text in patterns_now(data)[1] if text.startswith("fleet")] == FLEET, "no device has its own"
     with HistoryReader.open(data) as reader:
         filtered = (b"fleet", b"dev-007", b"#")
-        topics = [stored_topic(value).decode() for part in reader.parts() for value in reader.values(part, filtered)]
+        topics = [stored_topic(value).decode() for value in reader.start_replay(reader.parts(), filtered).records()]
     assert sorted(topics) == sorted(one.topic for one in broker.sent if one.topic.startswith("fleet/dev-007/"))
 
 
@@ -196,8 +196,8 @@ def test_lake_and_log_are_learnt_from_as_one(spark: SparkSession, broker: Broker
     lake = tmp_path / "lake"
     archive(spark, broker, lake)
     broker.publish([Sent(f"fleet/dev-{number:03d}/gps", b"48.1") for number in range(50)])
-    found = learn_from(spark, Wish({"path": str(broker.data)}, zone="default", lake=lake), silent)
+    found = learn_history(spark, LearnJob({"path": str(broker.data)}, zone="default", lake=lake), silent)
     own = [one for one in broker.sent if not one.topic.startswith("press/")]
     assert (found.messages, found.topics) == (len(own), len({one.topic for one in own}))
     assert found.size_bytes == sum(len(one.payload) for one in own)
-    assert {zone: sorted(texts) for zone, texts in chosen(found.found).items()} == {"default": FLEET}
+    assert {zone: sorted(texts) for zone, texts in choose_patterns(found.found).items()} == {"default": FLEET}

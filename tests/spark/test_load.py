@@ -15,15 +15,15 @@ from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli.main import app
-from holdfast.history.file_columns import FileKind
+from holdfast.history.arrow.file_columns import FileKind
 from holdfast.pipeline import Files, history, load
-from holdfast.pipeline.faults import VARIABLE
-from holdfast.storage.rocks.checking.folder import verify_folder
-from holdfast.storage.rocks.shipments import incoming
+from holdfast.pipeline.spark.fault_points import VARIABLE
+from holdfast.storage.rocks.checking.verification import verify_folder
+from holdfast.storage.rocks.shipments.shipment import incoming
 from tests.docs.test_examples import ROOT, examples_in
-from tests.spark.killing import Publisher
-from tests.spark.publishing import Broker, Sent
-from tests.unit.pipeline.shipping import stored
+from tests.spark.publishers import Broker, Sent
+from tests.spark.stream_kills import Publisher
+from tests.unit.pipeline.local_load import stored
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -132,7 +132,7 @@ def test_a_load_that_is_killed_is_run_again(
             if name == at:
                 raise Killed
 
-        monkeypatch.setattr("holdfast.pipeline.loading.fault", die)
+        monkeypatch.setattr("holdfast.pipeline.bulk_load.job.fault", die)
         with pytest.raises(Killed):
             load(spark, files, broker.data)
         monkeypatch.undo()

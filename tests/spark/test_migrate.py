@@ -16,12 +16,12 @@ import holdfast
 from bench.queues.postgres_server import PostgresServer
 from bench.queues.redis_server import RedisServer
 from holdfast.cli.main import app
-from holdfast.durable.queue_store import QueueStore
-from holdfast.pipeline.faults import VARIABLE
+from holdfast.durable.queues.queue_store import QueueStore
+from holdfast.pipeline.spark.fault_points import VARIABLE
 from holdfast.storage.redis.options import RedisOptions
+from tests.servers.backends import Queues, held, on
 from tests.servers.conftest import postgres, redis, redis_options
 from tests.servers.entries import append, entries
-from tests.servers.homes import Queues, held, on
 from tests.servers.test_tbmq_sessions import MESSAGES, check_device, serve, tbmq
 
 __all__ = ["postgres", "redis", "redis_options", "tbmq"]

@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from holdfast.cli.main import app
-from holdfast.history.reader import HistoryReader
-from holdfast.pipeline.relayout import relayout
-from holdfast.pipeline.relayout_plan import Wish
-from holdfast.storage.rocks.checking.folder import verify_folder
+from holdfast.history.reader.reader import HistoryReader
+from holdfast.pipeline.relayout.job import run_relayout
+from holdfast.pipeline.relayout.plan import RelayoutJob
+from holdfast.storage.rocks.checking.verification import verify_folder
 from tests.spark.lakes import archive
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishers import Broker, Sent
 from tests.spark.test_load import Killed, killed_at, streamed
-from tests.unit.pipeline.shipping import stored
+from tests.unit.pipeline.local_load import stored
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -68,9 +68,9 @@ def test_a_running_broker_gets_its_generations_in_another_layout(
             if name == "relayout-shipped":
                 raise Killed
 
-        monkeypatch.setattr("holdfast.pipeline.relayout.fault", die)
+        monkeypatch.setattr("holdfast.pipeline.relayout.job.fault", die)
         with pytest.raises(Killed):
-            relayout(spark, broker.data, Wish(numbers=(2,)))
+            run_relayout(spark, RelayoutJob(broker.data, numbers=(2,)))
         monkeypatch.undo()
         done = CliRunner().invoke(app, ["spark", "relayout", "--data", str(broker.data), "--json"])
 
@@ -117,6 +117,6 @@ def test_days_come_back_from_a_lake(spark: SparkSession, tmp_path: Path) -> None
 
 def _drop_sealed(data: Path, count: int) -> None:
     """What retention does when their time has come."""
-    from tests.unit.pipeline.dropping import drop_oldest
+    from tests.unit.pipeline.retention_drop import drop_oldest
 
     drop_oldest(data, count)

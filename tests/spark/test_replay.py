@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.main import app
-from holdfast.history.reader import HistoryReader
-from holdfast.pipeline.replay_state import read_note
+from holdfast.history.reader.reader import HistoryReader
+from holdfast.pipeline.replay.state import read_note
 from tests.history.processes import until
 from tests.spark.lakes import archive
-from tests.spark.publishing import Broker, Sent
-from tests.spark.writing import WrittenBroker
+from tests.spark.publishers import Broker, Sent
+from tests.spark.written_log import WrittenBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -268,7 +268,7 @@ def test_a_broker_is_not_replayed_into_itself_by_mistake(
 ) -> None:
     url = f"mqtt://localhost:{source.process.ports['tcp']}"
     with monkeypatch.context() as patched:
-        patched.setattr("holdfast.pipeline.replay.run_replay", lambda *_given: pytest.fail("it began"))
+        patched.setattr("holdfast.pipeline.replay.job.run_replay", lambda *_given: pytest.fail("it began"))
         for where in (["--data", str(source.data)], ["--endpoint", source.where["endpoint"]]):
             refused = CliRunner().invoke(app, ["spark", "replay", "--into", url, "--no-prefix", *where])
             assert refused.exit_code == 2

@@ -156,7 +156,7 @@ def test_it_is_readable_in_light_and_dark_and_on_a_phone(shown: Shown, dark: boo
 def test_wrong_usage_is_told_before_spark_starts(
     plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
 ) -> None:
-    monkeypatch.setattr("holdfast.cli.spark_report._figures", lambda *_given: pytest.fail("Spark was started"))
+    monkeypatch.setattr("holdfast.pipeline.report.job.run_report", lambda *_given: pytest.fail("Spark was started"))
     given = [word.format(data=plant.data, folder=tmp_path) for word in words]
 
     found = CliRunner().invoke(app, ["spark", "report", *given])

@@ -16,18 +16,18 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from holdfast.cli.client import connect
-from holdfast.cli.client_stream import Target
 from holdfast.cli.main import app
-from holdfast.pipeline.archive import SparkRunner
-from holdfast.pipeline.frames import history
-from holdfast.pipeline.lake_erasures import erasures_of
-from holdfast.pipeline.retain import RetainJob, run_retain
+from holdfast.client.asyncio_client import Client
+from holdfast.client.options import ConnectionOptions
+from holdfast.pipeline.lake.erasures import erasures_of
+from holdfast.pipeline.lake.retention import RetainJob, run_retain
+from holdfast.pipeline.source.history_frame import history
+from holdfast.pipeline.spark.runner import SparkRunner
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Subscription
 from holdfast.wire.properties import Properties
 from tests.spark.lakes import archive
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishers import Broker, Sent
 
 KILLS = int(os.environ.get("HOLDFAST_RETAIN_SPARK_KILLS", "1"))
 DEADLINE_S = 300.0
@@ -78,9 +78,9 @@ def test_what_is_erased_is_gone_for_everybody(spark: SparkSession, broker: Broke
 async def replayed(broker: Broker, count: int) -> list[bytes]:
     """What an MQTT client gets first that asks for everything."""
     found: list[bytes] = []
-    async with connect(Target(port=broker.process.ports["tcp"], client_id="reader")) as client:
+    async with Client(ConnectionOptions(port=broker.process.ports["tcp"], client_id="reader")) as client:
         since = Properties(user_properties=(("replay-from", "earliest"),))
-        await client.ask_for([Subscription(parse_filter(b"home/#"), 1)], since)
+        await client.subscribe([Subscription(parse_filter(b"home/#"), 1)], properties=since)
         while len(found) < count:
             message = await client.receive()
             client.acknowledge(message)

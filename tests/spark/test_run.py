@@ -14,17 +14,17 @@ from typer.testing import CliRunner
 from holdfast.cli.main import app
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.declared import decode_step
-from holdfast.pipeline.declared.reading import DeclarationError, load
-from holdfast.pipeline.declared.run import run_declared
-from tests.spark.declared import MIDNIGHT, Expected, Found, declare, reading, some
-from tests.spark.publishing import Broker, Sent
+from holdfast.pipeline.declared.job import run_declared
+from holdfast.pipeline.declared.parser import DeclarationError, load
+from tests.spark.declared_pipeline import MIDNIGHT, Expected, Found, declare, reading, some
+from tests.spark.publishers import Broker, Sent
 from tests.unit.pipeline.declared.sparkplug_payloads import metric, payload
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 COMMAND = (sys.executable, "-c", "from holdfast.cli.main import main; main()", "spark", "run")
 #: One after the other. Between a table with windows and Spark's own note; HOLDFAST_RUN_FAULTS names more, with commas,
-#: such as run-quarantined-decode,run-done-deduplicate: pipeline/faults.py has them all.
+#: such as run-quarantined-decode,run-done-deduplicate: pipeline/spark/fault_points.py has them all.
 FAULTS = os.environ.get("HOLDFAST_RUN_FAULTS", "run-committed-per_minute").split(",")
 DEADLINE_S = 300.0
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.pipeline.java import java_home
-from holdfast.pipeline.spark_session import session
+from holdfast.pipeline.spark.java import java_home
+from holdfast.pipeline.spark.session import session
 from tests.services import need
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishers import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

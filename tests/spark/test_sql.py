@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.main import app
-from holdfast.history.flight_server import FlightServer
-from holdfast.history.reader_pool import ReaderPool
+from holdfast.history.flight.server import FlightServer
+from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.tokens import Tokens, add_token
-from holdfast.pipeline.sql import Sql, SqlError
+from holdfast.pipeline.sql.views import Sql, SqlError, SqlJob
 from tests.spark.lakes import archive_some
 from tests.spark.plant import GROUP, MESSAGES, OFFLINE, Plant
 
@@ -145,7 +145,7 @@ def test_history_is_that_of_a_lake_as_far_as_it_reaches(spark: SparkSession, pla
 
 
 def test_a_statement_that_is_ended_leaves_room_for_the_next(spark: SparkSession, plant: Plant) -> None:
-    sql = Sql(spark, {"path": str(plant.data)})
+    sql = Sql(spark, SqlJob({"path": str(plant.data)}))
 
     def interrupt(share: float | None, _words: str) -> None:
         if share is not None:
@@ -158,7 +158,7 @@ def test_a_statement_that_is_ended_leaves_room_for_the_next(spark: SparkSession,
 
 
 def test_an_error_of_a_worker_is_told_in_its_own_words(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
-    sql = Sql(spark, {"path": str(plant.data)})
+    sql = Sql(spark, SqlJob({"path": str(plant.data)}))
     spark.read.format("holdfast").option("path", str(plant.data)).load().createOrReplaceTempView("history")
     from pyspark.sql.functions import udf
 

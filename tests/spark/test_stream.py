@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tests.spark.publishing import Broker, Sent
+from tests.spark.publishers import Broker, Sent
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -16,10 +16,10 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.storage.rocks.leases import read_leases
-from holdfast.storage.rocks.published_heads import read_heads
+from holdfast.storage.rocks.log.leases import read_leases
+from holdfast.storage.rocks.log.published_heads import read_heads
 from tests.history.processes import Broker, until
-from tests.spark.killing import Driver, Publisher, kill_history
+from tests.spark.stream_kills import Driver, Publisher, kill_history
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 

@@ -6,10 +6,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from holdfast.history.reader import HistoryReader
+from holdfast.history.reader.reader import HistoryReader
 from holdfast.records.messages import decode_message
-from tests.spark.killing import Driver
-from tests.spark.publishing import Broker as Served
+from tests.spark.publishers import Broker as Served
+from tests.spark.stream_kills import Driver
 from tests.spark.test_stream import Sink, numbered
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -41,7 +41,7 @@ def test_what_retention_took_from_a_stream_that_lags_is_an_error_or_a_gap_that_i
         assert lenient.finish() == 0, lenient.log()[-6000:]
         # Nothing has come since, so what is there now was there to be read.
         with HistoryReader.open(broker.data) as log:
-            there = [decode_message(value).message.payload for part in log.parts() for value in log.values(part)]
+            there = [decode_message(value).message.payload for value in log.start_replay(log.parts()).records()]
 
     assert "history has a gap: retention dropped up to " in lenient.log()
     read, right = sink.payloads(), sorted(message.payload for message in broker.sent)

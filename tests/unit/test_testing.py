@@ -10,7 +10,7 @@ import pytest
 
 import holdfast.testing
 from holdfast.node.embedding import running
-from holdfast.node.settings import Listener, Settings, Storage
+from holdfast.node.settings.tree import Listener, Settings, Storage
 from holdfast.pytest_plugin import holdfast_broker
 
 pytestmark = pytest.mark.compiled

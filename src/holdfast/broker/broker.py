@@ -1,6 +1,6 @@
 """The broker: puts the parts together, and stands between listeners and the path of messages.
 
-To listeners it is the `Gate`, to the exchange the `Control`; both contracts are met here and nowhere else.
+To listeners it is the `ConnectionHandler`, to the exchange the `Control`; both contracts are met here and nowhere else.
 """
 
 import asyncio
@@ -11,26 +11,25 @@ import structlog
 
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.client_log import ClientLog
-from holdfast.broker.connecting import Connecting
-from holdfast.broker.connection import Connection
-from holdfast.broker.connections import Connections
-from holdfast.broker.deadlines import Deadlines
-from holdfast.broker.eager import begin
-from holdfast.broker.feeding import Feeding
-from holdfast.broker.gate import Origin
-from holdfast.broker.pacing import Pacing
+from holdfast.broker.connections.connect_handler import ConnectHandler
+from holdfast.broker.connections.connection import ClientConnection
+from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.connections import ClientConnections
+from holdfast.broker.connections.rate_limits import ConnectRates, PublishRates
+from holdfast.broker.coroutines import run_to_first_await
+from holdfast.broker.deadlines import Deadlines, PaceTimer
+from holdfast.broker.external.queue_backends import QueueBackends
 from holdfast.broker.policy import Policy
-from holdfast.broker.rates import ConnectRates, PublishRates
-from holdfast.broker.sessions import Sessions
+from holdfast.broker.sessions.session_recovery import SessionRecovery
+from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.broker.stores import Stores
-from holdfast.broker.subscribing import Subscribing
-from holdfast.exchange.channel import Channel
-from holdfast.exchange.client import Client
+from holdfast.broker.subscriptions.subscribe_handler import SubscribeHandler
+from holdfast.exchange.client import BrokerClient, Channel
 from holdfast.exchange.counters import DROP_DENIED, DROP_UNREADABLE
 from holdfast.exchange.drops import CONNECT_REFUSED
 from holdfast.exchange.exchange import Exchange
-from holdfast.exchange.limits import Limits
 from holdfast.exchange.link import Link
+from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import CLIENT, CONNECT, PACKET_NAMES, V5
@@ -64,14 +63,6 @@ class Broker:
         authenticator: Authenticator,
         stores: Stores,
     ) -> None:
-        mqtt = policy.mqtt
-        limits = Limits(
-            max_qos=mqtt.max_qos,
-            retain_available=mqtt.retain_available,
-            max_topic_levels=mqtt.max_topic_levels,
-            upgrade_outgoing_qos=mqtt.upgrade_outgoing_qos,
-            check_payload_format=mqtt.check_payload_format,
-        )
         self._policy: Final = policy
         self._clock: Final = clock
         self._authenticator: Final = authenticator
@@ -79,26 +70,27 @@ class Broker:
         self.retained: Final = stores.retained
         self._attach: Final = stores.attach
         self.exchange: Final = Exchange(
-            self, stores.log, stores.retained, limits, stores.delivered, stores.numbers, stores.drops
+            self,
+            PaceTimer(clock, self.deadlines, self._pump),
+            exchange_settings(policy, stores, clock),
+            stores.log,
+            stores.retained,
+            stores.delivered,
+            stores.numbers,
+            stores.drops,
         )
-        self.exchange.keeps_qos0 = stores.keeps_qos0
-        self.exchange.goes_early = stores.goes_early
-        self.exchange.max_retained = policy.limits.max_retained
-        self.exchange.delivery.timer = Pacing(self.exchange, clock, self.deadlines)
-        self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate
-        self.exchange.outside.refuses = policy.sessions.on_queue_away == "refuse"
-        self.exchange.outside.broken = self._queue_broken
-        self.feeding: Final = Feeding(self.exchange, stores, clock, self.deadlines)
-        self.sessions: Final = Sessions(self.exchange, policy, clock, self.deadlines, stores, self.feeding)
+        self.queue_backends: Final = QueueBackends(self.exchange, stores, clock, self.deadlines)
+        self.sessions: Final = BrokerSessions(self.exchange, policy, clock, self.deadlines, stores, self.queue_backends)
+        self._recovery: Final = SessionRecovery(self.exchange, self.sessions, stores.sessions, clock)
         registry = stores.registry
         self._client_log: Final = ClientLog(self.deadlines)
-        self.connections: Final = Connections(
+        self.connections: Final = ClientConnections(
             self.exchange, self.sessions, registry, policy, clock, self.deadlines, self._spawn, self._client_log
         )
-        self._connecting: Final = Connecting(
+        self._connecting: Final = ConnectHandler(
             self.exchange, self.sessions, self.connections, registry, authenticator, policy, self._client_log
         )
-        self._subscribing: Final = Subscribing(self.exchange, self.sessions, policy, clock)
+        self._subscribing: Final = SubscribeHandler(self.exchange, self.sessions, policy, clock)
         self._connect_rates: Final = ConnectRates(policy.limits.connect_rate, clock)
         self._publish_rates: Final = PublishRates(policy.limits.publish_rate, self.exchange, self.deadlines)
         self._tasks: Final[set[asyncio.Task[object]]] = set()
@@ -109,31 +101,29 @@ class Broker:
         self.deadlines.start(self._loop)
         if self._attach is not None:
             self._attach(self._loop.call_soon_threadsafe, self.exchange.committed)
-        self.sessions.recover()
-        await self.sessions.restore_outside()
-        self.feeding.start(self._loop)
+        await self._recovery.run()
+        self.queue_backends.start(self._loop)
         return self
 
     async def __aexit__(self, *_unused: object) -> None:
         self.deadlines.stop()
         self._client_log.close_window()
-        await self.feeding.stop()
+        await self.queue_backends.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def say_goodbye(self) -> None:
+    def disconnect_all(self) -> None:
         """The node stops: every client is told, and wills are published as for any connection that ends."""
         for connection in self.connections:
-            self.connections.dismiss(connection, SERVER_SHUTTING_DOWN, "the server is shutting down")
-        self.exchange.turn()
+            self.connections.disconnect(connection, SERVER_SHUTTING_DOWN, "the server is shutting down")
+        self.exchange.run_iteration()
 
     def change_policy(self, policy: Policy) -> None:
         """Other settings hold from now on; rates concern open connections as well."""
         own = self._policy
         own.mqtt, own.limits, own.sessions = policy.mqtt, policy.limits, policy.sessions
-        self.exchange.max_retained = policy.limits.max_retained
-        self.exchange.delivery.backlog_rate = policy.sessions.backlog_rate
+        self.exchange.change_limits(max_retained=policy.limits.max_retained, backlog_rate=policy.sessions.backlog_rate)
         self._connect_rates.per_second = policy.limits.connect_rate
         self._publish_rates.per_second = policy.limits.publish_rate
         for connection in self.connections:
@@ -145,27 +135,19 @@ class Broker:
         for connection in self.connections:
             if connection.channel.client is None:
                 continue
-            if not self._authenticator.still_welcome(connection.origin, connection.user):
-                self.connections.dismiss(connection, NOT_AUTHORIZED, "this user may not be here any more")
+            if not self._authenticator.may_stay(connection.origin, connection.user):
+                self.connections.disconnect(connection, NOT_AUTHORIZED, "this user may not be here any more")
                 continue
             access = self._authenticator.access_for(connection.client_id, connection.user)
             connection.access = connection.channel.access = access if self._authenticator.has_rules else None
             connection.channel.may_publish.clear()
         self.exchange.routes.clear()
 
-    def _queue_broken(self, client: Client, error: Exception) -> None:
-        """A client whose queue cannot be read is told, instead of left without its messages."""
-        client_id = client.session.client_id
-        self._client_log.error("a client's queue cannot be used", "client", client=client_id, why=str(error))
-        self.exchange.drops.note(
-            DROP_UNREADABLE, client.session.client_id, b"", self._clock.wall_us(), detail=str(error)
-        )
-        connection = None if client.owner is None else self.connections.of(client.owner)
-        if connection is not None:
-            self.connections.dismiss(connection, UNSPECIFIED_ERROR, "the queue of this session cannot be read")
+    def _pump(self, client: BrokerClient) -> None:
+        self.exchange.pump(client)
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:
-        rest = begin(work)
+        rest = run_to_first_await(work)
         if rest is not None:
             assert self._loop is not None
             task = self._loop.create_task(_finish(rest))
@@ -177,7 +159,7 @@ class Broker:
         if not task.cancelled() and task.exception() is not None:
             _log.error("a task of the broker failed", exc_info=task.exception())
 
-    # ---- Gate: what listeners call
+    # ---- ConnectionHandler: what listeners call
 
     def opened(self, link: Link, origin: Origin) -> Channel:
         self.exchange.counters.sockets += 1
@@ -189,7 +171,7 @@ class Broker:
             self._turn_away(connection, PeerError(CONNECTION_RATE_EXCEEDED, "too many connections from this address"))
         return connection.channel
 
-    def _turn_away(self, connection: Connection, error: PeerError) -> None:
+    def _turn_away(self, connection: ClientConnection, error: PeerError) -> None:
         """Refused before a byte was read: no version is known, so there is no word to say."""
         self.connections.refuse(connection, error)
 
@@ -213,8 +195,7 @@ class Broker:
             return
         self.exchange.read_on(channel)
         if channel.client is not None:
-            self.exchange.wake()
-            self.exchange.delivery.pump(channel.client)
+            self.exchange.pump(channel.client)
 
     def lost(self, channel: Channel) -> None:
         connection = self.connections.of(channel)
@@ -229,19 +210,30 @@ class Broker:
 
     # ---- Control: what the exchange calls
 
-    def failed(self, error: Exception) -> None:
+    def internal_error(self, error: Exception) -> None:
         kind = type(error).__name__
         self._client_log.error("a bug came up on the path of messages", "kind", error=error, kind=kind)
 
-    def wake(self) -> None:
+    def schedule_iteration(self) -> None:
         if self._loop is not None:
-            self._loop.call_soon(self.exchange.turn)
+            self._loop.call_soon(self.exchange.run_iteration)
 
     def clock_us(self) -> int:
         return self._clock.wall_us()
 
     def monotonic_us(self) -> int:
         return self._clock.monotonic_us()
+
+    def queue_broken(self, client: BrokerClient, error: Exception) -> None:
+        """A client whose queue cannot be read is told, instead of left without its messages."""
+        client_id = client.session.client_id
+        self._client_log.error("a client's queue cannot be used", "client", client=client_id, why=str(error))
+        self.exchange.drops.note(
+            DROP_UNREADABLE, client.session.client_id, b"", self._clock.wall_us(), detail=str(error)
+        )
+        connection = None if client.owner is None else self.connections.of(client.owner)
+        if connection is not None:
+            self.connections.disconnect(connection, UNSPECIFIED_ERROR, "the queue of this session cannot be read")
 
     def packet_begins(self, channel: Channel) -> None:
         connection = self.connections.of(channel)
@@ -257,7 +249,7 @@ class Broker:
                 "publish denied", "client", client=connection.client_id, topic=topic.decode(), why=why
             )
 
-    def broke(self, channel: Channel, error: PeerError) -> None:
+    def protocol_error(self, channel: Channel, error: PeerError) -> None:
         connection = self.connections.of(channel)
         if connection is None:
             return
@@ -265,8 +257,8 @@ class Broker:
             channel.version = answer_version(channel.framer.current())
         elif channel.client is None and channel.version == V5:
             framer = channel.framer
-            self.connections.keep_to(connection, readable_properties(framer.data[framer.body : framer.end]))
-        self.connections.dismiss(connection, error.reason, error.detail)
+            self.connections.note_answer_limits(connection, readable_properties(framer.data[framer.body : framer.end]))
+        self.connections.disconnect(connection, error.reason, error.detail)
 
     def packet(self, channel: Channel, first: int, body: bytes) -> None:
         connection = self.connections.of(channel)
@@ -284,7 +276,7 @@ class Broker:
         if isinstance(packet, Connect):
             channel.blocked = True
             if packet.version == V5:
-                self.connections.keep_to(connection, packet.properties)
+                self.connections.note_answer_limits(connection, packet.properties)
             self.exchange.counters.connects += 1
             self._publish_rates.begin(channel)
             self._spawn(self._connecting.connect(connection, packet))
@@ -299,7 +291,7 @@ class Broker:
         else:  # [MQTT-4.12.0-7]: AUTH without an authentication method in CONNECT
             raise PeerError(PROTOCOL_ERROR, f"{PACKET_NAMES[kind]} was not expected")
 
-    def _disconnect(self, connection: Connection, client: Client, packet: Disconnect) -> None:
+    def _disconnect(self, connection: ClientConnection, client: BrokerClient, packet: Disconnect) -> None:
         """The client says goodbye [MQTT-3.14.4-3]."""
         asked_s = packet.properties.session_expiry_interval
         client.session.expiry_s = expiry_at_disconnect(client.session, asked_s, self._policy.mqtt.max_session_expiry_s)
@@ -307,6 +299,26 @@ class Broker:
         # Whatever came before it is still acknowledged; whatever comes behind it is not read.
         connection.channel.blocked = True
         self.exchange.after_commit(None, b"", lambda: self.connections.close(connection, b""))
+
+
+def exchange_settings(policy: Policy, stores: Stores, clock: Clock) -> ExchangeSettings:
+    """What the exchange is told of the policy, and of what its stores can do."""
+    mqtt = policy.mqtt
+    return ExchangeSettings(
+        max_qos=mqtt.max_qos,
+        retain_available=mqtt.retain_available,
+        max_topic_levels=mqtt.max_topic_levels,
+        upgrade_outgoing_qos=mqtt.upgrade_outgoing_qos,
+        check_payload_format=mqtt.check_payload_format,
+        keeps_qos0=stores.keeps_qos0,
+        goes_early=stores.goes_early,
+        refuses_when_away=policy.sessions.on_queue_away == "refuse",
+        backends=tuple(stores.queue_backends),
+        # The clock as well as what is stored: a restored backup has an old ceiling, and queues ignore old numbers.
+        first_outbox_number=max(stores.outbox.ceiling() + 1, clock.wall_us()),
+        max_retained=policy.limits.max_retained,
+        backlog_rate=policy.sessions.backlog_rate,
+    )
 
 
 async def _finish(rest: Awaitable[object]) -> object:

@@ -8,7 +8,7 @@
 Rules:
 1. In one window, a client (or address) has at most `BURST` lines of one event and reason, and one that counts the rest.
 2. All clients together have at most `MAX_LINES` lines of one event. What comes beyond is one line without a client.
-3. Only clients with a line of their own are remembered, and until the end of the window: memory is bounded by 2.
+3. Only clients that have their own line are remembered, and until the end of the window: memory is bounded by 2.
 4. Texts of clients are cut to `MAX_TEXT_BYTES`.
 
 Whatever is an event as well (`exchange/drops.py`) is counted there without a gap.
@@ -46,7 +46,7 @@ class ClientLog:
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines: Final = deadlines
         self._lines: Final[dict[tuple[str, str, object], _Lines]] = {}
-        #: Lines written in this window, and those left out of clients without a line of their own, by event.
+        #: Lines written in this window, and those left out of clients without their own line, by event.
         self._totals: Final[dict[str, _Lines]] = {}
 
     def info(self, event: str, per: str, *, reason: object = None, **fields: str) -> None:

@@ -1,7 +1,8 @@
-"""Things that are due at a time: one heap and one timer for all of them.
+"""Actions that are due at a time.
 
-`Deadlines` are exact, and cost half a kilobyte each. `Rounds` are for what is looked at again and again and is as many
-as connections: everything that falls into the same tick shares one deadline.
+Deadlines    exact: one heap and one timer for all; half a kilobyte each
+TimerWheel   for what is watched again and again, once per connection: all of one tick share a deadline
+PaceTimer    the timer of the exchange: pumps clients to whom something is due
 """
 
 import asyncio
@@ -11,6 +12,8 @@ from typing import Final, Generic, TypeVar
 
 import structlog
 
+from holdfast.exchange.client import BrokerClient
+from holdfast.exchange.control import Timer
 from holdfast.model.clock import Clock
 
 _log = structlog.get_logger()
@@ -20,6 +23,9 @@ _FEW: Final = 64
 
 #: How much later than asked for a round may come. Keep alive times are whole seconds, and half as much is added.
 TICK_US: Final = 250_000
+
+#: The longest wait at once. A client that is gone is kept in memory by its deadline, and no longer than this.
+_LONGEST_US: Final = 60_000_000
 
 Item = TypeVar("Item")
 
@@ -117,10 +123,10 @@ class Deadlines:
             self._timer = self._loop.call_later(delay_s, self.fire)
 
 
-class Rounds(Generic[Item]):
+class TimerWheel(Generic[Item]):
     """Items to look at again at about a time: never earlier, and less than a tick later.
 
-    1. An item is under the tick that `look_at` gave for it, until that comes or `forget` is called.
+    1. An item is under the tick that `watch` gave for it, until that comes or `forget` is called.
     2. A tick without items has no deadline.
     """
 
@@ -132,7 +138,7 @@ class Rounds(Generic[Item]):
     def __len__(self) -> int:
         return len(self._ticks)
 
-    def look_at(self, item: Item, now_us: int, delay_us: int) -> int:
+    def watch(self, item: Item, now_us: int, delay_us: int) -> int:
         """Look at the item when `delay_us` have passed since `now_us`; the tick, by which it can be forgotten."""
         tick = -(-(now_us + delay_us) // TICK_US)
         entry = self._ticks.get(tick)
@@ -159,3 +165,37 @@ class Rounds(Generic[Item]):
                 self._look(item)
             except Exception:
                 _log.exception("an action that was due failed")
+
+
+class PaceTimer(Timer):
+    """What paces wait with: one deadline for each client that something is due for.
+
+    1. A client has one deadline at most: the earliest that it was asked for.
+    """
+
+    def __init__(self, clock: Clock, deadlines: Deadlines, pump: Callable[[BrokerClient], None]) -> None:
+        self._clock: Final = clock
+        self._deadlines: Final = deadlines
+        self._pump: Final = pump
+        self._waiting: Final[dict[BrokerClient, tuple[int, Deadline]]] = {}
+
+    def wall_us(self) -> int:
+        return self._clock.wall_us()
+
+    def now_us(self) -> int:
+        return self._clock.monotonic_us()
+
+    def pump_after(self, delay_us: int, client: BrokerClient) -> None:
+        delay_us = min(max(delay_us, 0), _LONGEST_US)
+        due_us = self.now_us() + delay_us
+        known = self._waiting.get(client)
+        if known is not None:
+            if known[0] <= due_us:
+                return
+            known[1].cancel()
+        self._waiting[client] = (due_us, self._deadlines.after(delay_us, lambda: self._come(client)))
+
+    def _come(self, client: BrokerClient) -> None:
+        self._waiting.pop(client, None)
+        if client.channel is not None:
+            self._pump(client)

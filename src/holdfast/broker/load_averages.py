@@ -9,9 +9,10 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-_MINUTE_US: Final = 60_000_000
+from holdfast.model.time import MINUTE_US
+
 #: Name → length. The names are Mosquitto's.
-_WINDOWS_US: Final[Mapping[str, int]] = {f"{minutes}min": minutes * _MINUTE_US for minutes in (1, 5, 15)}
+_WINDOWS_US: Final[Mapping[str, int]] = {f"{minutes}min": minutes * MINUTE_US for minutes in (1, 5, 15)}
 
 
 class LoadAverages:
@@ -27,7 +28,7 @@ class LoadAverages:
         elapsed_us = now_us - self._now_us
         if elapsed_us > 0:
             for name, total in totals.items():
-                per_minute = (total - self._totals[name]) * _MINUTE_US / elapsed_us
+                per_minute = (total - self._totals[name]) * MINUTE_US / elapsed_us
                 for window, window_us in _WINDOWS_US.items():
                     key = f"{name}/{window}"
                     before = self._averages[key]

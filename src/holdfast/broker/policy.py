@@ -5,19 +5,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Annotated, Final, Literal
 
+from holdfast.durable.queues.queue_store import QueueLimits
 from holdfast.model.protocol import MAX_U16, MAX_U32
 from holdfast.wire.framing import MAX_PACKET_BYTES
 
 #: The queue that is no queue: messages lie in the log.
 LOG: Final = "log"
-QueueHomeName = Literal["log", "journal", "redis", "postgres"]
+QueueBackendName = Literal["log", "journal", "redis", "postgres"]
 OnFull = Literal["drop_oldest", "refuse"]
 OnQueueAway = Literal["wait", "refuse"]
 SessionOwner = Literal["user", "any"]
 OwnerRefusal = Literal["not_authorized", "client_id_not_valid"]
-#: Sessions belong to nobody.
+#: Sessions belong to no user.
 OWNER_ANY: Final = "any"
 ShareStrategy = Literal["least_inflight", "round_robin", "hash", "sticky"]
 
@@ -29,7 +31,7 @@ class Key:
     meaning: str
     minimum: float | None = None
     maximum: float | None = None
-    #: Whether a change holds without a restart: at once, or for whoever connects from then on.
+    #: Whether a change holds without a restart: at once, or for clients that connect from then on.
     live: bool = field(default=False, kw_only=True)
 
 
@@ -122,7 +124,7 @@ class Limits:
         float,
         Key("Seconds from the connection to a complete CONNECT, TLS and WebSocket handshakes included.", 0.01, 3600),
     ] = 10.0
-    # A slow modem brings 16 KiB in well below half a minute; whoever is slower than that holds memory, not a device.
+    # A slow modem brings 16 KiB in well below half a minute; a client that is slower than that only holds memory.
     packet_timeout_s: Annotated[
         float,
         Key(
@@ -160,12 +162,12 @@ class Limits:
     max_subscriptions: Annotated[int, Key("Subscriptions of one session; 0 for no bound.", 0, live=True)] = 100_000
     # A group costs a look with each acknowledgement of a member, a replay open files: fewer of them than of others.
     max_shared_subscriptions: Annotated[
-        int, Key("Those of them that are shared (`$share`); 0 for no bound of their own.", 0, live=True)
+        int, Key("Those of them that are shared (`$share`); 0 for no separate bound.", 0, live=True)
     ] = 1000
     max_replays: Annotated[int, Key("Replays under way in one session; 0 for no bound.", 0, live=True)] = 1000
-    # Whoever may connect can leave sessions and retained messages behind under ever new names. A session without
-    # subscriptions takes 3 KB in memory, a small retained message 1.5 KB: a million of both is more than most fleets
-    # have, and fits a machine of 8 GB.
+    # Any client that may connect can leave sessions and retained messages behind, under ever new names. A session
+    # without subscriptions takes 3 KB in memory, a small retained message 1.5 KB: a million of both is more than most
+    # fleets have, and fits a machine of 8 GB.
     max_sessions: Annotated[
         int,
         Key(
@@ -222,20 +224,20 @@ class Sessions:
         ),
     ] = "not_authorized"
     queue: Annotated[
-        QueueHomeName,
+        QueueBackendName,
         Key(
             "Where messages wait for clients whose session outlives their connection, unless a class says otherwise. "
-            "`log`: nowhere else; each client knows its place in the log. Else each client has a queue of its own, in "
+            "`log`: in the log; each session knows its position there. Else each client has an external queue, in "
             "files, Redis or PostgreSQL. A session keeps the queue that it began with."
         ),
     ] = "log"
     queue_ttl_s: Annotated[
-        int, Key("Seconds that a queue outside the log keeps messages without an expiry of their own; 0 for ever.", 0)
+        int, Key("Seconds that an external queue keeps messages that have no expiry; 0 for ever.", 0)
     ] = 0
     on_full: Annotated[
         OnFull,
         Key(
-            "What a queue outside the log does when it is full. `drop_oldest`: the oldest messages go. `refuse`: it "
+            "What an external queue does when it is full. `drop_oldest`: the oldest messages go. `refuse`: it "
             "takes nothing more until it has been read to its end."
         ),
     ] = "drop_oldest"
@@ -279,7 +281,7 @@ class ClientClass:
     clients: Annotated[
         str, Key("Their client ids: `*` stands for any text, `?` for one character, `[ab]` for one of these.")
     ] = ""
-    queue: Annotated[QueueHomeName, Key("As `sessions.queue`.")] = "log"
+    queue: Annotated[QueueBackendName, Key("As `sessions.queue`.")] = "log"
     max_queued_messages: Annotated[int | None, Key("As in `sessions`, which rules if this is not set.", 0)] = None
     max_queued_bytes: Annotated[int | None, Key("Likewise.", 0)] = None
     queue_ttl_s: Annotated[int | None, Key("Likewise.", 0)] = None
@@ -290,10 +292,29 @@ class ClientClass:
 class Policy:
     """These sections together.
 
-    Whoever keeps to them holds the policy and asks it each time: a reload puts new sections in place of the old ones.
+    Parts of the broker hold the policy and ask it each time: a reload puts new sections in place of the old ones.
     """
 
     mqtt: Mqtt = Mqtt()
     limits: Limits = Limits()
     sessions: Sessions = Sessions()
     classes: Mapping[str, ClientClass] = field(default_factory=dict)
+
+    def queue_of(self, session_id: str) -> tuple[str, QueueLimits]:
+        """The backend of a client's queue, empty for the log, and what the queue may hold: by the first class that
+        matches. Asked when a session begins, and for the limits of one that is resumed.
+        """
+        sessions = self.sessions
+        client_id = session_id.rpartition("\0")[2]  # without the mount point
+        backend = sessions.queue
+        most, most_bytes = sessions.max_queued_messages, sessions.max_queued_bytes
+        ttl_s, on_full = sessions.queue_ttl_s, sessions.on_full
+        for rule in self.classes.values():
+            if fnmatchcase(client_id, rule.clients):
+                backend = rule.queue
+                most = most if rule.max_queued_messages is None else rule.max_queued_messages
+                most_bytes = most_bytes if rule.max_queued_bytes is None else rule.max_queued_bytes
+                ttl_s = ttl_s if rule.queue_ttl_s is None else rule.queue_ttl_s
+                on_full = rule.on_full or on_full
+                break
+        return "" if backend == LOG else backend, QueueLimits(most, most_bytes, ttl_s, on_full=on_full)

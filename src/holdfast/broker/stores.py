@@ -1,17 +1,17 @@
-"""What a broker keeps its state in. Who assembles a node picks the implementations; the broker knows none of them."""
+"""What a broker keeps its state in. `node.assembly` picks the implementations; the broker knows none of them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.durable.commit import CommitLog, Receipt
-from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.numbering import MemoryNumbers, NumberStore
-from holdfast.durable.outbox import MemoryOutbox, OutboxStore
-from holdfast.durable.queue import ClientQueue
-from holdfast.durable.queue_store import QueueStore
-from holdfast.durable.registry import Registry
-from holdfast.durable.retained import RetainedStore
-from holdfast.durable.sessions import SessionStore
+from holdfast.durable.queues.client_queue import SessionQueue
+from holdfast.durable.queues.log_queue import LogQueue
+from holdfast.durable.queues.outbox import MemoryOutbox, OutboxStore
+from holdfast.durable.queues.queue_store import QueueStore
+from holdfast.durable.retained.retained_store import RetainedStore
+from holdfast.durable.sessions.publish_numbers import MemoryNumbers, NumberStore
+from holdfast.durable.sessions.session_store import SessionStore
+from holdfast.durable.takeover.registry import Registry
 from holdfast.exchange.counters import Counters
 from holdfast.exchange.drops import Drops
 from holdfast.topics.subscription import SubscriptionRecord
@@ -21,7 +21,7 @@ Post = Callable[[Callable[[], None]], object]
 #: Tells a store how to reach the loop, and where receipts go that come later than the write.
 Attach = Callable[[Post, Callable[[Receipt], None]], None]
 #: A new queue for a session, or for a group, with the subscriptions that it has and will have.
-NewQueue = Callable[[str, dict[bytes, SubscriptionRecord]], ClientQueue]
+NewQueue = Callable[[str, dict[bytes, SubscriptionRecord]], SessionQueue]
 #: History for one subscription of a session, from its start up to a moment.
 NewReplay = Callable[[str, SubscriptionRecord, int], LogQueue]
 
@@ -36,8 +36,8 @@ class Stores:
     registry: Registry
     new_queue: NewQueue
     numbers: NumberStore = field(default_factory=MemoryNumbers)
-    #: Where sessions may have their queues outside the log, by name.
-    queue_homes: Mapping[str, QueueStore] = field(default_factory=dict)
+    #: The backends of external queues, by name.
+    queue_backends: Mapping[str, QueueStore] = field(default_factory=dict)
     outbox: OutboxStore = field(default_factory=MemoryOutbox)
     #: None if every receipt comes at once.
     attach: Attach | None = None
@@ -49,7 +49,7 @@ class Stores:
     keeps_qos0: bool = False
     #: Whether QoS 1 messages of a topic are delivered before their commit; None if none are.
     goes_early: Callable[[bytes], bool] | None = None
-    #: Where each shard of the log stood at the start; from then on, what was delivered to whoever is live.
+    #: Where each shard of the log stood at the start; from then on, what was delivered to live clients.
     delivered: dict[int, int] = field(default_factory=dict)
     #: What the stores have lost is noted there as well.
     drops: Drops = field(default_factory=lambda: Drops(Counters()))

@@ -7,8 +7,7 @@ from holdfast.broker.deadlines import Deadline
 from holdfast.broker.load_averages import LoadAverages
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-
-_SECOND_US: Final = 1_000_000
+from holdfast.model.time import SECOND_US
 
 
 class SysTopics:
@@ -17,7 +16,7 @@ class SysTopics:
     def __init__(self, broker: Broker, version: str, interval_s: float) -> None:
         self._broker: Final = broker
         self._version: Final = version
-        self._interval_us = int(interval_s * _SECOND_US)
+        self._interval_us = int(interval_s * SECOND_US)
         self._started_us: Final = broker.monotonic_us()
         self._said: Final[dict[str, str]] = {}
         self._loads: Final = LoadAverages(self._totals(), self._started_us)
@@ -33,7 +32,7 @@ class SysTopics:
         if self._next is not None:
             self._next.cancel()
             self._next = None
-        self._interval_us = int(interval_s * _SECOND_US)
+        self._interval_us = int(interval_s * SECOND_US)
         self.start()
 
     def _round(self) -> None:
@@ -73,11 +72,12 @@ class SysTopics:
         texts = {name: str(number) for name, number in numbers.items()}
         loads = self._loads.update(self._totals(), now_us)
         texts |= {f"load/{name}": f"{average:.2f}" for name, average in loads.items()}
-        for home in broker.exchange.outside.homes.values():
-            texts[f"queues/{home.name}/state"] = "away" if home.away else "here"
-        if broker.exchange.outside.homes:
-            texts["queues/waiting"] = str(broker.exchange.outside.waiting)
-        uptime_s = (now_us - self._started_us) // _SECOND_US
+        external = broker.exchange.external
+        for backend in external.backends.values():
+            texts[f"queues/{backend.name}/state"] = "away" if backend.away else "here"
+        if external.backends:
+            texts["queues/waiting"] = str(external.waiting)
+        uptime_s = (now_us - self._started_us) // SECOND_US
         return {"version": self._version, "uptime": f"{uptime_s} seconds", **texts}
 
     def _totals(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""What all commands of `holdfast` are made of, on top of Typer.
+"""The base of all commands of `holdfast`, on top of Typer.
 
-1. A command is imported when it is called. The overview of a group needs only `Lazy`: names and one sentence each.
-2. Help is text, not markup: `[security]` stands there as it was written.
+1. A command is imported when it is called. The help of a group needs only `Lazy`: names and one sentence each.
+2. Help is text, not markup: `[security]` is printed as it is written.
 3. Text on the command line is valid UTF-8, or the command does not run. File names and payloads are bytes.
 """
 
@@ -20,17 +20,18 @@ from holdfast.model.passwords import hide_passwords
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
-#: Exit codes: refused, by a broker for instance, or no broker there; and wrong usage. 0 is done.
-REFUSED: Final = 1
+#: Exit codes of all commands; 0 is success.
+FAILED: Final = 1
 WRONG_USAGE: Final = 2
-#: What rich would take for markup.
+INTERRUPTED: Final = 130
+#: What rich would read as markup.
 _TAG: Final = re.compile(r"(\[[a-z#/@][^\[]*?\])")
-#: The first is named where somebody is sent to the help, also of commands whose -h is the host.
+#: Error messages name the first one, which every command has: some use -h for the host.
 _SHORT_HELP: Final = {"help_option_names": ["--help", "-h"]}
 
 
 class _Prepared:
-    """Rule 2, and parameters whose values are made by `_Conversion`."""
+    """Rule 2, and values of parameters converted by `_Conversion`."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
@@ -40,7 +41,7 @@ class _Prepared:
                 parameter.help = _escape(shown)
 
     def get_help_option_names(self, ctx: Any) -> list[str]:
-        """In the same order each time."""
+        """Sorted, so that the order does not change from run to run."""
         return sorted(super().get_help_option_names(ctx))  # type: ignore[misc]
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -57,16 +58,16 @@ class Command(_Prepared, TyperCommand):
             value = ctx.params.get(parameter.name or "")
             for text in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(text, str) and not _is_utf8(text):
-                    # As Python shows bytes: what is printed has to be text itself.
+                    # As a bytes literal: the message itself must be valid text.
                     fail(f"{_name_of(parameter)} is not valid UTF-8: {os.fsencode(text)!r}", WRONG_USAGE)
         return super().invoke(ctx)
 
 
 class _Conversion:
-    """Makes values of arguments. Typer does that with Pydantic, which takes a tenth of a second to import.
+    """Converts arguments. Typer does that with Pydantic, which takes a tenth of a second to import.
 
-    So what is simple and right is done here, and the rest, wrong values above all, by Typer. A Typer that does not look
-    for this object loses nothing but the time.
+    So simple, correct values are converted here and all others, above all wrong ones, by Typer. A version of Typer that
+    ignores this object only loses the time.
     """
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -87,7 +88,7 @@ class _Conversion:
 
 
 def _convert(value: Any, kind: Any, limits: Any) -> Any:
-    """A value of a simple kind; ValueError if it is wrong, or not simple."""
+    """Convert a value of a simple type; ValueError if it is wrong or not simple."""
     if limits.parser is not None:
         return limits.parser(value)
     if kind is int:
@@ -121,7 +122,7 @@ class Commands(typer.Typer):
             context_settings=_SHORT_HELP,
         )
         if lazy:
-            # Typer wants something registered before it makes a group.
+            # Typer makes a group only if something is registered.
             self.callback()(_nothing)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[_Verb], _Verb]:
@@ -148,7 +149,7 @@ class Lazy(NamedTuple):
 
 
 class _Deferred(TyperCommand):
-    """Stands for a command in the overview, and gives way to it when it is called."""
+    """Takes the place of a command in the help of its group, and loads it when it is called."""
 
     def __init__(self, lazy: Lazy) -> None:
         super().__init__(lazy.name, help=_escape(lazy.help))
@@ -159,17 +160,17 @@ class _Deferred(TyperCommand):
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Tell a person what went wrong, without the passwords of addresses, and leave."""
+    """Print an error without the passwords of URLs, and exit."""
     typer.echo(f"holdfast: {hide_passwords(message)}", err=True)
     raise typer.Exit(code)
 
 
 def _nothing() -> None:
-    """A group does nothing of its own."""
+    """The callback of a group does nothing."""
 
 
 def _name_of(parameter: Any) -> str:
-    """As a person writes it: --topic, or TOPIC."""
+    """As it is written on the command line: --topic, or TOPIC."""
     last: str = parameter.opts[-1]
     return last if last.startswith("-") else parameter.metavar or last.upper()
 
@@ -179,5 +180,5 @@ def _escape(text: str | None) -> str | None:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether an argument was valid UTF-8; Python turns other bytes into half surrogates."""
+    """Whether an argument was valid UTF-8; Python decodes other bytes to lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in text)

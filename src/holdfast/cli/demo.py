@@ -25,19 +25,18 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.client_errors import LostError
-from holdfast.cli.commands import fail
+from holdfast.cli.commands import FAILED, fail
 from holdfast.cli.demo_clients import Flow, Publisher, Subscriber
+from holdfast.client.errors import LostError
 
-#: Seconds between two looks at what is missing, and between two pictures.
-_LOOK_S: Final = 0.1
-_PICTURE_S: Final = 0.2
+#: Seconds between two checks of what is missing, and between two updates of the table.
+_CHECK_S: Final = 0.1
+_UPDATE_S: Final = 0.2
 #: Characters of the broker's log that are shown if it fails.
 _LOG_TAIL: Final = 2000
 #: Seconds that the rest may take to arrive when publishing is over, and that a start or a stop may take.
 _REST_S: Final = 30.0
 #: What the command ends with.
-_FAILED: Final = 1
 _PROGRAM: Final = "from holdfast.cli.main import main; main()"
 
 
@@ -56,34 +55,34 @@ class Demo:
         self._broker: asyncio.subprocess.Process | None = None
 
     def faults(self) -> list[str]:
-        """What the broker promised and did not keep."""
+        """The promises that the broker broke."""
         found = [f"{flow.missing():,} of QoS {flow.qos} are lost" for flow in self.flows if flow.missing()]
         return found + [f"{flow.duplicates:,} of QoS 2 came twice" for flow in self.flows[1:] if flow.duplicates]
 
     def verdict(self) -> str:
-        """How it ended, in a sentence."""
+        """The outcome, in a sentence."""
         acknowledged = sum(len(flow.acknowledged) for flow in self.flows)
         kills = f"{self.kills} kill{'' if self.kills == 1 else 's'}"
         found = "; ".join(self.faults()) or "none lost, none of QoS 2 delivered twice"
         return f"{kills}, {acknowledged:,} messages acknowledged: {found}"
 
     async def run(self, seconds: float, every_s: float, rate: float) -> None:
-        """`every_s`: how long a broker lives on average; 0 if it is left in peace. LostError if it does not run."""
+        """`every_s`: how long a broker lives on average; 0 without kills. LostError if the broker does not run."""
         publisher, subscriber = Publisher(self.port, self.flows), Subscriber(self.port, self.flows)
         await self._start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(peer.run()) for peer in (publisher, subscriber)]
                 await self._wait(subscriber.subscribed, _REST_S)
-                publishing = tasks.create_task(publisher.publish(rate))
+                publisher.rate = rate
                 await self._live(seconds, every_s)
-                publishing.cancel()
+                publisher.rate = 0.0
                 self.state = "published; the rest arrives"
-                for _ in range(int(_REST_S / _LOOK_S)):
-                    await asyncio.sleep(_LOOK_S)
+                for _ in range(int(_REST_S / _CHECK_S)):
+                    await asyncio.sleep(_CHECK_S)
                     if not publisher.in_flight and not any(flow.missing() for flow in self.flows):
                         break
-                await asyncio.sleep(_LOOK_S)  # what comes twice may come late
+                await asyncio.sleep(_CHECK_S)  # what comes twice may come late
                 for task in running:
                     task.cancel()
         except BaseExceptionGroup as group:
@@ -118,7 +117,7 @@ class Demo:
 
     async def _start(self) -> None:
         with (self._folder / "broker.log").open("ab") as log:
-            # A session of its own: Ctrl-C ends the demo, and the demo ends the broker.
+            # In a new session, so that Ctrl-C ends the demo only, and the demo ends the broker.
             self._broker = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", _PROGRAM, "serve"),
                 *("--port", str(self.port), "--data", str(self._folder / "data")),
@@ -139,8 +138,8 @@ class Demo:
             await broker.wait()
 
 
-def picture(demo: Demo) -> Group:
-    """How it stands."""
+def render(demo: Demo) -> Group:
+    """The counts so far, as a table."""
     over = demo.state == "done"
     table = Table(box=ROUNDED)
     table.add_column()
@@ -169,26 +168,26 @@ async def _show(demo: Demo, seconds: float, every_s: float, rate: float) -> None
     console.print(f"A broker on 127.0.0.1:{demo.port}{killing}, for {seconds:g} s.")
     work = asyncio.create_task(demo.run(seconds, every_s, rate))
     if console.is_terminal:
-        with Live(picture(demo), console=console, auto_refresh=False) as live:
+        with Live(render(demo), console=console, auto_refresh=False) as live:
             while not work.done():
-                await asyncio.wait([work], timeout=_PICTURE_S)
-                live.update(picture(demo), refresh=True)
+                await asyncio.wait([work], timeout=_UPDATE_S)
+                live.update(render(demo), refresh=True)
     else:
         await _print_kills(demo, work, console)
     await work
 
 
 async def _print_kills(demo: Demo, work: asyncio.Task[None], console: Console) -> None:
-    """Where no picture can move: a line for each kill, and the last picture."""
-    told = 0
+    """Without a terminal: a line for each kill, and the last table."""
+    printed = 0
     while not work.done():
-        await asyncio.wait([work], timeout=_PICTURE_S)
-        if demo.kills > told:
-            told = demo.kills
+        await asyncio.wait([work], timeout=_UPDATE_S)
+        if demo.kills > printed:
+            printed = demo.kills
             delivered = sum(len(flow.delivered) for flow in demo.flows)
-            console.print(f"kill {told}: {delivered:,} messages delivered so far")
+            console.print(f"kill {printed}: {delivered:,} messages delivered so far")
     if demo.state == "done":
-        console.print(picture(demo))
+        console.print(render(demo))
 
 
 def demo(
@@ -199,13 +198,13 @@ def demo(
 ) -> None:
     """Run a broker with a publisher and a subscriber, and count what is acknowledged, delivered, missing and doubled.
 
-    The broker is a process of its own, on a folder that is removed at the end. Ctrl-C ends it early.
+    The broker is a separate process, on a folder that is removed at the end. Ctrl-C ends it early.
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         made = Demo(Path(folder))
         try:
             asyncio.run(_show(made, seconds, every if kill_it else 0.0, rate))
         except LostError as error:
-            fail(str(error), _FAILED)
+            fail(str(error), FAILED)
     if made.faults():
-        fail(f"the broker did not keep its promise: {'; '.join(made.faults())}", _FAILED)
+        fail(f"the broker did not keep its promise: {'; '.join(made.faults())}", FAILED)

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.broker_options import BrokerOptions, QosOption, Version, run
-from holdfast.cli.client import connect
 from holdfast.cli.commands import WRONG_USAGE, fail
-from holdfast.cli.option_groups import grouped
+from holdfast.cli.options.broker import BrokerOptions, QosOption, Version, run
+from holdfast.cli.options.groups import grouped
+from holdfast.client.asyncio_client import Client
 from holdfast.model.errors import MisuseError, PeerError
 from holdfast.model.protocol import PUBLISH
 from holdfast.topics.names import check_topic_name
@@ -31,7 +31,7 @@ from holdfast.wire.properties import (
 )
 
 _CHUNK_BYTES: Final = 65_536
-#: Chunks of standard input that wait to be published; beyond that, whoever writes there has to wait.
+#: Chunks of standard input that wait to be published; beyond that, the program that writes there has to wait.
 _CHUNKS_AHEAD: Final = 4
 #: A subscription to such a name is to what stands behind it.
 _FILTERS_ONLY: Final = ("$share/", "$replay/")
@@ -93,7 +93,7 @@ def pub(
     target = broker.target()
 
     async def publish() -> None:
-        async with connect(target) as client:
+        async with Client(target) as client:
             if lines:
                 async for line in _stdin_lines():
                     await client.publish(topic, line, qos, retain=retain, properties=extras)
@@ -155,7 +155,7 @@ def _stdin_reader() -> Callable[[], bytes]:
         number = sys.stdin.fileno()
     except io.UnsupportedOperation:
         return lambda: sys.stdin.buffer.read(_CHUNK_BYTES)
-    # Past Python's buffer, whose lock a thread that is left behind would hold for ever.
+    # Past Python's buffer, whose lock a thread that is left behind would never release.
     return lambda: os.read(number, _CHUNK_BYTES)
 
 

@@ -5,31 +5,38 @@ import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from holdfast.cli.broker_options import BrokerOptions, Version, run
-from holdfast.cli.client import connect
-from holdfast.cli.client_stream import Target
-from holdfast.cli.commands import WRONG_USAGE, fail
-from holdfast.cli.meter import Meter
-from holdfast.cli.option_groups import grouped
-from holdfast.cli.replaying import Copier, Printer, Request, Sink, Source, Tally, replay_into
-from holdfast.cli.standard_output import ends_with_its_reader
-from holdfast.cli.sub import Format
-from holdfast.cli.times import span_of, speed_of
+from holdfast.cli.commands import INTERRUPTED, WRONG_USAGE, fail
+from holdfast.cli.options.broker import BrokerOptions, Version, run
+from holdfast.cli.options.groups import grouped
+from holdfast.cli.options.times import parse_speed_option, parse_time_span
+from holdfast.cli.output.meter import Meter
+from holdfast.cli.output.standard_output import tolerate_closed_pipe
+from holdfast.cli.replay_transfer import (
+    MessagePrinter,
+    ReplayRequest,
+    ReplaySink,
+    ReplaySource,
+    ReplaySummary,
+    Republisher,
+    transfer,
+)
+from holdfast.cli.sub import MessageFormat
+from holdfast.client.asyncio_client import Client
+from holdfast.client.options import ConnectionOptions
 from holdfast.model.errors import PeerError
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.names import check_topic_name
 from holdfast.topics.since import LATEST
 
 #: As a shell has it for a program that SIGINT ended.
-_INTERRUPTED: Final = 130
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntoOptions:
+class DestinationOptions:
     """Where messages are published again."""
 
     to_prefix: Annotated[
@@ -60,14 +67,14 @@ class IntoOptions:
             fail(f"--to-prefix: {error.detail}", WRONG_USAGE)
         return self.to_prefix if self.to_prefix.endswith("/") else f"{self.to_prefix}/"
 
-    def target(self, source: Target, broker: BrokerOptions) -> Target | None:
+    def target(self, source: ConnectionOptions, broker: BrokerOptions) -> ConnectionOptions | None:
         """The broker to publish to; None to print."""
         if self.into is None:
             if self.into_user or self.into_password_env or self.into_password_file or self.into_ca:
                 fail("--into-user and the like are for another broker; add --into HOST:PORT", WRONG_USAGE)
             if self.to_prefix is None:
                 return None
-            # A client id of its own: with that of the source one of the two would be thrown out.
+            # Another client id: of two connections with the same one, the broker ends the older.
             return BrokerOptions(**{**vars(broker), "client_id": ""}).target()
         url = self.into if "://" in self.into else f"mqtt://{self.into}"
         target = BrokerOptions(
@@ -90,18 +97,18 @@ def replay(
         typer.Option("--from", metavar="T", help="earliest, a time (ISO 8601, Unix microseconds), how long ago (-2h)."),
     ],
     until: Annotated[
-        str | None, typer.Option(metavar="T", help="The end, in the same words.", show_default="now")
+        str | None, typer.Option(metavar="T", help="The end, in the same forms.", show_default="now")
     ] = None,
     speed: Annotated[
         str, typer.Option(metavar="SPEED", help="1 as it was, 10 ten times as fast, max as fast as can be.")
     ] = "max",
     follow: Annotated[bool, typer.Option("--follow", help="Go on with live messages, until Ctrl-C.")] = False,
     output: Annotated[
-        Format, typer.Option("--format", help="A line each: time, topic and payload, or JSON.")
-    ] = Format.TEXT,
+        MessageFormat, typer.Option("--format", help="A line each: time, topic and payload, or JSON.")
+    ] = MessageFormat.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, of messages and of the summary.")] = False,
     *,
-    into: IntoOptions,
+    into: DestinationOptions,
     broker: BrokerOptions,
 ) -> None:
     """Replay stored messages of a running broker: print them, or publish them again."""
@@ -111,45 +118,45 @@ def replay(
     source_target = broker.target()
     prefix = into.prefix()
     sink_target = into.target(source_target, broker)
-    tally = Tally()
+    summary = ReplaySummary()
 
     async def work() -> None:
         async with AsyncExitStack() as connections:
-            client = await connections.enter_async_context(connect(source_target))
-            source = Source(client, request)
-            sink: Sink = Printer(Format.JSON if as_json else output)
+            client = await connections.enter_async_context(Client(source_target))
+            source = ReplaySource(client, request)
+            sink: ReplaySink = MessagePrinter(MessageFormat.JSON if as_json else output)
             if sink_target is not None:
-                writer = await connections.enter_async_context(connect(sink_target))
+                writer = await connections.enter_async_context(Client(sink_target))
             await source.subscribe()
-            tally.began = True
+            summary.began = True
             if sink_target is not None:
                 same = (sink_target.host, sink_target.port) == (source_target.host, source_target.port)
                 own_since_us = source.asked_us if same else None
-                sink = Copier(writer, prefix, into.qos, own_since_us=own_since_us)
+                sink = Republisher(writer, prefix, into.qos, own_since_us=own_since_us)
             meter = connections.enter_context(Meter("replay", shown=sink_target is not None or not _on_terminal()))
-            await replay_into(source, sink, tally, meter)
+            await transfer(source, sink, summary, meter)
 
     interrupted = False
-    with ends_with_its_reader():
+    with tolerate_closed_pipe():
         try:
             run(work())
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            if tally.began:
-                tally.complete = tally.complete or (follow and interrupted)
-                _print_summary(tally, as_json=as_json, printed=sink_target is None)
+            if summary.began:
+                summary.complete = summary.complete or (follow and interrupted)
+                _print_summary(summary, as_json=as_json, printed=sink_target is None)
     if interrupted and not follow:
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
 
 
-def _request(text: str, since: str, until: str | None, speed: str, *, follow: bool) -> Request:
+def _request(text: str, since: str, until: str | None, speed: str, *, follow: bool) -> ReplayRequest:
     if follow and until is not None:
         fail("--follow has no end; leave --until out", WRONG_USAGE)
-    speed_of(speed)
+    parse_speed_option(speed)
     end = None if follow else until or LATEST
-    span_of("--from", since, "--until", end)
-    return Request(_filter_of(text), since, end, speed)
+    parse_time_span("--from", since, "--until", end)
+    return ReplayRequest(_filter_of(text), since, end, speed)
 
 
 def _filter_of(text: str) -> TopicFilter:
@@ -158,7 +165,7 @@ def _filter_of(text: str) -> TopicFilter:
     except PeerError as error:
         fail(error.detail, WRONG_USAGE)
     if parsed.since:
-        fail(f"{text} has a start of its own; write the filter alone, and --from {parsed.since}", WRONG_USAGE)
+        fail(f"{text} says where to begin already; write the filter alone, and --from {parsed.since}", WRONG_USAGE)
     if parsed.group:
         fail(f"{text} is shared, and a replay is not; write the filter alone", WRONG_USAGE)
     return parsed
@@ -169,7 +176,7 @@ def _on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def _print_summary(tally: Tally, *, as_json: bool, printed: bool) -> None:
+def _print_summary(summary: ReplaySummary, *, as_json: bool, printed: bool) -> None:
     """Standard output belongs to the messages, if they are printed."""
-    state = "" if tally.complete else " (not all)"
-    typer.echo(json.dumps(tally.as_row()) if as_json else f"replayed {tally.in_words()}{state}", err=printed)
+    state = "" if summary.complete else " (not all)"
+    typer.echo(json.dumps(summary.as_row()) if as_json else f"replayed {summary.describe()}{state}", err=printed)

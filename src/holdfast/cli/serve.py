@@ -3,11 +3,11 @@
 from typing import Final
 
 from holdfast.cli.commands import WRONG_USAGE, fail
-from holdfast.cli.option_groups import grouped
-from holdfast.cli.settings_options import SettingsOptions
+from holdfast.cli.options.groups import grouped
+from holdfast.cli.options.settings import SettingsOptions
 from holdfast.model.errors import PermanentError, PoisonedError, SettingsError
 
-#: What the data folder holds cannot be read, or nothing can be written to it any more.
+#: The data folder cannot be read, or cannot be written any more.
 CANNOT_GO_ON: Final = 1
 
 
@@ -15,7 +15,7 @@ CANNOT_GO_ON: Final = 1
 def serve(options: SettingsOptions) -> None:
     """Run a broker in the foreground."""
     settings = options.read_or_fail()
-    # Not above: the help needs no broker.
+    # Imported here: printing the help needs no broker.
     from holdfast.node.lifecycle import run as run_node
     from holdfast.node.logs import configure_logs
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.broker_options import BrokerOptions, QosOption, Version, run
-from holdfast.cli.client import connect
 from holdfast.cli.commands import WRONG_USAGE, fail
-from holdfast.cli.option_groups import grouped
-from holdfast.cli.standard_output import ends_with_its_reader, put
+from holdfast.cli.options.broker import BrokerOptions, QosOption, Version, run
+from holdfast.cli.options.groups import grouped
+from holdfast.cli.output.standard_output import tolerate_closed_pipe, write_line
+from holdfast.client.asyncio_client import Client
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U32
 from holdfast.topics.filters import TopicFilter, parse_filter
@@ -20,7 +20,7 @@ from holdfast.wire.packets import Publish, Subscription
 from holdfast.wire.properties import NO_PROPERTIES, Properties
 
 
-class Format(StrEnum):
+class MessageFormat(StrEnum):
     """How a message is printed."""
 
     TEXT = "text"
@@ -32,7 +32,9 @@ def sub(
     filters: Annotated[list[str], typer.Argument(metavar="FILTER...", help="Topic filters; + and # are wildcards.")],
     qos: QosOption = 0,
     count: Annotated[int | None, typer.Option(help="Leave after this many messages.", min=1)] = None,
-    output: Annotated[Format, typer.Option("--format", help="A line each: topic and payload, or JSON.")] = Format.TEXT,
+    output: Annotated[
+        MessageFormat, typer.Option("--format", help="A line each: topic and payload, or JSON.")
+    ] = MessageFormat.TEXT,
     persistent: Annotated[
         bool, typer.Option("--persistent/--clean", help="Keep the session, and what is missed meanwhile; needs --id.")
     ] = False,
@@ -41,7 +43,7 @@ def sub(
         typer.Option(help="History first: earliest, a time (ISO 8601, Unix microseconds), or how long ago (-2h)."),
     ] = None,
     replay_until: Annotated[
-        str | None, typer.Option(help="Where --replay-from ends, in the same words; nothing comes from then on.")
+        str | None, typer.Option(help="Where --replay-from ends, in the same forms; nothing comes from then on.")
     ] = None,
     replay_speed: Annotated[
         str | None,
@@ -74,20 +76,19 @@ def sub(
         )
 
     async def print_messages() -> None:
-        async with connect(target) as client:
-            granted = await client.subscribe([Subscription(line, qos) for line in parsed], properties)
-            for line, reason in zip(parsed, granted, strict=True):
+        async with Client(target) as client:
+            suback = await client.subscribe([Subscription(line, qos) for line in parsed], properties=properties)
+            for line, reason in zip(parsed, suback.reasons, strict=True):
                 typer.echo(f"subscribed to {line.raw.decode()} with QoS {reason}", err=True)
             printed = 0
             while count is None or printed < count:
                 message = await client.receive()
-                put(render(message, output))
+                write_line(render(message, output))
                 client.acknowledge(message)
                 printed += 1
-            await client.finish()
 
     try:
-        with ends_with_its_reader():
+        with tolerate_closed_pipe():
             run(print_messages())
     except KeyboardInterrupt:
         return
@@ -102,14 +103,14 @@ def _parse(text: str, replay_from: str | None, version: Version) -> TopicFilter:
     if version is Version.V5:
         return parsed
     if parsed.since:
-        fail(f"{text} has a start of its own; leave --replay-from out", WRONG_USAGE)
+        fail(f"{text} says where to begin already; leave --replay-from out", WRONG_USAGE)
     inner = f"$replay/{replay_from}/{parsed.inner().decode()}"
     return parse_filter((f"$share/{parsed.group}/{inner}" if parsed.group else inner).encode())
 
 
-def render(message: Publish, output: Format) -> bytes:
+def render(message: Publish, output: MessageFormat) -> bytes:
     """A message as a line; binary payloads are Base64 in JSON."""
-    if output is Format.TEXT:
+    if output is MessageFormat.TEXT:
         return message.topic.encode() + b" " + message.payload + b"\n"
     return json.dumps(as_row(message), ensure_ascii=False).encode() + b"\n"
 

@@ -1,7 +1,7 @@
 """`holdfast user`: the users of a password file.
 
-A password is asked for without echo, or read from standard input; it is never an argument, because those show up in
-the list of processes and in the shell's history.
+A password is asked for without echo, or read from standard input. It is never an argument, because arguments are shown
+in the list of processes and in the shell's history.
 """
 
 import json
@@ -92,7 +92,7 @@ def _required(file: Path | None, verb: str) -> Path:
 
 def _ask(*, twice: bool) -> bytes:
     typed = str(typer.prompt("Password", hide_input=True, confirmation_prompt="Once more" if twice else False))
-    # What the terminal sent, even if that is not UTF-8: a client would send the same.
+    # The bytes of the terminal, even if they are not UTF-8: a client would send the same.
     return typed.encode(errors="surrogateescape")
 
 
@@ -111,6 +111,6 @@ def _unknown(path: Path, name: str) -> SettingsError:
 
 
 def _fail(problem: HoldfastError | str) -> NoReturn:
-    """Say what is wrong; status 2, as 1 means a wrong password."""
+    """Print an error and exit with status 2, because 1 means a wrong password."""
     typer.echo(f"holdfast: {problem}", err=True)
     raise typer.Exit(2)

@@ -37,7 +37,7 @@ class FamilyChanges:
 
     @property
     def size_bytes(self) -> int:
-        """Keys and values. Counted when somebody asks: a put runs once per message."""
+        """Keys and values. Counted on demand: a put runs once per message."""
         total = 0
         for key, value in self.operations:
             total += len(key)

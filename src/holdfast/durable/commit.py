@@ -1,14 +1,14 @@
 """Commits: many changes, one write, one sync, one receipt.
 
-Whatever must be durable before somebody is told of it goes into the batch under way. When the batch is written
-and synced, its receipt comes back; acknowledgements and deliveries that wait for it may leave then, and not
-before. Also without a disk: the order of events is the same in every mode.
+What must be durable before it is acknowledged or delivered goes into the open batch. When the batch is written and
+synced, its receipt comes back; acknowledgements and deliveries that wait for it may leave then, and not before. The
+order of events is the same without a disk.
 """
 
 from typing import Final, Protocol
 
-from holdfast.durable.outbox import OutboxChange
-from holdfast.durable.sessions import Step
+from holdfast.durable.queues.outbox import OutboxChange
+from holdfast.durable.sessions.session_store import SessionStep
 from holdfast.model.message import Message
 
 
@@ -32,7 +32,7 @@ class Batch:
         self.messages: Final[list[Message]] = []
         self.retained: Final[list[Message]] = []
         #: Changes of sessions.
-        self.steps: Final[list[Step]] = []
+        self.steps: Final[list[SessionStep]] = []
         #: The last number of each client that numbers its messages.
         self.numbers: Final[dict[str, int]] = {}
         #: Messages on their way to queues outside the log, and what has become of earlier ones.

@@ -1,4 +1,4 @@
-"""What was erased: messages that may still lie in the log, and that nobody is shown any more.
+"""What was erased: messages that may still lie in the log, and that no reader is shown any more.
 
     erase client X │ up to position p of each shard
     ───────────────┤──────────────────▶ the log
@@ -6,8 +6,8 @@
 
 1. An erasure names a client or a topic filter, and for each shard the last position that it covers. A shard that it
    does not name was empty then.
-2. Whoever reads the log asks here before a message leaves, and counts serials before he asks: what is left out on
-   purpose is no short read.
+2. A reader of the log asks here before it returns a message, and counts serials before it asks: what is left out on
+   purpose is not a short read.
 3. A retained message that has no place in the log is covered by the time at which it was stored.
 """
 
@@ -21,7 +21,7 @@ _REMEMBERED: Final = 10_000
 
 
 class Erasure:
-    """One of them: of a client, or of the topics of a filter."""
+    """Hides the messages of a client, or of the topics of a filter."""
 
     def __init__(
         self, client: str, levels: tuple[bytes, ...], up_to: dict[int, int], made_us: int, made_by: str
@@ -36,7 +36,7 @@ class Erasure:
 
     @property
     def what(self) -> str:
-        """In words, and unlike any other."""
+        """As text, different for every erasure."""
         return f"client {self.client}" if self.client else f"topics {b'/'.join(self.levels).decode(errors='replace')}"
 
     def concerns(self, topic: bytes, publisher: str) -> bool:
@@ -64,7 +64,7 @@ class Erasures:
                 self._by_topic.append(erasure)
 
     def may_hide(self, shard: int, from_us: int) -> bool:
-        """Whether anything of a shard from a position on can be hidden: where not, nobody has to ask."""
+        """Whether anything of a shard from a position on can be hidden; if not, `hides` need not be asked."""
         return from_us <= self.highest_us.get(shard, -1)
 
     def hides(self, shard: int, position_us: int, topic: bytes, publisher: str) -> bool:

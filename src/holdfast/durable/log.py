@@ -1,22 +1,40 @@
-"""The log as its readers see it: messages of a filter from a time on, shard by shard, in order.
+"""The message log as its readers see it: one contract for every reader.
 
-    start_replay(filter, since) ──▶ Replay ──next(n)──▶ Page, Page, … end … Page
+    store          CommitLog.write(batch) ──▶ Receipt                  durable/commit.py
+    start_replay   (filter, since, until) ──▶ Replay                   durable/replay.py; history: record_replay.py
+    next           Replay.next(limit) ──▶ Page: messages | end         `next_stream`: of another shard than those before
+    cursor         Replay.cursor() ──▶ Cursor                          how far it is, to be saved: records/cursors.py
 
-A replay that has reached its end goes on when more arrives. Its cursor can be saved and resumed, after a restart too.
-Nothing above a shard's durable head is ever read.
+    reader                                             its replay        gives
+    a returning session, `$replay`, a shared group     LogReplay         messages, from the disk and from memory
+    export, the history process, Spark                 RecordReplay      encoded messages, from a secondary
+
+A log that wants to be read implements `MessageLog`: which shards a filter concerns, how far each is durable, and a scan
+of one shard. A layout is behind the scan (`Layout.read`), so no reader knows which one a generation has.
+
+1. A stream is what has one order: a shard. Its messages come in the order of their positions, each once.
+2. Ranges are [since, until). A cursor holds the last position done in each shard: reading continues behind it; a shard
+   that it does not know begins at `since`.
+3. Nothing above a shard's durable head is read. A replay at its end continues when more arrives.
+4. What retention dropped before its reader came is reported (`LostRange`), never skipped in silence.
+5. A page may be empty before the end: after a long stretch without a match other readers get their turn.
+6. Between two calls of `next` a replay holds a view of the store at most until the log revokes it.
 """
 
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from holdfast.model.message import Message
 from holdfast.records.cursors import Cursor
 
 #: No end.
-FOR_EVER: Final = 2**63 - 1
+NO_END: Final = 2**63 - 1
+
+#: What a replay gives: messages, or the bytes that they are stored as.
+M = TypeVar("M")
 
 
-class Lost:
-    """Messages that retention removed before a reader came to them. It is told, never skipped in silence."""
+class LostRange:
+    """Messages that retention removed before a reader came to them."""
 
     def __init__(self, shard: int, from_us: int, to_us: int, at_most: int) -> None:
         self.shard: Final = shard
@@ -26,29 +44,31 @@ class Lost:
         self.at_most: Final = at_most
 
     def __repr__(self) -> str:
-        return f"Lost(shard {self.shard}, [{self.from_us}, {self.to_us}), at most {self.at_most} messages)"
+        return f"LostRange(shard {self.shard}, [{self.from_us}, {self.to_us}), at most {self.at_most} messages)"
 
 
-class Page:
+class Page(Generic[M]):
     """What one `next` found.
 
-    1. Messages of one shard are in the order of their positions. A page of a replay by time is in order as a whole,
-       any other page holds messages of one shard.
-    2. `at_end` tells that nothing more was there, as of now.
-    3. `next_stream` tells that the messages are of another shard than those of the page before.
+    1. The messages are of `shard`, in the order of their positions; a replay by time merges shards, and `shard` is -1.
+    2. `next_stream` tells that they are of another shard than those of the page before.
+    3. `at_end` tells that nothing more was there, as of now.
     """
 
-    def __init__(self, messages: list[Message], *, at_end: bool, next_stream: bool, lost: list[Lost]) -> None:
+    def __init__(
+        self, messages: list[M], shard: int, *, at_end: bool, next_stream: bool, lost: list[LostRange]
+    ) -> None:
         self.messages: Final = messages
+        self.shard: Final = shard
         self.at_end: Final = at_end
         self.next_stream: Final = next_stream
         self.lost: Final = lost
 
 
-class Replay(Protocol):
-    """A walk through the log, from one time to another or to no end."""
+class Replay(Protocol[M]):
+    """An iterator over the messages of a filter, from one time to another or to no end."""
 
-    def next(self, limit: int) -> Page:
+    def next(self, limit: int) -> Page[M]:
         """The next messages, at most `limit`.
 
         Ensures: every message of the filter inside the range is returned once; one that is gone is reported.
@@ -60,61 +80,39 @@ class Replay(Protocol):
         ...
 
     def close(self) -> None:
-        """It is not needed any more: what it holds of the store is let go."""
+        """It is not needed any more: let go of the store."""
         ...
 
 
-class MessageLog(Protocol):
-    """The reading side of a log."""
-
-    def start_replay(
-        self, levels: tuple[bytes, ...], since_us: int, until_us: int = FOR_EVER, *, by_time: bool = False
-    ) -> Replay:
-        """Messages that match the filter, with since_us <= position < until_us.
-
-        `by_time` merges all shards by time; else each shard is in order for itself. At the present, a shard whose clock
-        is behind may still come with an earlier position on a later page.
-        """
-        ...
-
-    def resume(
-        self,
-        levels: tuple[bytes, ...],
-        cursor: Cursor,
-        since_us: int,
-        until_us: int = FOR_EVER,
-        *,
-        by_time: bool = False,
-    ) -> Replay:
-        """Go on behind a cursor. A shard that it does not know is read from `since_us` on."""
-        ...
-
-    def head_us(self, shard: int) -> int:
-        """The durable head of a shard: the last position that readers may see; 0 if there is none."""
-        ...
-
-
-class ShardWalk(Protocol):
-    """A walk through one shard for one filter, as far as its reader says.
+class ShardScan(Protocol):
+    """One shard for one filter, as far as its reader says.
 
     1. Everything below `from_us` is done; it never goes back.
     """
 
     from_us: int
-    lost: list[Lost]
+    lost: list[LostRange]
 
-    def next(self, limit: int, barrier_us: int) -> list[Message]:
-        """The next messages below the barrier, at most `limit`; the end is reached when `from_us` is the barrier."""
+    def next(self, limit: int, before_us: int) -> list[Message]:
+        """The next messages below a position, at most `limit`; the end is reached when `from_us` is that position."""
         ...
 
 
-class ShardLog(Protocol):
-    """The log as sessions follow it: shard by shard, each with a number of its own."""
+class MessageLog(Protocol):
+    """A log that can be replayed. Each shard has a number that is its own in all zones."""
 
     def shards_for(self, levels: tuple[bytes, ...]) -> list[int]:
         """The shards that may hold a match."""
         ...
 
-    def walk(self, shard: int, levels: tuple[bytes, ...], from_us: int) -> ShardWalk:
-        """Begin a walk at a position."""
+    def heads(self) -> dict[int, int]:
+        """The durable head of every shard: the last position that may be read; 0 if there is none."""
+        ...
+
+    def boundary_after(self, position_us: int) -> int:
+        """The first position above at which a generation begins or ends; NO_END if there is none."""
+        ...
+
+    def scan(self, shard: int, levels: tuple[bytes, ...], from_us: int) -> ShardScan:
+        """Begin a scan at a position."""
         ...

@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdfast.durable.commit import Batch, CommitLog, Receipt
-from holdfast.durable.memory_sessions import MemorySessions
+from holdfast.durable.sessions.memory_sessions import MemorySessions
 
 
 class MemoryLog(CommitLog):

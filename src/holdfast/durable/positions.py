@@ -2,16 +2,16 @@
 
     given out      … 41 42 43 │                         strictly increasing
     last                    ↑ 43
-    ceiling                   │············↑ 53         synced; nobody has seen a position above it
-    after a crash                          53 54 …      goes on behind the ceiling, not behind what it remembers
+    ceiling                   │············↑ 53         synced; no reader has seen a position above it
+    after a crash                          53 54 …      continues behind the ceiling, not behind what it remembers
 
 A position is the wall clock's time in µs as long as that grows, and one more than the last where it does not. After a
-crash the log does not tell where to go on: its last messages may be lost, or dropped by retention, and a reader may
+crash the log does not tell where to continue: its last messages may be lost, or dropped by retention, and a reader may
 have seen them. Hence the ceiling, which is synced before a position above it is given out.
 
 `TrustedTime` stands between the system's clock and the shards of a node: a clock that leaps ahead would push every
 shard ahead, for good, since positions never go back. `ShardClock` is asked once per message, `TrustedTime` once per
-turn.
+loop iteration.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ from holdfast.model.errors import MisuseError
 CEILING_STEP_US: Final = 10_000_000
 #: A new ceiling is asked for when less than this is left: time enough for a slow sync.
 CEILING_LOW_US: Final = 5_000_000
-#: A clock that leaps ahead by more than this was set wrong, or the machine slept: somebody has to say so.
+#: A clock that leaps ahead by more than this was set wrong, or the machine slept: a person has to confirm it.
 MAX_LEAP_US: Final = 300_000_000
 
 
@@ -30,10 +30,10 @@ class ShardClock:
     """The positions of one shard.
 
     1. Every position is greater than all before it, and not below the floor.
-    2. Whoever sees a position knows that it is not above the ceiling: a position for which `needs_ceiling` is true is
-       shown to nobody before a higher ceiling is synced and `raise_ceiling` was called. A batch that waits for its own
+    2. A position that was shown is not above the ceiling: a position for which `needs_ceiling` is true is
+       not shown before a higher ceiling is synced and `raise_ceiling` was called. A batch that waits for its own
        sync may carry the ceiling with it. One that is acknowledged before its sync may not.
-    3. A clock opened on what was synced goes on above everything that was ever shown.
+    3. A clock opened on what was synced continues above everything that was ever shown.
     """
 
     def __init__(self, ceiling_us: int, tail_us: int) -> None:
@@ -56,12 +56,6 @@ class ShardClock:
         """What `next` would give out."""
         return max(self.last_us + 1, now_us, self._floor_us)
 
-    def take(self, position_us: int) -> None:
-        """A position that was given from outside, by the log that this shard copies."""
-        if position_us <= self.last_us:
-            raise MisuseError(f"position {position_us} was given, and the shard is at {self.last_us} already")
-        self.last_us = position_us
-
     def raise_floor(self, floor_us: int) -> None:
         """A generation begins at `floor_us`: no position from now on is below."""
         if floor_us <= self.last_us:
@@ -69,7 +63,7 @@ class ShardClock:
         self._floor_us = max(self._floor_us, floor_us)
 
     def needs_ceiling(self, position_us: int) -> bool:
-        """Whether nobody may see this position yet."""
+        """Whether no reader may see this position yet."""
         return position_us > self.ceiling_us
 
     def wanted_ceiling(self, now_us: int) -> int:
@@ -91,7 +85,7 @@ class TrustedTime:
     """The wall clock, followed as long as it is believable.
 
     1. Small steps ahead and every step back are followed: positions take care of the latter.
-    2. A leap ahead of more than five minutes against the monotonic clock is not followed: time goes on at its own pace
+    2. A leap ahead of more than five minutes against the monotonic clock is not followed: time continues at its pace
        from where it was, and `leap_us` says by how much the clock is ahead, until it comes back or is confirmed.
     3. What counts is the furthest the clock was ever trusted: one that is set back and then right again has not leapt.
     """
@@ -117,6 +111,6 @@ class TrustedTime:
         return wall_us
 
     def confirm(self) -> None:
-        """Somebody says that the clock is right: follow it from now on."""
+        """The clock was confirmed to be right: follow it from now on."""
         self._trusted_us = max(self._trusted_us, self._present_us)
         self.leap_us = 0

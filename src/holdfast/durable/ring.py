@@ -4,8 +4,8 @@
     ─────────────┼────────────────────────────────┼────────
          evicted_us                           the last position
 
-A ring is a window on the log, not a copy with a life of its own: what is in it is in the log or in a batch on its way
-there. The reader brings the durable head along and sees nothing above it.
+What is in a ring is in the log too, or in a batch on its way there. A reader passes the durable head and sees nothing
+above it.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ from holdfast.model.message import Message
 
 #: Room that a message takes besides its bytes.
 _OBJECT_BYTES: Final = 400
-#: In the place of an evicted message until it is cut off: a list of large ones would hold memory that nobody counts.
+#: In the place of an evicted message until it is cut off: a list of large ones would hold memory that is not counted.
 _GONE: Final = Message(b"-", b"", 0, ClientId("-"), 0)
 #: Evicted messages are cut off when they are this many, so that cutting is cheap on average.
 _CUT: Final = 4096

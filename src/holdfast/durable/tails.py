@@ -42,12 +42,12 @@ class Tail:
         stream.last_us = position_us
 
 
-class Sink:
+class MessageSink:
     """Takes messages. This one hands them on, to a layout that has no faster way."""
 
     def __init__(self, hand_on: Callable[[bytes, int, bytes, FamilyChanges], None]) -> None:
         self._hand_on: Final = hand_on
-        #: Topics that it did not know, since somebody asked last: their index entries are what costs memory.
+        #: New topics since the counter was reset: their index entries are what costs memory.
         self.new_topics = 0
 
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
@@ -55,7 +55,7 @@ class Sink:
         self._hand_on(topic, position_us, value, puts)
 
 
-class TailSink(Sink):
+class TailSink(MessageSink):
     """Notes the position of a message under its topic, and puts it into its stream."""
 
     def __init__(self, begin: Callable[[bytes, FamilyChanges], Tail]) -> None:

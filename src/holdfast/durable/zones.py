@@ -11,7 +11,7 @@ behind every mount point. Whether two zones overlap, and which zone takes a topi
 1. A topic matches the filters of one zone at most: zones that overlap are refused.
 2. The default zone takes what no other zone names, `$`-topics too. It has no filters and cannot overlap.
 3. `$SYS` is never stored, whatever a zone says.
-4. Shard ids are unique across zones. A zone keeps the ids it was ever given, in their order; nobody else gets them.
+4. Shard ids are unique across zones. A zone keeps the ids it was ever given, in their order; no other zone gets them.
 5. The same publisher comes to the same shard of a zone, on every node and after every restart, as long as the number of
    shards stays.
 """

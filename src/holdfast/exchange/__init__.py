@@ -1,1 +1,8 @@
-"""The path of a message: a buffer's packets become appends, deliveries and frames to send. Pure."""
+"""The path of messages: a buffer's packets become appends, acknowledgements, deliveries and frames. Pure, compiled.
+
+exchange         bytes in, one iteration of the loop, receipts            loop_state   what all parts share
+inbound          PUBLISH and acknowledgements of clients                  intake       messages that are taken
+routing_table    which clients get the messages of a topic: plans     client       connections, clients, groups
+delivery/        from messages to clients                                 external/    external queues
+access, link, control   contracts: rights of a client, a connection's output, the broker around it
+"""

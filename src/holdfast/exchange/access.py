@@ -1,6 +1,6 @@
 """What one client may do with a topic, as the path of a message asks it.
 
-Whoever decides lives outside: files, their form and the client's name are unknown here. An answer holds for one
+Rules are read elsewhere: files, their form and the client's name are unknown here. An answer holds for one
 client and one topic until its rules are replaced, so the exchange asks once per topic and remembers.
 """
 

@@ -1,92 +1,133 @@
-"""A client: its session and, while it is connected, its channel.
+"""The live objects of the path of messages: connections, clients, subscriptions and groups. They refer to each other.
 
-live      messages go straight to the channel
-behind    messages go to the queue, and from there to the channel as the window opens
-offline   messages go to the queue
+    Channel       one connection; everything of it dies with the connection
+    Client        one session with its queue and, while it is connected, its channel
+    Subscribed    one subscription of one client: what the matcher finds
+    Group         the members of one shared subscription [MQTT-4.8.2-4]
+
+A client is live (messages go straight to the channel), behind (messages go to the queue, and from there to the channel
+as the window opens) or offline (messages go to the queue).
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from holdfast.durable.log import FOR_EVER
-from holdfast.durable.log_queue import LogQueue
-from holdfast.durable.outside_queue import OutsideQueue
-from holdfast.durable.queue import ClientQueue
-from holdfast.durable.retained import RetainedScan
+from holdfast.durable.log import NO_END
+from holdfast.durable.queues.client_queue import SessionQueue
+from holdfast.durable.queues.external_queue import ExternalQueue
+from holdfast.durable.queues.log_queue import LogQueue
+from holdfast.exchange.access import Access
+from holdfast.exchange.link import Link
 from holdfast.exchange.pace import Drain, Pace
-from holdfast.records.walks import WalkProgress
+from holdfast.exchange.retained_delivery import RetainedDelivery
+from holdfast.model.owed import Owed
 from holdfast.session.state import SessionState
-from holdfast.topics.names import in_level_order
 from holdfast.topics.subscription import SubscriptionRecord
+from holdfast.wire.framing import MAX_PACKET_BYTES, Framer
+from holdfast.wire.publish import PublishScan
 
-if TYPE_CHECKING:
-    from holdfast.exchange.channel import Channel
-    from holdfast.exchange.groups import Group
+
+class DeferredAck:
+    """An acknowledgement that may not leave yet."""
+
+    def __init__(self, frame: bytes) -> None:
+        self.frame: Final = frame
+        self.ready = True
+        #: Whether it counts toward what the client may have unacknowledged.
+        self.receiving = False
+        self.size_bytes = 0
+
+
+class Channel:
+    """One connection.
+
+    1. `out` is sent once per loop iteration; `dirty` while it waits for that.
+    2. Nothing is added to `out` once `closed`.
+    3. While `blocked`, packets wait in the framer: an answer to an earlier one is still being worked out.
+    """
+
+    def __init__(self, link: Link, limit_bytes: int, number: int = 0) -> None:
+        self.link: Final = link
+        #: By which the broker knows the connection.
+        self.number: Final = number
+        self.framer: Final = Framer(limit_bytes)
+        self.scan: Final = PublishScan()
+        self.version = 0
+        #: None until CONNECT was accepted, and after the channel has left its client.
+        self.client: BrokerClient | None = None
+        self.out: list[bytes] = []
+        self.dirty = False
+        self.closed = False
+        self.blocked = False
+        #: The socket's send buffer is full: nothing more for this client until it drains.
+        self.congested = False
+        self.reading_paused = False
+        #: Answers to CONNECT or SUBSCRIBE, and QoS 2 messages, that wait for their commit: messages wait behind them.
+        self.changing = 0
+        #: Monotonic time of the last bytes from the client.
+        self.heard_us = 0
+        #: Packets handled so far. The incomplete one has this number, if it is noted in `begun`.
+        self.packets = 0
+        #: The number of the packet that has begun and is not complete, -1 for none.
+        self.begun = -1
+        #: Monotonic time of its beginning, or of the last look at it, and the bytes of it that were there by then.
+        self.begun_us = 0
+        self.begun_bytes = 0
+        #: Whether the broker watches that it is completed in time.
+        self.watched = False
+        #: Bytes of an incomplete frame that the link holds back.
+        self.link_bytes = 0
+        #: No message for this client may be larger.
+        self.max_packet_bytes = MAX_PACKET_BYTES
+        #: Topic aliases the client gave, by number, and how many it may give.
+        self.aliases_in: Final[dict[int, bytes]] = {}
+        self.alias_limit_in = 0
+        #: Topic aliases given to the client, and how many it takes.
+        self.aliases_out: Final[dict[bytes, int]] = {}
+        self.alias_limit_out = 0
+        #: QoS 1 messages taken and not acknowledged yet, and how many an MQTT 5 client may have so.
+        self.receiving = 0
+        self.receive_limit = 0
+        #: In front of every topic of this connection; empty for none.
+        self.mount = b""
+        #: None if everything is allowed.
+        self.access: Access | None = None
+        self.may_publish: Final[dict[bytes, bool]] = {}
+        #: Whether frames made for all clients fit this one too: no aliases, no mount point, no small packets.
+        self.plain = True
+        #: Acknowledgements that wait for external queues, or behind one that does; None for none.
+        self.deferred: deque[DeferredAck] | None = None
+        self.deferred_bytes = 0
+        #: It has so many of them that it is not read from.
+        self.stalled = False
+        #: Messages that may be taken before the rate limit pauses reading; -1 without a limit.
+        self.publish_credit = -1
+
+    def unfinished_bytes(self) -> int:
+        """Bytes that are kept of a packet that is not complete."""
+        return self.framer.buffered_bytes() + self.link_bytes
+
+    def settle(self) -> None:
+        """Call when the limits are known: decides whether the channel is plain."""
+        self.plain = self.alias_limit_out == 0 and not self.mount and self.max_packet_bytes >= MAX_PACKET_BYTES
 
 
 class Subscribed:
     """One subscription of one client: what the matcher finds."""
 
     def __init__(
-        self, client: "Client", record: SubscriptionRecord, group: "Group | None", until_us: int = FOR_EVER
+        self, client: "BrokerClient", record: SubscriptionRecord, group: "Group | None", until_us: int = NO_END
     ) -> None:
         self.client: Final = client
         self.record: Final = record
-        #: The group it is shared with; None for a subscription of one's own.
+        #: The group of a shared subscription; None for any other.
         self.group: Final = group
         #: The position from which on it delivers nothing.
         self.until_us: Final = until_us
 
 
-class Walk:
-    """Retained messages on their way to a new subscription, fetched as the client takes them.
-
-    1. A walk that is stored was so before its SUBACK, and is until nothing of it is owed.
-    2. Its messages come in the order of their levels, so a topic says how far it is.
-    """
-
-    def __init__(self, subscribed: Subscribed, begun: WalkProgress, *, stored: bool) -> None:
-        self.subscribed: Final = subscribed
-        self.stored: Final = stored
-        #: What finds its messages; None until the SUBACK is on its way.
-        self.scan: RetainedScan | None = None
-        #: The last change of retained messages that concerns it.
-        self.newest = begun.newest
-        #: The topic that it came to last, and what the stored record says.
-        self.at = begun.sent
-        self._sent = begun.sent
-        self._sent_qos2 = begun.sent_qos2
-        #: Whether QoS 2 messages are in flight that the stored record does not know of.
-        self.ahead = False
-        #: Whether it began on an earlier connection; and whether that may have got more than the record says.
-        self.resumed = False
-        self.repeated = False
-
-    def skips(self, topic: bytes, qos: int) -> bool:
-        """Whether a message was sent before, or was for who was there."""
-        if not self.resumed:
-            return False
-        return qos == 0 or (qos == 2 and in_level_order(topic) <= in_level_order(self._sent_qos2))
-
-    def moved(self) -> bool:
-        """Whether it has come further than the stored record says."""
-        return self._sent != self.at
-
-    def record(self) -> WalkProgress:
-        """What to store with the QoS 2 entries of what it came to."""
-        if in_level_order(self.at) > in_level_order(self._sent_qos2):
-            self._sent_qos2 = self.at
-        self.ahead = False
-        return WalkProgress(self.newest, self._sent, self._sent_qos2)
-
-    def whole_record(self) -> WalkProgress:
-        """What to store with the session's progress, which has what is unacknowledged."""
-        self._sent = self.at
-        return self.record()
-
-
-class ReplayWalk:
+class ReplayDelivery:
     """History on its way to a subscription, which becomes a live one when it has reached the present."""
 
     def __init__(
@@ -102,24 +143,24 @@ class ReplayWalk:
         self.until_us: Final = until_us
         #: What to do when it has reached the present.
         self.joined: Final = joined
-        #: Where the client is told so; empty if it did not ask. It is told on the connection that asked, or never.
+        #: Where the client is told so, on the connection that asked and on no other; empty if it did not ask.
         self.end_topic: Final = end_topic
         #: The speed that it is to keep; None for as fast as the client takes it.
         self.pace: Pace | None = None
 
 
-class Client:
+class BrokerClient:
     """A session with its queue and its present channel.
 
     1. `behind` exactly if the queue holds something that was not sent on the present connection.
     2. `cursor` is the serial of the last message that was read from the queue.
     """
 
-    def __init__(self, session: SessionState, queue: ClientQueue) -> None:
+    def __init__(self, session: SessionState, queue: SessionQueue, external: ExternalQueue | None = None) -> None:
         self.session: Final = session
         self.queue: Final = queue
-        #: Whether its queue is outside the log: then messages reach it from there alone.
-        self.outside: Final = isinstance(queue, OutsideQueue)
+        #: Its queue, if that is external: then messages reach it from there alone.
+        self.external: Final = external
         #: The connection that has the session; it is not the channel yet while its CONNACK waits for the commit.
         self.owner: Channel | None = None
         #: The connection that messages go to.
@@ -133,7 +174,7 @@ class Client:
         self.held_batch = 0
         #: Whether more packet ids are being reserved for it.
         self.reserving = False
-        #: Whether it is pumped at the end of the turn.
+        #: Whether it is pumped in the next loop iteration.
         self.pump_due = False
         #: Whether it has come further than its stored progress says.
         self.unsaved = False
@@ -142,10 +183,10 @@ class Client:
         self.filter_levels = 0
         #: Retained messages and history on their way, by filter, the next one first. None for none: there are as many
         #: as clients. A client may have as many of them as subscriptions, so nothing here looks through all of them.
-        self.walks: OrderedDict[bytes, Walk] | None = None
-        self.replays: OrderedDict[bytes, ReplayWalk] | None = None
-        #: Filters of walks that have come to their end, and are still stored; None for none.
-        self.ended_walks: dict[bytes, None] | None = None
+        self.retained: OrderedDict[bytes, RetainedDelivery] | None = None
+        self.replays: OrderedDict[bytes, ReplayDelivery] | None = None
+        #: Filters of retained deliveries that have come to their end, and are still stored; None for none.
+        self.ended_retained: dict[bytes, None] | None = None
         #: The groups it is a member of.
         self.groups: Final[list[Group]] = []
 
@@ -157,33 +198,45 @@ class Client:
         """Whether its queue is being looked through, and it has room for what is found."""
         return self.behind and self.channel is not None and self.session.window.room() and not self.queue.at_end()
 
-    def replay_of(self, raw: bytes) -> ReplayWalk | None:
+    # ---- retained messages
+
+    def add_retained(self, raw: bytes, delivery: RetainedDelivery) -> None:
+        """Send the retained messages of a filter, behind those of the others."""
+        if self.retained is None:
+            self.retained = OrderedDict()
+        self.retained.pop(raw, None)
+        self.retained[raw] = delivery
+
+    def next_retained(self) -> RetainedDelivery | None:
+        """The delivery whose messages come next."""
+        return None if self.retained is None else next(iter(self.retained.values()))
+
+    def end_retained(self, raw: bytes) -> RetainedDelivery | None:
+        """Take a retained delivery out; None if there is none."""
+        deliveries = self.retained
+        if deliveries is None:
+            return None
+        delivery = deliveries.pop(raw, None)
+        if not deliveries:
+            self.retained = None
+        return delivery
+
+    def forget_retained(self, raw: bytes) -> bool:
+        """Forget the retained delivery of a filter; whether it is stored."""
+        delivery = self.end_retained(raw)
+        stored = delivery is not None and delivery.stored
+        if self.ended_retained is not None and raw in self.ended_retained:
+            del self.ended_retained[raw]
+            stored = True
+        return stored
+
+    # ---- replays
+
+    def replay_of(self, raw: bytes) -> ReplayDelivery | None:
         """The replay of a filter that is under way."""
         return None if self.replays is None else self.replays.get(raw)
 
-    def add_walk(self, walk: Walk) -> None:
-        """Send what a walk finds, behind that of the others."""
-        raw = walk.subscribed.record.filter.raw
-        if self.walks is None:
-            self.walks = OrderedDict()
-        self.walks.pop(raw, None)
-        self.walks[raw] = walk
-
-    def next_walk(self) -> Walk | None:
-        """The walk whose messages come next."""
-        return None if self.walks is None else next(iter(self.walks.values()))
-
-    def end_walk(self, raw: bytes) -> Walk | None:
-        """Take a walk out; None if there is none."""
-        walks = self.walks
-        if walks is None:
-            return None
-        walk = walks.pop(raw, None)
-        if not walks:
-            self.walks = None
-        return walk
-
-    def add_replay(self, replay: ReplayWalk) -> None:
+    def add_replay(self, replay: ReplayDelivery) -> None:
         """Send what a replay finds, in turn with the others; it takes the place of one of the same filter."""
         if self.replays is None:
             self.replays = OrderedDict()
@@ -195,23 +248,16 @@ class Client:
             if not self.replays:
                 self.replays = None
 
-    def forget_walk(self, raw: bytes) -> bool:
-        """Forget the walk of a filter; whether it is stored."""
-        walk = self.end_walk(raw)
-        stored = walk is not None and walk.stored
-        if self.ended_walks is not None and raw in self.ended_walks:
-            del self.ended_walks[raw]
-            stored = True
-        return stored
+    # ---- both
 
-    def drop_walks(self, raw: bytes) -> None:
-        """Forget the walks of a filter: it was replaced or unsubscribed [MQTT-3.10.4-2]."""
+    def end_deliveries(self, raw: bytes) -> None:
+        """A filter was replaced or unsubscribed: its retained messages and its replay go no further [MQTT-3.10.4-2]."""
         self.end_replay(raw)
-        self.end_walk(raw)
+        self.end_retained(raw)
 
     def sends_beside_its_queue(self) -> bool:
         """Whether retained messages or history are on their way to it."""
-        return self.walks is not None or self.replays is not None
+        return self.retained is not None or self.replays is not None
 
     def waits_for_room(self) -> bool:
         """Whether an acknowledgement may let something go out."""
@@ -220,5 +266,55 @@ class Client:
         # A loop, because most clients have no group, and this is asked per acknowledgement.
         for group in self.groups:  # noqa: SIM110
             if group.owes():
+                return True
+        return False
+
+
+class Group:
+    """The members of one shared subscription, `$share/<name>/<filter>`: it lives as long as a member's session.
+
+    What no member has room for, or is online for, is kept in the group's queue and given out in order as members get
+    room: a message is never in the queue of one member while another could take it.
+
+    1. `members` are in the order in which they joined.
+    """
+
+    def __init__(self, key: str, strategy: str, record: SubscriptionRecord, backlog: SessionQueue) -> None:
+        #: `$share/<name>/<filter>`.
+        self.key: Final = key
+        #: How a member is picked for a message, and what that remembers (`delivery.group_member`).
+        self.strategy: Final = strategy
+        self.turn = 0
+        self.favourite = ""
+        #: Its subscription, as if it were a client: the filter, and where it began.
+        self.record: Final = record
+        #: What to do when it has reached the present; None while it is there.
+        self.joined: Callable[[], None] | None = None
+        #: How long QoS 1 work may rest with a member before another one gets it; 0 for as long as it is online.
+        self.steal_after_us = 0
+        #: Messages that no member could take yet.
+        self.backlog = backlog
+        #: Read from the backlog and not given out yet, the next one last.
+        self.held: list[Owed] = []
+        self.members: Final[dict[str, Subscribed]] = {}
+        #: Client ids of members that have a stored session, or had one.
+        self.stored_members: Final[set[str]] = set()
+        #: Whether it may have members besides these whose sessions are stored: an earlier version began it.
+        self.unlisted = False
+        #: The name under which its progress is stored; empty if it is not.
+        self.stored_as = ""
+        #: Whether it has come further than its stored progress says.
+        self.unsaved = False
+        #: The last batch with a message that it has to wait for, while nothing can be written.
+        self.held_batch = 0
+
+    def owes(self) -> bool:
+        """Whether something waits for a member."""
+        return len(self.held) > 0 or self.backlog.count() > 0
+
+    def keeps_backlog(self) -> bool:
+        """Whether some member will take later what none takes now."""
+        for member in self.members.values():
+            if member.client.channel is not None or member.client.session.persistent():
                 return True
         return False

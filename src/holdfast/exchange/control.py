@@ -1,8 +1,8 @@
-"""What the path of messages asks of the broker around it: per control packet and per turn, never per message."""
+"""What the exchange asks of the broker around it: per control packet and per loop iteration, never per message."""
 
 from typing import Protocol
 
-from holdfast.exchange.channel import Channel
+from holdfast.exchange.client import BrokerClient, Channel
 from holdfast.model.errors import PeerError
 
 
@@ -13,8 +13,8 @@ class Control(Protocol):
         """A packet that is no message and no acknowledgement, or any packet before CONNECT was accepted."""
         ...
 
-    def broke(self, channel: Channel, error: PeerError) -> None:
-        """The client broke a rule: tell it and close."""
+    def protocol_error(self, channel: Channel, error: PeerError) -> None:
+        """The client broke a rule of the protocol, or a limit: tell it and close."""
         ...
 
     def packet_begins(self, channel: Channel) -> None:
@@ -25,14 +25,30 @@ class Control(Protocol):
         """A publish was not allowed."""
         ...
 
-    def failed(self, error: Exception) -> None:
-        """A bug of ours came up while something was carried out: be loud about it."""
+    def internal_error(self, error: Exception) -> None:
+        """A bug of the broker showed itself: log it as an error."""
         ...
 
-    def wake(self) -> None:
-        """Call `Exchange.turn` soon, once."""
+    def schedule_iteration(self) -> None:
+        """Call `Exchange.run_iteration` soon, once."""
         ...
 
-    def clock_us(self) -> int:
+    def queue_broken(self, client: BrokerClient, error: Exception) -> None:
+        """The external queue of a client cannot be read."""
+        ...
+
+
+class Timer(Protocol):
+    """The broker's clock and deadlines: what is due later is sent by them."""
+
+    def wall_us(self) -> int:
         """Wall time in microseconds."""
+        ...
+
+    def now_us(self) -> int:
+        """Monotonic time in microseconds."""
+        ...
+
+    def pump_after(self, delay_us: int, client: BrokerClient) -> None:
+        """Have the client pumped when so much time has passed, or earlier."""
         ...

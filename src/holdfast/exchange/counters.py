@@ -39,7 +39,7 @@ class Counters:
         self.stolen = 0
         #: Messages that were taken and delivered, though there was no room to store them.
         self.not_stored = 0
-        #: Messages that did not reach somebody, by reason.
+        #: Messages that did not reach a client, by reason.
         self.drops: Final[dict[str, int]] = {}
         #: Connections and requests that were refused, by reason code.
         self.refusals: Final[dict[int, int]] = {}

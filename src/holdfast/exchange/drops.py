@@ -4,7 +4,7 @@
 
 1. Nothing here runs for a message that arrives. A flood costs a dictionary lookup for each message of it.
 2. In one second each reason has at most `MAX_KINDS` events; what comes beyond is one more, without client and topic.
-3. `recent` holds the newest `KEPT` events. Whoever stores them takes them once a second; nobody has to.
+3. `recent` holds the newest `KEPT` events. A store may take them, once a second.
 """
 
 from collections import deque
@@ -51,7 +51,7 @@ REASONS: Final = {
     DROP_PAYLOAD: "it claimed to be UTF-8 text and was not",
     DROP_QUEUE: "the client's queue was full: the oldest went",
     DROP_QUOTA: "the client's queue was full, and takes nothing until it has been read",
-    DROP_AWAY: "the home of a client's queue did not answer",
+    DROP_AWAY: "the backend of a client's queue did not answer",
     DROP_UNREADABLE: "the client's queue could not be used",
     DROP_REFUSED: "the client answered with a reason of failure",
     DROP_RETAINED: "there are as many retained messages as may be",
@@ -64,8 +64,8 @@ REASONS: Final = {
     DISCONNECTED: "the broker ended a connection",
     TAKEOVER: "a newer connection took the session over",
     DAMAGED: "stored data was damaged, and set aside",
-    QUEUES_AWAY: "the home of client queues does not answer",
-    QUEUES_BACK: "the home of client queues answers again",
+    QUEUES_AWAY: "a queue backend does not answer",
+    QUEUES_BACK: "a queue backend answers again",
     NOT_STORED: "the disk had no room: messages were delivered and not stored",
     ERASED: "messages were erased on purpose, and are not shown any more",
 }
@@ -88,7 +88,7 @@ class Drops:
         self._untaken = 0
 
     def drop(self, why: str, client: str, message: Message, now_us: int, detail: str = "") -> None:
-        """A message did not reach somebody, or was not taken from somebody."""
+        """A message did not reach a client, or was not taken from one."""
         self.counters.drop(why)
         self.note(why, client, message.topic, now_us, 1, message.shard, message.position_us, detail)
 

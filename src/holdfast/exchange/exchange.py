@@ -1,8 +1,8 @@
 """The path of messages: a buffer's packets become appends, acknowledgements, deliveries, frames.
 
-    receive   bytes of one connection: every packet in them, before anything else happens
-    turn      once per turn of the loop: close the batch, write it, send what the channels have
-    committed a receipt came: acknowledge and deliver what its batches hold, in order
+    receive         bytes of one connection: every packet in them, before anything else happens
+    run_iteration   once per iteration of the loop: seal the batch, write it, send what the channels have
+    committed       a receipt came: acknowledge and deliver what its batches hold, in order
 
 Nothing here waits, and nothing is known of sockets, threads or time.
 """
@@ -12,38 +12,40 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.durable.commit import CommitLog, Receipt
-from holdfast.durable.numbering import Numbering, NumberStore
-from holdfast.durable.retained import RetainedStore
-from holdfast.exchange.channel import Channel
-from holdfast.exchange.client import Client, Subscribed
-from holdfast.exchange.control import Control
-from holdfast.exchange.delivery import Delivery
+from holdfast.durable.retained.retained_store import RetainedStore
+from holdfast.durable.sessions.publish_numbers import NumberStore, PublishNumbers
+from holdfast.exchange.client import BrokerClient, Channel, Subscribed
+from holdfast.exchange.control import Control, Timer
+from holdfast.exchange.delivery.delivery import Delivery
+from holdfast.exchange.delivery.unstored_delivery import UnstoredDelivery
 from holdfast.exchange.drops import Drops
+from holdfast.exchange.external.deferred_acks import DeferredAcks
+from holdfast.exchange.external.external_queues import ExternalQueues
 from holdfast.exchange.inbound import Inbound
-from holdfast.exchange.limits import Limits
-from holdfast.exchange.outside import Outside
-from holdfast.exchange.passage import Effect, Passage, Sending
-from holdfast.exchange.plans import Plan, make_plan
-from holdfast.exchange.under_way import Sealed, UnderWay
-from holdfast.exchange.unstored import Unstored
+from holdfast.exchange.intake import Intake
+from holdfast.exchange.loop_state import LoopState, SealedBatch
+from holdfast.exchange.pending_publish import Effect, PendingPublish, Reservation, Sending
+from holdfast.exchange.read_flow import ReadFlow
+from holdfast.exchange.routing_table import RoutingTable
+from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.errors import PeerError
 from holdfast.model.message import Message
 from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
-from holdfast.model.reasons import SUCCESS, UNSPECIFIED_ERROR
+from holdfast.model.reasons import UNSPECIFIED_ERROR
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.route_cache import RouteCache
 from holdfast.wire.codec import PINGRESP_FRAME
 
 #: Packets of one connection handled before others get their turn.
-_PACKETS_PER_TURN: Final = 2000
+_PACKETS_PER_ITERATION: Final = 2000
 #: Of a packet with many filters, so many bytes count as one more packet: a filter of a SUBSCRIBE has four or more, and
 #: costs as much as a few messages.
 _BYTES_OF_A_PACKET: Final = 8
 #: A message on a topic that is not known counts as so many more: it is matched, learnt and indexed.
 _COST_OF_A_NEW_TOPIC: Final = 7
-#: Messages that waited, sent in one turn to all clients together; a look at what waits for one of them costs as much as
-#: so many.
-_SENT_PER_TURN: Final = 2000
+#: Messages that waited, sent in one iteration to all clients together; a look at what waits for one of them costs as
+#: much as so many.
+_SENT_PER_ITERATION: Final = 2000
 _COST_OF_A_LOOK: Final = 20
 #: What may wait for receipts, in received bytes and in effects; beyond that clients are not read from.
 _MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
@@ -61,52 +63,53 @@ class Exchange:
     def __init__(
         self,
         control: Control,
+        timer: Timer,
+        settings: ExchangeSettings,
         log: CommitLog,
         retained: RetainedStore,
-        limits: Limits,
         delivered: dict[int, int],
         numbers: NumberStore,
         drops: Drops,
     ) -> None:
         self._control: Final = control
+        self._settings: Final = settings
         self._log: Final = log
         self._retained: Final = retained
-        #: Topics that may have a retained message; 0 for no bound. May change at any time.
-        self.max_retained = 0
         self.drops: Final = drops
         self.counters: Final = drops.counters
-        self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
-        self.under_way: Final = UnderWay()
-        self.delivery: Final = Delivery(drops, self.under_way, upgrade_qos=limits.upgrade_outgoing_qos)
-        self.outside: Final = Outside(self)
-        self.unstored: Final = Unstored(self.delivery, self.under_way)
-        self._upgrade_qos: Final = limits.upgrade_outgoing_qos
-        self._inbound: Final = Inbound(self, limits, Numbering(numbers))
+        self.state: Final = LoopState(control, timer, drops)
+        self.routing: Final = RoutingTable(self.state, settings.goes_early)
+        self.routes: Final[RouteCache[str, Subscribed]] = self.routing.routes
+        self.delivery: Final = Delivery(self.state, settings, timer)
+        self._flow: Final = ReadFlow()
+        self.acks: Final = DeferredAcks(self.state, self._flow)
+        self.external: Final = ExternalQueues(self.state, settings, control, self.delivery.sender, self.acks)
+        self.unstored: Final = UnstoredDelivery(self.state, self.delivery)
+        self.intake: Final = Intake(
+            self.state, settings, self.routing, self.delivery, self.unstored, self.external, retained
+        )
+        self._inbound: Final = Inbound(
+            self.state,
+            settings,
+            control,
+            self.routing,
+            self.intake,
+            self.delivery.sender,
+            self.external,
+            PublishNumbers(numbers),
+        )
         #: Batches that were written and wait for their receipt.
-        self._written: Final[deque[Sealed]] = deque()
+        self._written: Final[deque[SealedBatch]] = deque()
         #: The batch whose effects are being carried out.
-        self._carried: Sealed | None = None
+        self._carried: SealedBatch | None = None
         self._written_bytes = 0
         self._written_effects = 0
         self._sealed_bytes_in = 0
         #: Too much waits for receipts: the disk is slower than the clients.
         self._full = False
-        #: Channels with packets left over from the last turn.
-        self._waiting: list[Channel] = []
-        #: Clients with retained messages on the way: a bounded number of them per turn.
-        self._walkers: list[Client] = []
-        self._awake = False
-        self._in_turn = False
-        #: The last position of each shard that was delivered to whoever is live.
+        self._in_iteration = False
+        #: The last position of each shard that was delivered to live clients.
         self.delivered: Final = delivered
-        #: Whether QoS 0 messages are stored, too; nobody waits for that.
-        self.keeps_qos0 = False
-        #: Why messages that have to be stored are not taken at the moment; SUCCESS if they are.
-        self.refusing = SUCCESS
-        #: Whether QoS 1 messages of a topic are delivered before their commit; None if none are.
-        self.goes_early: Callable[[bytes], bool] | None = None
-        #: Whether messages are stored; else they go to whoever is there, as those of a zone that stores nothing.
-        self.storing = True
 
     # ---- bytes in
 
@@ -117,10 +120,10 @@ class Exchange:
         self.counters.bytes_in += len(data)
         channel.framer.feed(data)
         if channel.blocked:
-            self.pause(channel)
+            self._flow.pause(channel)
         elif self._full:
-            if channel not in self._waiting:
-                self._wait(channel)
+            if channel not in self._flow.waiting:
+                self._flow.wait(channel)
         else:
             self._work(channel)
 
@@ -128,26 +131,20 @@ class Exchange:
         """An answer that blocked the channel has been given: go on with its packets."""
         channel.blocked = False
         self._work(channel)
-        self.read_on(channel)
+        self._flow.read_on(channel)
 
     def pause(self, channel: Channel) -> None:
-        """Read no more from a client that is not being worked for."""
-        if not channel.reading_paused:
-            channel.reading_paused = True
-            channel.link.pause_reading()
+        """Read no more from a client that does not read what it is sent."""
+        self._flow.pause(channel)
 
     def read_on(self, channel: Channel) -> None:
         """Read again, unless something still stands against it."""
-        stopped = channel.congested or channel.blocked or channel.closed or channel.publish_credit == 0
-        stopped = stopped or channel.stalled
-        if channel.reading_paused and not stopped and channel not in self._waiting:
-            channel.reading_paused = False
-            channel.link.resume_reading()
+        self._flow.read_on(channel)
 
     def _work(self, channel: Channel) -> None:
-        """Handle the channel's packets, as many as one turn allows."""
-        if not self._awake:
-            self.wake()
+        """Handle the channel's packets, as many as one iteration allows."""
+        if not self.state.scheduled:
+            self.state.schedule()
         framer = channel.framer
         count = 0
         filters = 0
@@ -169,14 +166,16 @@ class Exchange:
                     filters += (framer.end - framer.body) // _BYTES_OF_A_PACKET
                     self._control.packet(channel, framer.first, framer.data[framer.body : framer.end])
                 cost = count + filters + _COST_OF_A_NEW_TOPIC * (self.routes.misses - missed)
-                if cost >= _PACKETS_PER_TURN or channel.publish_credit == 0:
-                    self._wait(channel)
+                if cost >= _PACKETS_PER_ITERATION or channel.publish_credit == 0:
+                    self._flow.wait(channel)
                     break
         except PeerError as error:
-            self._control.broke(channel, error)
+            self._control.protocol_error(channel, error)
         except Exception as error:
-            self._control.failed(error)
-            self._control.broke(channel, PeerError(UNSPECIFIED_ERROR, "an internal error; see the server's log"))
+            self._control.internal_error(error)
+            self._control.protocol_error(
+                channel, PeerError(UNSPECIFIED_ERROR, "an internal error; see the server's log")
+            )
         self.counters.packets_in += count
         channel.packets += count
         self.note_unfinished(channel)
@@ -197,57 +196,38 @@ class Exchange:
     def _ping(self, channel: Channel) -> None:
         """[MQTT-3.12.4-1]; behind a SUBACK that waits, so that answers come in the order of the questions."""
         if channel.changing:
-            self.under_way.effects.append(Effect(channel, PINGRESP_FRAME))
+            self.state.effects.append(Effect(channel, PINGRESP_FRAME))
         else:
-            self.delivery.send(channel, PINGRESP_FRAME)
-
-    def _wait(self, channel: Channel) -> None:
-        """Others first: the rest of the channel's packets is for the next turn, and no more is read until then."""
-        if channel.publish_credit != 0:
-            self._waiting.append(channel)
-        self.pause(channel)
+            self.state.send(channel, PINGRESP_FRAME)
 
     def grant(self, channel: Channel, credit: int) -> None:
         """The rate limit allows `credit` more messages."""
         starved = channel.publish_credit == 0
         channel.publish_credit = credit
         if starved and not channel.closed:
-            self._waiting.append(channel)
-            self.wake()
+            self._flow.waiting.append(channel)
+            self.schedule()
 
-    # ---- turns and commits
+    # ---- iterations and commits
 
-    def wake(self) -> None:
-        """Something happened outside `receive`: have a turn."""
-        if not self._awake:
-            self._awake = True
-            self.delivery.now_us = self._control.clock_us()
-            self._control.wake()
+    def schedule(self) -> None:
+        """Something happened outside `receive`: have an iteration."""
+        self.state.schedule()
 
-    def turn(self) -> None:
-        """The end of a turn: commit what came, then send what there is."""
-        self._in_turn = True
-        self._awake = False
-        if self._waiting and not self._full:
-            waiting = self._waiting
-            self._waiting = []
-            for channel in waiting:
+    def run_iteration(self) -> None:
+        """The end of a loop iteration: commit what came, then send what there is."""
+        state = self.state
+        self._in_iteration = True
+        state.scheduled = False
+        if self._flow.waiting and not self._full:
+            for channel in self._flow.take_waiting():
                 self._work(channel)
-                self.read_on(channel)
-        self.delivery.walking.begin_iteration()
-        walkers = self._walkers
-        self._walkers = []
-        enough = self.counters.messages_out + _SENT_PER_TURN
-        for index, client in enumerate(walkers):
-            if self.counters.messages_out + index * _COST_OF_A_LOOK > enough:
-                # Others first: a thousand clients that are back at once must not hold up the rest.
-                self._walkers = walkers[index:] + self._walkers
-                break
-            client.pump_due = False
-            self.delivery.pump(client)
-        ready = not self.under_way.empty() and not self.unstored.active
-        if ready and (not self._log.busy() or self.under_way.is_large()):
-            sealed = self.under_way.seal(self.counters.bytes_in - self._sealed_bytes_in)
+                self._flow.read_on(channel)
+        self.delivery.retained.begin_iteration()
+        self._pump_due()
+        ready = not state.nothing_open() and not self.unstored.active
+        if ready and (not self._log.busy() or state.is_large()):
+            sealed = state.seal(self.counters.bytes_in - self._sealed_bytes_in)
             self._sealed_bytes_in = self.counters.bytes_in
             self._written.append(sealed)
             self._weigh(sealed, 1)
@@ -258,22 +238,47 @@ class Exchange:
         if self.unstored.active:
             self.unstored.release(self._written)
             self._note_full()
-        self.flush()
-        self._in_turn = False
+        self._flush()
+        self._in_iteration = False
 
-    def write_fails(self, *, fails: bool) -> None:
-        """Writes find no room, and messages are to go on without; or writing goes on."""
-        if fails:
-            self.unstored.begin()
-        else:
-            self.unstored.end()
-            self._note_full()
-        self.wake()
+    def _pump_due(self) -> None:
+        """Send what waits for the clients that have room, a bounded number of messages per iteration."""
+        due = self.state.due
+        self.state.due = []
+        enough = self.counters.messages_out + _SENT_PER_ITERATION
+        for index, client in enumerate(due):
+            if self.counters.messages_out + index * _COST_OF_A_LOOK > enough:
+                # Others first: a thousand clients that are back at once must not hold up the rest.
+                self.state.due = due[index:] + self.state.due
+                break
+            client.pump_due = False
+            self.delivery.pump(client)
+
+    def _flush(self) -> None:
+        """Write what the channels have, once for each."""
+        state = self.state
+        dirty = state.dirty
+        state.dirty = []
+        self.delivery.retained.end_iteration()
+        for channel in dirty:
+            channel.dirty = False
+            out = channel.out
+            if out:
+                channel.out = []
+                data = out[0] if len(out) == 1 else b"".join(out)
+                self.counters.bytes_out += len(data)
+                channel.link.write(data)
+            client = channel.client
+            if client is not None and not channel.congested and (client.sends_beside_its_queue() or client.scans()):
+                state.pump_soon(client)
+        waits = self.unstored.active or state.nothing_open() or self._log.busy()
+        if state.due or state.dirty or not waits:
+            state.schedule()
 
     def committed(self, receipt: Receipt) -> None:
         """Batches reached the medium: acknowledge and deliver, in the order in which it all came."""
-        if not self._in_turn:
-            self.wake()  # a receipt that came late has to be followed by a turn, or nothing would be sent
+        if not self._in_iteration:
+            self.schedule()  # a receipt that came late has to be followed by an iteration, or nothing would be sent
         written = self._written
         while written and written[0].batch.number <= receipt.number:
             sealed = written.popleft()
@@ -283,13 +288,67 @@ class Exchange:
                 try:
                     self._carry_out(effect)
                 except Exception as error:
-                    self._control.failed(error)
+                    self._control.internal_error(error)
             if sealed.batch.ends:
                 self.delivered.update(sealed.batch.ends)
-            self.delivery.early.committed = sealed.batch.number
+            self.state.committed = sealed.batch.number
             self._carried = None
 
-    def _weigh(self, sealed: Sealed, sign: int) -> None:
+    def _carry_out(self, effect: Effect) -> None:
+        """What an effect stands for, now that it is committed."""
+        channel = effect.channel
+        state = self.state
+        deferred = False
+        if channel is not None and effect.frame and not channel.closed and not effect.answered:
+            if effect.outstanding is None and channel.deferred is None:
+                channel.out.append(effect.frame)
+                if not channel.dirty:
+                    state.mark(channel)
+            else:
+                deferred = self.acks.defer(channel, effect)
+        if isinstance(effect, PendingPublish):
+            message = effect.message
+            if message.retain:
+                self._retained.keep(message)
+            if message.qos:
+                if channel is not None and message.qos == 1 and not deferred and not effect.answered:
+                    channel.receiving -= 1
+                # By the plan of now: a client that subscribed meanwhile is sent it, as when it is read from the log.
+                self.delivery.deliver(effect, self.routing.plan_for(message.topic))
+                if message.position_us:
+                    self.delivered[message.shard] = message.position_us
+                if effect.outstanding is not None:
+                    self.external.committed(effect)
+        elif isinstance(effect, Sending):
+            self.delivery.sender.send_committed(effect)
+        elif isinstance(effect, Reservation):
+            self.delivery.reserve(effect)
+        elif effect.then is not None:
+            if channel is not None:
+                channel.changing -= 1
+            effect.then()
+
+    def after_commit(self, channel: Channel | None, frame: bytes, then: Callable[[], None] | None = None) -> None:
+        """Send a frame, and go on, once everything up to now is committed (`LoopState.after_commit`)."""
+        self.state.after_commit(channel, frame, then)
+
+    def passed_on(self) -> list[Message]:
+        """QoS 0 messages that were delivered to live clients, and that cannot be read from the log yet."""
+        batches = [self.state.batch]
+        batches[:0] = [sealed.batch for sealed in self._written]
+        if self._carried is not None:
+            batches.insert(0, self._carried.batch)
+        found: list[Message] = []
+        for batch in batches:
+            for message in batch.messages:
+                unread = not message.position_us or message.position_us > self.delivered.get(message.shard, 0)
+                if message.qos == 0 and unread:
+                    found.append(message)
+        return found
+
+    # ---- more than may wait, and no room to write
+
+    def _weigh(self, sealed: SealedBatch, sign: int) -> None:
         """Count a batch that waits for its receipt, or does no longer."""
         self._written_bytes += sign * sealed.size_bytes
         self._written_effects += sign * len(sealed.effects)
@@ -303,177 +362,46 @@ class Exchange:
             waiting += self.unstored.waiting()
         self._full = waiting_bytes > _MAX_WAITING_BYTES or waiting > _MAX_WAITING_EFFECTS
 
-    def _carry_out(self, effect: Effect) -> None:
-        """What an effect stands for, now that it is committed."""
-        channel = effect.channel
-        delivery = self.delivery
-        held = False
-        if channel is not None and effect.frame and not channel.closed and not effect.answered:
-            if effect.waiting is None and channel.held is None:
-                channel.out.append(effect.frame)
-                if not channel.dirty:
-                    delivery.mark(channel)
-            else:
-                held = self.outside.holding.hold(channel, effect)
-        if isinstance(effect, Passage):
-            message = effect.message
-            if message.retain:
-                self._retained.keep(message)
-            if message.qos:
-                if channel is not None and message.qos == 1 and not held and not effect.answered:
-                    channel.receiving -= 1
-                # By the plan of now: who subscribed while it was under way is sent it, as when it is read from the log.
-                delivery.deliver(effect, self.plan_for(message.topic))
-                if message.position_us:
-                    self.delivered[message.shard] = message.position_us
-                if effect.waiting is not None:
-                    self.outside.committed(effect)
-        elif isinstance(effect, Sending):
-            delivery.send_committed(effect)
-        elif effect.then is not None:
-            if channel is not None:
-                channel.changing -= 1
-            effect.then()
-
-    def flush(self) -> None:
-        """Write what the channels have, once for each."""
-        dirty = self.delivery.dirty
-        self.delivery.dirty = []
-        walking = self.delivery.walking
-        if walking.postponed:
-            for postponed in walking.postponed:
-                self.pump_soon(postponed)
-            walking.postponed = []
-        for channel in dirty:
-            channel.dirty = False
-            out = channel.out
-            if out:
-                channel.out = []
-                data = out[0] if len(out) == 1 else b"".join(out)
-                self.counters.bytes_out += len(data)
-                channel.link.write(data)
-            client = channel.client
-            if client is not None and not channel.congested and (client.sends_beside_its_queue() or client.scans()):
-                self.pump_soon(client)
-        if self.delivery.searching:
-            self._walkers.extend(self.delivery.searching)
-            self.delivery.searching = []
-        waits = self.unstored.active or self.under_way.empty() or self._log.busy()
-        if self._walkers or self.delivery.dirty or not waits:
-            self.wake()
-
-    def pump_soon(self, client: Client) -> None:
-        """Send what waits for a client at the end of the turn: once, however many acknowledgements made room."""
-        if not client.pump_due:
-            client.pump_due = True
-            self._walkers.append(client)
-
-    def after_commit(self, channel: Channel | None, frame: bytes, then: Callable[[], None] | None = None) -> None:
-        """Send a frame, and go on, once everything up to now is committed.
-
-        What goes on is the answer to CONNECT or SUBSCRIBE: no message reaches that channel before it.
-        """
-        if then is not None and channel is not None:
-            channel.changing += 1
-        self.under_way.effects.append(Effect(channel, frame, then))
-        self.wake()
-
-    # ---- messages
-
-    def plan_for(self, topic: bytes) -> Plan:
-        """Who gets the messages of a topic; PeerError if it is no valid topic name."""
-        route = self.routes.route(topic)
-        plan = route.plan
-        if isinstance(plan, Plan):
-            return plan
-        made = make_plan(route.targets, topic)
-        made.early = self.goes_early is not None and self.goes_early(topic)
-        self.routes.attach(topic, route, made, made.cost_bytes())
-        return made
-
-    def accept(self, passage: Passage) -> None:
-        """Take a message into the batch under way; it is delivered when that is committed, or a part of it early."""
-        message = passage.message
-        batch = self.under_way.batch
-        if self.storing or (self.unstored.active and message.qos == 2):  # which waits for the disk anyway
-            batch.messages.append(message)
+    def write_fails(self, *, fails: bool) -> None:
+        """Writes find no room, and messages are to go on without; or writing goes on."""
+        if fails:
+            self.unstored.begin()
         else:
-            self.counters.not_stored += 1
-        if message.retain:
-            batch.retained.append(message)
-        if passage.plan.outside:
-            self.outside.take(passage, upgrade_qos=self._upgrade_qos)
-        self.under_way.effects.append(passage)
-        if passage.plan.early and message.qos == 1 and not self.unstored.active:
-            self.delivery.early.send(passage)
+            self.unstored.end()
+            self._note_full()
+        self.schedule()
 
-    def pass_on(self, passage: Passage) -> None:
-        """QoS 0: deliver now, without waiting for the commit. What is retained is found from the commit on."""
-        message = passage.message
-        if self.keeps_qos0 and not self.unstored.active:
-            self.under_way.batch.messages.append(message)
-        if message.retain:
-            self.under_way.batch.retained.append(message)
-            self.under_way.effects.append(passage)
-        self.delivery.deliver(passage, passage.plan)
+    def refuse_messages(self, reason: int) -> None:
+        """Messages that have to be stored are not taken, for this reason; with SUCCESS they are."""
+        self.intake.refusing = reason
 
-    def publish(self, message: Message, publisher: Client | None = None) -> None:
-        """A message of the broker's own, or a will."""
-        passage = Passage(message, self.plan_for(message.topic), publisher, None, b"")
-        self.wake()
-        if message.qos == 0:
-            self.pass_on(passage)
-        else:
-            self.accept(passage)
+    def is_storing(self) -> bool:
+        return self.intake.storing
 
-    def passed_on(self) -> list[Message]:
-        """QoS 0 messages that were delivered to whoever was live, and that cannot be read from the log yet."""
-        batches = [self.under_way.batch]
-        batches[:0] = [sealed.batch for sealed in self._written]
-        if self._carried is not None:
-            batches.insert(0, self._carried.batch)
-        found: list[Message] = []
-        for batch in batches:
-            for message in batch.messages:
-                unread = not message.position_us or message.position_us > self.delivered.get(message.shard, 0)
-                if message.qos == 0 and unread:
-                    found.append(message)
-        return found
+    def store_messages(self, *, stores: bool) -> None:
+        """Whether messages are stored; else they go to connected clients alone."""
+        self.intake.storing = stores
 
-    def may_retain(self, topic: bytes, payload: bytes, now_us: int) -> bool:
-        """Whether there is room for a retained message, or it needs none: it removes one, or replaces one.
+    def change_limits(self, *, max_retained: int, backlog_rate: int) -> None:
+        """Other settings hold from now on."""
+        self._settings.max_retained = max_retained
+        self._settings.backlog_rate = backlog_rate
 
-        What is still under way to the store is not counted.
-        """
-        most = self.max_retained
-        if most == 0 or not payload or self._retained.count() < most:
-            return True
-        return self._retained.get(topic, now_us) is not None
+    # ---- for the broker
 
-    def deny(self, channel: Channel, topic: bytes) -> None:
-        """A publish was not allowed: have it logged."""
-        self._control.denied(channel, topic)
-
-    # ---- subscriptions
+    def publish(self, message: Message, publisher: BrokerClient | None = None) -> None:
+        """A message of the broker itself, or a will."""
+        self.intake.publish(message, publisher)
 
     def subscribe(self, subscribed: Subscribed) -> None:
         """Add or replace a subscription."""
-        record = subscribed.record
-        client = subscribed.client
-        client.subscribed[record.filter.raw] = subscribed
-        client.held_batch = self.under_way.batch.number  # what is under way reaches it with its commit
-        self.routes.subscribe(record.filter, matcher_key(client, record.filter), subscribed)
+        self.routing.subscribe(subscribed)
 
-    def unsubscribe(self, client: Client, topic_filter: TopicFilter) -> Subscribed | None:
+    def unsubscribe(self, client: BrokerClient, topic_filter: TopicFilter) -> Subscribed | None:
         """Remove a subscription; None if there was none."""
-        subscribed = client.subscribed.pop(topic_filter.raw, None)
-        if subscribed is not None:
-            self.routes.unsubscribe(topic_filter, matcher_key(client, topic_filter))
-        return subscribed
+        return self.routing.unsubscribe(client, topic_filter)
 
-
-def matcher_key(client: Client, topic_filter: TopicFilter) -> str:
-    """A client may hold the same inner filter alone and in several groups: each has a key of its own."""
-    if topic_filter.group:
-        return f"{topic_filter.group}/{client.session.client_id}"
-    return f"/{client.session.client_id}"
+    def pump(self, client: BrokerClient) -> None:
+        """Something may go out to a client: send it."""
+        self.schedule()
+        self.delivery.pump(client)

@@ -1,20 +1,25 @@
 """What clients send once per message: PUBLISH and the four acknowledgements.
 
 QoS 0     deliver
-QoS 1     commit ─▶ PUBACK, deliver (where a zone wants it, who is live before the commit: `early`)
+QoS 1     commit ─▶ PUBACK, deliver (where a zone wants it, live clients before the commit: `early_delivery`)
 QoS 2     commit with the packet id ─▶ PUBREC, deliver;  PUBREL: forget the id ─▶ commit ─▶ PUBCOMP
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from holdfast.durable.numbering import MAX_NUMBER, PUBLISH_NUMBER, Numbering
-from holdfast.durable.sessions import DropIncoming, KeepIncoming, ReleaseInflight
-from holdfast.exchange.channel import Channel
-from holdfast.exchange.client import Client
+from holdfast.durable.sessions.publish_numbers import MAX_NUMBER, PUBLISH_NUMBER, PublishNumbers
+from holdfast.durable.sessions.session_store import DropIncoming, KeepIncoming, ReleaseInflight
+from holdfast.exchange.client import BrokerClient, Channel
+from holdfast.exchange.control import Control
 from holdfast.exchange.counters import DROP_AWAY, DROP_DENIED, DROP_NO_ROOM, DROP_PAYLOAD, DROP_REFUSED, DROP_RETAINED
-from holdfast.exchange.limits import Limits
-from holdfast.exchange.passage import Passage
-from holdfast.exchange.plans import Plan
+from holdfast.exchange.delivery.sender import Sender
+from holdfast.exchange.external.external_queues import ExternalQueues
+from holdfast.exchange.intake import Intake
+from holdfast.exchange.loop_state import LoopState
+from holdfast.exchange.pending_publish import PendingPublish
+from holdfast.exchange.plans import DeliveryPlan
+from holdfast.exchange.routing_table import RoutingTable
+from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.errors import PeerError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -37,18 +42,16 @@ from holdfast.model.reasons import (
     TOPIC_NAME_INVALID,
     UNSPECIFIED_ERROR,
 )
+from holdfast.model.time import SECOND_US
 from holdfast.session.inflight import Window
 from holdfast.topics.names import check_topic_name
 from holdfast.topics.route_cache import MAX_CACHED_TOPIC_BYTES
 from holdfast.wire.acks import decode_ack, encode_ack
 from holdfast.wire.packets import Ack
-from holdfast.wire.primitives import U16, Reader, encode_varint
+from holdfast.wire.primitives import U16, ByteReader, encode_varint
 from holdfast.wire.properties import decode_properties
 from holdfast.wire.publish import RETAIN
 from holdfast.wire.publish_properties import ALIAS_BYTES
-
-if TYPE_CHECKING:
-    from holdfast.exchange.exchange import Exchange
 
 #: A user property of this name, as it stands in the list of properties.
 _NUMBERED: Final = b"\x26" + len(PUBLISH_NUMBER).to_bytes(2, "big") + PUBLISH_NUMBER.encode()
@@ -63,23 +66,38 @@ _REMEMBERED_TOPICS: Final = 1000
 class Inbound:
     """Messages and acknowledgements from clients."""
 
-    def __init__(self, exchange: "Exchange", limits: Limits, numbering: Numbering) -> None:
-        self._exchange: Final = exchange
-        self._limits: Final = limits
+    def __init__(
+        self,
+        state: LoopState,
+        settings: ExchangeSettings,
+        control: Control,
+        routing: RoutingTable,
+        intake: Intake,
+        sender: Sender,
+        external: ExternalQueues,
+        numbering: PublishNumbers,
+    ) -> None:
+        self._state: Final = state
+        self._settings: Final = settings
+        self._control: Final = control
+        self._routing: Final = routing
+        self._intake: Final = intake
+        self._sender: Final = sender
+        self._external: Final = external
         self._numbering: Final = numbering
 
-    def publish(self, channel: Channel, client: Client) -> None:
+    def publish(self, channel: Channel, client: BrokerClient) -> None:
         """The PUBLISH that the channel's framer stands on."""
         framer = channel.framer
         data = framer.data
         first = framer.first
         scan = channel.scan
         scan.scan(data, first, framer.body, framer.end, channel.version, CLIENT)
-        exchange = self._exchange
-        exchange.counters.messages_in += 1
+        state = self._state
+        state.counters.messages_in += 1
         if channel.publish_credit > 0:
             channel.publish_credit -= 1
-        now_us = exchange.delivery.now_us
+        now_us = state.now_us
         topic = data[scan.topic_start : scan.topic_end]
         properties = b""
         expires_us = 0
@@ -92,11 +110,11 @@ class Inbound:
             else:
                 properties = data[scan.properties_start : scan.properties_end]
             if found.expiry_s >= 0:
-                expires_us = now_us + max(found.expiry_s * 1_000_000, 1)
+                expires_us = now_us + max(found.expiry_s * SECOND_US, 1)
         if channel.mount:
             check_topic_name(topic)
             topic = channel.mount + topic
-        plan = exchange.plan_for(topic)
+        plan = self._routing.plan_for(topic)
         message = Message(
             topic,
             data[scan.payload_start : scan.end],
@@ -111,14 +129,14 @@ class Inbound:
         if scan.qos:
             self._take(channel, client, plan, message, refusal)
         elif refusal == SUCCESS:
-            passage = Passage(message, plan, client, None, b"")
+            pending = PendingPublish(message, plan, client, None, b"")
             if channel.version != V5 and not message.retain and not channel.mount:
-                passage.arrived_as(data[framer.start : framer.end])
-            exchange.pass_on(passage)
+                pending.arrived_as(data[framer.start : framer.end])
+            self._intake.pass_on(pending)
 
-    def _judge(self, channel: Channel, plan: Plan, message: Message) -> int:
+    def _judge(self, channel: Channel, plan: DeliveryPlan, message: Message) -> int:
         """SUCCESS, or why the message is not taken. PeerError for what ends the connection."""
-        limits = self._limits
+        limits = self._settings
         if message.qos > limits.max_qos:  # [MQTT-3.2.2-11]
             raise PeerError(QOS_NOT_SUPPORTED, f"QoS {message.qos}; the server's maximum is {limits.max_qos}")
         if message.retain and not limits.retain_available:  # [MQTT-3.2.2-14]
@@ -128,12 +146,12 @@ class Inbound:
         if plan.reserved:
             self._drop(DROP_DENIED, message, "topics of the broker's own cannot be published to")
             return NOT_AUTHORIZED
-        if message.qos and self._exchange.refusing:
+        if message.qos and self._intake.refusing:
             self._drop(DROP_NO_ROOM, message, "")
             if channel.version != V5:  # an acknowledgement is all that MQTT 3 could be told: so it is told nothing
-                raise PeerError(self._exchange.refusing, "there is no room to store messages at the moment")
-            return self._exchange.refusing
-        if plan.outside and message.qos and self._exchange.outside.refuses and self._exchange.outside.is_away(plan):
+                raise PeerError(self._intake.refusing, "there is no room to store messages at the moment")
+            return self._intake.refusing
+        if plan.external and message.qos and limits.refuses_when_away and self._external.is_away(plan):
             self._drop(DROP_AWAY, message, "")
             if channel.version != V5:
                 raise PeerError(SERVER_UNAVAILABLE, "the queue of a subscriber cannot be reached at the moment")
@@ -141,12 +159,11 @@ class Inbound:
         if channel.access is not None and not self._may_publish(channel, message.topic):
             return NOT_AUTHORIZED
         # MQTT 3 knows no refusal: the queue refuses it, which its client and the operator are told.
-        if plan.outside and message.qos and channel.version == V5:
-            outside = self._exchange.outside
-            if outside.is_full(plan, message.received_us):
-                outside.refuse(plan, message)
-                return QUOTA_EXCEEDED
-        if message.retain and not self._exchange.may_retain(message.topic, message.payload, message.received_us):
+        refuses = plan.external and message.qos and channel.version == V5
+        if refuses and self._external.is_full(plan, message.received_us):
+            self._external.refuse(plan, message)
+            return QUOTA_EXCEEDED
+        if message.retain and not self._intake.may_retain(message.topic, message.payload, message.received_us):
             self._drop(DROP_RETAINED, message, "")
             return QUOTA_EXCEEDED
         claims_text = limits.check_payload_format and message.properties and channel.scan.properties.utf8_payload
@@ -156,16 +173,16 @@ class Inbound:
         return SUCCESS
 
     def _drop(self, why: str, message: Message, detail: str) -> None:
-        self._exchange.drops.drop(why, message.publisher, message, message.received_us, detail)
+        self._state.drops.drop(why, message.publisher, message, message.received_us, detail)
 
-    def _take(self, channel: Channel, client: Client, plan: Plan, message: Message, refusal: int) -> None:
-        """QoS 1 and 2: into the batch under way, with the acknowledgement that its receipt will release."""
+    def _take(self, channel: Channel, client: BrokerClient, plan: DeliveryPlan, message: Message, refusal: int) -> None:
+        """QoS 1 and 2: into the open batch, with the acknowledgement that its receipt will release."""
         qos = message.qos
         packet_id = channel.scan.packet_id
         incoming = client.session.incoming
         if qos == 2 and packet_id in incoming:
             # Sent again: it was taken before [MQTT-4.3.3-10].
-            self._exchange.after_commit(channel, _PUBREC + U16[packet_id])
+            self._state.after_commit(channel, _PUBREC + U16[packet_id])
             return
         # [MQTT-3.3.4-7]: no more unacknowledged messages than the server's receive maximum.
         if channel.version == V5 and channel.receiving + len(incoming) >= channel.receive_limit:
@@ -188,18 +205,18 @@ class Inbound:
         else:
             incoming[packet_id] = None
             if client.stored():
-                self._exchange.under_way.step(KeepIncoming(client.session.client_id, packet_id))
-        if number >= 0 and not self._numbering.take(client.session.numbered_as, number, self._exchange.under_way.batch):
+                self._state.step(KeepIncoming(client.session.client_id, packet_id))
+        if number >= 0 and not self._numbering.take(client.session.numbered_as, number, self._state.batch):
             self._repeated(channel, qos, frame)
             return
-        self._exchange.accept(Passage(message, plan, client, channel, frame))
+        self._intake.accept(PendingPublish(message, plan, client, channel, frame))
 
     def _repeated(self, channel: Channel, qos: int, frame: bytes) -> None:
         """It is stored already, or will be with this batch: say so, when it is."""
-        self._exchange.counters.repeated += 1
+        self._state.counters.repeated += 1
         if qos == 1:
             channel.receiving -= 1
-        self._exchange.after_commit(channel, frame)
+        self._state.after_commit(channel, frame)
 
     def _resolve_alias(self, channel: Channel, alias: int, topic: bytes) -> bytes:
         if alias > channel.alias_limit_in:  # [MQTT-3.3.2-9]
@@ -224,17 +241,17 @@ class Inbound:
             if len(topic) <= MAX_CACHED_TOPIC_BYTES:
                 channel.may_publish[topic] = answer
         if not answer:
-            self._exchange.counters.drop(DROP_DENIED)
-            self._exchange.deny(channel, topic)
+            self._state.counters.drop(DROP_DENIED)
+            self._control.denied(channel, topic)
         return answer
 
     def _refuse(self, channel: Channel, qos: int, packet_id: int, reason: int) -> None:
         """MQTT 5 is told; MQTT 3 has no word for it and gets its acknowledgement, v3 [MQTT-3.3.5-2]."""
         kind = PUBACK if qos == 1 else PUBREC
         frame = encode_ack(Ack(kind, packet_id, reason if channel.version == V5 else SUCCESS), channel.version)
-        self._exchange.after_commit(channel, frame)
+        self._state.after_commit(channel, frame)
 
-    def acknowledge(self, channel: Channel, client: Client, kind: int) -> None:
+    def acknowledge(self, channel: Channel, client: BrokerClient, kind: int) -> None:
         """PUBACK, PUBREC, PUBREL or PUBCOMP that the channel's framer stands on."""
         framer = channel.framer
         data = framer.data
@@ -263,25 +280,25 @@ class Inbound:
 
     def _decode(self, channel: Channel, kind: int) -> Ack:
         framer = channel.framer
-        reader = Reader(framer.data, framer.body, framer.end)
+        reader = ByteReader(framer.data, framer.body, framer.end)
         packet = decode_ack(reader, kind, channel.version, CLIENT)
         if not reader.at_end():
             raise PeerError(MALFORMED_PACKET, f"{reader.end - reader.pos} bytes too many")
         return packet
 
-    def _done(self, client: Client, packet_id: int, owed: Owed | None, reason: int) -> None:
-        """A message is off our hands."""
+    def _done(self, client: BrokerClient, packet_id: int, owed: Owed | None, reason: int) -> None:
+        """A message is acknowledged, or refused by its client."""
         if owed is None:
             return
         if reason >= UNSPECIFIED_ERROR:
             detail = f"reason 0x{reason:02X}"
-            now_us = self._exchange.delivery.now_us
-            self._exchange.drops.drop(DROP_REFUSED, client.session.client_id, owed.message, now_us, detail)
-        self._exchange.delivery.done(client, packet_id, owed)
+            now_us = self._state.now_us
+            self._state.drops.drop(DROP_REFUSED, client.session.client_id, owed.message, now_us, detail)
+        self._sender.done(client, packet_id, owed)
         if not client.pump_due and client.waits_for_room():
-            self._exchange.pump_soon(client)
+            self._state.pump_soon(client)
 
-    def _received(self, channel: Channel, client: Client, packet_id: int, reason: int) -> None:
+    def _received(self, channel: Channel, client: BrokerClient, packet_id: int, reason: int) -> None:
         """PUBREC."""
         window = client.session.window
         if reason >= UNSPECIFIED_ERROR:  # [MQTT-4.4.0-2]
@@ -297,24 +314,24 @@ class Inbound:
             if owed.serial:
                 client.queue.release(owed.serial)
             if client.stored():
-                self._exchange.under_way.step(ReleaseInflight(client.session.client_id, packet_id))
+                self._state.step(ReleaseInflight(client.session.client_id, packet_id))
         if owed is None and channel.version == V5:
             frame = encode_ack(Ack(PUBREL, packet_id, PACKET_IDENTIFIER_NOT_FOUND), V5)
         else:
             frame = _PUBREL + U16[packet_id]
-        self._exchange.after_commit(channel, frame)
+        self._state.after_commit(channel, frame)
 
-    def _released(self, channel: Channel, client: Client, packet_id: int) -> None:
+    def _released(self, channel: Channel, client: BrokerClient, packet_id: int) -> None:
         """PUBREL: the packet id may be used again [MQTT-4.3.3-11]."""
         incoming = client.session.incoming
         frame = _PUBCOMP + U16[packet_id]
         if packet_id in incoming:
             del incoming[packet_id]
             if client.stored():
-                self._exchange.under_way.step(DropIncoming(client.session.client_id, packet_id))
+                self._state.step(DropIncoming(client.session.client_id, packet_id))
         elif channel.version == V5:
             frame = encode_ack(Ack(PUBCOMP, packet_id, PACKET_IDENTIFIER_NOT_FOUND), V5)
-        self._exchange.after_commit(channel, frame)
+        self._state.after_commit(channel, frame)
 
 
 def _check_unknown(window: Window, kind: int, packet_id: int) -> None:
@@ -336,7 +353,7 @@ def _check_unknown(window: Window, kind: int, packet_id: int) -> None:
 def publish_number(properties: bytes) -> int:
     """The number that a message carries; -1 if it carries none. PeerError if it is no number."""
     data = encode_varint(len(properties)) + properties
-    for name, value in decode_properties(Reader(data, 0, len(data)), PUBLISH, CLIENT).user_properties:
+    for name, value in decode_properties(ByteReader(data, 0, len(data)), PUBLISH, CLIENT).user_properties:
         if name == PUBLISH_NUMBER:
             if not value.isascii() or not value.isdigit() or int(value) > MAX_NUMBER:
                 raise PeerError(

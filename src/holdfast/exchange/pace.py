@@ -8,7 +8,8 @@ Nothing here waits: a `Timer` has the client pumped when something is due.
 
 from typing import Final
 
-from holdfast.durable.log import FOR_EVER
+from holdfast.durable.log import NO_END
+from holdfast.durable.queues.client_queue import BacklogEnd
 
 #: Speeds are whole numbers of millionths, so that what is due is computed exactly.
 MILLION: Final = 1_000_000
@@ -40,7 +41,7 @@ class Pace:
 
     def at_us(self, now_us: int) -> int:
         """The moment of the past that is replayed at a monotonic time."""
-        return min(self.first_us + (now_us - self._began_us) * self.speed // MILLION, FOR_EVER)
+        return min(self.first_us + (now_us - self._began_us) * self.speed // MILLION, NO_END)
 
     def due_us(self, position_us: int) -> int:
         """The monotonic time at which a position is due."""
@@ -56,10 +57,8 @@ class Drain:
     1. No more goes at once than is due in a tenth of a second, or one message if that is less.
     """
 
-    def __init__(self, now_us: int, places: dict[int, int], serial: int) -> None:
-        #: The end of the backlog: positions in the log, and a serial for what is in no log.
-        self.places: Final = places
-        self.serial: Final = serial
+    def __init__(self, now_us: int, end: BacklogEnd) -> None:
+        self.end: Final = end
         self._counted_us = now_us
         #: Millionths of messages; the first one may go at once.
         self._credit = MILLION

@@ -6,9 +6,8 @@ Overlapping subscriptions of one client become one target with the highest QoS a
 
 from typing import Final
 
-from holdfast.durable.log import FOR_EVER
-from holdfast.exchange.client import Client, Subscribed
-from holdfast.exchange.groups import Group
+from holdfast.durable.log import NO_END
+from holdfast.exchange.client import BrokerClient, Group, Subscribed
 from holdfast.topics.names import SEPARATOR
 
 #: Where the broker speaks of itself.
@@ -20,24 +19,25 @@ _BRIDGES_LEVELS: Final = 5
 
 # Bytes of objects, as measured on interpreted modules, where they are larger by a third than compiled.
 _PLAN_BYTES: Final = 224
-_TARGET_BYTES: Final = 136  # with the reference to it
+_TARGET_BYTES: Final = 160  # with the reference to it
 _IDENTIFIERS_BYTES: Final = 40
 _IDENTIFIER_BYTES: Final = 40
 _REFERENCE_BYTES: Final = 8
 
 
-class Target:
+class DeliveryTarget:
     """One client and how it gets the messages of a topic."""
 
-    def __init__(self, client: Client, qos: int, identifiers: tuple[int, ...], *, keep_retain: bool) -> None:
+    def __init__(self, client: BrokerClient, qos: int, identifiers: tuple[int, ...], *, keep_retain: bool) -> None:
         self.client: Final = client
         self.qos: Final = qos
         self.identifiers: Final = identifiers
         #: Retain as published: the flag is forwarded as it came.
         self.keep_retain: Final = keep_retain
-        #: How the client gets what it published itself; None if it does not.
-        self.own: Target | None = None
-        #: Whether frames made for everybody fit: no identifiers.
+        #: What no local leaves of it for what the client published itself: all of it, or less, or nothing.
+        self.all_local = True
+        self.less_local: DeliveryTarget | None = None
+        #: Whether frames made for all clients fit: no identifiers.
         self.plain: Final = not identifiers
 
     def cost_bytes(self) -> int:
@@ -45,16 +45,28 @@ class Target:
         cost = _TARGET_BYTES
         if self.identifiers:
             cost += _IDENTIFIERS_BYTES + _IDENTIFIER_BYTES * len(self.identifiers)
-        if self.own is not None and self.own is not self:
-            cost += self.own.cost_bytes()
+        if self.less_local is not None:
+            cost += self.less_local.cost_bytes()
         return cost
 
+    def own(self) -> "DeliveryTarget | None":
+        """How the client gets what it published itself; None if it does not [MQTT-3.8.3-3]."""
+        # Not an attribute that may be the target itself: such a cycle would keep the client, its session and every
+        # message it is owed until the garbage collector comes, long after the client has left.
+        return self if self.all_local else self.less_local
 
-class Plan:
+
+class DeliveryPlan:
     """The targets and groups of a topic."""
 
     def __init__(
-        self, targets: list[Target], groups: list[Group], levels: int, denied: list[Client], *, reserved: bool
+        self,
+        targets: list[DeliveryTarget],
+        groups: list[Group],
+        levels: int,
+        denied: list[BrokerClient],
+        *,
+        reserved: bool,
     ) -> None:
         self.targets: Final = targets
         self.groups: Final = groups
@@ -66,12 +78,12 @@ class Plan:
         self.reserved: Final = reserved
         #: Whether one of the subscriptions has an end; then, the first of these positions, and all the subscriptions.
         self.ending = False
-        self.ends_us = FOR_EVER
+        self.ends_us = NO_END
         self.found: list[Subscribed] = []
         #: Whether QoS 1 messages go to who is live before their commit.
         self.early = False
-        #: Whether one of the targets has its queue outside the log.
-        self.outside = False
+        #: Whether one of the targets has an external queue.
+        self.external = False
         self.empty: Final = not targets and not groups
 
     def cost_bytes(self) -> int:
@@ -82,10 +94,10 @@ class Plan:
         return cost
 
 
-def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
+def make_plan(found: list[Subscribed], topic: bytes) -> DeliveryPlan:
     """The plan for a topic whose matching subscriptions are `found`."""
     groups: list[Group] = []
-    denied: list[Client] = []
+    denied: list[BrokerClient] = []
     single: dict[str, list[Subscribed]] = {}
     for subscribed in found:
         if subscribed.record.hides(topic):
@@ -98,10 +110,10 @@ def make_plan(found: list[Subscribed], topic: bytes) -> Plan:
         elif subscribed.client not in denied:
             denied.append(subscribed.client)
     targets = [_target(overlapping) for overlapping in single.values()]
-    plan = Plan(targets, groups, topic.count(SEPARATOR) + 1, denied, reserved=is_reserved(topic))
+    plan = DeliveryPlan(targets, groups, topic.count(SEPARATOR) + 1, denied, reserved=is_reserved(topic))
     for target in targets:
-        if target.client.outside:
-            plan.outside = True
+        if target.client.external is not None:
+            plan.external = True
     for subscribed in found:
         if subscribed.until_us < plan.ends_us:
             plan.ending = True
@@ -118,24 +130,23 @@ def is_reserved(topic: bytes) -> bool:
     return not of_bridge or topic.count(SEPARATOR) != _BRIDGES_LEVELS - 1
 
 
-def plan_at(plan: Plan, topic: bytes, position_us: int) -> Plan:
+def plan_at(plan: DeliveryPlan, topic: bytes, position_us: int) -> DeliveryPlan:
     """The plan without what has ended at a position."""
     return make_plan([subscribed for subscribed in plan.found if position_us < subscribed.until_us], topic)
 
 
-def _target(overlapping: list[Subscribed]) -> Target:
+def _target(overlapping: list[Subscribed]) -> DeliveryTarget:
     target = _merge(overlapping)
     local = [subscribed for subscribed in overlapping if not subscribed.record.no_local]
-    if len(local) == len(overlapping):
-        target.own = target
-    elif local:
-        target.own = _merge(local)
+    if len(local) < len(overlapping):
+        target.all_local = False
+        target.less_local = _merge(local) if local else None
     return target
 
 
-def _merge(overlapping: list[Subscribed]) -> Target:
+def _merge(overlapping: list[Subscribed]) -> DeliveryTarget:
     records = [subscribed.record for subscribed in overlapping]
-    return Target(
+    return DeliveryTarget(
         overlapping[0].client,
         max(record.qos for record in records),
         tuple(record.identifier for record in records if record.identifier),
@@ -143,7 +154,7 @@ def _merge(overlapping: list[Subscribed]) -> Target:
     )
 
 
-def _may_receive(client: Client, topic: bytes) -> bool:
+def _may_receive(client: BrokerClient, topic: bytes) -> bool:
     """Whether the client's present connection may get the topic. Offline it is asked again when it returns."""
     channel = client.channel
     return channel is None or channel.access is None or channel.access.may_receive(topic)

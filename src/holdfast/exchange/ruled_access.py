@@ -36,7 +36,7 @@ _ACTIONS: Final = {"publish": WRITE, "receive": READ, "subscribe": READ}
 
 
 class AllowAll(ClientAccess):
-    """Everybody may do everything: a broker without an access file."""
+    """Every client may do everything: a broker without an access file."""
 
     def may_publish(self, topic: bytes) -> bool:  # noqa: ARG002
         return True
@@ -51,7 +51,7 @@ class AllowAll(ClientAccess):
         return f"{action} {_text(topic)} is allowed: there is no access file"
 
 
-class Rule:
+class AccessRule:
     """One line of the access file, for one client."""
 
     def __init__(self, where: str, text: str, access: int, levels: tuple[bytes, ...]) -> None:
@@ -74,7 +74,7 @@ class RuledAccess(ClientAccess):
     2. At most MAX_CACHED_TOPICS answers are remembered.
     """
 
-    def __init__(self, rules: list[Rule], otherwise: str) -> None:
+    def __init__(self, rules: list[AccessRule], otherwise: str) -> None:
         """`otherwise` says why something is denied that no rule speaks of."""
         self._denials: Final = [rule for rule in rules if rule.access == DENY]
         self._grants: Final = [rule for rule in rules if rule.access != DENY]
@@ -134,14 +134,14 @@ class RuledAccess(ClientAccess):
                 found |= rule.access
         return found
 
-    def _cover(self, levels: tuple[bytes, ...]) -> Rule | None:
+    def _cover(self, levels: tuple[bytes, ...]) -> AccessRule | None:
         """The rule that denies everything which these levels match."""
         for rule in self._denials:
             if covers(rule.levels, levels):
                 return rule
         return None
 
-    def _reach(self, levels: tuple[bytes, ...]) -> Rule | None:
+    def _reach(self, levels: tuple[bytes, ...]) -> AccessRule | None:
         """A rule that lets something be read which these levels match."""
         for rule in self._grants:
             if rule.access & READ and overlap(rule.levels, levels):
@@ -155,7 +155,7 @@ class RuledAccess(ClientAccess):
             assert self._judge(topic) == found, topic
 
 
-def _first(rules: list[Rule], topic: bytes, access: int) -> Rule | None:
+def _first(rules: list[AccessRule], topic: bytes, access: int) -> AccessRule | None:
     """The first rule that matches and grants `access`; DENY asks for no grant."""
     levels = topic.split(SEPARATOR)
     dollar = is_dollar(topic)

@@ -1,1 +1,10 @@
-"""Stored messages for readers outside the broker."""
+"""Stored messages read beside the broker, by the history process or a command, without the broker's time or memory.
+
+    reader/         a RocksDB secondary of the data folder: what there is to read, and its messages
+    arrow/          messages as Arrow record batches, and these as Parquet, CSV and JSON lines
+    tables/         sessions, queues and retained messages as tables
+    flight/ http/   the two servers of the history process; `servers` runs them, `tokens` says who may read
+    export, explanation, patterns    what commands and jobs ask for
+
+Begin with `reader.view` (parts of the history) and `reader.reader` (messages of a part).
+"""

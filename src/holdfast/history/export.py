@@ -1,32 +1,33 @@
-"""What an export reads: batch after batch of the messages that match a filter, and how much of it is done.
+"""An export: record batches of the messages that match a filter, and the share that is done.
 
-    parts of the folder ──▶ slices ──▶ values ──▶ record batches
+    parts of the folder ──▶ slices ──▶ replay ──▶ record batches
                             weighed by how many messages they hold, whether they match or not
 
-1. Messages of a shard come in order. Merged by time, all do.
-2. A read of everything is checked by serials; what retention or damage took away is an error, never a gap.
-3. The share that is done is of messages looked through, not of messages found: a rare topic does not stand still.
+1. Messages of a shard come in order. Merged by time, all messages do.
+2. A read without a filter is checked by serials; missing messages are an error, never a silent gap.
+3. The share counts messages that were read, not those that match, so that it advances also for a rare topic.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from holdfast.durable.log import FOR_EVER
-from holdfast.history.arrow import record_batch
-from holdfast.history.merging import merged_by_time
-from holdfast.history.reader import UNKNOWN, HistoryReader, Part
+from holdfast.durable.log import NO_END
+from holdfast.history.arrow.message_batches import record_batch
+from holdfast.history.reader.reader import UNKNOWN, HistoryReader, Part
 from holdfast.topics.filters import REST, TopicFilter
 
-#: Rows and bytes of a batch.
 _BATCH_ROWS: Final = 16_384
-_BATCH_BYTES: Final = 32 * 2**20
-#: With a filter a part is read in slices of about so many messages, so that progress shows where nothing matches.
+#: With a filter a part is read in slices of about this many messages, so that progress advances without matches.
 _SLICE_MESSAGES: Final = 100_000
 _MAX_SLICES: Final = 64
-#: Needed besides what is asked for: the order, the summary, and `$`-topics.
+#: Columns that are always read: for the order, the summary, and `$`-topics.
 _OWN_COLUMNS: Final = ("offset", "shard", "topic")
+#: Messages of different shards may have the same position: then the shard decides, so that every run is the same.
+_ORDER: Final = [("offset", "ascending"), ("shard", "ascending")]
 
 
 class Export:
@@ -39,11 +40,11 @@ class Export:
         self._columns: Final = [*columns]
         self._read_columns: Final = [*columns, *(name for name in _OWN_COLUMNS if name not in columns)]
         levels = topic_filter.levels
-        #: Whether everything is read, and what `#` does not match is left out afterwards: that can be checked.
+        #: Whether all is read and `$`-topics are removed afterwards: such a read can be checked by serials.
         self._all: Final = levels == (REST,)
         self._levels: Final = () if self._all else levels
         self._parts: Final = reader.parts(since_us, until_us)
-        whole = {(part.shard, part.generation): part for part in reader.parts(0, FOR_EVER)}
+        whole = {(part.shard, part.generation): part for part in reader.parts(0, NO_END)}
         self._weights: Final = {part: _weight(part, whole[part.shard, part.generation]) for part in self._parts}
         self._total: Final = sum(self._weights.values())
         self._done = 0.0
@@ -53,14 +54,14 @@ class Export:
         self.last_us = 0
 
     def share(self) -> float | None:
-        """How much was looked through, from 0 to 1; None if there is nothing."""
+        """The share that was read, from 0 to 1; None if there is nothing to read."""
         return min(1.0, self._done / self._total) if self._total else None
 
     def batches(self, *, by_time: bool) -> Iterator[Any]:
         """Record batches of the columns asked for."""
         if by_time:
             shards = sorted({part.shard for part in self._parts})
-            found = merged_by_time([self._of([part for part in self._parts if part.shard == one]) for one in shards])
+            found = merge_by_time([self._of([part for part in self._parts if part.shard == one]) for one in shards])
         else:
             found = self._of(self._parts)
         for batch in found:
@@ -74,7 +75,7 @@ class Export:
     def _of(self, parts: Sequence[Part]) -> Iterator[Any]:
         for part in parts:
             weight = self._weights[part]
-            # A read that is checked needs its part whole.
+            # A read can be checked only if its part is not divided.
             slices = [part] if self._all else part.split(min(_MAX_SLICES, 1 + int(weight) // _SLICE_MESSAGES))
             for piece in slices:
                 yield from self._piece(piece, weight / len(slices))
@@ -82,10 +83,11 @@ class Export:
     def _piece(self, piece: Part, weight: float) -> Iterator[Any]:
         """Never an empty batch."""
         counted = 0.0
-        for chunk in _chunks(self._reader.values(piece, self._levels)):
-            batch = record_batch(chunk, piece.shard, self._read_columns)
+        replay = self._reader.start_replay([piece], self._levels)
+        while not (page := replay.next(_BATCH_ROWS)).at_end:
+            batch = record_batch(page.messages, piece.shard, self._read_columns)
             if self._all:
-                step = min(float(len(chunk)), weight - counted)
+                step = min(float(len(page.messages)), weight - counted)
                 counted += step
                 self._done += step
                 dollar = pc.starts_with(batch.column("topic"), "$")
@@ -106,15 +108,31 @@ def _weight(part: Part, whole: Part) -> float:
     return (whole.last_serial - whole.after_serial) * share
 
 
-def _chunks(values: Iterator[bytes]) -> Iterator[list[bytes]]:
-    chunk: list[bytes] = []
-    size_bytes = 0
-    for value in values:
-        chunk.append(value)
-        size_bytes += len(value)
-        if len(chunk) == _BATCH_ROWS or size_bytes >= _BATCH_BYTES:
-            yield chunk
-            chunk = []
-            size_bytes = 0
-    if chunk:
-        yield chunk
+def merge_by_time(streams: Sequence[Iterator[Any]]) -> Iterator[Any]:
+    """Record batches with the columns `offset` and `shard`, merged. Requires: no batch is empty.
+
+        stream A   ▂▂▂▂▂▂▂▂│        the earliest of the last positions in hand is the frontier: nothing below it can
+        stream B   ▂▂▂▂│            still come, so everything up to it is sorted and passed on
+                   frontier ↑
+
+    Memory is a batch for each stream.
+    """
+    waiting = list(streams)
+    hands: list[Any] = [next(stream, None) for stream in waiting]
+    while True:
+        there = [index for index, hand in enumerate(hands) if hand is not None]
+        if not there:
+            return
+        frontier_us = min(_last_us(hands[index]) for index in there)
+        taken: list[Any] = []
+        for index in there:
+            hand = hands[index]
+            count = int(np.searchsorted(hand.column("offset").to_numpy(), frontier_us, side="right"))
+            if count:
+                taken.append(hand.slice(0, count))
+            hands[index] = hand.slice(count) if count < hand.num_rows else next(waiting[index], None)
+        yield from pa.Table.from_batches(taken).sort_by(_ORDER).combine_chunks().to_batches()
+
+
+def _last_us(hand: Any) -> int:
+    return int(hand.column("offset")[-1].as_py())

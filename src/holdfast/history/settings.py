@@ -1,21 +1,20 @@
-"""The section `history`: who may read what is stored, and where.
+"""The section `history`: who may read stored messages, and where they are served.
 
-`node.settings` composes it into the whole tree, and reads files and environment for it; nothing is read here.
+`node.settings` makes it part of the settings tree and reads files and environment; this module reads nothing.
 """
 
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from holdfast.broker.policy import Key
-
-_DAY_S: Final = 24 * 3600
+from holdfast.model.time import DAY_S
 
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The process that serves what is stored, beside the broker: Arrow Flight, and HTTP."""
+    """The process beside the broker that serves stored messages by Arrow Flight and HTTP."""
 
     enabled: Annotated[bool, Key("Whether `holdfast serve` runs it, and starts it again when it ends.")] = False
     host: Annotated[str, Key("Address or name to listen on; `*` means every address.")] = "127.0.0.1"
@@ -29,7 +28,7 @@ class History:
         Path | None, Key("Certificate chain, PEM; with it and `key`, both ports speak TLS and nothing else.")
     ] = None
     key: Annotated[Path | None, Key("The private key of `certificate`, PEM.")] = None
-    # A scan works on one processor. More of them at a time serve nobody sooner, and each keeps files open.
+    # A scan uses one processor. More scans at a time do not make any of them faster, and each keeps files open.
     max_readers: Annotated[int, Key("Scans at one time; further ones wait.", 1, 64)] = 4
     max_requests: Annotated[
         int,
@@ -49,11 +48,11 @@ class History:
             "Seconds after its last renewal for which a pipeline's lease holds up retention.",
             60,
         ),
-    ] = 3 * _DAY_S
+    ] = 3 * DAY_S
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it. A name other than localhost is taken to be reachable by others."""
+    """Whether only this machine can reach it. Any name other than localhost counts as reachable by others."""
     if host == "localhost":
         return True
     try:

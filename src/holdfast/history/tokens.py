@@ -2,15 +2,14 @@
 
     file   NAME:sha256:HEX       a line for each; `#` begins a comment        `holdfast token add` writes it
 
-1. A token is 32 random bytes, so a fast hash is enough: there is nothing to guess.
-2. The token itself is nowhere but with its owner: it is printed once, and never logged.
-3. How long a check takes says nothing about how much of a token was right, nor whose it was.
-4. The file is read again when it has changed. One that cannot be read any more lets nobody in.
+1. A token is 32 random bytes, so a fast hash is enough.
+2. The token itself is stored nowhere: it is printed once, and never logged.
+3. A check takes the same time for every token, right or wrong.
+4. The file is read again when it has changed. If it cannot be read any more, every token is refused.
 """
 
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import threading
@@ -19,6 +18,8 @@ from typing import Final
 
 import structlog
 
+from holdfast.files.private import FILE_MODE
+from holdfast.files.replacement import replace_file
 from holdfast.model.errors import SettingsError
 
 _log = structlog.get_logger()
@@ -30,17 +31,17 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 class Tokens:
-    """What a server asks. Any thread."""
+    """The tokens of a file, as servers check them. May be used from any thread."""
 
     def __init__(self, path: Path | None) -> None:
-        """Without a file everybody may read. SettingsError if there is one, and it is wrong."""
+        """Without a file every client may read. SettingsError if the file is wrong."""
         self._path: Final = path
         self._lock: Final = threading.Lock()
         self._stamp = None if path is None else _stamp(path)
         self._hashes = {} if path is None else read_tokens(path)
 
     def name_of(self, authorization: str) -> str | None:
-        """Whose token is in a header `Bearer TOKEN`; None if it is nobody's."""
+        """The name of the token in a header `Bearer TOKEN`; None if it is unknown."""
         if self._path is None:
             return "anybody"
         scheme, _blank, token = authorization.partition(" ")
@@ -60,14 +61,14 @@ class Tokens:
                     self._hashes = read_tokens(path)
                 except SettingsError as error:
                     self._hashes = {}
-                    _log.error("the token file is wrong, and nobody may read", why=str(error))
+                    _log.error("token file is wrong, all reads are refused", why=str(error))
                 else:
                     _log.info("the token file was read again", tokens=len(self._hashes))
             return self._hashes
 
 
 def read_tokens(path: Path) -> dict[str, str]:
-    """Hashes by name; SettingsError with the line that is wrong."""
+    """Hashes by name; SettingsError names the wrong line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -86,7 +87,7 @@ def read_tokens(path: Path) -> dict[str, str]:
 
 
 def add_token(path: Path, name: str) -> str:
-    """A new token for a name, in place of the one that it may have; the token, which nobody can find out later."""
+    """Make a token for a name, in place of an older one. Returns the token, which is stored nowhere."""
     if not _NAME.fullmatch(name):
         raise SettingsError(f"{name!r} is no name for a token; use up to 100 letters, digits, '_', '-' and '.'")
     token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
@@ -95,7 +96,7 @@ def add_token(path: Path, name: str) -> str:
 
 
 def remove_token(path: Path, name: str) -> bool:
-    """Whether there was one."""
+    """Whether the name had a token."""
     found = read_tokens(path)
     if found.pop(name, None) is None:
         return False
@@ -104,12 +105,9 @@ def remove_token(path: Path, name: str) -> bool:
 
 
 def _write(path: Path, hashes: dict[str, str]) -> None:
-    made = path.with_name(path.name + ".new")
+    lines = [f"{name}:sha256:{kept}\n" for name, kept in hashes.items()]
     try:
-        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.writelines(f"{name}:sha256:{kept}\n" for name, kept in hashes.items())
-        made.replace(path)
+        replace_file(path, "".join(lines).encode(), mode=FILE_MODE)
     except OSError as error:
         raise SettingsError(f"the token file {path} cannot be written: {error.strerror}") from error
 

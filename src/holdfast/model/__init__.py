@@ -1,1 +1,4 @@
-"""The words every other package speaks: protocol numbers, reasons, errors, ids, messages, time. Pure."""
+"""What every other package uses: protocol numbers, reasons, errors, ids, messages, time. Pure.
+
+Begin with errors (the families say what a caller has to do), message, and owed (a message that a client is to get).
+"""

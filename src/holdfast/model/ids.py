@@ -1,4 +1,4 @@
-"""Identifiers, as types of their own, so that mypy tells a client id from a topic."""
+"""Identifiers as distinct types, so that mypy tells a client id from a topic."""
 
 from typing import Final, NewType
 

@@ -28,7 +28,7 @@ PINGRESP: Final = 13
 DISCONNECT: Final = 14
 AUTH: Final = 15
 
-#: Not a packet: the will inside CONNECT, which has a property list of its own. Uses the reserved type 0.
+#: Not a packet: the will inside CONNECT, which has its own property list. Uses the reserved type 0.
 WILL: Final = 0
 
 PACKET_NAMES: Final = (

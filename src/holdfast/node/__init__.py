@@ -1,1 +1,9 @@
-"""Assembly: the only place that picks implementations, and the node's life from start to stop."""
+"""A node: settings, assembly, and its life from start to stop. The only package that picks implementations.
+
+settings/           every key, its sources and its rules
+assembly            settings → a broker with its stores and listeners
+storage             what is on disk; `disk_maintenance` is its work once a second
+queue_stores        the queue backends outside the log
+embedding           a node inside another program; `lifecycle`, `shutdown` and `reload` make a process of it
+history_supervisor  keeps the history process running; `history_main` is that process
+"""

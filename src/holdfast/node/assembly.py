@@ -7,13 +7,13 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.memory_log import MemoryLog
-from holdfast.durable.memory_queue import MemoryQueue
-from holdfast.durable.memory_registry import MemoryRegistry
-from holdfast.durable.memory_retained import MemoryRetained
-from holdfast.durable.memory_sessions import MemorySessions
-from holdfast.durable.queue_store import QueueStore
-from holdfast.node.queue_homes import homes_used, open_homes
-from holdfast.node.settings import Settings
+from holdfast.durable.queues.memory_queue import MemoryQueue
+from holdfast.durable.queues.queue_store import QueueStore
+from holdfast.durable.retained.memory_retained import MemoryRetained
+from holdfast.durable.sessions.memory_sessions import MemorySessions
+from holdfast.durable.takeover.memory_registry import MemoryRegistry
+from holdfast.node.queue_stores import open_queue_stores, used_backends
+from holdfast.node.settings.tree import Settings
 from holdfast.node.system_clock import SystemClock
 from holdfast.server.listeners import ListenerSpec
 from holdfast.server.websocket import MESSAGE_LIMIT_BYTES
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
     from holdfast.node.storage import DiskStorage
 
 
-class Assembled:
-    """A broker, the disk under it, if it has one, and the homes of queues outside its log."""
+class AssembledNode:
+    """A broker, its storage on disk if it has one, and its queue backends outside the log."""
 
-    def __init__(self, broker: Broker, disk: "DiskStorage | None", homes: dict[str, QueueStore]) -> None:
+    def __init__(self, broker: Broker, disk: "DiskStorage | None", backends: dict[str, QueueStore]) -> None:
         self.broker: Final = broker
         self.disk: Final = disk
-        self.homes: Final = homes
+        self.backends: Final = backends
 
 
-async def assemble(settings: Settings) -> Assembled:
-    """What the settings describe. SettingsError if a file of theirs is wrong, or the data folder is in use."""
+async def assemble(settings: Settings) -> AssembledNode:
+    """Build the broker that the settings describe. SettingsError if a file is wrong or the data folder is in use."""
     policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions, classes=settings.classes)
     clock = SystemClock()
     files = settings.security
     authenticator = Authenticator(files.password_file, files.acl_file, policy=policy, clock=clock)
     if not settings.on_disk():
-        return Assembled(Broker(policy, clock, authenticator, memory_stores(policy)), None, {})
-    # Not above: a node that keeps everything in memory does not need the library.
+        return AssembledNode(Broker(policy, clock, authenticator, memory_stores(policy)), None, {})
+    # Imported here: a node that keeps everything in memory does not need RocksDB.
     from holdfast.node.storage import DiskStorage
 
     disk = DiskStorage(settings, policy, clock)
     try:
-        homes = await open_homes(settings, clock, homes_used(settings, disk.sessions))
+        backends = await open_queue_stores(settings, clock, used_backends(settings, disk.sessions))
     except BaseException:
         disk.close()
         raise
-    return Assembled(Broker(policy, clock, authenticator, disk.stores(homes)), disk, homes)
+    return AssembledNode(Broker(policy, clock, authenticator, disk.stores(backends)), disk, backends)
 
 
 def memory_stores(policy: Policy) -> Stores:
-    """State in memory: it survives a connection, not the broker."""
+    """Stores in memory: they survive a connection, not the broker."""
     limits = policy.sessions
     sessions = MemorySessions()
     return Stores(
@@ -65,7 +65,7 @@ def memory_stores(policy: Policy) -> Stores:
 
 
 def listener_specs(settings: Settings) -> list[ListenerSpec]:
-    """The listeners that the settings describe."""
+    """The listeners of the settings, as the server package takes them."""
     return [
         ListenerSpec(
             name=name,

@@ -1,4 +1,4 @@
-"""What is running here: version, compiled or not, and the versions of what it stands on."""
+"""What is running: the version, whether it is compiled, and the versions of Python and RocksDB."""
 
 import importlib
 import platform
@@ -9,7 +9,7 @@ import holdfast
 
 
 def is_compiled() -> bool:
-    """Whether the pure packages run as machine code. A build is all or nothing, so one module tells."""
+    """Whether the pure packages are compiled. A build compiles all of them or none, so one module is enough to tell."""
     module = importlib.import_module("holdfast.wire.framing")
     return (module.__file__ or "").endswith(tuple(EXTENSION_SUFFIXES))
 

@@ -1,4 +1,4 @@
-"""A node inside a program of your own.
+"""A node inside another program.
 
     from holdfast.node.embedding import running
     from holdfast.node.settings import Listener, Settings, Storage
@@ -9,7 +9,7 @@
         ...
 
 `Storage(data=folder)` keeps state on disk, in that folder; without any `storage` that is `./holdfast-data`.
-No signals are handled and no logs configured: both belong to the program around it.
+It handles no signals and configures no logs: both belong to the program around it.
 """
 
 import asyncio
@@ -26,9 +26,9 @@ from holdfast.broker.sys_topics import SysTopics
 from holdfast.model.errors import HoldfastError, PoisonedError
 from holdfast.node.assembly import assemble, listener_specs
 from holdfast.node.build_info import describe
-from holdfast.node.history_process import end_history, start_history
+from holdfast.node.history_supervisor import end_history, start_history
 from holdfast.node.reload import Reloaded, merge
-from holdfast.node.settings import DEFAULT_LISTENER, Settings
+from holdfast.node.settings.tree import DEFAULT_LISTENER, Settings
 from holdfast.server.listeners import Listeners, open_listeners
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-#: Seconds that connections have to take their last bytes when the node stops, and that as a share of the whole stop.
+#: When the node stops, the time connections have to read their last bytes: in seconds, and as a share of the stop.
 GRACE_S: Final = 2.0
 _GRACE_SHARE: Final = 0.25
-#: Commits that may follow one another when the node stops: a message, its entries, how they were left.
+#: Commits that may follow one another when the node stops: messages, then queue entries, then session ends.
 _LAST_ROUNDS: Final = 4
 _SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
 
@@ -48,7 +48,7 @@ _SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
 class Node:
     """A running node."""
 
-    #: What holds now.
+    #: The settings in effect.
     settings: Settings
     broker: Broker
     listeners: Listeners
@@ -59,17 +59,17 @@ class Node:
     failure: Exception | None = None
 
     def fail(self, why: Exception) -> None:
-        """Nothing can be stored any more: whoever runs the node has to end it."""
+        """Note that nothing can be stored any more. The program that runs the node has to end it."""
         _log.critical("nothing can be stored any more", why=str(why))
         self.failure = why if isinstance(why, HoldfastError) else PoisonedError(str(why))
         self.failed.set()
 
     def sync_within(self, timeout_s: float) -> bool:
-        """Any thread. Whether all that was written is on disk by then."""
+        """Whether all that was written is on disk within `timeout_s`. May be called from any thread."""
         return self.disk is None or self.disk.engine.sync_within(timeout_s)
 
     def url(self, listener: str = DEFAULT_LISTENER) -> str:
-        """The address of one of its listeners."""
+        """The URL of a listener."""
         host, port = self.listeners.addresses()[listener]
         kind = self.settings.listeners[listener]
         path = kind.path if kind.kind in ("ws", "wss") else ""
@@ -77,9 +77,9 @@ class Node:
         return f"{_SCHEMES[kind.kind]}://{shown}:{port}{path}"
 
     def change(self, settings: Settings) -> Reloaded:
-        """Go over to other settings, as far as that is possible without a restart; the outcome says how far it is.
+        """Apply other settings as far as that is possible without a restart; the result says which need one.
 
-        `log` is only noted: logs belong to whoever configured them.
+        `log` has no effect: the program around the node configures logs.
         """
         reloaded = merge(self.settings, settings)
         self.settings = reloaded.settings
@@ -92,7 +92,7 @@ class Node:
 
 @asynccontextmanager
 async def running(settings: Settings, grace_s: float | None = None) -> AsyncIterator[Node]:
-    """Run a node for the length of the block; clients are told goodbye at its end, and have `grace_s` to hear it.
+    """Run a node for the length of the block. At its end clients get a DISCONNECT, and have `grace_s` to read it.
 
     SettingsError if a listener cannot be opened, a file of the settings is wrong, or another process has the data.
     """
@@ -104,38 +104,45 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
             sys_topics = SysTopics(broker, describe(), settings.sys.interval_s)
             sys_topics.start()
             node = Node(settings, broker, listeners, sys_topics, disk)
-            tending = None if disk is None else asyncio.create_task(disk.tend(broker, node.fail))
+            maintenance = None if disk is None else _start_maintenance(node, disk)
             history = start_history(settings)
             try:
                 yield node
             finally:
                 await listeners.stop()
-                # Before the goodbye: what clients have sent is acknowledged, and does not have to come again.
+                # Before DISCONNECT: what clients have sent is acknowledged, so they need not send it again.
                 await _commit_the_rest(broker, disk)
-                await broker.feeding.settle()
-                broker.say_goodbye()
+                await broker.queue_backends.settle()
+                broker.disconnect_all()
                 share_s = node.settings.limits.stop_timeout_s * _GRACE_SHARE
                 await listeners.close(min(GRACE_S, share_s) if grace_s is None else grace_s)
                 await _commit_the_rest(broker, disk)
-                await broker.feeding.settle()
+                await broker.queue_backends.settle()
                 await _commit_the_rest(broker, disk)
                 await end_history(history)
-                if tending is not None:
-                    tending.cancel()
-                    await asyncio.gather(tending, return_exceptions=True)
+                if maintenance is not None:
+                    maintenance.cancel()
+                    await asyncio.gather(maintenance, return_exceptions=True)
     finally:
         try:
-            for home in assembled.homes.values():
-                await home.close()
+            for backend in assembled.backends.values():
+                await backend.close()
         finally:
             if disk is not None:
                 disk.close()
 
 
+def _start_maintenance(node: Node, disk: "DiskStorage") -> "asyncio.Task[None]":
+    # Imported here: a node that keeps everything in memory does not need RocksDB.
+    from holdfast.node.disk_maintenance import DiskMaintenance
+
+    return asyncio.create_task(DiskMaintenance(disk, node.settings.storage).run(node.broker, node.fail))
+
+
 async def _commit_the_rest(broker: Broker, disk: "DiskStorage | None") -> None:
-    """What clients did last, and how their sessions were left: a commit may lead to another, but not for long."""
+    """Commit the last packets of clients and the ends of their sessions. One commit may cause another, a few times."""
     for _round in range(_LAST_ROUNDS):
-        broker.exchange.turn()
+        broker.exchange.run_iteration()
         if disk is not None:
             disk.flush()
         await asyncio.sleep(0)

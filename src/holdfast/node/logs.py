@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, colours for a person at a terminal. On standard error, both."""
+"""Log lines on standard error: JSON, or colours on a terminal."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""New settings for a node that runs: which of them hold at once, and which need a restart.
+"""New settings for a running node: which of them apply at once, and which need a restart.
 
-A key says so itself (`Key.live`). A listener or a zone that comes or goes needs a restart. What needs one keeps its old
-value until then, and is named at every reload.
+`Key.live` says so for each key. A listener or a zone that is added or removed needs a restart. A key that needs one
+keeps its old value until then, and every reload names it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holdfast.broker.policy import ClientClass
-from holdfast.node.settings import SECTIONS, TABLES, Listener, Settings, ZoneSettings
-from holdfast.node.settings_values import keys_of
+from holdfast.node.settings.tree import SECTIONS, TABLES, Listener, Settings, ZoneSettings
+from holdfast.node.settings.values import keys_of
 
 _Table = Listener | ZoneSettings | ClientClass
 
 
 @dataclass(frozen=True)
-class Change:
-    """One key with another value than before."""
+class SettingChange:
+    """A key whose value differs."""
 
-    #: `section.key`, `listeners.NAME.key`, or `listeners.NAME` for one that came or went; `zones` likewise.
+    #: `section.key`, `listeners.NAME.key`, or `listeners.NAME` for one that was added or removed; `zones` likewise.
     key: str
     before: object
     after: object
-    #: Whether it holds without a restart.
+    #: Whether it applies without a restart.
     live: bool = field(kw_only=True)
 
 
@@ -31,22 +31,22 @@ class Change:
 class Reloaded:
     """The outcome of a reload."""
 
-    #: What holds now: the old settings with every live change.
+    #: The settings in effect: the old ones with every live change.
     settings: Settings
-    changes: tuple[Change, ...]
+    changes: tuple[SettingChange, ...]
 
-    def live(self) -> list[Change]:
-        """What holds from now on."""
+    def live(self) -> list[SettingChange]:
+        """Changes that apply from now on."""
         return [change for change in self.changes if change.live]
 
-    def waiting(self) -> list[Change]:
-        """What needs a restart."""
+    def waiting(self) -> list[SettingChange]:
+        """Changes that need a restart."""
         return [change for change in self.changes if not change.live]
 
 
 def merge(old: Settings, new: Settings) -> Reloaded:
     """`old` with everything of `new` that can change while the node runs."""
-    changes: list[Change] = []
+    changes: list[SettingChange] = []
     sections: dict[str, Any] = {}
     for name, section in SECTIONS.items():
         found = _compare(name, section, getattr(old, name), getattr(new, name))
@@ -61,9 +61,9 @@ def merge(old: Settings, new: Settings) -> Reloaded:
     return Reloaded(replace(old, sources=sources, **sections), tuple(changes))
 
 
-def _compare(prefix: str, section: type, old: object, new: object) -> list[Change]:
+def _compare(prefix: str, section: type, old: object, new: object) -> list[SettingChange]:
     return [
-        Change(f"{prefix}.{key}", before, after, live=spec.note.live)
+        SettingChange(f"{prefix}.{key}", before, after, live=spec.note.live)
         for key, spec in keys_of(section).items()
         if (before := getattr(old, key)) != (after := getattr(new, key))
     ]
@@ -71,13 +71,13 @@ def _compare(prefix: str, section: type, old: object, new: object) -> list[Chang
 
 def _compare_tables(
     section: str, table: type, old: Mapping[str, _Table], new: Mapping[str, _Table]
-) -> Iterator[Change]:
+) -> Iterator[SettingChange]:
     for name in [*old, *(name for name in new if name not in old)]:
         prefix = f"{section}.{name}"
         if name in old and name in new:
             yield from _compare(prefix, table, old[name], new[name])
         else:
-            yield Change(prefix, _in_words(old.get(name)), _in_words(new.get(name)), live=False)
+            yield SettingChange(prefix, _in_words(old.get(name)), _in_words(new.get(name)), live=False)
 
 
 def _in_words(table: _Table | None) -> str | None:

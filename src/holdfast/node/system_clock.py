@@ -1,6 +1,6 @@
-"""The system's clock behind the contract `Clock`.
+"""The system's clock, for the contract `Clock`.
 
-It does not inherit from it: an interpreted class cannot inherit from a compiled contract, and need not.
+It does not inherit from the contract: an interpreted class cannot inherit from a compiled one, and need not.
 """
 
 import time

@@ -12,16 +12,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from holdfast.pipeline.frames import history
-    from holdfast.pipeline.loading import Files, load
-    from holdfast.pipeline.spark_session import session
+    from holdfast.pipeline.bulk_load.job import Files, load
+    from holdfast.pipeline.source.history_frame import history
+    from holdfast.pipeline.spark.java import java_home
+    from holdfast.pipeline.spark.session import session
 
-__all__ = ["Files", "history", "load", "session"]
+__all__ = ["Files", "history", "java_home", "load", "session"]
 
-_HOMES: Final = {"Files": "loading", "history": "frames", "load": "loading", "session": "spark_session"}
+_MODULES: Final = {
+    "Files": "bulk_load.job",
+    "history": "source.history_frame",
+    "java_home": "spark.java",
+    "load": "bulk_load.job",
+    "session": "spark.session",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Cursors: how far a reader of a zone has come, as a short string that survives restarts and can be passed around.
+"""Cursors: how far a replay has come, as a short string that survives restarts and can be passed around.
 
     c1-CG1hY2hpbmVzAgGAgPKBg4mFBoECBRicnXc      "c1-", then base64 (URL alphabet, no padding) of
 
@@ -11,7 +11,7 @@
     varint      seven bits a byte, low ones first, bit 7 set while more follow
     zigzag      0, -1, 1, -2 … as 0, 1, 2, 3 …
 
-1. A position in a cursor is done: reading goes on behind it. A start by time is included. `Cursor.from_us` is the one
+1. A position in a cursor is done: reading continues behind it. A start by time is included. `Cursor.from_us` is the one
    place where the two become the same thing, the lower end of a range [lo, hi).
 2. Shards of a zone share one clock, nearly: differences of positions are short.
 3. A cursor that was cut, mistyped or made up is refused, not misread.
@@ -24,6 +24,8 @@ from zlib import crc32
 
 from holdfast.model.errors import MisuseError, PermanentError
 
+#: The zone of a cursor that is over all zones. No zone can be named so.
+EVERY_ZONE: Final = "*"
 #: Never change.
 _PREFIX: Final = "c1-"
 _CHECK_BYTES: Final = 4
@@ -43,7 +45,7 @@ class Cursor:
         self.done: Final = done
 
     def from_us(self, shard: int, since_us: int) -> int:
-        """Where to go on in a shard, included; in one that is not known yet: at `since_us`."""
+        """Where to continue in a shard, included; in one that is not known yet: at `since_us`."""
         done = self.done.get(shard)
         return since_us if done is None else done + 1
 

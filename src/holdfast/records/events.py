@@ -21,7 +21,7 @@ CUT: Final = "…"
 class Event:
     """The same thing, once or many times within a second.
 
-    1. `client` is a session id, `$share/…` for a group, or empty if it concerns nobody in particular.
+    1. `client` is a session id, `$share/…` for a group, or empty if it concerns no single client.
     2. `from_us` and `to_us` are the first and the last position that it concerns, in `shard`; 0 if there is none.
     """
 

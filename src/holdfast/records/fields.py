@@ -4,8 +4,8 @@
     text                        u16 bytes, then UTF-8
     blob                        u32 bytes, then they
 
-Every small record begins with a version byte. A `Fields` walks over one record and names the record and the field
-in its errors, so that a report of damage says what was lost.
+Every small record begins with a version byte. A `RecordReader` reads one record, and names record and field in its
+errors, so that a report of damage says what was lost.
 """
 
 from struct import Struct, error
@@ -22,7 +22,7 @@ _U32_KEY: Final = Struct(">I")
 _U64_KEY: Final = Struct(">Q")
 
 
-class Fields:
+class RecordReader:
     """A place in the bytes of one record; `record` names it in errors."""
 
     def __init__(self, value: bytes, record: str) -> None:

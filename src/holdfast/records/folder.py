@@ -11,7 +11,7 @@ It is the first record written and the first one read: an older Holdfast stops h
 from typing import Final
 
 from holdfast.model.errors import PermanentError
-from holdfast.records.fields import Fields, i64, text, u8, u16
+from holdfast.records.fields import RecordReader, i64, text, u8, u16
 
 #: Never change.
 VERSION: Final = 1
@@ -39,7 +39,7 @@ def encode_folder(folder: DataFolder) -> bytes:
 
 def decode_folder(value: bytes) -> DataFolder:
     """NewerFormatError if it is of a format that this Holdfast does not read, PermanentError if it is damaged."""
-    fields = Fields(value, "the record of the data folder")
+    fields = RecordReader(value, "the record of the data folder")
     version = fields.u8("the version")
     if version != VERSION:
         raise _of_another(f"the record of the data folder has version {version}, this Holdfast reads {VERSION}")

@@ -11,17 +11,17 @@
 
 The zone's name stands in the key. Parameters are sorted by name, so that equal generations have equal bytes.
 
-A generation that was made elsewhere and taken in, or written anew in another layout, has an *edition*: the same number,
+A generation that was ingested, or written again in another layout, has an *edition*: the same number,
 shards, positions and serials in column families of other names. Its record has version 2, and the edition, u64, at its
-end. An edition is the time at which it was taken in, in µs: a family whose name was used before, and dropped, would end
+end. An edition is the time of its ingestion, in µs: a family whose name was used before, and dropped, would end
 every process that reads the log beside the broker, because RocksDB's secondaries take one for the other and crash.
 """
 
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PermanentError
-from holdfast.records.fields import Fields, i64, text, u8, u16, u32, u64
-from holdfast.records.meta import zone_of_key
+from holdfast.records.fields import RecordReader, i64, text, u8, u16, u32, u64
+from holdfast.records.meta_keys import zone_of_key
 
 #: Never change.
 VERSION: Final = 1
@@ -122,7 +122,7 @@ class Generation:
         `created_us` is the present if it is brought back, so that retention lets it stay a while.
         """
         if not self.end_us:
-            raise MisuseError(f"generation {self.number} is open; only what is sealed can be written anew")
+            raise MisuseError(f"generation {self.number} is open; only what is sealed can be written again")
         return self._edition(layout, parameters, created_us, self.edition + 1)
 
     def _edition(self, layout: str, parameters: dict[str, Parameter], created_us: int, edition: int) -> "Generation":
@@ -167,7 +167,7 @@ def encode_zone(zone: ZoneRecord) -> bytes:
 
 def decode_zone(key: bytes, value: bytes) -> ZoneRecord:
     name = zone_of_key(key)
-    fields = Fields(value, f"the record of zone {name!r}")
+    fields = RecordReader(value, f"the record of zone {name!r}")
     fields.version(VERSION)
     created_us = fields.i64("the time")
     shards = tuple([fields.u16("a shard") for _index in range(fields.u16("the shards"))])
@@ -201,7 +201,7 @@ def encode_generation(generation: Generation) -> bytes:
 
 def decode_generation(key: bytes, value: bytes) -> Generation:
     zone = zone_of_key(key)
-    fields = Fields(value, f"a generation of zone {zone!r}")
+    fields = RecordReader(value, f"a generation of zone {zone!r}")
     # An older Holdfast refuses version 2: it would take the generation for dropped, and its families for strays.
     edited = fields.version_up_to(EDITED_VERSION) == EDITED_VERSION
     number = fields.u32("the number")
@@ -246,7 +246,7 @@ def _encode_parameter(value: Parameter) -> bytes:
     return u8(_NUMBERS) + u16(len(value)) + b"".join([i64(number) for number in value])
 
 
-def _decode_parameter(fields: Fields, name: str) -> Parameter:
+def _decode_parameter(fields: RecordReader, name: str) -> Parameter:
     kind = fields.u8(f"parameter {name!r}")
     if kind == _NUMBER:
         return fields.i64(f"parameter {name!r}")

@@ -15,8 +15,8 @@ Groups that were stored before 0a and 0b existed have neither. Such a group is n
 
 from typing import Final
 
-from holdfast.records.fields import Fields, i64, u8, u64
-from holdfast.records.sessions import client_prefix
+from holdfast.records.fields import RecordReader, i64, u8, u64
+from holdfast.records.session_keys import client_prefix
 
 #: Never change.
 VERSION: Final = 1
@@ -66,7 +66,7 @@ def encode_group(record: GroupRecord) -> bytes:
 
 
 def decode_group(value: bytes) -> GroupRecord:
-    fields = Fields(value, "a group")
+    fields = RecordReader(value, "a group")
     fields.version(VERSION)
     flags = fields.u8("the flags")
     since_us = fields.i64("the start")

@@ -4,7 +4,7 @@
     lane  plant~1      shard 1    ●──●──●│                       loaded, with the times they had
     lane  plant~2      shard 2       ●──●──●│                    loaded, and overlapping the first
 
-A lane is stored as a zone is: a record, shards and generations of its own. So everything that holds of a shard holds of
+A lane is stored like a zone: with its own record, shards and generations. So everything that holds of a shard holds of
 what was loaded: positions increase, serials are dense, the head only grows. What overlaps in time lies in two lanes.
 
 1. A lane's name is its zone's, a tilde and a number. No zone of the settings has a tilde in its name.

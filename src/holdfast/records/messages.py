@@ -12,7 +12,7 @@
     38  expiry       u32   s; 0 unless bit 3 is set
     42  topic · publisher (UTF-8) · properties · payload
 
-Little-endian and packed, so that numpy reads a column of headers at once (`history/arrow.py`).
+Little-endian and packed, so that numpy reads a column of headers at once (`history/arrow/message_batches.py`).
 
 1. These bytes never change. A new version is a new module, and this one stays to read what is there.
 2. The lengths in the header add up to the length of the value: a cut or joined record is noticed.
@@ -25,6 +25,7 @@ from typing import Final
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
+from holdfast.model.time import SECOND_US
 
 #: Never change.
 VERSION: Final = 1
@@ -36,7 +37,6 @@ RETAIN: Final = 0x04
 EXPIRES: Final = 0x08
 FLAGS: Final = 0x0F
 
-_SECOND_US: Final = 1_000_000
 
 _HEADER: Final = Struct("<BBHHIIqQqI")
 # Bound once: looking a method up costs as much as packing a field.
@@ -79,7 +79,7 @@ def encode_message(message: Message, position_us: int, serial: int) -> bytes:
         flags |= EXPIRES
         # One microsecond is how 0 seconds are told from never (see `decode_message`).
         left_us = message.expires_us - message.received_us
-        expiry_s = (left_us + _SECOND_US - 1) // _SECOND_US if left_us > 1 else 0
+        expiry_s = (left_us + SECOND_US - 1) // SECOND_US if left_us > 1 else 0
     topic = message.topic
     publisher = message.publisher.encode()
     properties = message.properties
@@ -134,7 +134,7 @@ def decode_message(value: bytes) -> StoredMessage:
         raise PermanentError(f"a message record names a publisher that is not UTF-8 ({wrong.reason})") from wrong
     expires_us = 0
     if flags & EXPIRES:
-        expires_us = received_us + max(expiry_s * _SECOND_US, 1)
+        expires_us = received_us + max(expiry_s * SECOND_US, 1)
     message = Message(
         value[HEADER_BYTES:publisher_at],
         value[payload_at:],

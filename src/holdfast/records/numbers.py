@@ -2,12 +2,12 @@
 
 0  version   u8    1
 1  number    i64
-9  taken     i64   when, in µs: what nobody used for long is removed
+9  taken     i64   when, in µs: a number that was not used for long is removed
 """
 
 from typing import Final
 
-from holdfast.records.fields import Fields, i64, u8
+from holdfast.records.fields import RecordReader, i64, u8
 
 #: Never change.
 VERSION: Final = 1
@@ -26,7 +26,7 @@ def encode_number(last: LastNumber) -> bytes:
 
 
 def decode_number(value: bytes) -> LastNumber:
-    fields = Fields(value, "the last number of a client")
+    fields = RecordReader(value, "the last number of a client")
     fields.version(VERSION)
     last = LastNumber(fields.i64("the number"), fields.i64("the time"))
     fields.end()

@@ -1,8 +1,8 @@
-"""The outbox on disk: what queues outside the log have not answered for yet.
+"""The outbox on disk: what external queues have not confirmed yet.
 
 a message       01 | clients u32, each: client id text, flags u8 (bits 0-1 QoS, bit 2 retain),
                 identifiers u16, each u32 | the message as the log has it (`messages.py`), with zeros for its place
-a queue to go   01 | home text | client id text
+a queue to go   01 | backend text | client id text
 the ceiling     01 | number u64
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.records.fields import Fields, text, u8, u16, u32, u64
+from holdfast.records.fields import RecordReader, text, u8, u16, u32, u64
 from holdfast.records.messages import decode_message, encode_message
 
 #: Never change.
@@ -30,7 +30,7 @@ def encode_outbox(message: Message, targets: list[tuple[str, Owed]]) -> bytes:
 
 
 def decode_outbox(value: bytes) -> tuple[Message, list[tuple[str, Owed]]]:
-    fields = Fields(value, "a message in the outbox")
+    fields = RecordReader(value, "a message in the outbox")
     fields.version(VERSION)
     options: list[tuple[str, int, tuple[int, ...]]] = []
     for _client in range(fields.u32("the clients")):
@@ -48,17 +48,17 @@ def decode_outbox(value: bytes) -> tuple[Message, list[tuple[str, Owed]]]:
     return message, targets
 
 
-def encode_queue_drop(home: str, client_id: str) -> bytes:
-    return b"".join((u8(VERSION), text(home), text(client_id)))
+def encode_queue_drop(backend: str, client_id: str) -> bytes:
+    return b"".join((u8(VERSION), text(backend), text(client_id)))
 
 
 def decode_queue_drop(value: bytes) -> tuple[str, str]:
-    fields = Fields(value, "a queue that is to go")
+    fields = RecordReader(value, "a queue that is to go")
     fields.version(VERSION)
-    home = fields.text("the home")
+    backend = fields.text("the backend")
     client_id = fields.text("the client")
     fields.end()
-    return home, client_id
+    return backend, client_id
 
 
 def encode_outbox_ceiling(number: int) -> bytes:
@@ -66,7 +66,7 @@ def encode_outbox_ceiling(number: int) -> bytes:
 
 
 def decode_outbox_ceiling(value: bytes) -> int:
-    fields = Fields(value, "the ceiling of the outbox")
+    fields = RecordReader(value, "the ceiling of the outbox")
     fields.version(VERSION)
     number = fields.u64("the number")
     fields.end()

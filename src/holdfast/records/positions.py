@@ -11,7 +11,7 @@ written with the messages that another log handed over, so that none is applied 
 
 from typing import Final
 
-from holdfast.records.fields import Fields, i64, text, u8, u64
+from holdfast.records.fields import RecordReader, i64, text, u8, u64
 
 #: Never change.
 VERSION: Final = 1
@@ -39,7 +39,7 @@ def encode_ceiling(ceiling_us: int) -> bytes:
 
 
 def decode_ceiling(value: bytes) -> int:
-    fields = Fields(value, "the ceiling of a shard")
+    fields = RecordReader(value, "the ceiling of a shard")
     fields.version(VERSION)
     ceiling_us = fields.i64("the ceiling")
     fields.end()
@@ -51,7 +51,7 @@ def encode_head(head: ShardHead) -> bytes:
 
 
 def decode_head(value: bytes) -> ShardHead:
-    fields = Fields(value, "the head of a shard")
+    fields = RecordReader(value, "the head of a shard")
     fields.version(VERSION)
     head = ShardHead(fields.i64("the position"), fields.u64("the serial"), fields.u64("the commits"))
     fields.end()
@@ -63,7 +63,7 @@ def encode_applied(mark: AppliedMark) -> bytes:
 
 
 def decode_applied(value: bytes) -> AppliedMark:
-    fields = Fields(value, "the applied mark of a shard")
+    fields = RecordReader(value, "the applied mark of a shard")
     fields.version(VERSION)
     mark = AppliedMark(fields.u64("the sequence"), fields.text("the source"))
     fields.end()

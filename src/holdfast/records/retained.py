@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PermanentError
-from holdfast.records.fields import Fields, i64, key_u64, u8, u16
+from holdfast.records.fields import RecordReader, i64, key_u64, u8, u16
 from holdfast.records.messages import StoredMessage, decode_message, encode_message
 
 #: Never change.
@@ -60,7 +60,7 @@ def encode_retained(record: RetainedRecord) -> bytes:
 
 
 def decode_retained(value: bytes) -> RetainedRecord:
-    fields = Fields(value, "a retained message")
+    fields = RecordReader(value, "a retained message")
     fields.version(VERSION)
     shard = fields.u16("the shard")
     stored_us = fields.i64("the time")
@@ -82,7 +82,7 @@ def retained_topic(key: bytes) -> bytes:
 def subtree(levels: tuple[bytes, ...]) -> tuple[bytes, bytes]:
     """The range [lo, hi) of a topic and everything below it; of all topics if there are no levels.
 
-    Whoever skips from one child to the next seeks to `hi` of the child.
+    A reader that skips from one child to the next seeks to `hi` of the child.
     """
     if not levels:
         return b"\x01", b"\x02"

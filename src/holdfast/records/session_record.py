@@ -2,7 +2,7 @@
 
     01 | expiry u32 (s) | offline i64 (µs, 0: connected) | flags u8: 1 a will follows, 2 cut off
        | QoS u8 | retain u8 | delay u32 | expiry i64 | topic blob | properties blob | payload blob
-       flag 4, behind that: the home of its queue text | the first number that is for it u64
+       flag 4, behind that: the backend of its queue text | the first number that is for it u64
     02 | the same | the user whose it is text; empty for clients without a user name
 
 A record of version 1 does not say whose it is. Groups have it, and sessions that no user has resumed since.
@@ -11,7 +11,7 @@ A record of version 1 does not say whose it is. Groups have it, and sessions tha
 from typing import Final
 
 from holdfast.model.will import StoredWill
-from holdfast.records.fields import Fields, blob, i64, text, u8, u32, u64
+from holdfast.records.fields import RecordReader, blob, i64, text, u8, u32, u64
 
 #: Never change.
 VERSION: Final = 1
@@ -37,7 +37,7 @@ class SessionRecord:
         user: str | None = None,
     ) -> None:
         self.expiry_s: Final = expiry_s
-        #: The home of its queue; empty if it follows the log. It keeps the one it began with.
+        #: The backend of its queue; empty if it follows the log. It keeps the one it began with.
         self.queue: Final = queue
         #: The user whose session it is, empty for a client without a user name; None if that was not stored.
         self.user: Final = user
@@ -101,7 +101,7 @@ def encode_session(record: SessionRecord) -> bytes:
 
 
 def decode_session(value: bytes) -> SessionRecord:
-    fields = Fields(value, "a session")
+    fields = RecordReader(value, "a session")
     version = fields.version_up_to(OWNED_VERSION)
     expiry_s = fields.u32("the expiry")
     disconnected_us = fields.i64("the time")
@@ -119,7 +119,7 @@ def decode_session(value: bytes) -> SessionRecord:
     queue = ""
     begun = 0
     if flags & _QUEUE:
-        queue = fields.text("the home of its queue")
+        queue = fields.text("the backend of its queue")
         begun = fields.u64("the first number of its queue")
     user = fields.text("its user") if version == OWNED_VERSION else None
     fields.end()

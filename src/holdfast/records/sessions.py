@@ -1,27 +1,6 @@
-"""Sessions on disk: one small record for each thing that changes by itself.
+"""The values of sessions on disk: a small record for each thing that changes by itself. Their keys: `session_keys.py`.
 
-    01 | client | 00                     the session           expiry, since when offline, will
-    01 | client | 01 | filter            a subscription
-    01 | client | 05                     progress              how far each shard was sent, and what is unacknowledged
-    01 | client | 07 | filter            how far the replay of a subscription is
-    01 | client | 08 | filter            how far its retained messages were sent (see `walks.py`)
-    01 | client | 09 | number u32        a slot: one QoS 2 packet id in use, or one message that is done
-    01 | client | 0a, 0b                 of a group of a shared subscription (see `groups.py`)
-    02 | ends u64 | client id            that an offline session ends then; the value is empty
-    03 | client id                       that a session has a connection; the value is empty
-    04 | due u64 | client id             that the will of an offline session is due then; the value is empty
-    05 | client id                       that a session has its queue outside the log; the value is empty
-
-    client    u16 bytes, then the client id in UTF-8: no client's keys lie between those of another
-
-Read, and no longer written: what is in slots now had keys of its own before.
-
-    01 | client | 02 | packet u16        an outgoing QoS 2 message
-    01 | client | 03 | packet u16        that PUBREC came for it; the value is empty
-    01 | client | 04 | packet u16        an incoming QoS 2 packet id; the value is empty
-    01 | client | 06 | shard u16 | position u64                a QoS 2 message that is done, above the progress
-
-Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each value begins with its version:
+Numbers are little-endian (`fields.py`). Each value begins with its version:
 
     session         see `session_record.py`
     subscription    01 | QoS u8 | flags u8: 1 no local, 2 retain as published | retain handling u8 | identifier u32
@@ -29,12 +8,12 @@ Numbers in keys are big-endian, in values little-endian (see `fields.py`). Each 
                     02 | the same | share window u16: for a member of a group that has one
     in flight       01 | order u64 | retain u8 | shard u16 | position i64 | identifiers u16, each u32
                     | group text | topic blob | the message itself, if it is not in the log
-                    shard FFFF: the position is a serial of the session's queue outside the log, here and below
+                    shard FFFF: the position is a serial of the session's external queue, here and below
     progress        01 | last packet id u16 | shards u16, each u16 and i64 | entries u32, each
                     packet u16, QoS u8, shard u16, position i64
                     02 | the same, but each entry
-                    packet u16, QoS u8, retained u8: 0 shard u16, position i64; 1 a place (see `walks.py`)
-    slot            01 | kind u8: 2, 3, 4 or 6, with the meaning of the key above
+                    packet u16, QoS u8, retained u8: 0 shard u16, position i64; 1 a place (`retained_progress.py`)
+    slot            01 | kind u8: 2, 3, 4 or 6, with the meaning of the key (`session_keys.py`)
                     2 packet u16 | in flight, as above     3, 4 packet u16     6 shard u16 | position i64
     replay          01 | joined u8: 1 it has reached its end | until i64 (µs) | shards u16, each u16 and i64
                     02 | the same | speed u64 (millionths) | at i64 (µs): for one that keeps a pace
@@ -44,9 +23,10 @@ from typing import Final
 
 from holdfast.model.errors import PermanentError
 from holdfast.model.owed import QUEUE_SHARD, Owed, place_of
-from holdfast.records.fields import Fields, blob, i64, key_u16, key_u64, text, u8, u16, u32, u64
+from holdfast.records.fields import RecordReader, blob, i64, text, u8, u16, u32, u64
 from holdfast.records.messages import decode_message, encode_message
-from holdfast.records.walks import RetainedPlace, encode_place, read_place
+from holdfast.records.retained_progress import RetainedPlace, encode_place, read_place
+from holdfast.records.session_keys import DONE, INCOMING, INFLIGHT, RELEASED, SLOT, done_place
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.names import SEPARATOR
 from holdfast.topics.subscription import SubscriptionRecord
@@ -59,25 +39,6 @@ WINDOW_VERSION: Final = 2
 PROGRESS_VERSION: Final = 2
 #: Of a replay that keeps a pace.
 PACED_VERSION: Final = 2
-RECORD: Final = 0x01
-EXPIRY: Final = 0x02
-CONNECTED: Final = 0x03
-WAITING: Final = 0x04
-OUTSIDE: Final = 0x05
-SESSION: Final = 0x00
-SUBSCRIPTION: Final = 0x01
-INFLIGHT: Final = 0x02
-RELEASED: Final = 0x03
-INCOMING: Final = 0x04
-PROGRESS: Final = 0x05
-DONE: Final = 0x06
-REPLAY: Final = 0x07
-WALK: Final = 0x08
-SLOT: Final = 0x09
-#: Kinds of QoS 2 records: slots, and what was stored instead of them before.
-PACKET_KINDS: Final = (INFLIGHT, RELEASED, INCOMING, DONE, SLOT)
-GROUP: Final = 0x0A
-MEMBER: Final = 0x0B
 _NO_LOCAL: Final = 0x01
 _AS_PUBLISHED: Final = 0x02
 
@@ -172,105 +133,6 @@ class ReplayProgress:
         return hash((self.until_us, self.joined))
 
 
-# ---- keys
-
-
-def client_prefix(client_id: str) -> bytes:
-    """What every record of a session begins with."""
-    encoded = client_id.encode()
-    return b"\x01" + key_u16(len(encoded)) + encoded
-
-
-def session_range(client_id: str) -> tuple[bytes, bytes]:
-    """The range [lo, hi) of everything of a session but its entries in the two lists."""
-    prefix = client_prefix(client_id)
-    return prefix, prefix + b"\xff"
-
-
-def session_key(client_id: str) -> bytes:
-    return client_prefix(client_id) + b"\x00"
-
-
-def subscription_key(client_id: str, raw: bytes) -> bytes:
-    return client_prefix(client_id) + b"\x01" + raw
-
-
-def progress_key(client_id: str) -> bytes:
-    return client_prefix(client_id) + b"\x05"
-
-
-def replay_key(client_id: str, raw: bytes) -> bytes:
-    return client_prefix(client_id) + b"\x07" + raw
-
-
-def walk_key(client_id: str, raw: bytes) -> bytes:
-    return client_prefix(client_id) + b"\x08" + raw
-
-
-def slot_key(client_id: str, number: int) -> bytes:
-    return client_prefix(client_id) + b"\x09" + number.to_bytes(4, "big")
-
-
-def packet_range(client_id: str) -> tuple[bytes, bytes]:
-    """A range [lo, hi) that holds the QoS 2 records of a session, and none of its subscriptions."""
-    prefix = client_prefix(client_id)
-    return prefix + b"\x02", prefix + b"\x0a"
-
-
-def slot_number(key: bytes) -> int:
-    return int.from_bytes(key[-4:], "big")
-
-
-def done_place(key: bytes) -> tuple[int, int]:
-    """Shard and position of something that is done."""
-    return key[-10] << 8 | key[-9], int.from_bytes(key[-8:], "big")
-
-
-def expiry_key(ends_us: int, client_id: str) -> bytes:
-    return b"\x02" + key_u64(ends_us) + client_id.encode()
-
-
-def expired_before(before_us: int) -> tuple[bytes, bytes]:
-    """The range [lo, hi) of what ends before a moment."""
-    return b"\x02", b"\x02" + key_u64(max(0, before_us))
-
-
-def waiting_key(due_us: int, client_id: str) -> bytes:
-    return b"\x04" + key_u64(due_us) + client_id.encode()
-
-
-def connected_key(client_id: str) -> bytes:
-    return b"\x03" + client_id.encode()
-
-
-def connected_after(client_id: str) -> tuple[bytes, bytes]:
-    """The range [lo, hi) of connected sessions above a client id; of all if it is empty."""
-    lo = b"\x03" if not client_id else connected_key(client_id) + b"\x00"
-    return lo, b"\x04"
-
-
-def outside_key(client_id: str) -> bytes:
-    return b"\x05" + client_id.encode()
-
-
-def outside_after(client_id: str) -> tuple[bytes, bytes]:
-    """The range [lo, hi) of sessions above a client id whose queue is outside the log; of all if it is empty."""
-    lo = b"\x05" if not client_id else outside_key(client_id) + b"\x00"
-    return lo, b"\x06"
-
-
-def listed_client(key: bytes) -> str:
-    """The client id of an entry in one of the lists."""
-    start = 1 if key[:1] in (b"\x03", b"\x05") else 9
-    try:
-        return key[start:].decode()
-    except UnicodeDecodeError:
-        raise PermanentError(f"session key {key.hex()} names a client that is not UTF-8") from None
-
-
-# ---- values
-
-
 def encode_subscription(record: SubscriptionRecord) -> bytes:
     flags = (_NO_LOCAL if record.no_local else 0) | (_AS_PUBLISHED if record.retain_as_published else 0)
     parts = [
@@ -289,7 +151,7 @@ def encode_subscription(record: SubscriptionRecord) -> bytes:
 
 
 def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
-    fields = Fields(value, f"the subscription {raw!r}")
+    fields = RecordReader(value, f"the subscription {raw!r}")
     version = fields.version_up_to(WINDOW_VERSION)
     qos = fields.u8("the QoS")
     flags = fields.u8("the flags")
@@ -332,7 +194,7 @@ class StoredInflight:
     """What an entry in flight says; its message is looked up in the log if it is not given."""
 
     def __init__(self, value: bytes) -> None:
-        fields = Fields(value, "a message in flight")
+        fields = RecordReader(value, "a message in flight")
         fields.version(VERSION)
         self.order: Final = fields.u64("the order")
         self.retain: Final = fields.u8("the retain flag") != 0
@@ -354,7 +216,7 @@ def encode_slot(slot: SlotRecord) -> bytes:
 
 
 def decode_slot(value: bytes) -> SlotRecord:
-    fields = Fields(value, "a slot of a session")
+    fields = RecordReader(value, "a slot of a session")
     fields.version(VERSION)
     kind = fields.u8("the kind")
     if kind == DONE:
@@ -390,7 +252,7 @@ def encode_replay(replay: ReplayProgress) -> bytes:
 
 
 def decode_replay(value: bytes) -> ReplayProgress:
-    fields = Fields(value, "the progress of a replay")
+    fields = RecordReader(value, "the progress of a replay")
     paced = value[:1] == bytes((PACED_VERSION,))
     fields.version(PACED_VERSION if paced else VERSION)
     joined = fields.u8("whether it joined") != 0
@@ -410,7 +272,7 @@ def _places(sent: dict[int, int]) -> bytes:
     return b"".join(parts)
 
 
-def _read_places(fields: Fields) -> dict[int, int]:
+def _read_places(fields: RecordReader) -> dict[int, int]:
     sent: dict[int, int] = {}
     for _shard in range(fields.u16("the shards")):
         shard = fields.u16("a shard")
@@ -439,7 +301,7 @@ def encode_progress(progress: Progress) -> bytes:
 
 
 def decode_progress(value: bytes) -> Progress:
-    fields = Fields(value, "the progress of a session")
+    fields = RecordReader(value, "the progress of a session")
     version = fields.version_up_to(PROGRESS_VERSION)
     last_packet_id = fields.u16("the last packet id")
     sent = _read_places(fields)

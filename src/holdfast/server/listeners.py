@@ -1,7 +1,7 @@
 """All listeners of a node: opened together or not at all, reloaded and closed together.
 
 This module puts sockets, TLS, WebSocket and PROXY headers together as each `ListenerSpec` asks. It knows nothing
-of MQTT, and hands every connection to the one gate.
+of MQTT, and hands every connection to the one handler.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from holdfast.broker.gate import Gate
+from holdfast.broker.connections.connection_handler import ConnectionHandler
 from holdfast.model.errors import SettingsError
-from holdfast.server import plain
-from holdfast.server.greeting import HEADER_DEADLINE_S, GreetingServer
-from holdfast.server.plain import PlainServer
-from holdfast.server.sockets import ACCEPTS_PER_TURN, BACKLOG, listen
-from holdfast.server.stream import Entrance, SocketLink
+from holdfast.server import tcp_server
+from holdfast.server.handshake_server import HEADER_DEADLINE_S, HandshakeServer
+from holdfast.server.sockets import ACCEPTS_PER_ITERATION, BACKLOG, listen
+from holdfast.server.stream import ListenerConnections, SocketLink
+from holdfast.server.tcp_server import TcpServer
 from holdfast.server.tls import TlsContext, TlsFiles
-from holdfast.server.websocket import MESSAGE_LIMIT_BYTES, WebSocketLink, WebTerms
+from holdfast.server.websocket import MESSAGE_LIMIT_BYTES, WebSocketLink, WebSocketTerms
 
 Kind = Literal["tcp", "tls", "ws", "wss"]
 
@@ -40,7 +40,7 @@ class ListenerSpec:
     port: int = 1883
     mount_point: str = ""
     allow_anonymous: bool = False
-    #: Whether each connection begins with a PROXY header, version 2. Whoever reaches such a listener can claim
+    #: Whether each connection begins with a PROXY header, version 2. A client that reaches such a listener can claim
     #: any address.
     proxy_protocol: bool = False
     certificate: Path | None = None
@@ -94,13 +94,13 @@ class ListenerSpec:
         return None
 
 
-class Listener:
+class BoundListener:
     """One listener: its sockets, and what accepts on them."""
 
-    def __init__(self, spec: ListenerSpec, gate: Gate) -> None:
+    def __init__(self, spec: ListenerSpec, handler: ConnectionHandler) -> None:
         self.spec: Final = spec
-        self.entrance: Final = Entrance(
-            gate,
+        self.connections: Final = ListenerConnections(
+            handler,
             listener=spec.name,
             transport=spec.kind,
             mount_point=spec.mount_point,
@@ -109,9 +109,11 @@ class Listener:
         )
         self.tls: Final = _tls_context(spec)
         self.port = spec.port
-        self._web: Final = WebTerms(spec.path, spec.allowed_origins, spec.max_message_bytes, spec.handshake_deadline_s)
+        self._web: Final = WebSocketTerms(
+            spec.path, spec.allowed_origins, spec.max_message_bytes, spec.handshake_deadline_s
+        )
         self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.Server | PlainServer | GreetingServer] = []
+        self._servers: list[asyncio.Server | TcpServer | HandshakeServer] = []
 
     async def bind(self) -> None:
         """Take the port."""
@@ -131,52 +133,52 @@ class Listener:
         for one in self._sockets:
             one.close()
         for server in self._servers:
-            if isinstance(server, GreetingServer):
+            if isinstance(server, HandshakeServer):
                 await server.close()
             else:
                 server.close()
         self._sockets.clear()
         self._servers.clear()
 
-    async def _serve_one(self, sock: socket.socket) -> asyncio.Server | PlainServer | GreetingServer:
+    async def _serve_one(self, sock: socket.socket) -> asyncio.Server | TcpServer | HandshakeServer:
         deadline_s = self.spec.handshake_deadline_s
         if self.spec.proxy_protocol or self.tls is not None:
-            return GreetingServer(
+            return HandshakeServer(
                 sock,
-                self.entrance,
+                self.connections,
                 self._make,
                 self.tls,
                 proxy_protocol=self.spec.proxy_protocol,
                 tls_deadline_s=deadline_s,
                 header_deadline_s=min(deadline_s, HEADER_DEADLINE_S),
             )
-        if self.spec.kind == "tcp" and plain.AVAILABLE:
-            return PlainServer(sock, self.entrance)
+        if self.spec.kind == "tcp" and tcp_server.AVAILABLE:
+            return TcpServer(sock, self.connections)
         server = await asyncio.get_running_loop().create_server(
             lambda: self._make(None),
             sock=sock,
             # asyncio accepts as many in one turn as it is told to keep waiting: thousands would be too many.
-            backlog=ACCEPTS_PER_TURN,
+            backlog=ACCEPTS_PER_ITERATION,
         )
         sock.listen(BACKLOG)
         return server
 
     def _make(self, source: tuple[str, int] | None) -> SocketLink:
         if self.spec.kind in ("ws", "wss"):
-            return WebSocketLink(self.entrance, self._web, source)
-        return SocketLink(self.entrance, source)
+            return WebSocketLink(self.connections, self._web, source)
+        return SocketLink(self.connections, source)
 
 
 class Listeners:
     """The open listeners of a node."""
 
-    def __init__(self, listeners: Sequence[Listener]) -> None:
+    def __init__(self, listeners: Sequence[BoundListener]) -> None:
         self._listeners: Final = listeners
 
     @property
-    def entrances(self) -> Mapping[str, Entrance]:
+    def connections(self) -> Mapping[str, ListenerConnections]:
         """By name: the present connections and the counters of each listener."""
-        return {one.spec.name: one.entrance for one in self._listeners}
+        return {one.spec.name: one.connections for one in self._listeners}
 
     def addresses(self) -> dict[str, tuple[str, int]]:
         """By name: the host as it was asked for, and the port that was taken."""
@@ -198,7 +200,7 @@ class Listeners:
             raise SettingsError("; ".join(problems))
 
     async def stop(self) -> None:
-        """Accept nobody from now on."""
+        """Stop accepting."""
         for one in self._listeners:
             await one.stop()
 
@@ -207,16 +209,16 @@ class Listeners:
         await self.stop()
         async with asyncio.TaskGroup() as closing:
             for one in self._listeners:
-                closing.create_task(one.entrance.close(grace_s))
+                closing.create_task(one.connections.close(grace_s))
 
 
-async def open_listeners(specs: Iterable[ListenerSpec], gate: Gate) -> Listeners:
+async def open_listeners(specs: Iterable[ListenerSpec], handler: ConnectionHandler) -> Listeners:
     """Open all of them, or none: SettingsError says which one cannot be opened, and what to do."""
     wanted = list(specs)
     for name, times in Counter(spec.name for spec in wanted).items():
         if times > 1:
             raise SettingsError(f"listener {name}: there are {times} of this name; give each its own")
-    listeners = [Listener(spec, gate) for spec in wanted]
+    listeners = [BoundListener(spec, handler) for spec in wanted]
     try:
         for one in listeners:
             await one.bind()

@@ -1,4 +1,4 @@
-"""The PROXY protocol, version 2: how a load balancer states the address of the client it stands for.
+"""The PROXY protocol, version 2: how a load balancer passes on the address of the client.
 
 Bytes in, a header out; no sockets here. The format (haproxy.org, proxy-protocol.txt):
 
@@ -8,8 +8,8 @@ Bytes in, a header out; no sockets here. The format (haproxy.org, proxy-protocol
     14..15  length of what follows
     16..    source address, destination address, source port, destination port; then extensions, skipped
 
-Whoever can reach a listener that expects this header can claim any address: the header is to be trusted where the
-settings say so, and nowhere else.
+A client that reaches such a listener directly can claim any address, so only listeners whose settings ask for it read
+the header.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
 FIXED_BYTES: Final = 16
 
 #: Bytes after the fixed part at most. Addresses take 36 and proxies add some hundred bytes of extensions; the
-#: format would allow 65,535, which nobody needs and which every unknown peer could make us hold.
+#: format allows 65,535, which no proxy needs and every unknown peer could make us buffer.
 LIMIT_BYTES: Final = 4096
 
 #: Family and transport byte → bytes of one address.
@@ -28,7 +28,7 @@ _STREAM_ADDRESSES: Final = {0x11: 4, 0x21: 16}
 
 
 class ProxyHeaderError(Exception):
-    """What came is not a PROXY header of version 2."""
+    """The bytes are not a PROXY header of version 2."""
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,22 @@ class ProxyHeader:
 
 
 @dataclass(frozen=True)
-class Incomplete:
-    """So far it may be a header."""
+class IncompleteHeader:
+    """The beginning of a header."""
 
-    #: Bytes that are missing at the least. Whoever reads no more than these never reads beyond the header.
+    #: At least this many bytes are missing. A reader that reads no more than these never reads beyond the header.
     missing: int
 
 
-def decode(data: bytes) -> ProxyHeader | Incomplete:
-    """The header that `data` begins with."""
+def decode(data: bytes) -> ProxyHeader | IncompleteHeader:
+    """Decode the header at the beginning of `data`."""
     start = data[: len(SIGNATURE)]
     if not SIGNATURE.startswith(start):
         if start[:5] == b"PROXY":
             raise ProxyHeaderError("PROXY protocol version 1; set the proxy to version 2 (HAProxy: send-proxy-v2)")
         raise ProxyHeaderError("no PROXY header; the peer is no proxy, or its PROXY protocol is switched off")
     if len(data) < FIXED_BYTES:
-        return Incomplete(FIXED_BYTES - len(data))
+        return IncompleteHeader(FIXED_BYTES - len(data))
     version, command = data[12] >> 4, data[12] & 0x0F
     if version != 2 or command > 1:
         raise ProxyHeaderError(f"version {version}, command {command} of a PROXY header; known are version 2, 0 and 1")
@@ -66,7 +66,7 @@ def decode(data: bytes) -> ProxyHeader | Incomplete:
     if length > LIMIT_BYTES:
         raise ProxyHeaderError(f"PROXY header of {length} bytes; the limit is {LIMIT_BYTES}")
     if len(data) < FIXED_BYTES + length:
-        return Incomplete(FIXED_BYTES + length - len(data))
+        return IncompleteHeader(FIXED_BYTES + length - len(data))
     source = _source(data[13], data[FIXED_BYTES : FIXED_BYTES + length]) if command == 1 else None
     return ProxyHeader(source, FIXED_BYTES + length)
 

@@ -1,4 +1,4 @@
-"""Listening sockets: from a host and a port to sockets that accept, or to a message that says what to do.
+"""Listening sockets: a host and a port become sockets that accept, or an error that says what to do.
 
 It knows addresses and the kernel, nothing of protocols or settings.
 """
@@ -15,8 +15,8 @@ from holdfast.model.errors import SettingsError
 #: later. Linux caps it at net.core.somaxconn, which is 4096 by default.
 BACKLOG: Final = 4096
 
-#: Connections accepted in one turn of the loop at most, so that a storm does not hold up everybody else.
-ACCEPTS_PER_TURN: Final = 128
+#: The most connections accepted per loop iteration, so that a storm does not delay other clients.
+ACCEPTS_PER_ITERATION: Final = 128
 
 #: Seconds without accepting after a failure; asyncio's own servers pause as long.
 PAUSE_S: Final = 1.0
@@ -24,10 +24,10 @@ PAUSE_S: Final = 1.0
 #: Names that mean one address of each family; a resolver may know one of them only, or another machine.
 _BOTH_FAMILIES: Final = {"localhost": ("127.0.0.1", "::1"), "*": ("0.0.0.0", "::")}
 
-#: A family that this machine does not have. It does not matter as long as the other one is there.
+#: Errors of an address family that this machine lacks, which are ignored if the other one works.
 _NO_SUCH_FAMILY: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
-#: How often a free port is looked for that is free in both families.
+#: Attempts to find a port that is free in both families.
 _ATTEMPTS: Final = 20
 
 _REMEDIES: Final = {
@@ -97,14 +97,14 @@ def _listen_one(family: socket.AddressFamily, address: str, port: int) -> socket
     try:
         one.setblocking(False)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Handed down to accepted sockets: a client may ask for no keep-alive, and its machine may vanish.
+        # Accepted sockets inherit it: a client may ask for no keep-alive, and its machine may vanish.
         one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # Handed down as well: what is sent is whole already, so waiting for more of it only delays it.
+        # Inherited as well: writes are whole already, so Nagle's algorithm would only delay them.
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         one.bind((address, port))
-        # Two sockets may bind one port while neither listens, so only this proves that the port is ours.
+        # Two sockets may bind the same port while neither listens, so only `listen` proves that the port is ours.
         one.listen(BACKLOG)
     except OSError:
         one.close()

@@ -7,33 +7,33 @@ It moves bytes and knows nothing of MQTT, of settings or of other connections. I
 
 Rules:
 
-1. The gate hears `opened` once, then `received` and `writable`, then `lost` once; after `close` only `lost`.
+1. The handler hears `opened` once, then `received` and `writable`, then `lost` once; after `close` only `lost`.
 2. A dead or closing transport is never an error: what is written to it is dropped, as the contract allows.
-3. No connection outlives its end: whoever began it, after `close_deadline_s` it is cut off.
+3. A connection that is being closed, by either side, is cut off after `close_deadline_s`.
 """
 
 import asyncio
 from typing import Final, Protocol, cast
 
-from holdfast.broker.gate import Gate, Origin
-from holdfast.exchange.channel import Channel
+from holdfast.broker.connections.connection_handler import ConnectionHandler, Origin
+from holdfast.exchange.client import Channel
 from holdfast.exchange.link import Link
 from holdfast.server.tls import verified_subject
 
-#: Bytes in the send buffer. Above the high mark the gate is told to stop, below the low one to go on. The low mark
-#: is several segments, so that the socket does not run dry before the next turn of the loop.
+#: Bytes in the send buffer. Above the high mark the handler is told to stop, below the low one to go on. The low mark
+#: is several segments, so that the socket does not run dry before the next loop iteration.
 LOW_WATER_BYTES: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
 
-#: Bytes of one read at most. As much as asyncio itself would read: many packets for each turn of the loop.
+#: Bytes of one read at most. As much as asyncio itself would read: many packets per loop iteration.
 READ_BYTES: Final = 256 * 1024
 
-#: Seconds that a peer has to read what it was sent and to close in turn.
+#: Seconds that a peer has to read what it was sent and to close its side.
 CLOSE_DEADLINE_S: Final = 10.0
 
 
-class Admitted(Protocol):
-    """A connection, as its entrance sees it."""
+class ListenerConnection(Protocol):
+    """A connection, as its listener sees it."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -44,16 +44,16 @@ class Admitted(Protocol):
     def resume_reading(self) -> None: ...
 
     def abort(self) -> None:
-        """Cut it off; what was not sent is dropped."""
+        """Abort it; what was not sent is dropped."""
         ...
 
 
-class Entrance:
-    """What the connections of one listener share: the gate, the listener's identity, its limit and its counters."""
+class ListenerConnections:
+    """What the connections of one listener share: the handler, the listener's identity, its limit and its counters."""
 
     def __init__(
         self,
-        gate: Gate,
+        handler: ConnectionHandler,
         *,
         listener: str,
         transport: str,
@@ -62,19 +62,19 @@ class Entrance:
         max_connections: int | None = None,
         close_deadline_s: float = CLOSE_DEADLINE_S,
     ) -> None:
-        self.gate: Final = gate
+        self.handler: Final = handler
         self.listener: Final = listener
         self.transport: Final = transport
         self.mount_point: Final = mount_point
         self.allow_anonymous: Final = allow_anonymous
         self.max_connections: Final = max_connections
         self.close_deadline_s: Final = close_deadline_s
-        #: Each read lands here and is copied out at once. For a plain protocol asyncio allocates as much anew for
+        #: Each read lands here and is copied out at once. For a plain protocol asyncio allocates as much for
         #: every read and shrinks it to what came: as a rule two system calls and fresh pages, which took the CPU
         #: time of a small round trip from 10 µs to 27 µs. uvloop needs no such help, and loses 0.3 µs by it.
         self.buffer: Final = memoryview(bytearray(READ_BYTES))
-        #: Connections that are there now, closing ones included.
-        self.links: Final[set[Admitted]] = set()
+        #: The present connections, closing ones included.
+        self.links: Final[set[ListenerConnection]] = set()
         #: Connections closed at once because the listener was full.
         self.refused_full = 0
         #: Connections closed for a missing or malformed PROXY header.
@@ -87,11 +87,11 @@ class Entrance:
         self._emptied: Final = asyncio.Event()
 
     def has_room(self, more: int = 0) -> bool:
-        """Whether one more connection may come, beside `more` that are on their way."""
+        """Whether one more connection is allowed, besides `more` that are being set up."""
         return self.max_connections is None or len(self.links) + more < self.max_connections
 
-    def admit(self, link: Admitted) -> bool:
-        """Take a connection in, or say that it must go."""
+    def admit(self, link: ListenerConnection) -> bool:
+        """Add a connection; False if it must be closed."""
         if self._closed:
             return False
         if not self.has_room():
@@ -100,21 +100,21 @@ class Entrance:
         self.links.add(link)
         return True
 
-    def open(self, link: Admitted, address: str, port: int, tls_subject: str | None = None) -> Channel:
-        """Tell the gate of a connection that may speak MQTT now."""
+    def open(self, link: ListenerConnection, address: str, port: int, tls_subject: str | None = None) -> Channel:
+        """Pass a connection that may speak MQTT to the handler."""
         origin = Origin(
             self.listener, address, port, self.transport, tls_subject, self.mount_point, self.allow_anonymous
         )
-        return self.gate.opened(link, origin)
+        return self.handler.opened(link, origin)
 
-    def dismiss(self, link: Admitted) -> None:
-        """A connection is gone."""
+    def dismiss(self, link: ListenerConnection) -> None:
+        """Remove a connection that has ended."""
         self.links.discard(link)
         if self._closed and not self.links:
             self._emptied.set()
 
     async def close(self, grace_s: float) -> None:
-        """Admit nobody from now on, close every connection, cut off those still there after `grace_s`."""
+        """Admit no more connections, close all, and abort those that are left after `grace_s`."""
         self._closed = True
         if not self.links:
             self._emptied.set()
@@ -132,13 +132,13 @@ class Entrance:
 class SocketLink(asyncio.BufferedProtocol, Link):
     """One connection over TCP or TLS."""
 
-    __slots__ = ("_channel", "_closing", "_deadline", "_entrance", "_source", "_transport")
+    __slots__ = ("_channel", "_closing", "_connections", "_deadline", "_source", "_transport")
 
     _transport: asyncio.Transport
 
-    def __init__(self, entrance: Entrance, source: tuple[str, int] | None = None) -> None:
+    def __init__(self, connections: ListenerConnections, source: tuple[str, int] | None = None) -> None:
         """`source` is the client's address if a proxy stated it."""
-        self._entrance: Final = entrance
+        self._connections: Final = connections
         self._source: Final = source
         self._channel: Channel | None = None
         self._closing = False
@@ -150,42 +150,42 @@ class SocketLink(asyncio.BufferedProtocol, Link):
         # uvloop's transports do not inherit from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES, low=LOW_WATER_BYTES)
-        if self._entrance.admit(self):
+        if self._connections.admit(self):
             self._begin()
         else:
             self._closing = True
             self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - one buffer fits every read
-        return self._entrance.buffer
+        return self._connections.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         channel = self._channel
         if channel is not None and not self._closing:
-            entrance = self._entrance
-            entrance.gate.received(channel, entrance.buffer[:nbytes].tobytes())
+            connections = self._connections
+            connections.handler.received(channel, connections.buffer[:nbytes].tobytes())
 
     def eof_received(self) -> None:
-        # The transport closes itself now, once it has sent what it holds: which a peer that does not read can
-        # put off for ever.
+        # The transport now closes after it has sent its buffer, which a peer that does not read can delay without
+        # end.
         self._closing = True
-        self._set_deadline(self._entrance.close_deadline_s)
+        self._set_deadline(self._connections.close_deadline_s)
 
     def pause_writing(self) -> None:
         if self._channel is not None and not self._closing:
-            self._entrance.gate.writable(self._channel, yes=False)
+            self._connections.handler.writable(self._channel, yes=False)
 
     def resume_writing(self) -> None:
         if self._channel is not None and not self._closing:
-            self._entrance.gate.writable(self._channel, yes=True)
+            self._connections.handler.writable(self._channel, yes=True)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone, whatever the reason
         self._closing = True
         self._cancel_deadline()
         channel, self._channel = self._channel, None
-        self._entrance.dismiss(self)
+        self._connections.dismiss(self)
         if channel is not None:
-            self._entrance.gate.lost(channel)
+            self._connections.handler.lost(channel)
 
     # What the exchange calls.
 
@@ -216,14 +216,14 @@ class SocketLink(asyncio.BufferedProtocol, Link):
 
     def _begin(self) -> None:
         """The connection may speak MQTT."""
-        entrance, transport = self._entrance, self._transport
+        connections, transport = self._connections, self._transport
         # A peer that is gone already has no address any more.
         address, port = self._source or (transport.get_extra_info("peername") or ("", 0))[:2]
         subject = verified_subject(transport.get_extra_info("peercert"))
         try:
-            self._channel = entrance.open(self, address, port, subject)
+            self._channel = connections.open(self, address, port, subject)
         except BaseException:
-            # The loop reports it, and would otherwise keep a connection that nobody listens to.
+            # The loop reports the error, and would otherwise keep a connection without a handler.
             self._closing = True
             transport.abort()
             raise
@@ -231,7 +231,7 @@ class SocketLink(asyncio.BufferedProtocol, Link):
     def _end(self) -> None:
         """Send what was written, then close, within the deadline."""
         transport = self._transport
-        self._set_deadline(self._entrance.close_deadline_s)
+        self._set_deadline(self._connections.close_deadline_s)
         if transport.is_closing():
             return
         if transport.can_write_eof():

@@ -1,9 +1,9 @@
 """TLS for listeners: certificates from files, checked when they are read, replaced while the listener runs.
 
-It knows files and `ssl`, nothing of sockets or connections. A `TlsContext` is handed to asyncio once, and asks its
-present inner context for each connection. So `reload` swaps everything at once (certificate, key, client CA,
-revocation lists) for new connections, leaves old ones alone, and has nothing to undo when a file is bad. Session
-tickets of the context before are not accepted any more, so that who was revoked cannot come back by one.
+It knows files and `ssl`, nothing of sockets or connections. asyncio gets a `TlsContext` once, which uses its current
+inner context for each connection. So `reload` replaces everything at once (certificate, key, client CA, revocation
+lists) for new connections, leaves old ones alone, and has nothing to undo when a file is bad. Session tickets of the
+old context are refused, so that a revoked client cannot resume with one.
 """
 
 import ssl
@@ -17,28 +17,28 @@ from holdfast.model.errors import SettingsError
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """Where a listener's keys are, in PEM form."""
+    """The PEM files of a listener."""
 
     #: The listener's name, for messages.
     listener: str
     #: The server's certificate, followed by the intermediate ones.
     certificate: Path
     key: Path
-    #: Who signs the certificates of clients; without it clients are not asked for one.
+    #: The CA of client certificates; without it clients are not asked for one.
     client_ca: Path | None = None
-    #: Whether a client without a certificate is turned away; if not, it has to log in by other means.
+    #: Whether a client without a certificate is refused; if not, it needs other credentials.
     require_client_certificate: bool = False
-    #: Revocation lists of those who sign; without it no certificate of a client is taken to be revoked.
+    #: Revocation lists of the CA; without them no client certificate counts as revoked.
     crl: Path | None = None
 
 
 class HandshakeObject(ssl.SSLObject):
-    """The server's side of one connection, which tells the client by an alert why its handshake failed.
+    """The server's side of one connection, which sends the client an alert if its handshake fails.
 
     The event loop closes the transport as soon as a handshake fails, and drops the alert that OpenSSL has written: a
-    client whose certificate is refused would see a reset, with TLS 1.3 after it believed to be in. So the failure is
-    held back until the loop has sent what there is. It comes with the client's next bytes; its end of the stream and
-    the handshake's deadline end the connection as well.
+    client whose certificate is refused would see a reset, with TLS 1.3 after its own handshake succeeded. So the
+    failure is held back until the loop has sent the alert. It is raised with the client's next bytes; the end of its
+    stream and the deadline of the handshake end the connection as well.
     """
 
     outgoing: ssl.MemoryBIO
@@ -88,7 +88,7 @@ class TlsContext(ssl.SSLContext):
 
 
 class ConnectionTls(ssl.SSLContext):
-    """The context for one connection, which knows afterwards why its handshake failed."""
+    """The context of one connection, which keeps the reason of a failed handshake."""
 
     def __new__(cls, context: TlsContext) -> Self:  # noqa: ARG004 - the base takes its protocol here
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
@@ -99,7 +99,7 @@ class ConnectionTls(ssl.SSLContext):
 
     @property
     def failure(self) -> ssl.SSLError | None:
-        """What was held back until the client had its alert."""
+        """The failure that was held back until the alert was sent."""
         return self._made.failure if isinstance(self._made, HandshakeObject) else None
 
     def wrap_bio(
@@ -126,16 +126,16 @@ def describe_failure(error: OSError) -> str:
 
 
 def load(files: TlsFiles) -> ssl.SSLContext:
-    """A context of these files; SettingsError names the file that is bad, and its problem."""
+    """A context from these files; SettingsError names the bad file and its problem."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslobject_class = HandshakeObject
-    # `load_cert_chain` does not say which of its two files is wrong, so each is tried alone first.
+    # `load_cert_chain` does not say which of its two files is wrong, so each is read alone first.
     _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files, "certificate", files.certificate)
     _read(files, "key", files.key)
 
     def no_passphrase() -> str:
-        # Otherwise OpenSSL asks at the terminal, and the whole node waits.
+        # Without it OpenSSL would ask at the terminal, and the whole node would wait.
         raise _bad(files, "key", files.key, "is encrypted; store it without a passphrase, readable by the broker only")
 
     try:
@@ -160,7 +160,7 @@ def load(files: TlsFiles) -> ssl.SSLContext:
 
 
 def verified_subject(certificate: Mapping[str, Any] | None) -> str | None:
-    """The subject's common name in what `ssl` tells of a peer's certificate; it tells of verified ones only."""
+    """The common name in a peer's certificate. `ssl` gives the content of verified ones only."""
     if certificate:
         for names in certificate.get("subject", ()):
             for key, value in names:

@@ -2,9 +2,9 @@
 
 It knows frames and the handshake, nothing of MQTT beyond its subprotocol. Rules:
 
-1. The gate hears of a connection when the handshake has succeeded; before, time and size are bounded here.
-2. Frames are an envelope: what the frames of one read hold is handed on as one piece of the byte stream, and is
-   not kept until a message is complete. [MQTT-6.0.0-2]
+1. The handler gets a connection when the handshake has succeeded; until then, this module limits time and size.
+2. The content of all frames of one read is handed on as one piece of the byte stream, without waiting until a message
+   is complete. [MQTT-6.0.0-2]
 3. Each write becomes one binary frame. Nothing is compressed: telemetry is small, and a compressor per connection
    costs more memory than the rest of it.
 """
@@ -22,9 +22,9 @@ from websockets.server import ServerProtocol
 from websockets.typing import BytesLike, Subprotocol
 from websockets.typing import Origin as WebOrigin
 
-from holdfast.broker.gate import WEBSOCKET_HANDSHAKE
-from holdfast.exchange.channel import Channel
-from holdfast.server.stream import Entrance, SocketLink
+from holdfast.broker.connections.connection_handler import WEBSOCKET_HANDSHAKE
+from holdfast.exchange.client import Channel
+from holdfast.server.stream import ListenerConnections, SocketLink
 
 #: The name that [MQTT-6.0.0-3] and [MQTT-6.0.0-4] ask for, and the one of clients older than MQTT 3.1.1.
 SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
@@ -40,18 +40,18 @@ MESSAGE_LIMIT_BYTES: Final = 2 * 1024 * 1024
 
 _PONG_HEAD: Final = 0x80 | Opcode.PONG
 
-# The library reports each opening and closing; our own log does that, where it is wanted.
+# The library logs each connection; our own log does that where it is wanted.
 _library_log: Final = logging.getLogger("holdfast.server.websocket")
 _library_log.setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True)
-class WebTerms:
-    """What a handshake has to fulfil."""
+class WebSocketTerms:
+    """What a handshake must satisfy."""
 
     path: str = "/mqtt"
     #: Pages that may connect, as their `Origin` header (`https://example.org`); None for any. A client that is no
-    #: browser sends no such header, and is let in.
+    #: browser sends no such header, and is accepted.
     allowed_origins: Sequence[str] | None = None
     message_limit_bytes: int = MESSAGE_LIMIT_BYTES
     handshake_deadline_s: float = HANDSHAKE_DEADLINE_S
@@ -62,11 +62,13 @@ class WebSocketLink(SocketLink):
 
     __slots__ = ("_handshake_bytes", "_held_bytes", "_pong", "_stuck", "_terms", "_web")
 
-    def __init__(self, entrance: Entrance, terms: WebTerms, source: tuple[str, int] | None = None) -> None:
-        super().__init__(entrance, source)
+    def __init__(
+        self, connections: ListenerConnections, terms: WebSocketTerms, source: tuple[str, int] | None = None
+    ) -> None:
+        super().__init__(connections, source)
         self._terms: Final = terms
         self._handshake_bytes = 0
-        #: Bytes of a frame that is not complete, as the gate was told.
+        #: Bytes of a frame that is not complete, as the handler was told.
         self._held_bytes = 0
         #: Whether the send buffer is above its high mark, and the newest pong held back meanwhile.
         self._stuck = False
@@ -85,7 +87,7 @@ class WebSocketLink(SocketLink):
     def buffer_updated(self, nbytes: int) -> None:
         if self._closing and self._channel is None:
             return  # refused, or closed before the handshake was over
-        self._web.receive_data(self._entrance.buffer[:nbytes].tobytes())
+        self._web.receive_data(self._connections.buffer[:nbytes].tobytes())
         payload: list[BytesLike] = []
         events = self._web.events_received()
         if self._channel is None:
@@ -127,8 +129,8 @@ class WebSocketLink(SocketLink):
         if self._web.state is OPEN:
             self._web.send_close(CloseCode.NORMAL_CLOSURE)
             self._flush()
-            # The peer answers with a close frame of its own; only then may the connection end.
-            self._set_deadline(self._entrance.close_deadline_s)
+            # The peer answers with a close frame; only then may the connection end.
+            self._set_deadline(self._connections.close_deadline_s)
             if not self._transport.is_closing():
                 self._transport.resume_reading()
         else:
@@ -146,20 +148,20 @@ class WebSocketLink(SocketLink):
         super()._overdue()
 
     def _hand_on(self, channel: Channel, payload: list[BytesLike], *, completed: bool) -> None:
-        """Hand on what frames held, and tell of a frame that is not complete: the library keeps its bytes."""
-        gate = self._entrance.gate
+        """Hand on the content of frames, and report an incomplete frame, whose bytes the library keeps."""
+        handler = self._connections.handler
         if completed and self._held_bytes:
             self._held_bytes = 0
-            gate.unfinished(channel, 0)
+            handler.unfinished(channel, 0)
         if payload:
-            gate.received(channel, b"".join(payload))
+            handler.received(channel, b"".join(payload))
         held_bytes = len(self._web.reader.buffer)
         if held_bytes != self._held_bytes:
             self._held_bytes = held_bytes
-            gate.unfinished(channel, held_bytes)
+            handler.unfinished(channel, held_bytes)
 
     def _shake_hands(self, nbytes: int, events: list[Event]) -> list[Event]:
-        """Answer the request, if it is there; what came behind it."""
+        """Answer the request if it is complete; returns the bytes behind it."""
         web = self._web
         self._handshake_bytes += nbytes
         if not events:
@@ -190,14 +192,14 @@ class WebSocketLink(SocketLink):
         return behind
 
     def _refuse(self, why: str) -> None:
-        entrance = self._entrance
-        entrance.refused_handshake += 1
+        connections = self._connections
+        connections.refused_handshake += 1
         address = (self._source or self._transport.get_extra_info("peername") or ("", 0))[0]
-        # Much of the reason is the peer's own words.
-        entrance.gate.refused(entrance.listener, address, WEBSOCKET_HANDSHAKE, why[:200])
+        # Much of the reason is text from the peer.
+        connections.handler.refused(connections.listener, address, WEBSOCKET_HANDSHAKE, why[:200])
 
     def _flush(self) -> None:
-        """Send what the library has to send; its last piece, an empty one, means the end."""
+        """Send the library's output; an empty last piece means the end."""
         for piece in self._web.data_to_send():
             if not piece:
                 self._closing = True

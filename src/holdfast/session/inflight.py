@@ -10,7 +10,9 @@ A packet id is given out in turn, from 1, and never while it is in use.
 from typing import Final
 
 from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID
-from holdfast.model.owed import Owed
+from holdfast.model.owed import Owed, OwedQueued, OwedRetained, place_of
+from holdfast.records.retained_progress import RetainedPlace
+from holdfast.records.sessions import ProgressEntry
 
 #: Packet ids that are reserved at once: a restart skips them, and a fast client does not use them up within a sync.
 RESERVE: Final = 16_384
@@ -28,7 +30,7 @@ class Window:
        acknowledged or the connection ends: the client still counts it [MQTT-3.3.4-9].
 
     An entry is a packet id and what is owed. The two marks that few entries ever get are kept apart, so that the
-    common one costs no object of its own.
+    common one costs no further object.
     """
 
     def __init__(self) -> None:
@@ -144,7 +146,7 @@ class Window:
         return owed
 
     def discard(self, packet_id: int) -> Owed | None:
-        """Take an entry out whatever its state: it cannot be sent on this connection, or goes to somebody else."""
+        """Take an entry out whatever its state: it cannot be sent on this connection, or goes to another client."""
         owed = self._entries.get(packet_id)
         if owed is not None:
             self._remove(packet_id, owed)
@@ -225,6 +227,20 @@ class Window:
     def packet_ids(self) -> list[int]:
         """The packet ids of all entries, oldest first."""
         return list(self._entries)
+
+    def progress_entries(self) -> list[ProgressEntry]:
+        """What is in flight, as it is stored with the session's progress: what can be found again after a restart."""
+        entries: list[ProgressEntry] = []
+        for packet_id, owed in self._entries.items():
+            if self._stolen is not None and packet_id in self._stolen:
+                continue
+            if owed.message.position_us or owed.qos == 2 or isinstance(owed, OwedQueued):
+                shard, position = place_of(owed)
+                entries.append(ProgressEntry(packet_id, owed.qos, shard, position))
+            elif isinstance(owed, OwedRetained):
+                place = RetainedPlace(owed.message.topic, owed.newest, owed.identifiers)
+                entries.append(ProgressEntry(packet_id, owed.qos, 0, 0, place))
+        return entries
 
     def check_invariants(self) -> None:
         assert len(self._entries) - len(self._unsent) <= self.limit

@@ -1,1 +1,5 @@
-"""Where data rests: one package for each technology."""
+"""Where data is stored: `rocks/` has log, sessions and retained messages; `journal/`, `redis/`, `postgres/` queues.
+
+The modules here are about any of them: addresses, copies and files of queues, imports from TBMQ, event files, the lock
+of a data folder.
+"""

@@ -1,13 +1,13 @@
-"""Events on disk: beside the database, because they have to be readable also when it is not.
+"""Events on disk, outside the database, so that they can be read when it cannot.
 
     <data folder>/events/expired.jsonl        the newest events of this reason, the oldest first
                          expired.old.jsonl    those before them
 
-1. A file that has reached its size becomes the old one, and the old one goes: a flood of one reason costs no more than
-   twice that size, and no event of another reason.
-2. Nothing is synced and no file is held open. A kill -9 takes the last second, a power loss perhaps half a minute.
+1. A full file becomes the old one, and the old one is deleted: a flood of one reason uses at most twice the size, and
+   costs no event of another reason.
+2. Nothing is synced and no file is held open. A kill -9 loses the last second, a power loss perhaps half a minute.
 3. A line that cannot be read is left out: the last one after a crash, as a rule.
-4. Events that cannot be written are lost; that is said once, and nothing else suffers.
+4. Events that cannot be written are lost, which is logged once.
 """
 
 import os
@@ -18,9 +18,9 @@ from typing import Final
 
 import structlog
 
+from holdfast.files.private import FOLDER_MODE
 from holdfast.model.errors import PermanentError
 from holdfast.records.events import Event, decode_event, encode_event
-from holdfast.storage.private_files import FOLDER_MODE
 
 _log = structlog.get_logger()
 
@@ -38,7 +38,7 @@ class EventFiles:
         self._folder: Final = data / _FOLDER
         self._max_file_bytes: Final = max_file_bytes
         self._complained = False
-        #: Files whose last line is known to have an end.
+        #: Files whose last line is known to be complete.
         self._whole: Final[set[str]] = set()
 
     def write(self, events: Iterable[Event]) -> None:

@@ -1,4 +1,4 @@
-"""Homes of client queues named by an address, for commands that work on them without a broker's settings.
+"""Addresses of queue backends, for commands that work on them without a broker's settings.
 
     journal:/var/lib/holdfast/queues                a folder
     redis://host:6379/0#holdfast:                   behind `#`: the prefix of the keys
@@ -6,7 +6,7 @@
     redis+cluster://host1:7000,host2:7000           members of a Redis Cluster; rediss+cluster for TLS
     postgresql://user@host/database#holdfast        behind `#`: the schema
 
-A password never stands in an address, where every user of the machine can read it: it comes from a file or a variable.
+A password is never part of an address, which every user of the machine can read: it comes from a file or a variable.
 """
 
 from collections.abc import Callable
@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from holdfast.durable.queue_store import QueueStore
+from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.model.clock import Clock
 from holdfast.model.errors import SettingsError
-from holdfast.storage.journal.commit_file import commit_files
+from holdfast.storage.folder_lock import FolderLock
+from holdfast.storage.journal.commit.commit_file import commit_files
 from holdfast.storage.journal.store import JournalStore
 from holdfast.storage.journal.view import JournalView
-from holdfast.storage.rocks.failures import FolderHeldError
-from holdfast.storage.rocks.folder_lock import FolderLock
+from holdfast.storage.rocks.engine.failures import FolderHeldError
 
 _FORMS: Final = "journal:FOLDER, redis://HOST, rediss://HOST, redis+cluster://HOSTS, postgresql://HOST/DATABASE"
 _REDIS: Final = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 _POSTGRES: Final = ("postgresql", "postgres")
 
 
-class HomeAddress(NamedTuple):
+class BackendAddress(NamedTuple):
     """An address, taken apart."""
 
     scheme: str
@@ -41,44 +41,44 @@ class HomeAddress(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What settings and sessions call it."""
+        """The name of the backend in settings and sessions."""
         if self.folder is not None:
             return "journal"
         return "redis" if self.scheme in _REDIS else "postgres"
 
 
-def parse_home(address: str) -> HomeAddress:
-    """SettingsError says what would be right."""
+def parse_backend(address: str) -> BackendAddress:
+    """Parse an address; SettingsError says what would be right."""
     scheme, found, rest = address.partition(":")
     if scheme == "journal" and rest:
-        return HomeAddress(scheme, Path(rest), "", "")
+        return BackendAddress(scheme, Path(rest), "", "")
     if not found or scheme not in (*_REDIS, *_POSTGRES):
-        raise SettingsError(f"{address!r} names no home of queues; right would be one of {_FORMS}")
+        raise SettingsError(f"{address!r} names no queue backend; right would be one of {_FORMS}")
     parts = urlsplit(address)
     if parts.password is not None:
         raise SettingsError("the address holds a password; put it into a file or a variable, and name that")
-    return HomeAddress(scheme, None, urlunsplit(parts._replace(fragment="")), parts.fragment)
+    return BackendAddress(scheme, None, urlunsplit(parts._replace(fragment="")), parts.fragment)
 
 
-async def open_home(address: str, clock: Clock, password: str | None = None, *, create: bool = False) -> QueueStore:
-    """A home to be changed. SettingsError: a broker has it, it is not there, or a library is missing."""
-    home = parse_home(address)
-    if home.folder is not None:
-        _check_folder(home.folder, create=create)
-        return await JournalStore.open(home.folder, clock)
-    return _open_server(home, clock, password)
+async def open_backend(address: str, clock: Clock, password: str | None = None, *, create: bool = False) -> QueueStore:
+    """Open a backend for changes. SettingsError: a broker uses it, it does not exist, or a library is missing."""
+    backend = parse_backend(address)
+    if backend.folder is not None:
+        _check_folder(backend.folder, create=create)
+        return await JournalStore.open(backend.folder, clock)
+    return _open_server(backend, clock, password)
 
 
-async def look_at_home(address: str, clock: Clock, password: str | None = None) -> QueueStore:
-    """A home to be looked at, while a broker has it or not."""
-    home = parse_home(address)
-    if home.folder is None:
-        return _open_server(home, clock, password)
-    _check_folder(home.folder, create=False)
-    if commit_files(home.folder) and not _is_held(home.folder):
-        # A broker was killed: its last changes have to be brought home before they can be seen.
-        return await JournalStore.open(home.folder, clock)
-    return JournalView(home.folder, clock)
+async def view_backend(address: str, clock: Clock, password: str | None = None) -> QueueStore:
+    """Open a backend for reading, with or without a running broker."""
+    backend = parse_backend(address)
+    if backend.folder is None:
+        return _open_server(backend, clock, password)
+    _check_folder(backend.folder, create=False)
+    if commit_files(backend.folder) and not _is_held(backend.folder):
+        # A broker was killed: its last changes must be recovered first.
+        return await JournalStore.open(backend.folder, clock)
+    return JournalView(backend.folder, clock)
 
 
 def _check_folder(folder: Path, *, create: bool) -> None:
@@ -94,53 +94,55 @@ def _is_held(folder: Path) -> bool:
     return False
 
 
-def missing_library(home: HomeAddress, error: ImportError) -> SettingsError:
-    """What to install."""
-    return SettingsError(f"{error.name} is not installed; install it: pip install 'holdfast[{home.kind}]'")
+def missing_library(backend: BackendAddress, error: ImportError) -> SettingsError:
+    """An error that names the package to install."""
+    return SettingsError(f"{error.name} is not installed; install it: pip install 'holdfast[{backend.kind}]'")
 
 
-def redis_urls(home: HomeAddress, password: str | None) -> tuple[str, ...]:
+def redis_urls(backend: BackendAddress, password: str | None) -> tuple[str, ...]:
     """Of each member."""
-    scheme, _cluster, _ = home.scheme.partition("+cluster")
-    parts = urlsplit(home.url)
+    scheme, _cluster, _ = backend.scheme.partition("+cluster")
+    parts = urlsplit(backend.url)
     return tuple(
         urlunsplit(parts._replace(scheme=scheme, netloc=_with_password(host, password)))
         for host in _hosts(parts.netloc)
     )
 
 
-def postgres_url(home: HomeAddress, password: str | None) -> str:
-    parts = urlsplit(home.url)
+def postgres_url(backend: BackendAddress, password: str | None) -> str:
+    parts = urlsplit(backend.url)
     return urlunsplit(parts._replace(netloc=_with_password(parts.netloc, password)))
 
 
-def _open_server(home: HomeAddress, clock: Clock, password: str | None) -> QueueStore:
-    opener: Callable[[HomeAddress, Clock, str | None], QueueStore] = _redis if home.scheme in _REDIS else _postgres
+def _open_server(backend: BackendAddress, clock: Clock, password: str | None) -> QueueStore:
+    opener: Callable[[BackendAddress, Clock, str | None], QueueStore] = (
+        _redis if backend.scheme in _REDIS else _postgres
+    )
     try:
-        return opener(home, clock, password)
+        return opener(backend, clock, password)
     except ImportError as error:
-        raise missing_library(home, error) from error
+        raise missing_library(backend, error) from error
 
 
-def _redis(home: HomeAddress, clock: Clock, password: str | None) -> QueueStore:
+def _redis(backend: BackendAddress, clock: Clock, password: str | None) -> QueueStore:
     from holdfast.storage.redis.options import RedisOptions
     from holdfast.storage.redis.queues import RedisQueues
 
-    urls = redis_urls(home, password)
-    cluster = home.scheme.endswith("+cluster")
-    return RedisQueues(RedisOptions(urls, cluster=cluster, prefix=home.name or RedisOptions(urls).prefix), clock)
+    urls = redis_urls(backend, password)
+    cluster = backend.scheme.endswith("+cluster")
+    return RedisQueues(RedisOptions(urls, cluster=cluster, prefix=backend.name or RedisOptions(urls).prefix), clock)
 
 
-def _postgres(home: HomeAddress, clock: Clock, password: str | None) -> QueueStore:
+def _postgres(backend: BackendAddress, clock: Clock, password: str | None) -> QueueStore:
     from holdfast.storage.postgres.options import PostgresOptions
     from holdfast.storage.postgres.queues import PostgresQueues
 
-    url = postgres_url(home, password)
-    return PostgresQueues(PostgresOptions(url, schema=home.name or PostgresOptions(url).schema), clock)
+    url = postgres_url(backend, password)
+    return PostgresQueues(PostgresOptions(url, schema=backend.name or PostgresOptions(url).schema), clock)
 
 
 def _hosts(netloc: str) -> list[str]:
-    """Each with the user that stands in front of the first."""
+    """The hosts, each with the user of the first."""
     user, found, hosts = netloc.rpartition("@")
     return [f"{user}{found}{host}" for host in hosts.split(",")]
 

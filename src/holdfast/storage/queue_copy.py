@@ -1,68 +1,68 @@
-"""A queue copied from one home to another, with every message at the place that it has.
+"""Copies a queue from one backend to another, with the same serials.
 
-Serials are what a session knows its messages in flight by, so that a copy has to have the same ones. A home gives them
-out densely; where messages are gone, fillers are appended and acknowledged at once.
+A session knows its messages in flight by their serials, so a copy has the same ones. A backend gives out serials
+without gaps; where messages are gone, fillers are appended and acknowledged at once.
 
     source      .  .  3  .  5  6  .        last serial 7
     target      f  f  3  f  5  6  f        f: a filler, appended and acknowledged
 
-1. Numbers make it resumable: what the target was given already is not stored again, and its places show how far it is.
-2. A target that holds something else of this client is refused, and nothing of it is touched.
-3. In the end both are read once more and compared, message by message.
+1. Numbers make it resumable: the target does not store a number twice, and its serials show how far the copy is.
+2. A target that has another queue of this client is refused, and not changed.
+3. At the end both are read again and compared, message by message.
 """
 
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from typing import Final, NamedTuple, Protocol
 
-from holdfast.durable.queue_store import NO_LIMITS, Appended, Entry, Pack, QueueStore
+from holdfast.durable.queues.queue_store import NO_LIMITS, AppendBatch, Appended, QueueEntry, QueueStore
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.records.queued import encode_queued
+from holdfast.records.queued_message import encode_queued
 
-#: Entries that are read and appended at a time.
+#: Entries per read and append.
 PAGE: Final = 500
-#: More fillers than this would take too long, and mean that something else is wrong.
+#: More fillers than this would take too long, and point to another problem.
 MAX_FILLERS: Final = 10_000_000
 _FILLER: Final = Owed(Message(b"holdfast/filler", b"", 1, ClientId(""), 0), 1)
 
 
-class Source(Protocol):
-    """Where a queue is read from: a home, or a file."""
+class QueueSource(Protocol):
+    """Where a queue is read from: a backend, or a file."""
 
     async def last(self, client_id: str) -> tuple[int, int]: ...
 
-    def entries(self, client_id: str) -> AsyncIterator[Entry]: ...
+    def entries(self, client_id: str) -> AsyncIterator[QueueEntry]: ...
 
 
-class HomeSource:
-    """A home as a source."""
+class BackendSource:
+    """A backend as a source."""
 
-    def __init__(self, home: QueueStore) -> None:
-        self._home: Final = home
+    def __init__(self, backend: QueueStore) -> None:
+        self._backend: Final = backend
 
     async def last(self, client_id: str) -> tuple[int, int]:
-        return await self._home.last(client_id)
+        return await self._backend.last(client_id)
 
-    async def entries(self, client_id: str) -> AsyncIterator[Entry]:
+    async def entries(self, client_id: str) -> AsyncIterator[QueueEntry]:
         after = 0
-        while page := await self._home.read(client_id, after, PAGE):
+        while page := await self._backend.read(client_id, after, PAGE):
             for entry in page:
                 yield entry
             after = page[-1].owed.serial
 
 
 class Copied(NamedTuple):
-    """What a queue held, and the sum of it: the same for the same messages, whatever home they are in."""
+    """The size of a queue and a checksum of its messages, which is the same in every backend."""
 
     messages: int
     checksum: str
 
 
 async def copy_queue(
-    source: Source, target: QueueStore, client_id: str, now_us: Callable[[], int], told: Callable[[int], None]
+    source: QueueSource, target: QueueStore, client_id: str, now_us: Callable[[], int], told: Callable[[int], None]
 ) -> Copied:
     """PermanentError: the target has another queue of this client, or does not hold what it was given.
 
@@ -75,7 +75,7 @@ async def copy_queue(
         if is_longer or not await _is_begun(source, target, client_id, writer.serial, now_us):
             raise PermanentError(f"the target has a queue of {client_id!r} already, and not a part of this one")
     async for entry in source.entries(client_id):
-        # No home gives a place to what has expired; a filler takes it.
+        # No backend gives a serial to an expired message; a filler takes its place.
         if not entry.expired(now_us()):
             await writer.put(entry)
         told(writer.messages)
@@ -84,14 +84,16 @@ async def copy_queue(
     return await _compare(source, target, client_id, now_us)
 
 
-async def _is_begun(source: Source, target: QueueStore, client_id: str, up_to: int, now_us: Callable[[], int]) -> bool:
-    """Whether the target holds what a copy of this queue would, up to a serial: then a copy was interrupted there."""
+async def _is_begun(
+    source: QueueSource, target: QueueStore, client_id: str, up_to: int, now_us: Callable[[], int]
+) -> bool:
+    """Whether the target has the beginning of a copy of this queue, from a run that was interrupted."""
     missing: dict[int, tuple[bytes, int]] = {}
     async for entry in source.entries(client_id):
         if entry.owed.serial > up_to:
             break
         missing[entry.owed.serial] = _content(entry), entry.expires_us
-    async for entry in HomeSource(target).entries(client_id):
+    async for entry in BackendSource(target).entries(client_id):
         there = missing.pop(entry.owed.serial, None)
         is_same = there is not None and there[0] == _content(entry)
         if not is_same and entry.message != _FILLER.message and not entry.expired(now_us()):
@@ -105,16 +107,16 @@ class _Writer:
     def __init__(self, target: QueueStore, client_id: str, serial: int, number: int) -> None:
         self._target: Final = target
         self._client_id: Final = client_id
-        #: How far the target is, and how far it is with what has gathered here.
+        #: The last serial of the target, and the last one including the entries that are collected here.
         self.serial: Final = serial
         self.number: Final = number
         self._next = serial + 1
         self._number = number
-        self._gathered: list[tuple[int, Entry]] = []
+        self._gathered: list[tuple[int, QueueEntry]] = []
         self._fillers = 0
         self.messages = 0
 
-    async def put(self, entry: Entry) -> None:
+    async def put(self, entry: QueueEntry) -> None:
         serial = entry.owed.serial
         self.messages += 1
         if serial >= self._next:
@@ -126,16 +128,16 @@ class _Writer:
             await self.flush()
 
     async def fill_up_to(self, serial: int, below: int) -> None:
-        """Fillers up to a serial, with numbers below one that comes next."""
+        """Add fillers up to a serial, with numbers below the next one."""
         self._fillers += max(0, serial + 1 - self._next)
         if self._fillers > MAX_FILLERS:
             raise PermanentError(f"the queue of {self._client_id!r} has gaps of {self._fillers} messages")
         while self._next <= serial:
-            # The last of them is just below the next message, which leaves room for all.
+            # The last filler is just below the next message, which leaves room for all.
             number = max(self._number + 1, below - 1 - (serial - self._next))
             if number >= below:
                 raise PermanentError(f"messages of {self._client_id!r} have no room for {serial - self._next} others")
-            self._gathered.append((self._next, Entry(number, _FILLER)))
+            self._gathered.append((self._next, QueueEntry(number, _FILLER)))
             self._next += 1
             self._number = number
             if len(self._gathered) >= PAGE:
@@ -146,11 +148,11 @@ class _Writer:
         if not gathered:
             return
         entries = [entry for _serial, entry in gathered]
-        (answer,) = await self._target.append([Pack(self._client_id, entries, NO_LIMITS)])
+        (answer,) = await self._target.append([AppendBatch(self._client_id, entries, NO_LIMITS)])
         if not isinstance(answer, Appended):
             raise answer
         for (serial, entry), given in zip(gathered, answer.serials, strict=True):
-            # 0: it is gone there already, as a filler is that was acknowledged, or a message that has expired.
+            # 0: it is gone from the target already: an acknowledged filler, or an expired message.
             if given not in (0, serial):
                 raise PermanentError(
                     f"the target has a queue of {self._client_id!r} already: message {entry.number} is number {given} "
@@ -164,9 +166,9 @@ class _Writer:
             await self._target.release(self._client_id, released)
 
 
-async def _compare(source: Source, target: QueueStore, client_id: str, now_us: Callable[[], int]) -> Copied:
-    """Go over both side by side. What only the target has is acknowledged there: fillers of a run that was cut off."""
-    copies = HomeSource(target).entries(client_id)
+async def _compare(source: QueueSource, target: QueueStore, client_id: str, now_us: Callable[[], int]) -> Copied:
+    """Compare both. Acknowledges entries that only the target has: fillers of an interrupted run."""
+    copies = BackendSource(target).entries(client_id)
     total, messages, extra = sha256(), 0, []
     copy = await anext(copies, None)
     async for entry in source.entries(client_id):
@@ -191,11 +193,11 @@ async def _compare(source: Source, target: QueueStore, client_id: str, now_us: C
     return Copied(messages, total.hexdigest())
 
 
-def fingerprint(entry: Entry) -> bytes:
-    """All that has to be the same about an entry, in few bytes."""
+def fingerprint(entry: QueueEntry) -> bytes:
+    """A hash of all that must be equal in both entries."""
     return sha256(b"%d %d " % (entry.owed.serial, entry.released) + _content(entry)).digest()
 
 
-def _content(entry: Entry) -> bytes:
-    """What does not change while it waits, in few bytes."""
+def _content(entry: QueueEntry) -> bytes:
+    """A hash of what does not change while a message waits."""
     return sha256(encode_queued(entry.owed, entry.number, entry.expires_us)).digest()

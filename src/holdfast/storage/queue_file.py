@@ -1,4 +1,4 @@
-"""Client queues in one file, to be kept or carried elsewhere: versioned, and checked to the last byte.
+"""Client queues in one file, for backup or transport: versioned, and with checksums.
 
      0  magic     8 bytes  HFQUEUE1                                       never change
      8  parts, each:
@@ -8,11 +8,11 @@
           9  content
 
     kind 1  a queue    JSON: `client`, `serial` and `number`, the last ones
-    kind 2  a message  serial u64 │ released u8 │ as `records/queued.py` has it
+    kind 2  a message  serial u64 │ released u8 │ as `records/queued_message.py` has it
     kind 3  the end    JSON: `queues`, `messages`; nothing follows
 
 1. Messages follow their queue, in the order of serials.
-2. A file without its end, or with counts that do not fit, is not whole, and nothing of it is imported.
+2. A file without its end, or with wrong counts, is incomplete, and nothing of it is imported.
 """
 
 import json
@@ -22,9 +22,9 @@ from struct import Struct
 from typing import BinaryIO, Final, NamedTuple, Protocol
 from zlib import crc32
 
-from holdfast.durable.queue_store import Entry
+from holdfast.durable.queues.queue_store import QueueEntry
 from holdfast.model.errors import PermanentError
-from holdfast.records.queued import decode_queued, encode_queued
+from holdfast.records.queued_message import decode_queued, encode_queued
 
 #: Never change.
 MAGIC: Final = b"HFQUEUE1"
@@ -37,14 +37,14 @@ _PLACE: Final = Struct("<QB")
 _MAX_BYTES: Final = 300 << 20
 
 
-class Output(Protocol):
+class BinaryOutput(Protocol):
     def write(self, data: bytes, /) -> int: ...
 
 
 class QueueFileWriter:
     """Requires: `queue` before `message`, and `end` last."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: BinaryOutput) -> None:
         self._output: Final = output
         self.queues = 0
         self.messages = 0
@@ -54,7 +54,7 @@ class QueueFileWriter:
         self.queues += 1
         self._part(_QUEUE, json.dumps({"client": client_id, "serial": serial, "number": number}).encode())
 
-    def message(self, entry: Entry) -> None:
+    def message(self, entry: QueueEntry) -> None:
         self.messages += 1
         value = encode_queued(entry.owed, entry.number, entry.expires_us)
         self._part(_MESSAGE, _PLACE.pack(entry.owed.serial, entry.released) + value)
@@ -79,7 +79,7 @@ class FiledQueue(NamedTuple):
 
 
 class QueueFile:
-    """The reading side, and a source of `queue_copy`. Making one checks the whole file; PermanentError if it is not."""
+    """Reads a file, as a source of `queue_copy`. It checks the whole file first; PermanentError if it is damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
@@ -112,7 +112,7 @@ class QueueFile:
         found = self.queues[client_id]
         return found.serial, found.number
 
-    async def entries(self, client_id: str) -> AsyncIterator[Entry]:
+    async def entries(self, client_id: str) -> AsyncIterator[QueueEntry]:
         with self._path.open("rb") as file:
             file.seek(self.queues[client_id].offset)
             for kind, content in _parts(file, self._path):
@@ -120,7 +120,7 @@ class QueueFile:
                     return
                 serial, released = _PLACE.unpack_from(content)
                 owed, number, expires_us = decode_queued(content[_PLACE.size :], serial)
-                yield Entry(number, owed, expires_us, released=bool(released))
+                yield QueueEntry(number, owed, expires_us, released=bool(released))
 
 
 def _parts(file: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:

@@ -1,14 +1,14 @@
-"""Brings the queues of a TBMQ into a home of queues. TBMQ and this broker are stopped meanwhile.
+"""Imports the queues of a TBMQ into a queue backend. TBMQ and this broker must be stopped.
 
     source serial   1  2  3  …        its place in TBMQ's queue: a serial number (1.x) or a score (2.x)
-    number          base + serial     the same in every run, so what was brought already is not brought twice
+    number          base + serial     the same in every run, so no message is imported twice
 
-1. `base` lies so far in the past that no number is above the time of the import: brokers number by the clock, and
-   what they give a queue later must be above what it was given.
-2. A message that cannot be read, or has expired, is counted and left out; the rest of its queue comes.
-3. A queue that holds something else already is refused, and others are not concerned.
-4. When a queue was brought, what it holds is counted, and its session is made: without one, the first CONNECT of its
-   client would begin a new session, and the queue would be removed as that of an earlier one.
+1. `base` is so far in the past that no number is above the time of the import: brokers number by the clock, and later
+   numbers of a queue must be greater.
+2. A message that cannot be read, or has expired, is counted and skipped; the rest of its queue is imported.
+3. A queue that holds other messages already is refused; others are not affected.
+4. After a queue, its messages are counted and its session is made: without a session, the first CONNECT of its client
+   would begin a new one, and remove the queue.
 """
 
 import json
@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-from holdfast.durable.outside_queue import queue_name
-from holdfast.durable.queue_store import NO_LIMITS, Appended, Entry, Pack, QueueStore
+from holdfast.durable.queues.external_queue import queue_name
+from holdfast.durable.queues.queue_store import NO_LIMITS, AppendBatch, Appended, QueueEntry, QueueStore
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
@@ -29,7 +29,7 @@ from holdfast.wire.properties import NO_PROPERTIES, Properties, encode_property_
 PUBLISHED: Final = "PUBLISH"
 RELEASED: Final = "PUBREL"
 
-#: Messages that are read and appended at a time.
+#: Messages per read and append.
 _PAGE: Final = 1_000
 
 
@@ -43,19 +43,19 @@ class OwedPacket(NamedTuple):
 
 
 class ImportedSessions(Protocol):
-    """The sessions that queues are brought for. Classes match it by shape."""
+    """The sessions of imported queues. Classes match it by shape."""
 
     def obstacle(self, client_id: str) -> str:
         """Why no session would read the queue of a client; empty if one would."""
         ...
 
     def make(self, client_id: str, begun: int, packets: list[OwedPacket]) -> None:
-        """The session of a client, which reads its queue from the number `begun` on. Said again, it changes nothing."""
+        """Make the session of a client, which reads its queue from the number `begun` on. May be repeated."""
         ...
 
 
-class Found:
-    """A place in a queue of TBMQ: a message, or why there is none; if there is no reason, it has expired."""
+class TbmqMessage:
+    """An entry of a TBMQ queue: a message, or the reason why there is none; without a reason it has expired."""
 
     def __init__(
         self,
@@ -68,24 +68,24 @@ class Found:
         reason: str = "",
     ) -> None:
         self.serial: Final = serial
-        #: Under which TBMQ sends it; 0 if that is not known.
+        #: The packet id with which TBMQ sends it; 0 if it is not known.
         self.packet_id: Final = packet_id
         self.message: Final = message
         self.expires_us: Final = expires_us
         self.released: Final = released
-        #: Why there is no message, or what of it could not be taken along.
+        #: Why there is no message, or what of it is lost.
         self.reason: Final = reason
 
 
 class TbmqSource(Protocol):
-    """Where TBMQ keeps its queues. Classes match it by shape."""
+    """The queues of a TBMQ. Classes match it by shape."""
 
     def clients(self) -> AsyncIterator[tuple[str, int]]:
-        """Every client that has messages, and the last serial of them."""
+        """Every client that has messages, with their last serial."""
         ...
 
-    async def messages(self, client_id: str, after: int, limit: int) -> list[Found]:
-        """At most so many places above `after`, in order; none at the end."""
+    async def messages(self, client_id: str, after: int, limit: int) -> list[TbmqMessage]:
+        """At most `limit` entries above `after`, in order; none at the end."""
         ...
 
     async def close(self) -> None: ...
@@ -93,14 +93,14 @@ class TbmqSource(Protocol):
 
 @dataclass
 class ImportReport:
-    """What was brought."""
+    """The result of an import."""
 
     clients: int = 0
     messages: int = 0
     expired: int = 0
-    #: Sessions that were made; others were there.
+    #: Sessions that were made; others existed.
     sessions: int = 0
-    #: Client and reason: of messages that lost something on the way, of messages and of queues that were left out.
+    #: Client and reason: of messages that lost something, of skipped messages, and of skipped queues.
     shortened: list[tuple[str, str]] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
@@ -112,7 +112,7 @@ class ImportReport:
 
 
 async def choose_base(source: TbmqSource, clock: Clock) -> int:
-    """The base of a new import. Whoever goes on with an import gives the base that it began with."""
+    """The base of a new import. An import that continues uses its first base again."""
     last = 0
     async for _, serial in source.clients():
         last = max(last, serial)
@@ -127,7 +127,7 @@ async def import_queues(
     sessions: ImportedSessions,
     told: Callable[[ImportReport], None],
 ) -> ImportReport:
-    """Bring every queue. It may be done again, with the same base, when it was interrupted. `told` after each queue."""
+    """Import every queue. After an interruption, call it again with the same base. Calls `told` after each queue."""
     report = ImportReport()
     async for client_id, last in source.clients():
         reason = sessions.obstacle(client_id) or await _obstacle(target, queue_name(client_id), base, last)
@@ -141,7 +141,7 @@ async def import_queues(
 
 
 async def _obstacle(target: QueueStore, name: str, base: int, last: int) -> str:
-    """Why a queue must not be touched."""
+    """Why a queue is not imported; empty if it is."""
     _, number = await target.last(name)
     if base < number <= base + last or not number:
         return ""
@@ -160,8 +160,8 @@ async def _import_queue(
     packets: list[OwedPacket] = []
     while page := await source.messages(client_id, after, _PAGE):
         after = page[-1].serial
-        entries: list[Entry] = []
-        brought: list[Found] = []
+        entries: list[QueueEntry] = []
+        brought: list[TbmqMessage] = []
         for found in page:
             message = found.message
             if message is None and found.reason:
@@ -173,7 +173,7 @@ async def _import_queue(
             if found.reason:
                 report.shortened.append((client_id, found.reason))
             owed = Owed(message, message.qos, retain=message.retain)
-            entries.append(Entry(base + found.serial, owed, found.expires_us))
+            entries.append(QueueEntry(base + found.serial, owed, found.expires_us))
             expiries.append(found.expires_us)
             brought.append(found)
         packets += await _append(target, name, entries, brought)
@@ -186,10 +186,12 @@ async def _import_queue(
     return packets
 
 
-async def _append(target: QueueStore, name: str, entries: list[Entry], brought: list[Found]) -> list[OwedPacket]:
+async def _append(
+    target: QueueStore, name: str, entries: list[QueueEntry], brought: list[TbmqMessage]
+) -> list[OwedPacket]:
     if not entries:
         return []
-    (answer,) = await target.append([Pack(name, entries, NO_LIMITS)])
+    (answer,) = await target.append([AppendBatch(name, entries, NO_LIMITS)])
     if not isinstance(answer, Appended):
         raise answer
     packets = [
@@ -206,7 +208,7 @@ async def _append(target: QueueStore, name: str, entries: list[Entry], brought: 
 def tbmq_message(
     topic: str, payload: bytes, qos: int, time_ms: int, *, retain: bool, expires_us: int, properties: Properties
 ) -> Message:
-    """PermanentError if a home of queues has no place for such a message. Who published it, TBMQ does not keep."""
+    """PermanentError if a queue backend cannot hold such a message. TBMQ does not keep its publisher."""
     if qos not in (1, 2):
         raise PermanentError(f"QoS {qos} is not owed to anybody")
     if not topic:
@@ -225,7 +227,7 @@ def tbmq_message(
 
 
 def parse_user_properties(text: str | None) -> tuple[tuple[str, str], ...]:
-    """Pairs: as a list of objects with a key and a value, of lists of two, or as one object. In their order."""
+    """User properties in their order, from a list of objects with key and value, a list of pairs, or one object."""
     if not text:
         return ()
     try:
@@ -236,7 +238,7 @@ def parse_user_properties(text: str | None) -> tuple[tuple[str, str], ...]:
         found = found[0][1]
     pairs: list[tuple[str, str]] = []
     for one in found if isinstance(found, list) else [found]:
-        # An object is a list of tuples here, so [("k", "a"), ("v", "b")] is one with a key and a value.
+        # Objects are decoded as lists of pairs, so [("k", "a"), ("v", "b")] is an object with key and value.
         if isinstance(one, list) and len(one) == 2 and all(isinstance(part, tuple) for part in one):
             one = [one[0][1], one[1][1]]
         if not isinstance(one, list | tuple) or len(one) != 2 or not all(isinstance(part, str) for part in one):

@@ -1,4 +1,4 @@
-"""Where a TBMQ has its queues, named by an address: that of a home of queues, behind `tbmq+`.
+"""Addresses of the queues of a TBMQ: that of a queue backend, behind `tbmq+`.
 
 tbmq+postgresql://user@host/thingsboard_mqtt_broker         the tables of a TBMQ 1.x
 tbmq+redis://host:6379/0, tbmq+redis+cluster://host,host    the keys of a TBMQ 2.x; rediss for TLS
@@ -8,31 +8,31 @@ from typing import Final
 
 from holdfast.model.clock import Clock
 from holdfast.model.errors import SettingsError
-from holdfast.storage.queue_addresses import HomeAddress, missing_library, parse_home, postgres_url, redis_urls
+from holdfast.storage.queue_addresses import BackendAddress, missing_library, parse_backend, postgres_url, redis_urls
 from holdfast.storage.tbmq import TbmqSource
 
 _PREFIX: Final = "tbmq+"
 
 
-def parse_tbmq(address: str) -> HomeAddress | None:
-    """None for an address of something else. SettingsError says what would be right."""
+def parse_tbmq(address: str) -> BackendAddress | None:
+    """Parse an address; None if it is not of a TBMQ. SettingsError says what would be right."""
     if not address.startswith(_PREFIX):
         return None
-    home = parse_home(address.removeprefix(_PREFIX))
-    if home.folder is not None or home.name:
+    backend = parse_backend(address.removeprefix(_PREFIX))
+    if backend.folder is not None or backend.name:
         raise SettingsError(f"{address!r}: a TBMQ is named by tbmq+postgresql://HOST/DATABASE or tbmq+redis://HOST/0")
-    return home
+    return backend
 
 
-async def open_tbmq(home: HomeAddress, clock: Clock, password: str | None = None) -> TbmqSource:
-    """SettingsError: it is not there, or a library is missing."""
+async def open_tbmq(backend: BackendAddress, clock: Clock, password: str | None = None) -> TbmqSource:
+    """Open the queues. SettingsError: there is no TBMQ, or a library is missing."""
     try:
-        if home.kind == "postgres":
+        if backend.kind == "postgres":
             from holdfast.storage.postgres.tbmq import TbmqPostgres
 
-            return await TbmqPostgres.open(postgres_url(home, password))
+            return await TbmqPostgres.open(postgres_url(backend, password))
         from holdfast.storage.redis.options import RedisOptions
         from holdfast.storage.redis.tbmq import TbmqRedis
     except ImportError as error:
-        raise missing_library(home, error) from error
-    return TbmqRedis(RedisOptions(redis_urls(home, password), cluster=home.scheme.endswith("+cluster")), clock)
+        raise missing_library(backend, error) from error
+    return TbmqRedis(RedisOptions(redis_urls(backend, password), cluster=backend.scheme.endswith("+cluster")), clock)

@@ -1,1 +1,7 @@
-"""Topic names and filters, and the live matcher that finds the subscribers of a topic. Pure."""
+"""Topic names and filters. Pure.
+
+names, filters, since, subscription    what clients write, checked and parsed
+matcher, route_cache                   which subscriptions a topic reaches
+overlap                                two filters compared
+learned…                               the patterns that topics follow, learned from them (begin with `learned`)
+"""

@@ -20,7 +20,7 @@ from holdfast.model.errors import MisuseError
 from holdfast.topics.filters import ONE, REST
 from holdfast.topics.learned_ids import FINGERPRINT_BITS, FINGERPRINT_BYTES, fingerprint
 from holdfast.topics.learned_merge import gain, merge
-from holdfast.topics.learned_show import Pattern, dump_of, patterns_of
+from holdfast.topics.learned_patterns import LearnedPattern, dump_of, patterns_of
 from holdfast.topics.learned_trie import Stream, StreamMatch, Trie
 from holdfast.topics.names import SEPARATOR
 from holdfast.topics.overlap import covers
@@ -37,7 +37,7 @@ DEFAULT_MAX_PLACES: Final = 65_536
 #: A longer or deeper topic is no pattern that a fleet of devices follows; it would only fill the trie.
 MAX_LEVELS: Final = 32
 MAX_TOPIC_BYTES: Final = 1_024
-#: Longer topics are placed anew each time: the cache must stay small.
+#: Longer topics are not cached, so that the cache stays small.
 _MAX_CACHED_BYTES: Final = 256
 
 #: Never change. No pattern's stream has this id.
@@ -50,7 +50,7 @@ _NODE_BYTES: Final = 400
 _PLACE_BYTES: Final = 400
 
 
-class Place:
+class TopicPlace:
     """Where a topic's messages are kept: the stream, and the topic's tokens at the stream's varying levels."""
 
     def __init__(self, stream: bytes, values: tuple[bytes, ...]) -> None:
@@ -90,10 +90,10 @@ class LearnedTopics:
         self._changes: list[tuple[bytes, bytes]] = []
         self._next_record = 0
         # Two halves: when the young one is full, the old one is forgotten.
-        self._young: dict[bytes, Place] = {}
-        self._old: dict[bytes, Place] = {}
+        self._young: dict[bytes, TopicPlace] = {}
+        self._old: dict[bytes, TopicPlace] = {}
 
-    def place(self, topic: bytes) -> Place:
+    def place(self, topic: bytes) -> TopicPlace:
         """Where `topic` belongs; learns from it. Requires: a valid topic name."""
         found = self._young.get(topic)
         if found is None:
@@ -107,7 +107,7 @@ class LearnedTopics:
                 self._young[topic] = found
         return found
 
-    def _find(self, topic: bytes) -> Place:
+    def _find(self, topic: bytes) -> TopicPlace:
         if len(topic) > MAX_TOPIC_BYTES:
             return self._outside(topic)
         tokens = topic.split(SEPARATOR)
@@ -122,7 +122,7 @@ class LearnedTopics:
             pattern = SEPARATOR.join(levels)
             stream = self._new_stream(pattern, levels)
             self._record(pattern)
-        return Place(stream.id, tuple(values))
+        return TopicPlace(stream.id, tuple(values))
 
     def _has_room(self) -> bool:
         """Whether one more path of any length fits. Once False it stays False: see rule 1."""
@@ -140,18 +140,18 @@ class LearnedTopics:
         self._trie.insert(levels, stream)
         return stream
 
-    def _outside(self, topic: bytes) -> Place:
+    def _outside(self, topic: bytes) -> TopicPlace:
         if self._catch_all is None:
             self._catch_all = Stream(CATCH_ALL, _CATCH_ALL_RECORD)
             self._record(_CATCH_ALL_RECORD)
-        return Place(CATCH_ALL, (topic,))
+        return TopicPlace(CATCH_ALL, (topic,))
 
     def _record(self, pattern: bytes) -> None:
         self._changes.append((self.next_key(), pattern))
         self._next_record += 1
 
     def next_key(self) -> bytes:
-        """The key of the record that will be made next: whoever follows a writer loads from here on."""
+        """The key of the next record. A reader that follows a writer loads from here on."""
         return self._next_record.to_bytes(4, "big")
 
     def take_changes(self) -> list[tuple[bytes, bytes]]:
@@ -212,7 +212,7 @@ class LearnedTopics:
         self.keep(chosen)
 
     def keep(self, patterns: Iterable[bytes]) -> None:
-        """Know again what it began with, after `load`: the next generation is not to merge it."""
+        """Note the patterns that it began with, after `load`: the next generation must not merge them."""
         for pattern in patterns:
             levels = pattern.split(SEPARATOR)
             self._given.append(tuple(levels))
@@ -277,7 +277,7 @@ class LearnedTopics:
         cached = len(self._young) + len(self._old)
         return self._trie.node_count * _NODE_BYTES + self._trie.token_bytes + cached * _PLACE_BYTES
 
-    def patterns(self) -> list[Pattern]:
+    def patterns(self) -> list[LearnedPattern]:
         """Every stream's pattern with its messages, the busiest first; `#` is the catch-all."""
         return patterns_of(list(self._streams.values()), self._catch_all)
 

@@ -13,7 +13,7 @@ of those that fell together.
 from typing import Final
 
 from holdfast.topics.filters import ONE
-from holdfast.topics.learned_trie import DOLLAR_ONE, Node, Stream, Trie, threshold
+from holdfast.topics.learned_trie import DOLLAR_ONE, Stream, Trie, TrieNode, threshold
 from holdfast.topics.names import SEPARATOR
 
 #: Fewer streams than this are no reason for a new generation: a reader opens them in well under a millisecond.
@@ -48,7 +48,7 @@ def _rank(merged: Merged) -> tuple[int, bytes]:
 
 
 def _merge(
-    nodes: list[Node],
+    nodes: list[TrieNode],
     any_token: bytes,
     levels: list[bytes],
     thresholds: tuple[int, ...],
@@ -56,8 +56,8 @@ def _merge(
     found: list[Merged],
 ) -> None:
     sources: list[Stream] = []
-    varying: list[Node] = []
-    by_token: dict[bytes, list[Node]] = {}
+    varying: list[TrieNode] = []
+    by_token: dict[bytes, list[TrieNode]] = {}
     for node in nodes:
         if node.stream is not None:
             sources.append(node.stream)

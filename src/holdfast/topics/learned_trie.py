@@ -9,7 +9,7 @@
 1. A node that learns has at most `threshold(depth)` edges by token. The next unknown token takes the `+` edge instead.
 2. Learning never makes an edge by token beside a `+` edge, and no edge is ever removed. So a topic that took an edge
    once takes it always. (What a structure begins with may have both: that is there before any topic.)
-3. `$`-topics hang under a root of their own: no wildcard at the first level may reach them [MQTT-4.7.2-1].
+3. `$`-topics have a separate root: no wildcard at the first level may reach them [MQTT-4.7.2-1].
 
 A pattern is written like a topic, with `+` for a varying level; `$+` is a varying first level of `$`-topics. That is
 unambiguous, because no topic name contains `+` [MQTT-3.3.2-2].
@@ -53,12 +53,12 @@ class StreamMatch:
         self.whole_topics: Final = whole_topics
 
 
-class Node:
+class TrieNode:
     """One level of some topics."""
 
     def __init__(self) -> None:
-        self.children: Final[dict[bytes, Node]] = {}
-        self.varying: Node | None = None
+        self.children: Final[dict[bytes, TrieNode]] = {}
+        self.varying: TrieNode | None = None
         self.stream: Stream | None = None
 
 
@@ -67,18 +67,18 @@ class Trie:
 
     def __init__(self, thresholds: tuple[int, ...]) -> None:
         self.thresholds: Final = thresholds
-        self.plain: Final = Node()
-        self.dollar: Final = Node()
+        self.plain: Final = TrieNode()
+        self.dollar: Final = TrieNode()
         self.node_count = 0
         self.token_bytes = 0
 
-    def root(self, first: bytes) -> Node:
+    def root(self, first: bytes) -> TrieNode:
         return self.dollar if is_dollar(first) else self.plain
 
     def walk(self, tokens: list[bytes], path: list[bytes], values: list[bytes]) -> Stream | None:
         """Fill in the pattern's levels and the topic's varying values; the stream, if it exists."""
-        node: Node | None = self.root(tokens[0])
-        known: Node | None
+        node: TrieNode | None = self.root(tokens[0])
+        known: TrieNode | None
         for depth, token in enumerate(tokens):
             if node is None:
                 known = None
@@ -104,13 +104,13 @@ class Trie:
         for depth, level in enumerate(levels):
             if is_varying(level, depth):
                 if node.varying is None:
-                    node.varying = Node()
+                    node.varying = TrieNode()
                     self.node_count += 1
                 node = node.varying
             else:
                 child = node.children.get(level)
                 if child is None:
-                    child = Node()
+                    child = TrieNode()
                     node.children[level] = child
                     self.node_count += 1
                     self.token_bytes += len(level)
@@ -134,7 +134,7 @@ def is_varying(level: bytes, depth: int) -> bool:
 
 
 def _match(
-    node: Node, levels: tuple[bytes, ...], depth: int, wanted: tuple[bytes | None, ...], found: list[StreamMatch]
+    node: TrieNode, levels: tuple[bytes, ...], depth: int, wanted: tuple[bytes | None, ...], found: list[StreamMatch]
 ) -> None:
     if depth == len(levels):
         _reach(node, wanted, found)
@@ -157,7 +157,7 @@ def _match(
         _match(node.varying, levels, depth + 1, (*wanted, None), found)
 
 
-def _match_below(node: Node, wanted: tuple[bytes | None, ...], found: list[StreamMatch]) -> None:
+def _match_below(node: TrieNode, wanted: tuple[bytes | None, ...], found: list[StreamMatch]) -> None:
     _reach(node, wanted, found)  # `a/#` matches `a`
     for child in node.children.values():
         _match_below(child, wanted, found)
@@ -165,7 +165,7 @@ def _match_below(node: Node, wanted: tuple[bytes | None, ...], found: list[Strea
         _match_below(node.varying, (*wanted, None), found)
 
 
-def _reach(node: Node, wanted: tuple[bytes | None, ...], found: list[StreamMatch]) -> None:
+def _reach(node: TrieNode, wanted: tuple[bytes | None, ...], found: list[StreamMatch]) -> None:
     stream = node.stream
     if stream is not None:
         found.append(StreamMatch(stream.id, stream.varying, wanted))

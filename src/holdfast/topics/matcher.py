@@ -114,7 +114,7 @@ class _Node(Generic[K, V]):
 
 
 class Matcher(Generic[K, V]):
-    """Subscriptions by filter. At most one value per (filter, key); a key is whoever subscribes.
+    """Subscriptions by filter. At most one value per (filter, key); the key is the subscriber.
 
     1. `len(matcher)` is the number of (filter, key) pairs.
     2. Nothing stays behind when everything is unsubscribed.

@@ -7,7 +7,7 @@ How it stays right while subscriptions change:
 - A filter with one is noted in a short list of changes. An entry remembers how many changes it has
   seen. On its next use it is checked against the ones it missed, and matched again only if one of
   them concerns its topic. So a storm of subscriptions does not empty the cache, and costs nothing
-  for topics that nobody publishes to.
+  for topics without publishers.
 
 How it stays bounded: entries have a cost (their key, their references, and what the owner derives
 from them). They fill a young half;

@@ -9,24 +9,23 @@
 Nothing here knows what time it is: a relative start is resolved by the caller's clock.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 from holdfast.model.errors import PeerError
 from holdfast.model.reasons import TOPIC_FILTER_INVALID
+from holdfast.model.time import DAY_US, HOUR_US, MINUTE_US, SECOND_US, us_of
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
 _UNITS_US: Final = {
-    "s": 1_000_000,
-    "m": 60_000_000,
-    "h": 3_600_000_000,
-    "d": 86_400_000_000,
-    "w": 604_800_000_000,
+    "s": SECOND_US,
+    "m": MINUTE_US,
+    "h": HOUR_US,
+    "d": DAY_US,
+    "w": 7 * DAY_US,
 }
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 #: The last microsecond a signed 64-bit key can hold: year 294,247.
 MAX_US: Final = 2**63 - 1
 #: Digits of MAX_US; also keeps a hostile number short before it is converted.
@@ -80,4 +79,4 @@ def _iso_us(text: str) -> int:
         return -1
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return max(-1, (moment - _EPOCH) // _MICROSECOND)
+    return max(-1, us_of(moment))

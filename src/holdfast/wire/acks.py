@@ -9,11 +9,11 @@ from holdfast.model.errors import MisuseError, PeerError
 from holdfast.model.protocol import CLIENT, PACKET_NAMES, PUBREL, SERVER, V5
 from holdfast.model.reasons import PROTOCOL_ERROR, SUCCESS, allowed_reasons
 from holdfast.wire.packets import Ack
-from holdfast.wire.primitives import U16, Reader, encode_frame
+from holdfast.wire.primitives import U16, ByteReader, encode_frame
 from holdfast.wire.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
 
 
-def read_packet_id(reader: Reader) -> int:
+def read_packet_id(reader: ByteReader) -> int:
     packet_id = reader.u16("the packet id")
     if packet_id == 0:  # [MQTT-2.2.1-3] [MQTT-2.2.1-4]
         raise PeerError(PROTOCOL_ERROR, "packet id 0")
@@ -26,7 +26,7 @@ def write_packet_id(packet_id: int) -> bytes:
     return U16[packet_id]
 
 
-def read_reason(reader: Reader, kind: int, sender: int, name: str) -> int:
+def read_reason(reader: ByteReader, kind: int, sender: int, name: str) -> int:
     """The reason; one that was left out means success."""
     reason = SUCCESS if reader.at_end() else reader.u8("the reason")
     if reason not in allowed_reasons(kind, sender):
@@ -58,7 +58,7 @@ def first_byte(kind: int) -> int:
     return kind << 4 | (2 if kind == PUBREL else 0)
 
 
-def decode_ack(reader: Reader, kind: int, version: int, sender: int) -> Ack:
+def decode_ack(reader: ByteReader, kind: int, version: int, sender: int) -> Ack:
     packet_id = read_packet_id(reader)
     if version != V5 or reader.at_end():
         return Ack(kind, packet_id)

@@ -28,7 +28,7 @@ from holdfast.model.protocol import (
 from holdfast.model.reasons import MALFORMED_PACKET, PROTOCOL_ERROR
 from holdfast.wire.acks import decode_ack, encode_ack
 from holdfast.wire.connect import decode_connack, decode_connect, encode_connack, encode_connect
-from holdfast.wire.ending import decode_auth, decode_disconnect, encode_auth, encode_disconnect
+from holdfast.wire.disconnect import decode_auth, decode_disconnect, encode_auth, encode_disconnect
 from holdfast.wire.framing import Framer
 from holdfast.wire.packets import (
     Ack,
@@ -45,7 +45,7 @@ from holdfast.wire.packets import (
     Unsuback,
     Unsubscribe,
 )
-from holdfast.wire.primitives import Reader
+from holdfast.wire.primitives import ByteReader
 from holdfast.wire.publish import decode_publish, encode_publish
 from holdfast.wire.subscribe import (
     decode_suback,
@@ -76,14 +76,14 @@ def decode(data: bytes, first: int, body: int, end: int, version: int, sender: i
         raise PeerError(PROTOCOL_ERROR, f"{PACKET_NAMES[kind]} sent by a {side}")
     if kind == PUBLISH:
         return decode_publish(data, first, body, end, version, sender)
-    reader = Reader(data, body, end)
+    reader = ByteReader(data, body, end)
     packet = _decode_body(reader, kind, version, sender)
     if not reader.at_end():
         raise PeerError(MALFORMED_PACKET, f"{end - reader.pos} bytes too many in {PACKET_NAMES[kind]}")
     return packet
 
 
-def _decode_body(reader: Reader, kind: int, version: int, sender: int) -> Packet:
+def _decode_body(reader: ByteReader, kind: int, version: int, sender: int) -> Packet:
     if PUBACK <= kind <= PUBCOMP:
         return decode_ack(reader, kind, version, sender)
     if kind == CONNECT:

@@ -24,7 +24,7 @@ from holdfast.model.reasons import (
 from holdfast.topics.names import check_topic_name
 from holdfast.wire.acks import check_reason
 from holdfast.wire.packets import Connack, Connect, Will
-from holdfast.wire.primitives import Reader, encode_binary, encode_frame, encode_text, encode_u16
+from holdfast.wire.primitives import ByteReader, encode_binary, encode_frame, encode_text, encode_u16
 from holdfast.wire.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
 
 _NAME: Final = b"\x00\x04MQTT"
@@ -76,12 +76,12 @@ def readable_properties(body: bytes) -> Properties:
     A refusal has to keep to the Maximum Packet Size that the client names in them.
     """
     try:
-        return decode_properties(Reader(body, len(_NAME) + 4, len(body)), CONNECT, CLIENT)
+        return decode_properties(ByteReader(body, len(_NAME) + 4, len(body)), CONNECT, CLIENT)
     except PeerError:
         return NO_PROPERTIES
 
 
-def decode_connect(reader: Reader) -> Connect:
+def decode_connect(reader: ByteReader) -> Connect:
     name = reader.binary("the protocol name")
     level = reader.u8("the protocol level")
     version = connect_version(encode_binary(name) + bytes((level,)))
@@ -123,7 +123,7 @@ def _check_flags(flags: int, version: int) -> None:
         raise PeerError(MALFORMED_PACKET, "a password without a user name needs MQTT 5")
 
 
-def _decode_will(reader: Reader, flags: int, version: int) -> Will:
+def _decode_will(reader: ByteReader, flags: int, version: int) -> Will:
     properties = decode_properties(reader, WILL, CLIENT) if version == V5 else NO_PROPERTIES
     raw = reader.binary("the will topic")
     check_topic_name(raw)  # [MQTT-3.1.3-11]
@@ -163,7 +163,7 @@ def encode_connect(packet: Connect) -> bytes:
     return encode_frame(CONNECT << 4, b"".join(head + payload))
 
 
-def decode_connack(reader: Reader, version: int) -> Connack:
+def decode_connack(reader: ByteReader, version: int) -> Connack:
     flags = reader.u8("the connect acknowledge flags")
     if version == V31:
         flags = 0  # the byte has no meaning there

@@ -4,7 +4,7 @@
     varint              seven bits a byte, low ones first, bit 7 set while more follow, at most four bytes
     string, binary      two-byte length, then the bytes
 
-A `Reader` walks over the bytes of one packet. Running past its end means the packet contradicts its
+A `ByteReader` walks over the bytes of one packet. Running past its end means the packet contradicts its
 own lengths, so it is malformed; "not all bytes are here yet" is settled before, in `framing.py`.
 """
 
@@ -23,7 +23,7 @@ U8: Final[list[bytes]] = [bytes((i,)) for i in range(256)]
 _VARINTS: Final[list[bytes]] = U8[:0x80] + [bytes((i & 0x7F | 0x80, i >> 7)) for i in range(0x80, 0x4000)]
 
 
-class Reader:
+class ByteReader:
     """A place in the bytes of one packet. `what` in its methods names the field for the error."""
 
     def __init__(self, data: bytes, pos: int, end: int) -> None:

@@ -34,7 +34,7 @@ from holdfast.model.protocol import (
 )
 from holdfast.model.reasons import MALFORMED_PACKET, PROTOCOL_ERROR, QUOTA_EXCEEDED, TOPIC_ALIAS_INVALID
 from holdfast.topics.names import check_topic_name
-from holdfast.wire.primitives import Reader, encode_binary, encode_text, encode_u16, encode_varint
+from holdfast.wire.primitives import ByteReader, encode_binary, encode_text, encode_u16, encode_varint
 
 # Types of values.
 FLAG: Final = 0  # one byte, 0 or 1
@@ -182,7 +182,7 @@ def spec_of(identifier: int, packet: int, sender: int) -> PropertySpec:
     return spec
 
 
-def properties_end(reader: Reader, packet: int) -> int:
+def properties_end(reader: ByteReader, packet: int) -> int:
     """Read the length in front of a property list; where the list ends."""
     length = reader.varint("the property length")
     end = reader.pos + length
@@ -191,12 +191,12 @@ def properties_end(reader: Reader, packet: int) -> int:
     return end
 
 
-def decode_properties(reader: Reader, packet: int, sender: int) -> Properties:
+def decode_properties(reader: ByteReader, packet: int, sender: int) -> Properties:
     """Read a property list with its length; the reader then stands behind it."""
     end = properties_end(reader, packet)
     if end == reader.pos:
         return NO_PROPERTIES
-    inside = Reader(reader.data, reader.pos, end)
+    inside = ByteReader(reader.data, reader.pos, end)
     reader.pos = end
     values: dict[str, Any] = {}
     user_properties: list[tuple[str, str]] = []
@@ -243,7 +243,7 @@ def check_response_topic(topic: bytes) -> None:
         raise PeerError(PROTOCOL_ERROR, f"response topic: {error.detail}") from None
 
 
-def _decode_value(reader: Reader, spec: PropertySpec) -> int | str | bytes:
+def _decode_value(reader: ByteReader, spec: PropertySpec) -> int | str | bytes:
     kind = spec.kind
     if kind == TEXT:
         text = reader.text(spec.name)

@@ -11,7 +11,7 @@ from holdfast.model.protocol import MAX_U16, PUBLISH, V5
 from holdfast.model.reasons import MALFORMED_PACKET, PROTOCOL_ERROR
 from holdfast.topics.names import check_topic_name
 from holdfast.wire.packets import Publish
-from holdfast.wire.primitives import U8, U16, Reader, encode_text, encode_varint
+from holdfast.wire.primitives import U8, U16, ByteReader, encode_text, encode_varint
 from holdfast.wire.properties import NO_PROPERTIES, decode_properties, encode_properties
 from holdfast.wire.publish_properties import PublishProperties
 
@@ -26,8 +26,8 @@ class PublishScan:
     One object serves a connection for all its messages: a scan overwrites the last one, so that
     the path of a message makes no objects beside the slices it forwards.
 
-    The topic's bytes are not checked here. Whoever routes the message looks them up in a cache of
-    topics that were checked before (`topics.route_cache`), and checks the ones that are new.
+    The topic's bytes are not checked here. The router looks them up in a cache of topics that were
+    checked before (`topics.route_cache`), and checks new ones.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class PublishScan:
         if pos < end and data[pos] == 0:  # most messages carry none
             self.properties_start = self.properties_end = pos + 1
         else:
-            reader = Reader(data, pos, end)
+            reader = ByteReader(data, pos, end)
             length = reader.varint("the property length")
             self.properties_start = reader.pos
             self.properties_end = reader.pos + length
@@ -112,7 +112,7 @@ def decode_publish(data: bytes, first: int, body: int, end: int, version: int, s
         check_topic_name(topic)
     properties = NO_PROPERTIES
     if scan.properties_start != scan.properties_end:
-        properties = decode_properties(Reader(data, scan.topic_end + (2 if scan.qos else 0), end), PUBLISH, sender)
+        properties = decode_properties(ByteReader(data, scan.topic_end + (2 if scan.qos else 0), end), PUBLISH, sender)
     return Publish(
         topic.decode(),
         data[scan.payload_start : end],

@@ -10,7 +10,7 @@ from holdfast.model.errors import PeerError
 from holdfast.model.protocol import PUBLISH
 from holdfast.model.reasons import MALFORMED_PACKET, PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
 from holdfast.model.text import decode_text
-from holdfast.wire.primitives import Reader
+from holdfast.wire.primitives import ByteReader
 from holdfast.wire.properties import (
     CONTENT_TYPE,
     CORRELATION_DATA,
@@ -66,7 +66,7 @@ class PublishProperties:
                 continue
             if identifier > USER_PROPERTY:
                 # Ids above 0x7F are encoded in two bytes; no property has one.
-                spec_of(Reader(data, pos, end).varint("a property id"), PUBLISH, sender)
+                spec_of(ByteReader(data, pos, end).varint("a property id"), PUBLISH, sender)
             bit = 1 << identifier
             if identifier == TOPIC_ALIAS:
                 pos = start + 2
@@ -122,7 +122,7 @@ def _skip_text(data: bytes, pos: int, end: int, what: str) -> int:
 
 def _skip_identifier(data: bytes, pos: int, end: int, sender: int) -> int:
     spec_of(SUBSCRIPTION_IDENTIFIER, PUBLISH, sender)
-    reader = Reader(data, pos, end)
+    reader = ByteReader(data, pos, end)
     if reader.varint("subscription_identifiers") == 0:
         raise PeerError(PROTOCOL_ERROR, "subscription_identifiers is 0")
     return reader.pos

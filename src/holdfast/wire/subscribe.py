@@ -22,7 +22,7 @@ from holdfast.model.reasons import (
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.wire.acks import check_reason, read_packet_id, write_packet_id
 from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
-from holdfast.wire.primitives import Reader, encode_binary, encode_frame
+from holdfast.wire.primitives import ByteReader, encode_binary, encode_frame
 from holdfast.wire.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
 
 #: Filters in one packet: beyond any real use, and a bound for the time that one packet can take.
@@ -37,7 +37,7 @@ _RESERVED: Final = 0xC0
 _RESERVED_V3: Final = 0xFC
 
 
-def decode_subscribe(reader: Reader, version: int) -> Subscribe:
+def decode_subscribe(reader: ByteReader, version: int) -> Subscribe:
     packet_id = read_packet_id(reader)
     properties = decode_properties(reader, SUBSCRIBE, CLIENT) if version == V5 else NO_PROPERTIES
     subscriptions: list[Subscription] = []
@@ -85,7 +85,7 @@ def encode_subscribe(packet: Subscribe, version: int) -> bytes:
     return encode_frame(SUBSCRIBE << 4 | 2, b"".join(parts))  # [MQTT-3.8.1-1]
 
 
-def decode_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
+def decode_unsubscribe(reader: ByteReader, version: int) -> Unsubscribe:
     packet_id = read_packet_id(reader)
     properties = decode_properties(reader, UNSUBSCRIBE, CLIENT) if version == V5 else NO_PROPERTIES
     filters: list[TopicFilter] = []
@@ -105,7 +105,7 @@ def encode_unsubscribe(packet: Unsubscribe, version: int) -> bytes:
     return encode_frame(UNSUBSCRIBE << 4 | 2, b"".join(parts))  # [MQTT-3.10.1-1]
 
 
-def decode_suback(reader: Reader, version: int) -> Suback:
+def decode_suback(reader: ByteReader, version: int) -> Suback:
     packet_id = read_packet_id(reader)
     properties = decode_properties(reader, SUBACK, SERVER) if version == V5 else NO_PROPERTIES
     return Suback(packet_id, _read_reasons(reader, SUBACK, "SUBACK", version), properties)
@@ -120,7 +120,7 @@ def encode_suback(packet: Suback, version: int) -> bytes:
     return encode_frame(SUBACK << 4, b"".join(parts))
 
 
-def decode_unsuback(reader: Reader, version: int) -> Unsuback:
+def decode_unsuback(reader: ByteReader, version: int) -> Unsuback:
     packet_id = read_packet_id(reader)
     if version != V5:
         return Unsuback(packet_id)
@@ -155,7 +155,7 @@ def _check_reasons(reasons: tuple[int, ...], kind: int) -> None:
         check_reason(reason, kind)
 
 
-def _read_reasons(reader: Reader, kind: int, name: str, version: int) -> tuple[int, ...]:
+def _read_reasons(reader: ByteReader, kind: int, name: str, version: int) -> tuple[int, ...]:
     reasons = tuple(reader.rest())
     if not reasons:
         raise PeerError(PROTOCOL_ERROR, f"{name} without a reason")

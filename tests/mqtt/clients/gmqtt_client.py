@@ -76,7 +76,17 @@ class GmqttClient:
         return self._loop.run(self._notes.get())
 
     def disconnect(self) -> None:
-        self._loop.run(self._client.disconnect())
+        async def disconnect() -> None:
+            transport = self._client._connection._transport
+            try:
+                await self._client.disconnect()
+            except ssl.SSLError as error:
+                # asyncio's TLS fails when bytes of the broker, such as a PUBREL, cross the client's goodbye.
+                if error.reason != "APPLICATION_DATA_AFTER_CLOSE_NOTIFY":
+                    raise
+                transport.abort()
+
+        self._loop.run(disconnect())
 
     def drop(self) -> None:
         async def drop() -> None:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from tests.mqtt.running import DEADLINE_S
+from tests.mqtt.broker_process import DEADLINE_S
 
 Result = TypeVar("Result")
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.mqtt.broker_process import DEADLINE_S
 from tests.mqtt.clients.contract import HOST, WEBSOCKET_PATH, Note, Terms, Way
-from tests.mqtt.running import DEADLINE_S
 from tests.services import need
 
 VERSION = "5.16.0"

@@ -9,9 +9,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from tests.mqtt.broker_process import DEADLINE_S
 from tests.mqtt.clients.contract import HOST, WEBSOCKET_PATH, Note, Terms, Way
 from tests.mqtt.clients.paho_properties import connect_properties, note_of, properties_of, shut
-from tests.mqtt.running import DEADLINE_S
 
 PROTOCOLS = {
     "3.1": MQTTProtocolVersion.MQTTv31,

@@ -7,8 +7,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from holdfast.broker.client_log import BURST, MAX_LINES, MAX_TEXT_BYTES, WINDOW_S, ClientLog
+from holdfast.broker.connections.connection_handler import TLS_HANDSHAKE
 from holdfast.broker.deadlines import Deadlines
-from holdfast.broker.gate import TLS_HANDSHAKE
 from holdfast.exchange.counters import DROP_DENIED
 from holdfast.exchange.drops import CONNECT_REFUSED, MAX_KINDS
 from holdfast.model.clock import ManualClock

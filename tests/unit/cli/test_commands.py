@@ -12,8 +12,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from holdfast.cli import main, spark
+from holdfast.cli import main
 from holdfast.cli.commands import Lazy
+from holdfast.cli.spark import command as spark
 from holdfast.history.tokens import add_token
 from holdfast.model.clock import ManualClock
 from tests.unit.storage.rocks.log_node import Node
@@ -59,7 +60,9 @@ def test_the_overview_imports_no_command(tmp_path: Path, arguments: tuple[str, .
         "holdfast.cli.main",
         "holdfast.cli.commands",
         "holdfast.cli.spark",
-        "holdfast.cli.standard_output",
+        "holdfast.cli.output",
+        "holdfast.cli.output.standard_output",
+        "holdfast.cli.spark.command",
     }
     assert "asyncio" not in imported(tmp_path, *arguments)
 
@@ -67,7 +70,7 @@ def test_the_overview_imports_no_command(tmp_path: Path, arguments: tuple[str, .
 @pytest.mark.parametrize("arguments", [("pub", "a", "-m", "x", *NOBODY), ("sub", "a", *NOBODY)])
 def test_pub_and_sub_import_what_a_client_needs_and_no_more(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     modules = imported(tmp_path, *arguments)
-    assert "holdfast.cli.client_transport" in modules  # it came as far as connecting
+    assert "holdfast.client.transport" in modules  # it came as far as connecting
     assert not modules & (
         HEAVY | {"pydantic", "rich", "websockets", "holdfast.broker", "holdfast.storage", "holdfast.node"}
     )

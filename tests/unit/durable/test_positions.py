@@ -85,16 +85,6 @@ def test_a_generation_cannot_begin_below_what_was_given_out() -> None:
         ShardClock(T, 0).raise_floor(T)
 
 
-def test_positions_given_from_outside_have_to_increase_too() -> None:
-    """L22: a copy of a log takes the positions of the original."""
-    clock = ShardClock(0, T)
-    clock.take(T + 5)
-
-    assert clock.next(0) == T + 6
-    with pytest.raises(MisuseError, match="already"):
-        clock.take(T + 6)
-
-
 class PowerLoss(RuleBasedStateMachine):
     """Q9: no position is seen twice or goes down, after power loss and after retention emptied the shard.
 

@@ -9,8 +9,8 @@ from holdfast.exchange.ruled_access import (
     MAX_CACHED_TOPICS,
     READ,
     WRITE,
+    AccessRule,
     AllowAll,
-    Rule,
     RuledAccess,
 )
 from holdfast.model.errors import MisuseError
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.compiled
 
 def access(*rules: tuple[int, str]) -> RuledAccess:
     made = [
-        Rule(f"acl:{number}", f"topic {granted} {text}", granted, tuple(text.encode().split(b"/")))
+        AccessRule(f"acl:{number}", f"topic {granted} {text}", granted, tuple(text.encode().split(b"/")))
         for number, (granted, text) in enumerate(rules, 1)
     ]
     return RuledAccess(made, "nothing else is allowed")

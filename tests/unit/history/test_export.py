@@ -2,13 +2,19 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from holdfast.durable.log import FOR_EVER
+from holdfast.durable.log import NO_END
 from holdfast.history import export
-from holdfast.history.export import Export
-from holdfast.history.reader import HistoryReader
+from holdfast.history.export import Export, merge_by_time
+from holdfast.history.reader import record_replay
+from holdfast.history.reader.reader import HistoryReader
+from holdfast.history.reader.record_replay import RecordReplay
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -37,7 +43,7 @@ def reader(node: Node) -> Iterator[HistoryReader]:
         yield reader
 
 
-def made(reader: HistoryReader, text: str, since_us: int = 0, until_us: int = FOR_EVER) -> Export:
+def made(reader: HistoryReader, text: str, since_us: int = 0, until_us: int = NO_END) -> Export:
     return Export(reader, parse_filter(text.encode()), ("topic", "offset", "shard"), since_us, until_us)
 
 
@@ -93,13 +99,13 @@ def test_since_is_included_and_until_is_not(reader: HistoryReader) -> None:
 def test_the_share_grows_also_where_nothing_matches(reader: HistoryReader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "_SLICE_MESSAGES", 20)
     seen: list[float | None] = []
-    read = reader.values
+    start_replay = reader.start_replay
 
-    def watched(*arguments: object, **options: object) -> Iterator[bytes]:
+    def watched(*arguments: object, **options: object) -> RecordReplay:
         seen.append(work.share())
-        return read(*arguments, **options)  # type: ignore[arg-type]
+        return start_replay(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reader, "values", watched)
+    monkeypatch.setattr(reader, "start_replay", watched)
     work = made(reader, "nothing")
     assert rows(work) == []
     assert len(seen) > 20
@@ -117,7 +123,7 @@ def test_the_share_of_everything_counts_messages(reader: HistoryReader, monkeypa
 
 def test_batches_are_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Payloads of a megabyte make small batches: memory is what is bounded."""
-    monkeypatch.setattr(export, "_BATCH_BYTES", 1000)
+    monkeypatch.setattr(record_replay, "PAGE_BYTES", 1000)
     node = Node(tmp_path / "data", ManualClock(wall_us=START_US), shards=1)
     messages = [Message(b"a", bytes(400), 1, ClientId("c"), START_US) for _number in range(10)]
     node.taken(node.log.write(node.batch(messages)))
@@ -125,7 +131,7 @@ def test_batches_are_bounded_by_bytes(tmp_path: Path, monkeypatch: pytest.Monkey
     with HistoryReader.open(node.folder) as reader:
         sizes = [batch.num_rows for batch in made(reader, "a").batches(by_time=False)]
     node.log.close()
-    assert sizes == [3, 3, 3, 1]
+    assert sizes == [2, 2, 2, 2, 2]
 
 
 def test_an_empty_folder_is_no_error(tmp_path: Path) -> None:
@@ -137,3 +143,45 @@ def test_an_empty_folder_is_no_error(tmp_path: Path) -> None:
             assert rows(work, by_time=by_time) == []
             assert work.share() in (None, 1.0)
     node.log.close()
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[list[list[int]]]:
+    """For each shard its positions, cut into batches."""
+    made: list[list[list[int]]] = []
+    for _shard in range(draw(st.integers(0, 4))):
+        positions = sorted(draw(st.sets(st.integers(1, 60), max_size=30)))
+        cuts = sorted(draw(st.sets(st.integers(1, max(1, len(positions) - 1)), max_size=5)))
+        pieces = [positions[i:j] for i, j in zip([0, *cuts], [*cuts, len(positions)], strict=True)]
+        made.append([piece for piece in pieces if piece])
+    return made
+
+
+def batches(shard: int, pieces: list[list[int]]) -> Iterator[Any]:
+    for piece in pieces:
+        yield pa.record_batch(
+            {"offset": pa.array(piece, pa.int64()), "shard": pa.array([shard] * len(piece), pa.uint16())}
+        )
+
+
+@given(streams())
+def test_everything_comes_once_and_in_order(made: list[list[list[int]]]) -> None:
+    merged = merge_by_time([batches(shard, pieces) for shard, pieces in enumerate(made)])
+    got = [(row["offset"], row["shard"]) for batch in merged for row in batch.to_pylist()]
+    assert got == sorted(
+        (position, shard) for shard, pieces in enumerate(made) for piece in pieces for position in piece
+    )
+
+
+def test_a_stream_is_not_read_further_than_needed() -> None:
+    """Memory is a batch for each stream: the second batch of one waits until the first is used up."""
+    read: list[int] = []
+
+    def counted() -> Iterator[Any]:
+        for number in range(3):
+            read.append(number)
+            yield from batches(0, [[number * 10 + 5]])
+
+    merged = merge_by_time([counted(), batches(1, [[1, 2, 3], [4]])])
+    next(merged)
+    assert read == [0]

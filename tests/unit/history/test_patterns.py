@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from holdfast.history.patterns import learned_patterns
-from holdfast.history.reader import HistoryReader
+from holdfast.history.reader.reader import HistoryReader
 from tests.disk_world import DiskWorld, publish
 
 

@@ -15,8 +15,8 @@ from holdfast.node import lifecycle
 from holdfast.node.embedding import Node, running
 from holdfast.node.logs import configure_logs
 from holdfast.node.reload import merge
-from holdfast.node.settings import SECTIONS, TABLES, Listener, Log, Security, Settings, Storage, Sys, ZoneSettings
-from holdfast.node.settings_values import keys_of
+from holdfast.node.settings.tree import SECTIONS, TABLES, Listener, Log, Security, Settings, Storage, Sys, ZoneSettings
+from holdfast.node.settings.values import keys_of
 
 ONE = {"default": Listener(port=0)}
 
@@ -124,7 +124,7 @@ def test_the_interval_of_the_brokers_own_topics_changes_with_the_settings() -> N
     def scenario(node: Node) -> None:
         assert node.broker.retained.count() == 0
         node.change(Settings(listeners=ONE, sys=Sys(interval_s=60)))
-        node.broker.exchange.turn()
+        node.broker.exchange.run_iteration()
         assert node.broker.retained.count() > 20
 
     in_a_node(Settings(listeners=ONE, sys=Sys(interval_s=0)), scenario)

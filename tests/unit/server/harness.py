@@ -1,4 +1,4 @@
-"""A gate that records what listeners tell it, and a way to run a test on each event loop."""
+"""A handler that records what listeners tell it, and a way to run a test on each event loop."""
 
 import asyncio
 import functools
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from holdfast.broker.gate import Gate, Origin
-from holdfast.exchange.channel import Channel
+from holdfast.broker.connections.connection_handler import ConnectionHandler, Origin
+from holdfast.exchange.client import Channel
 from holdfast.exchange.link import Link
 from holdfast.server.listeners import Listeners, ListenerSpec, open_listeners
 from holdfast.wire.framing import MAX_PACKET_BYTES
@@ -59,7 +59,7 @@ def on_each_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
 
 
 class Visit:
-    """One connection, as the gate saw it."""
+    """One connection, as the handler saw it."""
 
     def __init__(self, link: Link, origin: Origin) -> None:
         self.link = link
@@ -87,7 +87,7 @@ class Visit:
         await self.until(lambda: self.lost > 0)
 
 
-class RecordingGate(Gate):
+class RecordingHandler(ConnectionHandler):
     """Writes down what it is told; `on_received` answers."""
 
     def __init__(self, on_received: Callable[[Visit, bytes], None] = lambda visit, data: None) -> None:
@@ -150,9 +150,9 @@ def echo(visit: Visit, data: bytes) -> None:
 
 
 @asynccontextmanager
-async def listening(gate: Gate, *specs: ListenerSpec) -> AsyncIterator[Listeners]:
+async def listening(handler: ConnectionHandler, *specs: ListenerSpec) -> AsyncIterator[Listeners]:
     """Open listeners, and leave nothing behind."""
-    listeners = await open_listeners(specs, gate)
+    listeners = await open_listeners(specs, handler)
     try:
         yield listeners
     finally:

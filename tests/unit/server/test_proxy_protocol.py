@@ -2,7 +2,14 @@
 
 import pytest
 
-from holdfast.server.proxy_protocol import LIMIT_BYTES, SIGNATURE, Incomplete, ProxyHeader, ProxyHeaderError, decode
+from holdfast.server.proxy_protocol import (
+    LIMIT_BYTES,
+    SIGNATURE,
+    IncompleteHeader,
+    ProxyHeader,
+    ProxyHeaderError,
+    decode,
+)
 from tests.unit.server.proxy_headers import LOCAL, TCP6, UNIX, addresses, header, stated
 
 EXTENSION = b"\x05\x00\x04\x00\x00\x00\x01"
@@ -49,5 +56,5 @@ def test_what_is_no_header_is_refused_with_its_reason(data: bytes, problem: str)
 
 
 def test_the_length_is_refused_before_the_bytes_come_and_the_limit_itself_is_fine() -> None:
-    assert decode(header(bytes(LIMIT_BYTES))[:16]) == Incomplete(LIMIT_BYTES)
-    assert decode(b"") == Incomplete(16)
+    assert decode(header(bytes(LIMIT_BYTES))[:16]) == IncompleteHeader(LIMIT_BYTES)
+    assert decode(b"") == IncompleteHeader(16)

@@ -1,4 +1,4 @@
-"""Byte streams: what the gate hears of them, and how they end."""
+"""Byte streams: what the handler hears of them, and how they end."""
 
 import asyncio
 import socket
@@ -9,14 +9,14 @@ from typing import NoReturn
 
 import pytest
 
-from holdfast.broker.gate import Origin
+from holdfast.broker.connections.connection_handler import Origin
 from holdfast.exchange.link import Link
-from holdfast.server import plain
-from holdfast.server.plain import PlainServer
-from holdfast.server.plain_link import PlainLink
+from holdfast.server import tcp_server
 from holdfast.server.sockets import listen
-from holdfast.server.stream import HIGH_WATER_BYTES, LOW_WATER_BYTES, Entrance, SocketLink
-from tests.unit.server.harness import RecordingGate, Visit, dialled, echo, listening, on_each_loop, spec, until_gone
+from holdfast.server.stream import HIGH_WATER_BYTES, LOW_WATER_BYTES, ListenerConnections, SocketLink
+from holdfast.server.tcp_link import TcpLink
+from holdfast.server.tcp_server import TcpServer
+from tests.unit.server.harness import RecordingHandler, Visit, dialled, echo, listening, on_each_loop, spec, until_gone
 
 #: More than both sockets' buffers and the marks hold together.
 FLOOD = bytes(32 * 1024 * 1024)
@@ -26,14 +26,14 @@ FLOOD = bytes(32 * 1024 * 1024)
 def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every rule of byte streams holds for our own links and for those on the loop's transports."""
     if request.param == "of the loop":
-        monkeypatch.setattr(plain, "AVAILABLE", False)
-    elif not plain.AVAILABLE:
+        monkeypatch.setattr(tcp_server, "AVAILABLE", False)
+    elif not tcp_server.AVAILABLE:
         pytest.skip("no epoll: this needs Linux")
 
 
 def held_bytes(link: Link) -> int:
     """What waits for the peer to read."""
-    if isinstance(link, PlainLink):
+    if isinstance(link, TcpLink):
         return 0 if link._backlog is None else link._backlog.size_bytes
     assert isinstance(link, SocketLink)
     return link._transport.get_write_buffer_size()
@@ -41,12 +41,12 @@ def held_bytes(link: Link) -> int:
 
 @on_each_loop
 async def test_bytes_go_both_ways_and_the_gate_knows_where_they_come_from() -> None:
-    gate = RecordingGate(echo)
-    async with listening(gate, spec(mount_point="plant/", allow_anonymous=True)) as listeners:
+    handler = RecordingHandler(echo)
+    async with listening(handler, spec(mount_point="plant/", allow_anonymous=True)) as listeners:
         async with dialled(listeners) as (reader, writer):
             writer.write(b"hello")
             assert await reader.readexactly(5) == b"hello"
-            visit = await gate.visit()
+            visit = await handler.visit()
             await visit.until_received(b"hello")
             own = writer.get_extra_info("sockname")
         await visit.until_lost()
@@ -61,10 +61,10 @@ async def test_bytes_go_both_ways_and_the_gate_knows_where_they_come_from() -> N
 
 @on_each_loop
 async def test_small_writes_are_not_delayed_by_the_kernel() -> None:
-    gate = RecordingGate()
-    async with listening(gate, spec()) as listeners, dialled(listeners):
-        link = (await gate.visit()).link
-        if isinstance(link, PlainLink):
+    handler = RecordingHandler()
+    async with listening(handler, spec()) as listeners, dialled(listeners):
+        link = (await handler.visit()).link
+        if isinstance(link, TcpLink):
             sock = link._sock
         else:
             assert isinstance(link, SocketLink)
@@ -75,9 +75,9 @@ async def test_small_writes_are_not_delayed_by_the_kernel() -> None:
 
 @on_each_loop
 async def test_close_sends_everything_that_was_written_first() -> None:
-    gate = RecordingGate()
-    async with listening(gate, spec()) as listeners, dialled(listeners) as (reader, _):
-        visit = await gate.visit()
+    handler = RecordingHandler()
+    async with listening(handler, spec()) as listeners, dialled(listeners) as (reader, _):
+        visit = await handler.visit()
         visit.link.write(FLOOD)
         visit.link.close()
         visit.link.write(b"too late")
@@ -94,12 +94,12 @@ async def test_the_last_words_reach_a_client_that_keeps_sending(paused: bool) ->
         visit.link.write(b"go away")
         visit.link.close()
 
-    gate = RecordingGate(refuse)
-    async with listening(gate, spec()) as listeners, dialled(listeners) as (reader, writer):
+    handler = RecordingHandler(refuse)
+    async with listening(handler, spec()) as listeners, dialled(listeners) as (reader, writer):
         writer.write(FLOOD)
         assert await reader.read() == b"go away"
         await writer.drain()
-        visit = await gate.visit()
+        visit = await handler.visit()
         assert not visit.lost
         writer.close()
         await visit.until_lost()
@@ -113,14 +113,14 @@ async def test_nothing_is_handed_over_between_pause_and_resume() -> None:
             visit.link.pause_reading()
             visit.link.pause_reading()
 
-    gate = RecordingGate(lambda visit, data: echo(visit, data) if data == b"ping" else pause(visit, data))
+    handler = RecordingHandler(lambda visit, data: echo(visit, data) if data == b"ping" else pause(visit, data))
     async with (
-        listening(gate, spec()) as listeners,
+        listening(handler, spec()) as listeners,
         dialled(listeners) as (_, writer),
         dialled(listeners) as (other_reader, other_writer),
     ):
         writer.write(b"first")
-        visit = await gate.visit()
+        visit = await handler.visit()
         await visit.until(lambda: bool(visit.received))
         writer.write(b"second")
         # Round trips of another connection prove that the loop has looked at all sockets since.
@@ -135,10 +135,10 @@ async def test_nothing_is_handed_over_between_pause_and_resume() -> None:
 
 @on_each_loop
 async def test_a_peer_that_never_reads_stops_the_gate_and_memory_stays_within_the_marks() -> None:
-    gate = RecordingGate()
+    handler = RecordingHandler()
     piece = bytes(16 * 1024)
-    async with listening(gate, spec()) as listeners, dialled(listeners, limit=1024) as (reader, _):
-        visit = await gate.visit()
+    async with listening(handler, spec()) as listeners, dialled(listeners, limit=1024) as (reader, _):
+        visit = await handler.visit()
         link = visit.link
         sent = 0
         while visit.writable:
@@ -157,41 +157,41 @@ async def test_a_peer_that_never_reads_stops_the_gate_and_memory_stays_within_th
 
 @on_each_loop
 async def test_calls_on_a_lost_connection_do_nothing() -> None:
-    gate = RecordingGate()
-    async with listening(gate, spec()) as listeners:
+    handler = RecordingHandler()
+    async with listening(handler, spec()) as listeners:
         async with dialled(listeners):
-            visit = await gate.visit()
+            visit = await handler.visit()
         await visit.until_lost()
         for call in (visit.link.pause_reading, visit.link.resume_reading, visit.link.close, visit.link.close):
             call()
         for _ in range(10):
             visit.link.write(b"into the void")
         assert visit.lost == 1
-        assert listeners.entrances["main"].links == set()
+        assert listeners.connections["main"].links == set()
 
 
 @asynccontextmanager
-async def impatient(gate: RecordingGate) -> AsyncIterator[tuple[Entrance, socket.socket]]:
-    """An entrance that waits no time for a peer to end, and a peer that does nothing by itself."""
-    entrance = Entrance(gate, listener="main", transport="tcp", close_deadline_s=0.01)
+async def impatient(handler: RecordingHandler) -> AsyncIterator[tuple[ListenerConnections, socket.socket]]:
+    """An connections that waits no time for a peer to end, and a peer that does nothing by itself."""
+    connections = ListenerConnections(handler, listener="main", transport="tcp", close_deadline_s=0.01)
     (sock,) = await listen("127.0.0.1", 0)
     address = sock.getsockname()
-    server: PlainServer | asyncio.Server
-    if plain.AVAILABLE:
-        server = PlainServer(sock, entrance)
+    server: TcpServer | asyncio.Server
+    if tcp_server.AVAILABLE:
+        server = TcpServer(sock, connections)
     else:
-        server = await asyncio.get_running_loop().create_server(lambda: SocketLink(entrance), sock=sock)
+        server = await asyncio.get_running_loop().create_server(lambda: SocketLink(connections), sock=sock)
     with socket.create_connection(address) as peer:
-        yield entrance, peer
+        yield connections, peer
         server.close()
-        await entrance.close(0)
+        await connections.close(0)
 
 
 @on_each_loop
 async def test_calls_after_a_reset_that_was_not_noticed_yet_do_nothing() -> None:
-    gate = RecordingGate()
-    async with impatient(gate) as (_, peer):
-        visit = await gate.visit()
+    handler = RecordingHandler()
+    async with impatient(handler) as (_, peer):
+        visit = await handler.visit()
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.close()
         visit.link.close()
@@ -204,51 +204,51 @@ async def test_calls_after_a_reset_that_was_not_noticed_yet_do_nothing() -> None
 
 @on_each_loop
 async def test_a_peer_that_neither_reads_nor_closes_is_cut_off() -> None:
-    gate = RecordingGate()
-    async with impatient(gate) as (entrance, _):
-        visit = await gate.visit()
+    handler = RecordingHandler()
+    async with impatient(handler) as (connections, _):
+        visit = await handler.visit()
         visit.link.write(FLOOD)
         visit.link.close()
-        assert len(entrance.links) == 1
+        assert len(connections.links) == 1
         await visit.until_lost()
-        assert entrance.links == set()
+        assert connections.links == set()
 
 
 @on_each_loop
 async def test_a_peer_that_closes_its_half_and_does_not_read_is_cut_off() -> None:
-    gate = RecordingGate()
-    async with impatient(gate) as (entrance, peer):
-        visit = await gate.visit()
+    handler = RecordingHandler()
+    async with impatient(handler) as (connections, peer):
+        visit = await handler.visit()
         visit.link.write(FLOOD)
         assert not visit.writable
         peer.shutdown(socket.SHUT_WR)
         await visit.until_lost()
-        assert entrance.links == set()
+        assert connections.links == set()
 
 
 @on_each_loop
 async def test_connections_beyond_the_limit_are_closed_and_counted() -> None:
-    gate = RecordingGate(echo)
-    async with listening(gate, spec(max_connections=1)) as listeners:
-        entrance = listeners.entrances["main"]
+    handler = RecordingHandler(echo)
+    async with listening(handler, spec(max_connections=1)) as listeners:
+        connections = listeners.connections["main"]
         async with dialled(listeners) as (reader, writer):
-            await gate.visit()
+            await handler.visit()
             async with dialled(listeners) as (refused, _):
                 assert await until_gone(refused) == b""
-            assert entrance.refused_full == 1
+            assert connections.refused_full == 1
             writer.write(b"still here")
             assert await reader.readexactly(10) == b"still here"
-        await gate.visits[0].until_lost()
+        await handler.visits[0].until_lost()
         async with dialled(listeners) as (reader, writer):
             writer.write(b"room again")
             assert await reader.readexactly(10) == b"room again"
-    assert entrance.refused_full == 1
-    assert len(gate.visits) == 2
+    assert connections.refused_full == 1
+    assert len(handler.visits) == 2
 
 
 @on_each_loop
 async def test_a_connection_that_the_gate_fails_to_open_is_reported_and_does_not_stay() -> None:
-    class BrokenGate(RecordingGate):
+    class BrokenGate(RecordingHandler):
         def opened(self, link: Link, origin: Origin) -> NoReturn:
             raise RuntimeError("our own fault")
 
@@ -257,5 +257,5 @@ async def test_a_connection_that_the_gate_fails_to_open_is_reported_and_does_not
     async with listening(BrokenGate(), spec()) as listeners:
         async with dialled(listeners) as (reader, _):
             assert await until_gone(reader) == b""
-        assert listeners.entrances["main"].links == set()
+        assert listeners.connections["main"].links == set()
     assert [str(error) for error in reported] == ["our own fault"]

@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from holdfast.broker.gate import TLS_HANDSHAKE
+from holdfast.broker.connections.connection_handler import TLS_HANDSHAKE
 from holdfast.model.errors import SettingsError
 from holdfast.server.listeners import Listeners
 from holdfast.server.stream import SocketLink
 from holdfast.server.tls import TlsFiles, load, verified_subject
 from tests.unit.server.certificates import Authority
-from tests.unit.server.harness import RecordingGate, dialled, echo, listening, on_each_loop, spec, until_gone
+from tests.unit.server.harness import RecordingHandler, dialled, echo, listening, on_each_loop, spec, until_gone
 
 FLOOD = bytes(16 * 1024 * 1024)
 
@@ -40,10 +40,10 @@ async def round_trip(listeners: Listeners, context: ssl.SSLContext) -> str:
 
 @on_each_loop
 async def test_bytes_go_both_ways_over_tls(authority: Authority) -> None:
-    gate = RecordingGate(echo)
-    async with listening(gate, spec(kind="tls", **authority.server_files("first"))) as listeners:
+    handler = RecordingHandler(echo)
+    async with listening(handler, spec(kind="tls", **authority.server_files("first"))) as listeners:
         await round_trip(listeners, authority.client())
-        visit = await gate.visit()
+        visit = await handler.visit()
         await visit.until_lost()
     assert visit.origin.transport == "tls"
     assert visit.origin.tls_subject is None
@@ -52,12 +52,12 @@ async def test_bytes_go_both_ways_over_tls(authority: Authority) -> None:
 
 @on_each_loop
 async def test_the_subject_of_a_verified_client_certificate_is_told(authority: Authority) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     files = authority.server_files("first")
     main = spec(kind="tls", client_ca=authority.file, require_client_certificate=True, **files)
-    async with listening(gate, main) as listeners:
+    async with listening(handler, main) as listeners:
         await round_trip(listeners, authority.client("sensor-7"))
-    assert gate.visits[0].origin.tls_subject == "sensor-7"
+    assert handler.visits[0].origin.tls_subject == "sensor-7"
 
 
 @on_each_loop
@@ -65,14 +65,14 @@ async def test_the_subject_of_a_verified_client_certificate_is_told(authority: A
 async def test_a_client_without_the_required_certificate_never_reaches_the_gate(
     authority: Authority, stranger: Authority, known: bool
 ) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     files = authority.server_files("first")
     client = authority.client() if known else authority.client("sensor-7", signed_by=stranger)
     main = spec(kind="tls", client_ca=authority.file, require_client_certificate=True, **files)
-    async with listening(gate, main) as listeners:
+    async with listening(handler, main) as listeners:
         with pytest.raises((OSError, EOFError)):
             await round_trip(listeners, client)
-    assert gate.visits == []
+    assert handler.visits == []
 
 
 ALERTS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -91,37 +91,37 @@ async def test_a_client_whose_certificate_is_refused_gets_the_alert(
     authority: Authority, stranger: Authority, version: ssl.TLSVersion
 ) -> None:
     """It is told why, instead of a connection that is just gone."""
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     files = authority.server_files("first")
     main = spec(kind="tls", client_ca=authority.file, require_client_certificate=True, **files)
-    async with listening(gate, main) as listeners:
+    async with listening(handler, main) as listeners:
         for client, alerts in (
             (authority.client("sensor-7", signed_by=stranger), {"TLSV1_ALERT_UNKNOWN_CA"}),
             (authority.client(), {"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"}),
         ):
             client.minimum_version = client.maximum_version = version
             assert await alert_for(listeners, client) in alerts
-    assert gate.visits == []
+    assert handler.visits == []
 
 
 @on_each_loop
 async def test_a_client_with_nothing_in_common_gets_the_alert(authority: Authority) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     client = authority.client()
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     client.set_ciphers("AES128-SHA")
-    async with listening(gate, spec(kind="tls", **authority.server_files("first"))) as listeners:
+    async with listening(handler, spec(kind="tls", **authority.server_files("first"))) as listeners:
         assert await alert_for(listeners, client) == "SSLV3_ALERT_HANDSHAKE_FAILURE"
 
 
 @on_each_loop
 async def test_a_revoked_certificate_is_refused_from_the_reload_on(authority: Authority, tmp_path: Path) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     good, bad = authority.client("good"), authority.client("bad")
     crl = authority.revoke(tmp_path / "crl.pem")
     files = authority.server_files("first")
     main = spec(kind="tls", client_ca=authority.file, require_client_certificate=True, crl=crl, **files)
-    async with listening(gate, main) as listeners:
+    async with listening(handler, main) as listeners:
         await round_trip(listeners, bad)
         authority.revoke(crl, "bad")
         await round_trip(listeners, bad)
@@ -131,19 +131,19 @@ async def test_a_revoked_certificate_is_refused_from_the_reload_on(authority: Au
         authority.revoke(crl, outdated=True)
         listeners.reload_certificates()
         assert await alert_for(listeners, good) == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
-    assert [visit.origin.tls_subject for visit in gate.visits] == ["bad", "bad", "good"]
+    assert [visit.origin.tls_subject for visit in handler.visits] == ["bad", "bad", "good"]
 
 
 @on_each_loop
 async def test_a_certificate_of_an_authority_without_a_revocation_list_is_refused(
     authority: Authority, stranger: Authority, tmp_path: Path
 ) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     both = tmp_path / "both.pem"
     both.write_bytes(authority.file.read_bytes() + stranger.file.read_bytes())
     crl = authority.revoke(tmp_path / "crl.pem")
     files = authority.server_files("first")
-    async with listening(gate, spec(kind="tls", client_ca=both, crl=crl, **files)) as listeners:
+    async with listening(handler, spec(kind="tls", client_ca=both, crl=crl, **files)) as listeners:
         await round_trip(listeners, authority.client("sensor-7"))
         assert await alert_for(listeners, authority.client("sensor-7", signed_by=stranger))
         await round_trip(listeners, authority.client())  # none was asked for
@@ -151,26 +151,26 @@ async def test_a_certificate_of_an_authority_without_a_revocation_list_is_refuse
 
 @on_each_loop
 async def test_an_optional_certificate_is_optional_but_never_forged(authority: Authority, stranger: Authority) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     main = spec(kind="tls", client_ca=authority.file, **authority.server_files("first"))
-    async with listening(gate, main) as listeners:
+    async with listening(handler, main) as listeners:
         await round_trip(listeners, authority.client())
         await round_trip(listeners, authority.client("sensor-7"))
         with pytest.raises((OSError, EOFError)):
             await round_trip(listeners, authority.client("sensor-7", signed_by=stranger))
-    assert [visit.origin.tls_subject for visit in gate.visits] == [None, "sensor-7"]
+    assert [visit.origin.tls_subject for visit in handler.visits] == [None, "sensor-7"]
 
 
 @on_each_loop
 async def test_a_peer_that_never_reads_stops_the_gate_over_tls_and_gets_all_in_the_end(authority: Authority) -> None:
-    gate = RecordingGate()
+    handler = RecordingHandler()
     piece = bytes(16 * 1024)
     main = spec(kind="tls", **authority.server_files("first"))
     async with (
-        listening(gate, main) as listeners,
+        listening(handler, main) as listeners,
         dialled(listeners, ssl=authority.client(), server_hostname="localhost", limit=1024) as (reader, _),
     ):
-        visit = await gate.visit()
+        visit = await handler.visit()
         sent = 0
         while visit.writable:
             visit.link.write(piece)
@@ -185,14 +185,14 @@ async def test_a_peer_that_never_reads_stops_the_gate_over_tls_and_gets_all_in_t
 
 @on_each_loop
 async def test_nothing_is_handed_over_between_pause_and_resume_over_tls(authority: Authority) -> None:
-    gate = RecordingGate(lambda visit, data: visit.link.pause_reading())
+    handler = RecordingHandler(lambda visit, data: visit.link.pause_reading())
     main = spec(kind="tls", **authority.server_files("first"))
     async with (
-        listening(gate, main) as listeners,
+        listening(handler, main) as listeners,
         dialled(listeners, ssl=authority.client(), server_hostname="localhost") as (_, writer),
     ):
         writer.write(FLOOD)
-        visit = await gate.visit()
+        visit = await handler.visit()
         while len(visit.received) < len(FLOOD):
             await visit.until(lambda: bool(visit.pieces))
             for _ in range(10):
@@ -204,11 +204,11 @@ async def test_nothing_is_handed_over_between_pause_and_resume_over_tls(authorit
 
 @on_each_loop
 async def test_calls_on_a_lost_tls_connection_do_nothing(authority: Authority) -> None:
-    gate = RecordingGate()
+    handler = RecordingHandler()
     main = spec(kind="tls", **authority.server_files("first"))
-    async with listening(gate, main) as listeners:
+    async with listening(handler, main) as listeners:
         async with dialled(listeners, ssl=authority.client(), server_hostname="localhost"):
-            visit = await gate.visit()
+            visit = await handler.visit()
         await visit.until_lost()
         for call in (visit.link.pause_reading, visit.link.resume_reading, visit.link.close, visit.link.close):
             call()
@@ -222,14 +222,14 @@ async def test_calls_on_a_lost_tls_connection_do_nothing(authority: Authority) -
 async def test_reloaded_certificates_serve_new_connections_and_leave_old_ones_alone(
     authority: Authority, stranger: Authority, tmp_path: Path
 ) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     first, second = authority.server_files("first"), authority.server_files("second")
     present = {name: Path(shutil.copy(path, tmp_path / name)) for name, path in first.items()}
     trusted = Path(shutil.copy(authority.file, tmp_path / "ca"))
     main = spec(kind="tls", client_ca=trusted, require_client_certificate=True, **present)
     before, after = authority.client("old"), authority.client("new", signed_by=stranger)
     async with (
-        listening(gate, main) as listeners,
+        listening(handler, main) as listeners,
         dialled(listeners, ssl=before, server_hostname="localhost") as (reader, writer),
     ):
         assert await round_trip(listeners, before) == "first"
@@ -248,12 +248,12 @@ async def test_reloaded_certificates_serve_new_connections_and_leave_old_ones_al
 async def test_a_bad_file_keeps_the_old_certificate_and_does_not_hold_up_other_listeners(
     authority: Authority, tmp_path: Path
 ) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     first, second = authority.server_files("first"), authority.server_files("second")
     bad = {name: Path(shutil.copy(path, tmp_path / f"bad-{name}")) for name, path in first.items()}
     good = {name: Path(shutil.copy(path, tmp_path / f"good-{name}")) for name, path in first.items()}
     specs = [spec(name="main", kind="tls", **bad), spec(name="other", kind="tls", **good)]
-    async with listening(gate, *specs) as listeners:
+    async with listening(handler, *specs) as listeners:
         bad["key"].write_text("garbage")
         for name, path in second.items():
             shutil.copy(path, good[name])
@@ -319,41 +319,41 @@ def test_an_encrypted_key_is_refused_instead_of_asking_for_its_passphrase(author
 async def test_a_failed_handshake_is_counted_and_told_with_address_and_reason(
     authority: Authority, stranger: Authority
 ) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     main = spec(
         kind="tls", client_ca=authority.file, require_client_certificate=True, **authority.server_files("first")
     )
-    async with listening(gate, main) as listeners:
+    async with listening(handler, main) as listeners:
         reasons = []
         for client in (authority.client(), authority.client("sensor-7", signed_by=stranger)):
             with pytest.raises((OSError, EOFError)):
                 await round_trip(listeners, client)
-            listener, address, event, why = await gate.refusal()
+            listener, address, event, why = await handler.refusal()
             assert (listener, address, event) == ("main", "127.0.0.1", TLS_HANDSHAKE)
             reasons.append(why)
         async with dialled(listeners) as (reader, writer):
             writer.write(b"\x10\x0c\x00\x04MQTT: not TLS")
             await until_gone(reader)
-        reasons.append((await gate.refusal())[3])
+        reasons.append((await handler.refusal())[3])
         async with dialled(listeners):
             pass
-        reasons.append((await gate.refusal())[3])
-        assert listeners.entrances["main"].refused_tls == 4
+        reasons.append((await handler.refusal())[3])
+        assert listeners.connections["main"].refused_tls == 4
         await round_trip(listeners, authority.client("sensor-7"))
     assert "CERTIFICATE" in reasons[0]
     assert reasons[1].startswith("the client's certificate: ")
     assert reasons[2] != ""
     assert reasons[3] == "the client closed the connection"
-    assert gate.refusals == []
+    assert handler.refusals == []
 
 
 @on_each_loop
 async def test_a_handshake_that_does_not_come_is_told_and_holds_a_place_no_longer(authority: Authority) -> None:
-    gate = RecordingGate(echo)
+    handler = RecordingHandler(echo)
     files = authority.server_files("first")
     main = spec(kind="tls", max_connections=1, handshake_deadline_s=0.1, **files)
-    async with listening(gate, main) as listeners:
+    async with listening(handler, main) as listeners:
         async with dialled(listeners) as (reader, _writer):
             await until_gone(reader)
-            assert (await gate.refusal())[2] == TLS_HANDSHAKE
+            assert (await handler.refusal())[2] == TLS_HANDSHAKE
         await round_trip(listeners, authority.client())

@@ -5,22 +5,22 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.cli.queue_move import _copy_all
-from holdfast.durable.queue_store import Entry, Pack, QueueStore
+from holdfast.cli.queue.move import _copy_all
+from holdfast.durable.queues.queue_store import AppendBatch, QueueEntry, QueueStore
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError
 from holdfast.model.owed import Owed
-from holdfast.storage.memory_queues import MemoryQueueStore
 from holdfast.storage.queue_copy import copy_queue
 from tests.journal_world import PLENTY, SECOND_US, entry
+from tests.memory_queue_store import MemoryQueueStore
 
 
 class Listed:
     """A queue as it was once, like that of a file: what has expired is still in it."""
 
-    def __init__(self, *entries: Entry, then: BaseException | None = None) -> None:
+    def __init__(self, *entries: QueueEntry, then: BaseException | None = None) -> None:
         self._entries = [
-            Entry(one.number, Owed(one.message, one.owed.qos, serial=serial), one.expires_us)
+            QueueEntry(one.number, Owed(one.message, one.owed.qos, serial=serial), one.expires_us)
             for serial, one in enumerate(entries, 1)
         ]
         #: Where the list should go on.
@@ -29,7 +29,7 @@ class Listed:
     async def last(self, _client_id: str) -> tuple[int, int]:
         return len(self._entries), self._entries[-1].number
 
-    async def entries(self, _client_id: str) -> AsyncIterator[Entry]:
+    async def entries(self, _client_id: str) -> AsyncIterator[QueueEntry]:
         for one in self._entries:
             yield one
         if self._then is not None:
@@ -40,8 +40,8 @@ async def copied(source: Listed, target: QueueStore, clock: ManualClock) -> int:
     return (await copy_queue(source, target, "c", clock.wall_us, lambda _count: None)).messages
 
 
-async def contents(home: QueueStore) -> list[tuple[int, int, bytes]]:
-    return [(one.owed.serial, one.number, one.message.payload) for one in await home.read("c", 0, 100)]
+async def contents(backend: QueueStore) -> list[tuple[int, int, bytes]]:
+    return [(one.owed.serial, one.number, one.message.payload) for one in await backend.read("c", 0, 100)]
 
 
 def test_other_messages_under_the_same_numbers_are_another_queue() -> None:
@@ -50,7 +50,7 @@ def test_other_messages_under_the_same_numbers_are_another_queue() -> None:
     async def work() -> None:
         clock = ManualClock()
         target = MemoryQueueStore(clock)
-        await target.append([Pack("c", [entry(1, b"b"), entry(2, b"b")], PLENTY)])
+        await target.append([AppendBatch("c", [entry(1, b"b"), entry(2, b"b")], PLENTY)])
         with pytest.raises(PermanentError, match="already, and not a part of this one"):
             await copied(Listed(entry(1, b"a"), entry(2, b"a"), entry(3, b"a")), target, clock)
         assert await contents(target) == [(1, 1, b"b"), (2, 2, b"b")]
@@ -62,7 +62,7 @@ def test_a_queue_that_was_given_numbers_and_kept_nothing_is_another_one() -> Non
     async def work() -> None:
         clock = ManualClock()
         target = MemoryQueueStore(clock)
-        await target.append([Pack("c", [entry(7, expires_us=clock.wall_us())], PLENTY)])
+        await target.append([AppendBatch("c", [entry(7, expires_us=clock.wall_us())], PLENTY)])
         assert await target.last("c") == (0, 7)
         with pytest.raises(PermanentError, match="already, and not a part of this one"):
             await copied(Listed(entry(1), entry(2)), target, clock)
@@ -91,7 +91,7 @@ def test_a_copy_goes_on_though_a_message_has_expired_meanwhile() -> None:
         soon_us = clock.wall_us() + 10 * SECOND_US
         entries = [entry(1, expires_us=soon_us), entry(2), entry(3)]
         target = MemoryQueueStore(clock)
-        await target.append([Pack("c", entries[:2], PLENTY)])
+        await target.append([AppendBatch("c", entries[:2], PLENTY)])
         clock.advance(11 * SECOND_US)
         assert await copied(Listed(*entries), target, clock) == 2
         assert await contents(target) == [(2, 2, b"payload 2"), (3, 3, b"payload 3")]
@@ -104,14 +104,14 @@ def test_a_copy_goes_on_though_a_message_has_expired_meanwhile() -> None:
 )
 @pytest.mark.parametrize("there", [[], [entry(1)], [entry(9)]], ids=["nothing", "a part", "another queue"])
 def test_an_import_that_ends_early_removes_what_it_made_and_nothing_else(
-    reason: BaseException, there: list[Entry]
+    reason: BaseException, there: list[QueueEntry]
 ) -> None:
     """S11"""
 
     async def work() -> None:
         target = MemoryQueueStore(ManualClock())
         if there:
-            await target.append([Pack("c", there, PLENTY)])
+            await target.append([AppendBatch("c", there, PLENTY)])
         before = await contents(target)
         try:
             moved = await _copy_all("import", Listed(entry(1), entry(2), then=reason), target, ["c"], whole=True)

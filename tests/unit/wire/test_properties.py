@@ -5,7 +5,7 @@ import pytest
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import CLIENT, SERVER, V5
 from holdfast.wire.packets import Connect, Packet, Pingreq, Pingresp
-from holdfast.wire.primitives import Reader
+from holdfast.wire.primitives import ByteReader
 from holdfast.wire.properties import Properties, decode_properties
 from tests.formats.standard import PACKET_TYPES, PLACES, PROPERTIES, Property
 from tests.unit.wire.refusals import MALFORMED, PROTOCOL, WRONG_ALIAS, Refusal, assert_refused, decode_one
@@ -172,7 +172,7 @@ def test_a_value_that_is_not_allowed_is_refused(case: Refusal) -> None:
 def test_the_two_readers_of_publish_properties_refuse_a_zero_alias_alike() -> None:
     # Decoding a PUBLISH scans the list before it reads it, so the reader is asked directly.
     with pytest.raises(PeerError) as caught:
-        decode_properties(Reader(bytes.fromhex("03 23 0000"), 0, 4), PACKET_TYPES["PUBLISH"], CLIENT)
+        decode_properties(ByteReader(bytes.fromhex("03 23 0000"), 0, 4), PACKET_TYPES["PUBLISH"], CLIENT)
 
     assert caught.value.reason == WRONG_ALIAS  # [MQTT-3.3.2-8]
 

@@ -4,7 +4,7 @@
     verified client certificate     anything              allowed, as the certificate's subject
     elsewhere                       no user name          allowed as nobody if the listener allows that, else refused
     elsewhere, password file        name and password     allowed as that user if the password is right, else refused
-    elsewhere, no password file     a user name           as without one: a name that nobody checked is not believed
+    elsewhere, no password file     a user name           as without one: a name that was not checked is not believed
 
 Rules:
 1. A user name in a verdict is verified; access rules may rely on it.
@@ -25,7 +25,7 @@ from holdfast.broker.access.logins import Logins, network_of
 from holdfast.broker.access.passwords import PasswordFile
 from holdfast.broker.access.rules import Rules
 from holdfast.broker.access.text_file import WrongLines, shown
-from holdfast.broker.gate import Origin
+from holdfast.broker.connections.connection_handler import Origin
 from holdfast.broker.policy import Policy
 from holdfast.exchange.access import ClientAccess
 from holdfast.exchange.ruled_access import AllowAll
@@ -35,7 +35,7 @@ from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, CONNECTION_RATE_EX
 
 #: 128 MiB at the most with the hashes that Holdfast writes; each of them keeps up to four cores busy.
 MAX_HASHINGS: Final = 2
-#: Ten seconds of work for two cores: whoever comes later would wait longer than clients do.
+#: Ten seconds of work for two cores: a client that comes later would wait longer than clients do.
 MAX_WAITING: Final = 128
 #: Of these from one address: a right password among wrong ones of its own address waits for no more than that.
 MAX_OF_ADDRESS: Final = 32
@@ -113,7 +113,7 @@ class Authenticator:
     def reload(self) -> None:
         """Read both files again. Raises SettingsError, and then both stay as they were.
 
-        Verdicts and rights given out before stay as they are: ask `still_welcome` and `access_for` again.
+        Verdicts and rights given out before stay as they are: ask `may_stay` and `access_for` again.
         """
         passwords, rules = None, None
         wrong = WrongLines()
@@ -127,7 +127,7 @@ class Authenticator:
 
     @property
     def has_rules(self) -> bool:
-        """Whether there is an access file; without one nobody need be asked."""
+        """Whether there is an access file; without one everything is allowed."""
         return self._rules is not None
 
     def access_for(self, client_id: str, user: str | None) -> ClientAccess:
@@ -202,7 +202,7 @@ class Authenticator:
             return Refused(NOT_AUTHORIZED, f"listener {shown(origin.listener)} takes no client without a user name")
         return Refused(NOT_AUTHORIZED, "this broker has no password file to check the user name with")
 
-    def still_welcome(self, origin: Origin, user: str | None) -> bool:
+    def may_stay(self, origin: Origin, user: str | None) -> bool:
         """Whether a client that was allowed in as `user` belongs to those who may, after a reload."""
         if origin.tls_subject is not None:
             return True
@@ -219,7 +219,7 @@ class Authenticator:
     def _ended(self, running: asyncio.Future[bool]) -> None:
         self._checks.leave()
         if not running.cancelled():
-            running.exception()  # Looked at here, as nobody else does when the client has gone meanwhile.
+            running.exception()  # Looked at here: the client may have gone meanwhile.
 
 
 def _judge(check: PasswordCheck, client_id: str, *, right: bool) -> Verdict:

@@ -105,7 +105,7 @@ class Pbkdf2Hash(PasswordHash):
 
 
 class Sha512Hash(PasswordHash):
-    """Mosquitto 1: one round, so whoever gets the file can guess fast."""
+    """Mosquitto 1: one round, so passwords of a stolen file are guessed fast."""
 
     def __init__(self, salt: bytes, digest: bytes) -> None:
         self._salt: Final = salt

@@ -22,17 +22,17 @@ from typing import Final, TypeVar
 
 from holdfast.broker.policy import Policy
 from holdfast.model.clock import Clock
+from holdfast.model.time import SECOND_US
 
 V = TypeVar("V")
 
-_SECOND_US: Final = 1_000_000
 #: Logins that are remembered, right and wrong ones each; and addresses and names that failed. About 100 bytes each.
 MAX_REMEMBERED: Final = 10_000
 #: All user names of an address together may fail this many times as often as one.
 ADDRESS_FACTOR: Final = 10
 #: Failures that are older than this do not count.
-_FORGIVEN_US: Final = 600 * _SECOND_US
-#: Of an IPv6 address: whoever has one has all that begin with it.
+_FORGIVEN_US: Final = 600 * SECOND_US
+#: Of an IPv6 address: a host that has one has all that begin with it.
 _IPV6_PREFIX_BITS: Final = 64
 
 
@@ -88,7 +88,7 @@ class Logins:
     def pause_s(self, network: str, user: str, *, waited: bool) -> int:
         """Seconds, rounded up, that logins of this user name from this address are held back; 0 for none.
 
-        One that has `waited` is held back for failures of its own name alone: its address has paid for it by waiting.
+        One that has `waited` is held back for failures of its name alone: its address has paid for it by waiting.
         """
         now_us = self._clock.monotonic_us()
         until_us = 0
@@ -98,12 +98,12 @@ class Logins:
                 failures = self._failures.get(key)
                 if failures is not None:
                     until_us = max(until_us, failures.until_us)
-        return max(0, until_us - now_us + _SECOND_US - 1) // _SECOND_US
+        return max(0, until_us - now_us + SECOND_US - 1) // SECOND_US
 
     def checked(self, network: str, user: str, password: bytes, *, right: bool) -> None:
         """A password was checked."""
         now_us = self._clock.monotonic_us()
-        kept_us = self._policy.limits.login_cache_s * _SECOND_US
+        kept_us = self._policy.limits.login_cache_s * SECOND_US
         if kept_us:
             known = self._right if right else self._wrong
             digest = self._digest(user.encode(), password)
@@ -118,9 +118,9 @@ class Logins:
         count = self._failed(name, now_us)
         if count > allowed:
             pause_s = min(1 << min(count - allowed - 1, 20), self._policy.limits.login_backoff_s)
-            self._failures[name].until_us = now_us + pause_s * _SECOND_US
+            self._failures[name].until_us = now_us + pause_s * SECOND_US
         if self._failed(address, now_us) > allowed * ADDRESS_FACTOR:
-            self._failures[address].until_us = now_us + _SECOND_US
+            self._failures[address].until_us = now_us + SECOND_US
 
     def _failed(self, key: bytes, now_us: int) -> int:
         """Count a failure; how many there are."""

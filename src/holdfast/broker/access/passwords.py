@@ -7,7 +7,7 @@
 Rules:
 1. A user stands in one line; names are compared as they are, blanks around them left out. No name holds a colon.
 2. No message shows anything behind the colon, nor a line that has none: it may be a password.
-3. A check of an unknown user does the work of a check of most known ones, so its duration tells nobody who exists.
+3. A check of an unknown user does the work of a check of most known ones, so its duration does not tell who exists.
 """
 
 from collections import Counter

@@ -5,7 +5,7 @@
     user alice
     topic readwrite plant/hall 2/#           for alice; blanks inside a filter belong to it
     topic deny plant/hall 2/safe/#
-    pattern write devices/%c/up              for everybody; %c is the client id, %u the user name
+    pattern write devices/%c/up              for all clients; %c is the client id, %u the user name
 
 `read` is subscribe and receive, `write` is publish, `readwrite` is both and may be left out, `deny` is neither.
 A filter is the plain one: `$share/<group>/` and `$replay/<since>/` are no part of it.
@@ -16,7 +16,7 @@ Rules:
    that denies; apart from that, the same file means the same.)
 2. A name is filled into a pattern only if it stays one level there: with `+`, `#` or `/` in it, or empty, or `$` at
    the start of the whole filter, a client could reach more than the rule speaks of just by calling itself so.
-   Then the pattern grants nothing to this client; and if it is a `deny`, nobody can tell what it would have denied,
+   Then the pattern grants nothing to this client; and if it is a `deny`, it is unknown what it would have denied,
    so the client is denied everything.
 3. A pattern with %u does not concern a client without a user name.
 """
@@ -27,7 +27,7 @@ from typing import Final
 
 from holdfast.broker.access.text_file import WrongLines, read_lines, shown
 from holdfast.exchange.access import ClientAccess
-from holdfast.exchange.ruled_access import DENY, READ, WRITE, Rule, RuledAccess
+from holdfast.exchange.ruled_access import DENY, READ, WRITE, AccessRule, RuledAccess
 from holdfast.model.errors import PeerError, SettingsError
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.names import SEPARATOR
@@ -42,7 +42,7 @@ _FORMS: Final = (
 )
 
 
-class Pattern:
+class AccessPattern:
     """A `pattern` line: a rule with names to be filled in."""
 
     def __init__(self, where: str, text: str, access: int, filter_text: str) -> None:
@@ -55,7 +55,7 @@ class Pattern:
     def concerns(self, user: str | None) -> bool:
         return user is not None or not self._by_user
 
-    def fill(self, client_id: str, user: str | None) -> Rule | str:
+    def fill(self, client_id: str, user: str | None) -> AccessRule | str:
         """The rule for one client, or why its names cannot be filled in.
 
         Requires: `concerns(user)`.
@@ -72,7 +72,7 @@ class Pattern:
         filled = _PLACEHOLDER.sub(lambda found: names[found[0]], self._filter)
         if filled.startswith("$") and not self._filter.startswith("$"):
             return "the name would make it a filter of $-topics"
-        return Rule(self.where, self.text, self.access, tuple(filled.encode().split(SEPARATOR)))
+        return AccessRule(self.where, self.text, self.access, tuple(filled.encode().split(SEPARATOR)))
 
 
 class Rules:
@@ -80,9 +80,9 @@ class Rules:
 
     def __init__(self, name: str) -> None:
         self._name: Final = name
-        self._anonymous: Final[list[Rule]] = []
-        self._by_user: Final[dict[str, list[Rule]]] = {}
-        self._patterns: Final[list[Pattern]] = []
+        self._anonymous: Final[list[AccessRule]] = []
+        self._by_user: Final[dict[str, list[AccessRule]]] = {}
+        self._patterns: Final[list[AccessPattern]] = []
         #: Shared by all clients without a user name, which may be as many as connections.
         self._otherwise: Final = f"no rule of {name} allows it to a client without a user name"
 
@@ -105,7 +105,7 @@ class Rules:
         wrong.refuse()
         return rules
 
-    def _take(self, where: str, text: str, section: list[Rule]) -> list[Rule]:
+    def _take(self, where: str, text: str, section: list[AccessRule]) -> list[AccessRule]:
         """Read one line; the rules that the next `topic` belongs to."""
         word, rest = _cut(text)
         if word == "user":
@@ -114,10 +114,10 @@ class Rules:
             return self._by_user.setdefault(rest, [])
         if word == "topic":
             access, filter_text = _parse_rest(word, rest, where, text)
-            section.append(Rule(where, text, access, tuple(filter_text.encode().split(SEPARATOR))))
+            section.append(AccessRule(where, text, access, tuple(filter_text.encode().split(SEPARATOR))))
         elif word == "pattern":
             access, filter_text = _parse_rest(word, rest, where, text)
-            self._patterns.append(Pattern(where, text, access, filter_text))
+            self._patterns.append(AccessPattern(where, text, access, filter_text))
         else:
             raise SettingsError(f"{where}: {text!r}: {word!r} begins no rule; write: {_FORMS}")
         return section
@@ -131,7 +131,7 @@ class Rules:
             if not pattern.concerns(user):
                 continue
             filled = pattern.fill(client_id, user)
-            if isinstance(filled, Rule):
+            if isinstance(filled, AccessRule):
                 rules.append(filled)
             elif pattern.access == DENY:
                 return RuledAccess(
@@ -163,7 +163,7 @@ def _parse_rest(word: str, rest: str, where: str, text: str) -> tuple[int, str]:
     try:
         parsed = parse_filter(filter_text.encode())
     except PeerError as error:
-        hint = "; a comment needs a line of its own" if " #" in filter_text else ""
+        hint = "; a comment needs its own line" if " #" in filter_text else ""
         raise SettingsError(f"{where}: {text!r}: {error.detail}{hint}") from None
     if parsed.group or parsed.since:
         raise SettingsError(

@@ -1,24 +1,23 @@
 """Small text files that operators write: read whole, replaced whole.
 
-A reader sees the old file or the new one, never a part: the new text goes to a temporary file in the same folder,
-is synced, and is renamed over the old one.
+A reader sees the old file or the new one, never a part (`files.replacement`).
 """
 
-import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from holdfast.files.lock import FileLock
+from holdfast.files.replacement import open_replacement
 from holdfast.model.errors import SettingsError
 
 #: What a new file may be read by: its owner. It holds hashes.
 NEW_FILE_MODE: Final = 0o600
 #: How much of a client's name goes into a message: enough to recognise it, however long it is.
 _SHOWN_NAME_CHARS: Final = 64
-#: Wrong lines that one message names: whoever has more has saved another file there.
+#: Wrong lines that one message names: with more of them, it is probably another file.
 _SHOWN_LINES: Final = 20
 
 
@@ -74,23 +73,12 @@ def replace_lines(path: Path, lines: list[str], what: str) -> None:
     Survives: a crash at any moment leaves the old file or the new one.
     """
     target = path.resolve()
-    temporary: str | None = None
     try:
-        file, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with open(file, "wb") as out:
-            _keep_owner_and_mode(file, target)
-            out.write("\n".join(lines).encode())
-            out.flush()
-            os.fsync(file)
-        os.replace(temporary, target)
-        temporary = None
-        _sync_folder(target.parent)
+        with open_replacement(target, mode=NEW_FILE_MODE) as file:
+            _keep_owner_and_mode(file.fileno(), target)
+            file.write("\n".join(lines).encode())
     except OSError as error:
         raise SettingsError(f"{what} {path} cannot be written: {error.strerror}") from None
-    finally:
-        if temporary is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
 
 
 @contextmanager
@@ -99,19 +87,17 @@ def editing(path: Path, what: str) -> Iterator[None]:
     folder = path.resolve().parent
     try:
         # The folder is locked, not the file: the file is another one after each edit.
-        file = os.open(folder, os.O_RDONLY)
+        lock = FileLock(folder, create=False)
     except OSError as error:
         raise SettingsError(f"{what} {path} cannot be written: {folder}: {error.strerror}") from None
-    try:
+    with lock:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock.acquire()
         except OSError as error:
             raise SettingsError(
                 f"{what} {path} cannot be written: {folder} cannot be locked: {error.strerror}"
             ) from None
         yield
-    finally:
-        os.close(file)
 
 
 def shown(name: str) -> str:
@@ -123,18 +109,9 @@ def _keep_owner_and_mode(file: int, target: Path) -> None:
     try:
         old = target.stat()
     except FileNotFoundError:
-        os.fchmod(file, NEW_FILE_MODE)
         return
     new = os.fstat(file)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         # Fails unless allowed: a file that its broker can no longer read would be worse than no edit.
         os.fchown(file, old.st_uid, old.st_gid)
     os.fchmod(file, old.st_mode & 0o7777)
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

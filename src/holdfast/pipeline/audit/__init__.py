@@ -1,1 +1,5 @@
-"""The audit: proofs over all of history, and over what sessions are owed of it."""
+"""`holdfast spark audit`: checks of all history, and of what sessions are owed of it.
+
+Read `job` (which checks, in which order) and `findings` (faults, verdicts). `log_rows` and `queue_states` read what is
+checked; each `*_check` finds one kind of fault: serials and order, index, sessions, retained messages, the lake.
+"""

@@ -1,4 +1,4 @@
-"""What an audit says: a verdict for each check, and examples of what is wrong, each with what it takes to find it."""
+"""Verdicts of an audit, with examples of faults and where each is found."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Check:
-    """A question that was asked."""
+    """One check: what holds, what was examined, and what is wrong."""
 
     name: str
     #: What holds if it is sound.
@@ -50,8 +50,8 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Audit:
-    """All of them."""
+class AuditReport:
+    """All checks of an audit."""
 
     checks: Sequence[Check]
     messages: int

@@ -14,21 +14,22 @@ import base64
 import json
 import math
 import struct
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
+
+from holdfast.model.time import EPOCH
 
 #: Deeper payloads are refused: no device nests so, and Python's own stack ends.
 MOST_DEPTH: Final = 32
 #: Bytes of a large number: Python takes quadratic time to write one in decimal digits.
 _MOST_NUMBER_BYTES: Final = 256
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BREAK: Final = object()
 _INDEFINITE: Final = -1
 _NOT_NUMBERS: Final = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def cbor_to_json(payload: bytes) -> str:
-    """ValueError says why it is none."""
+    """ValueError: why this is not CBOR."""
     reader = _Reader(payload)
     found = reader.item(0)
     if found is _BREAK:
@@ -121,7 +122,7 @@ class _Reader:
             raise ValueError("not CBOR: a tag without a value")
         if tag == 1 and isinstance(found, int | float) and not isinstance(found, bool):
             try:
-                return (_EPOCH + timedelta(seconds=found)).isoformat()
+                return (EPOCH + timedelta(seconds=found)).isoformat()
             except OverflowError:
                 raise ValueError("not decoded: a time beyond the year 9999") from None
         return found

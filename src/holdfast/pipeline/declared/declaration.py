@@ -1,4 +1,4 @@
-"""What a pipeline is declared to do: plain values, all of them checked (`reading.py`). Nothing here knows Spark."""
+"""What a pipeline is declared to do: plain values, all of them checked (`parser.py`). Nothing here knows Spark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.pipeline.declared.toml_lines import Path as Place
 
-#: What can be the input of a sink, beside the names of aggregates.
+#: What can be the input of a sink, besides aggregates.
 ROWS: Final = "rows"
 QUARANTINE: Final = "quarantine"
 #: The rule by whose name messages are quarantined that could not be decoded.
@@ -44,7 +44,7 @@ TYPES: Final = {
 }
 
 
-class Format(StrEnum):
+class PayloadFormat(StrEnum):
     JSON = "json"
     CBOR = "cbor"
     NUMBER = "number"
@@ -59,7 +59,7 @@ class OnFail(StrEnum):
 
 
 @dataclass(frozen=True)
-class Source:
+class DeclaredSource:
     """Options of the data source, by their names there."""
 
     options: dict[str, str]
@@ -70,7 +70,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Column:
+class DecodedColumn:
     """One that is made of a payload (`path`), or of a level of the topic (`level`, counted from 1)."""
 
     name: str
@@ -81,18 +81,22 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Decode:
-    format: Format
-    columns: tuple[Column, ...] = ()
+class DecodeSpec:
+    format: PayloadFormat
+    columns: tuple[DecodedColumn, ...] = ()
 
     def types(self) -> dict[str, str]:
         """The columns that decoding makes, with types of Spark."""
-        made = {Format.NUMBER: {"value": "double"}, Format.TEXT: {"value": "string"}, Format.SPARKPLUG_B: SPARKPLUG}
+        made = {
+            PayloadFormat.NUMBER: {"value": "double"},
+            PayloadFormat.TEXT: {"value": "string"},
+            PayloadFormat.SPARKPLUG_B: SPARKPLUG,
+        }
         return {**made.get(self.format, {}), **{column.name: TYPES[column.kind] for column in self.columns}}
 
 
 @dataclass(frozen=True)
-class Rule:
+class DeclaredRule:
     name: str
     where: str
     on_fail: OnFail
@@ -100,13 +104,13 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Deduplicate:
+class DeduplicateSpec:
     by: tuple[str, ...]
     within: str
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class AggregateSpec:
     name: str
     window: str
     by: tuple[str, ...]
@@ -143,11 +147,11 @@ class Declaration:
     name: str
     state: Path
     batch_rows: int
-    source: Source
-    decode: Decode
-    rules: tuple[Rule, ...]
-    deduplicate: Deduplicate | None
-    aggregates: tuple[Aggregate, ...]
+    source: DeclaredSource
+    decode: DecodeSpec
+    rules: tuple[DeclaredRule, ...]
+    deduplicate: DeduplicateSpec | None
+    aggregates: tuple[AggregateSpec, ...]
     tables: tuple[DeltaSink, ...]
     publishes: tuple[PublishSink, ...]
     lines: dict[Place, int] = field(default_factory=dict, compare=False, repr=False)
@@ -174,6 +178,50 @@ def line_of(lines: dict[Place, int], place: Place) -> int:
     return lines.get(place, 1)
 
 
-def in_words(names: Sequence[str], joint: str = "or") -> str:
+def join_names(names: Sequence[str], joint: str = "or") -> str:
     """A, b or c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {joint} {names[-1]}"
+
+
+# ---- as a picture
+
+_QUARANTINE: Final = f"──▶ {QUARANTINE}"
+
+
+def draw(declared: Declaration) -> str:
+    """A small picture for `--show`: what happens to a message, from top to bottom."""
+    rows: list[tuple[str, str, str]] = []
+    options = declared.source.options
+    since = options.get("startingTime") or options.get("startingOffsets") or "earliest"
+    rows.append(("source", f"{declared.source.where}, {options.get('topicFilter', 'all topics')}, since {since}", ""))
+    columns = ", ".join(f"{name} {kind}" for name, kind in declared.decode.types().items())
+    rows.append(("decode", f"{declared.decode.format}: {columns}", f"else {_QUARANTINE}"))
+    for rule in declared.rules:
+        ends = {OnFail.QUARANTINE: _QUARANTINE, OnFail.DROP: "──▶ dropped, counted", OnFail.FAIL: "──▶ stop"}
+        rows.append((f"rule {rule.name}", rule.where, f"else {ends[rule.on_fail]}"))
+    if declared.deduplicate is not None:
+        wanted = declared.deduplicate
+        rows.append(("deduplicate", f"by {', '.join(wanted.by)} within {wanted.within}", "else ──▶ dropped, counted"))
+    rows.append(("rows", ", ".join(declared.row_types()), _sinks(declared, "rows")))
+    for each in declared.aggregates:
+        measures = ", ".join(f"{name} = {text}" for name, text in each.measures.items())
+        slide = f" each {each.slide}" if each.slide else ""
+        by = f" by {', '.join(each.by)}" if each.by else ""
+        what = f"{each.window}{slide} of {each.time}{by}, {each.watermark} late at most: {measures}"
+        rows.append((f"aggregate {each.name}", what, _sinks(declared, each.name)))
+    rows.append((QUARANTINE, "ts, topic, client_id, shard, serial, payload, rule, why", _sinks(declared, QUARANTINE)))
+    width = max(len(row[0]) for row in rows)
+    lines = []
+    for number, (title, what, end) in enumerate(rows):
+        mark = "●" if number == 0 or title == QUARANTINE else "│" if title.startswith("rule") else "▼"
+        lines.append(f"{mark} {title:<{width}}  {what}")
+        lines += [f"  {'':<{width}}  {line}" for line in end.splitlines()]
+    return "\n".join(lines)
+
+
+def _sinks(declared: Declaration, of: str) -> str:
+    ends = [f"──▶ table {sink.path}" for sink in declared.tables if sink.of == of]
+    if not ends and of == QUARANTINE:
+        ends = [f"──▶ table {declared.state / 'tables' / QUARANTINE}"]
+    ends += [f"──▶ publish {sink.topic} to {sink.options['broker']}" for sink in declared.publishes if sink.of == of]
+    return "\n".join(ends)

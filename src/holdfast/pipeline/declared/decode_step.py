@@ -1,6 +1,6 @@
 """The first step: the log, decoded, judged by the rules.
 
-It has no state of its own in Spark, so a batch is an ordinary table here. Rows and quarantine are two tables with a
+It keeps no state in Spark, so a batch is an ordinary table here. Rows and quarantine are two tables with a
 transaction each: a batch that was killed between the two is completed, not repeated.
 """
 
@@ -10,22 +10,29 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
 from holdfast.model.errors import PermanentError
-from holdfast.pipeline.declared.aliases import Aliases
-from holdfast.pipeline.declared.declaration import DECODE, QUARANTINED, Declaration, Format, OnFail
-from holdfast.pipeline.declared.decoding import decoded
+from holdfast.pipeline.declared.declaration import DECODE, QUARANTINED, Declaration, OnFail, PayloadFormat
+from holdfast.pipeline.declared.decoder import decode_messages
 from holdfast.pipeline.declared.sparkplug import NAMESPACE
-from holdfast.pipeline.declared.state import State
-from holdfast.pipeline.declared.steps import Step, Told, write
-from holdfast.pipeline.declared.table import Table
-from holdfast.pipeline.declared.table_files import RULE, WHY, Writing, target
-from holdfast.pipeline.faults import fault
+from holdfast.pipeline.declared.sparkplug_aliases import Aliases
+from holdfast.pipeline.declared.state import PipelineState
+from holdfast.pipeline.declared.steps import PipelineStep, StepProgress, write_batch
+from holdfast.pipeline.declared.table import PipelineTable
+from holdfast.pipeline.declared.table_files import RULE, WHY, WriteTask, make_target
+from holdfast.pipeline.spark.fault_points import fault
 
 
-class DecodeStep(Step):
+class DecodeStep(PipelineStep):
     """From the log into `into` and `quarantine`."""
 
-    def __init__(self, declared: Declaration, state: State, told: Told, into: Table, quarantine: Table) -> None:
-        super().__init__(DECODE, told)
+    def __init__(
+        self,
+        declared: Declaration,
+        state: PipelineState,
+        progress: StepProgress,
+        into: PipelineTable,
+        quarantine: PipelineTable,
+    ) -> None:
+        super().__init__(DECODE, progress)
         self._declared: Final = declared
         self._state: Final = state
         self._into: Final = into
@@ -35,13 +42,13 @@ class DecodeStep(Step):
         if self._into.has(batch) and self._quarantine.has(batch):
             return
         aliases = self._aliases(messages, batch)
-        rows = judged(decoded(messages, self._declared.decode, aliases), self._declared)
+        rows = apply_rules(decode_messages(messages, self._declared.decode, aliases), self._declared)
         rules = self._declared.rules
         kept = (DECODE, *(rule.name for rule in rules if rule.on_fail == OnFail.QUARANTINE))
         # What is there already is left out, and the rest is what it was: rows are judged the same each time.
-        into = None if self._into.has(batch) else target(self._into.folder, self._declared.row_types(), "ts")
-        aside = None if self._quarantine.has(batch) else target(self._quarantine.folder, QUARANTINED, "ts")
-        written = write(rows, Writing(into, aside, kept))
+        into = None if self._into.has(batch) else make_target(self._into.folder, self._declared.row_types(), "ts")
+        aside = None if self._quarantine.has(batch) else make_target(self._quarantine.folder, QUARANTINED, "ts")
+        written = write_batch(rows, WriteTask(into, aside, kept))
         for rule in rules:
             if rule.on_fail == OnFail.FAIL and rule.name in written.failed:
                 topic, shard, serial = written.examples[rule.name]
@@ -64,7 +71,7 @@ class DecodeStep(Step):
 
     def _aliases(self, messages: DataFrame, batch: int) -> Aliases | None:
         """Those that the batch needs, with the births that it has itself."""
-        if self._declared.decode.format != Format.SPARKPLUG_B:
+        if self._declared.decode.format != PayloadFormat.SPARKPLUG_B:
             return None
         aliases = Aliases.before(self._state.aliases, batch)
         births = messages.where(sql.col("topic").rlike(f"^{NAMESPACE}/[^/]*/[ND]BIRTH/"))
@@ -74,7 +81,7 @@ class DecodeStep(Step):
         return aliases
 
 
-def judged(rows: DataFrame, declared: Declaration) -> DataFrame:
+def apply_rules(rows: DataFrame, declared: Declaration) -> DataFrame:
     """With the rule that a row fails first in `_rule`, null if it passes, and the reason in `_why`."""
     failing: Column = sql.when(sql.col(WHY).isNotNull(), sql.lit(DECODE))
     for rule in declared.rules:
@@ -85,6 +92,6 @@ def judged(rows: DataFrame, declared: Declaration) -> DataFrame:
     values = sql.to_json(sql.struct(*(sql.col(name) for name in declared.decode.types())))
     reason: Column = sql.col(WHY)
     for rule in declared.rules:
-        told = sql.concat(sql.lit(f"not true: {rule.where}; "), sql.coalesce(values, sql.lit("{}")))
-        reason = sql.when(sql.col(RULE) == rule.name, told).otherwise(reason)
+        text = sql.concat(sql.lit(f"not true: {rule.where}; "), sql.coalesce(values, sql.lit("{}")))
+        reason = sql.when(sql.col(RULE) == rule.name, text).otherwise(reason)
     return rows.withColumn(WHY, reason)

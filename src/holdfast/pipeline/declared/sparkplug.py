@@ -10,7 +10,7 @@
    an alias means is looked up in the births before (`aliases.py`).
 2. Numbers, booleans and times are `value`, a double; texts are `text`, and bytes in base64. Times are milliseconds.
 3. Whatever a device sends costs in proportion to its size. A payload that is none is a ValueError, and a metric that
-   cannot be told is given with the reason.
+   cannot be decoded is given with the reason.
 
 Not decoded: data sets, templates, properties and metadata of metrics, the body. Arrays are their bytes.
 """
@@ -37,21 +37,21 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_MS: Final = 253_402_300_799_999
 
 
-class Meaning(NamedTuple):
+class AliasMeaning(NamedTuple):
     """What a birth says of an alias."""
 
     name: str
     datatype: str
 
 
-class Names(Protocol):
-    """Looks aliases up."""
+class AliasLookup(Protocol):
+    """Finds the meaning of an alias."""
 
-    def find(self, edge: tuple[str, str, str], alias: int, ts_us: int) -> Meaning | None: ...
+    def find(self, edge: tuple[str, str, str], alias: int, ts_us: int) -> AliasMeaning | None: ...
 
 
-class Address(NamedTuple):
-    """What a topic says."""
+class SparkplugAddress(NamedTuple):
+    """The parts of a topic of Sparkplug B."""
 
     group: str
     message_type: str
@@ -64,7 +64,7 @@ class Address(NamedTuple):
         return self.group, self.node, self.device or ""
 
 
-class Raw(NamedTuple):
+class RawMetric(NamedTuple):
     """A metric as it stands in the payload."""
 
     name: str | None
@@ -75,14 +75,14 @@ class Raw(NamedTuple):
     value: tuple[int, int | float | bytes] | None
 
 
-class Payload(NamedTuple):
+class SparkplugPayload(NamedTuple):
     seq: int | None
     at_ms: int | None
-    metrics: list[Raw]
+    metrics: list[RawMetric]
 
 
 class Metric(NamedTuple):
-    """One that is told, or, with `why`, cannot be."""
+    """A metric; with `why`, one that cannot be decoded."""
 
     name: str | None
     alias: int | None
@@ -93,24 +93,26 @@ class Metric(NamedTuple):
     why: str | None
 
 
-def address_of(topic: str) -> Address:
-    """ValueError if it is no topic of Sparkplug B."""
+def address_of(topic: str) -> SparkplugAddress:
+    """ValueError: this is not a topic of Sparkplug B."""
     levels = topic.split("/")
     if len(levels) not in (4, 5) or levels[0] != NAMESPACE or levels[2] not in _TYPES:
         raise ValueError(f"the topic is not {NAMESPACE}/GROUP/TYPE/NODE, with a DEVICE or without")
     if (len(levels) == 5) != (levels[2] in _OF_DEVICES):
         raise ValueError(f"{levels[2]} goes {'with' if levels[2] in _OF_DEVICES else 'without'} a device in the topic")
-    return Address(levels[1], levels[2], levels[3], levels[4] if len(levels) == 5 else None)
+    return SparkplugAddress(levels[1], levels[2], levels[3], levels[4] if len(levels) == 5 else None)
 
 
-def metrics_of(address: Address, payload: Payload, ts_us: int, names: Names) -> Iterator[Metric]:
+def metrics_of(
+    address: SparkplugAddress, payload: SparkplugPayload, ts_us: int, names: AliasLookup
+) -> Iterator[Metric]:
     """All metrics, with names for aliases."""
     for raw in payload.metrics:
-        known = Meaning(raw.name, raw.datatype or "") if raw.name is not None else None
+        known = AliasMeaning(raw.name, raw.datatype or "") if raw.name is not None else None
         if raw.alias is not None and (known is None or not known.datatype):
             found = names.find(address.edge, raw.alias, ts_us)
             if found is not None:
-                known = Meaning(known.name if known else found.name, raw.datatype or found.datatype)
+                known = AliasMeaning(known.name if known else found.name, raw.datatype or found.datatype)
         at_ms = raw.at_ms if raw.at_ms is not None else payload.at_ms
         if known is None:
             edge = "/".join(filter(None, address.edge))
@@ -125,7 +127,9 @@ def metrics_of(address: Address, payload: Payload, ts_us: int, names: Names) -> 
         yield Metric(known.name, raw.alias, known.datatype or None, at_ms, value, text, wrong)
 
 
-def _told(known: Meaning, found: tuple[int, int | float | bytes] | None) -> tuple[float | None, str | None, str | None]:
+def _told(
+    known: AliasMeaning, found: tuple[int, int | float | bytes] | None
+) -> tuple[float | None, str | None, str | None]:
     if found is None:
         return None, None, None
     field, value = found
@@ -146,8 +150,8 @@ def _told(known: Meaning, found: tuple[int, int | float | bytes] | None) -> tupl
     return float(value), None, None
 
 
-def decode_payload(payload: bytes) -> Payload:
-    """ValueError says why it is none."""
+def decode_payload(payload: bytes) -> SparkplugPayload:
+    """ValueError: why this is not a payload of Sparkplug B."""
     seq = at_ms = None
     metrics = []
     for field, kind, value in _fields(payload):
@@ -161,10 +165,10 @@ def decode_payload(payload: bytes) -> Payload:
             raise ValueError("not Sparkplug B: a field is of another kind")
     if at_ms is not None and at_ms > _MOST_MS:
         raise ValueError("not Sparkplug B: its time is beyond the year 9999")
-    return Payload(None if seq is None else seq & 0x7FFF_FFFF_FFFF_FFFF, at_ms, metrics)
+    return SparkplugPayload(None if seq is None else seq & 0x7FFF_FFFF_FFFF_FFFF, at_ms, metrics)
 
 
-def _metric(raw: bytes) -> Raw:
+def _metric(raw: bytes) -> RawMetric:
     name: str | None = None
     alias = at_ms = datatype = None
     is_null = False
@@ -196,11 +200,11 @@ def _metric(raw: bytes) -> Raw:
             value = field, int(found)
         elif field in (1, 12, 13, 15, 16, 17, 18, 19):
             raise ValueError("not Sparkplug B: a field is of another kind")
-    return Raw(name, alias, at_ms, datatype, None if is_null else value)
+    return RawMetric(name, alias, at_ms, datatype, None if is_null else value)
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Number, kind and content of each field; fields that nobody knows are left to the caller."""
+    """Number, kind and content of each field; unknown fields are left to the caller."""
     at = 0
     while at < len(raw):
         key, at = _varint(raw, at)

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.files.replacement import read_json, replace_file
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.declared.declaration import Declaration
-from holdfast.pipeline.delta_files import sync
 
 _FILE: Final = "pipeline.json"
 #: Of the source: what is read stays the same, from wherever.
@@ -27,8 +27,8 @@ _VERSION: Final = 1
 
 
 @dataclass(frozen=True)
-class State:
-    """What a folder says."""
+class PipelineState:
+    """The content of a state folder."""
 
     folder: Path
     #: Tables have it as their name.
@@ -52,36 +52,34 @@ def check_state(declared: Declaration) -> None:
     _open(declared)
 
 
-def open_state(declared: Declaration) -> State:
-    """The state, begun if there is none. Requires: nobody else uses the folder."""
+def open_state(declared: Declaration) -> PipelineState:
+    """The state, made if there is none. Requires: `lock_folder`."""
     state = _open(declared)
     if state is None:
-        state = State(declared.state, uuid.uuid4().hex, is_made=False)
+        state = PipelineState(declared.state, uuid.uuid4().hex, is_made=False)
         _save(state, declared)
     return state
 
 
-def tables_made(state: State, declared: Declaration) -> State:
-    made = State(state.folder, state.id, is_made=True)
+def mark_tables_made(state: PipelineState, declared: Declaration) -> PipelineState:
+    made = PipelineState(state.folder, state.id, is_made=True)
     if not state.is_made:
         _save(made, declared)
     return made
 
 
-def _open(declared: Declaration) -> State | None:
+def _open(declared: Declaration) -> PipelineState | None:
     try:
-        found = json.loads((declared.state / _FILE).read_text(encoding="utf-8"))
+        found = read_json(declared.state / _FILE, _VERSION)
         known = found["declared"]
-        state = State(declared.state, found["id"], bool(found["made"]))
+        state = PipelineState(declared.state, found["id"], bool(found["made"]))
     except FileNotFoundError:
         return None
+    except PermanentError as error:
+        raise SettingsError(f"{error}; run the Holdfast that made it, or give another state folder") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PermanentError(f"{declared.state / _FILE} cannot be read: {error}") from error
-    if found["version"] != _VERSION:
-        raise SettingsError(
-            f"{declared.state} was made by another Holdfast; run that one, or give another state folder"
-        )
-    changes = list(differences(known, described(declared)))
+    changes = list(differences(known, describe_declaration(declared)))
     if changes:
         listed = "\n".join(f"  {change}" for change in changes)
         raise SettingsError(
@@ -91,7 +89,7 @@ def _open(declared: Declaration) -> State | None:
     return state
 
 
-def described(declared: Declaration) -> dict[str, Any]:
+def describe_declaration(declared: Declaration) -> dict[str, Any]:
     """What results depend on, as JSON has it."""
     found: dict[str, Any] = {
         "name": declared.name,
@@ -117,7 +115,7 @@ def described(declared: Declaration) -> dict[str, Any]:
 
 
 def differences(known: Any, found: Any, at: str = "") -> Iterator[str]:
-    """In words."""
+    """What has changed, one line each."""
     if isinstance(known, dict) and isinstance(found, dict):
         for key in [*known, *(key for key in found if key not in known)]:
             inner = f"{at} {key}".strip()
@@ -135,12 +133,8 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _save(state: State, declared: Declaration) -> None:
+def _save(state: PipelineState, declared: Declaration) -> None:
     """Survives: a power loss."""
     state.folder.mkdir(parents=True, exist_ok=True)
-    row = {"version": _VERSION, "id": state.id, "made": state.is_made, "declared": described(declared)}
-    new = state.folder / f"{_FILE}.new"
-    new.write_text(json.dumps(row, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    sync(new)
-    new.replace(state.folder / _FILE)
-    sync(state.folder)
+    row = {"version": _VERSION, "id": state.id, "made": state.is_made, "declared": describe_declaration(declared)}
+    replace_file(state.folder / _FILE, (json.dumps(row, indent=1, ensure_ascii=False) + "\n").encode())

@@ -1,4 +1,4 @@
-"""The steps of a pipeline, each a query of Spark with a checkpoint of its own, from one table into the next.
+"""The steps of a pipeline, each a query of Spark with its own checkpoint, from one table into the next.
 
     decode        log          ──▶ accepted (or rows), quarantine
     deduplicate   accepted     ──▶ rows                               where it is declared
@@ -9,7 +9,7 @@ How a kill is survived: Spark notes what a batch reads before it begins, and tha
 returned. A batch that was begun is repeated, with the same rows. Then
 
 1. a table that has the batch is not written again (`table.py`); one that has not gets it whole;
-2. the query runs nevertheless if it has a state of its own (windows, what was seen): Spark keeps that by batch, too;
+2. the query runs nevertheless if it keeps state (windows, seen keys): Spark keeps that by batch, too;
 3. a message that the broker has is not taken again (`stream_writer.py`).
 """
 
@@ -24,15 +24,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from holdfast.model.errors import HoldfastError
-from holdfast.pipeline.declared.table import Table
-from holdfast.pipeline.declared.table_files import TOLD_TYPE, Target, Writing, Written, gathered
+from holdfast.pipeline.declared.table import PipelineTable
+from holdfast.pipeline.declared.table_files import RESULT_TYPE, StepFiles, TableTarget, WriteTask, gather_results
 from holdfast.pipeline.declared.table_stream import NAME as TABLE_SOURCE
-from holdfast.pipeline.faults import fault
-from holdfast.pipeline.spark_errors import translated
+from holdfast.pipeline.spark.errors import translate_error
+from holdfast.pipeline.spark.fault_points import fault
 
 
 @dataclass
-class Counts:
+class StepCounts:
     """What a step did in this run."""
 
     rows_in: int = 0
@@ -44,17 +44,17 @@ class Counts:
     failed: dict[str, int] = field(default_factory=dict)
 
 
-#: Is told after each batch.
-Told = Callable[[str, Counts], None]
+#: Called after each batch with the step's name and counts.
+StepProgress = Callable[[str, StepCounts], None]
 
 
-class Step:
+class PipelineStep:
     """One step. `make` gives what is to be written, of a stream or of one batch of it."""
 
-    def __init__(self, name: str, told: Told) -> None:
+    def __init__(self, name: str, progress: StepProgress) -> None:
         self.name: Final = name
-        self.counts: Final = Counts()
-        self._told: Final = told
+        self.counts: Final = StepCounts()
+        self._progress: Final = progress
         #: What was raised in a batch: Spark gives it back as a text only.
         self.error: BaseException | None = None
 
@@ -63,13 +63,13 @@ class Step:
         try:
             query = start()
         except PySparkException as error:
-            raise translated(error, f"step {self.name}") from error
+            raise translate_error(error, f"step {self.name}") from error
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
             if isinstance(self.error, HoldfastError):
                 raise self.error from None
-            raise translated(error, f"step {self.name}") from error
+            raise translate_error(error, f"step {self.name}") from error
         finally:
             query.stop()
         for progress in query.recentProgress:
@@ -86,22 +86,22 @@ class Step:
                 self.error = error
                 raise
             self.counts.batches += 1
-            self._told(self.name, self.counts)
+            self._progress(self.name, self.counts)
             fault(f"run-done-{self.name}")
 
         return run
 
 
-def write(rows: DataFrame, job: Writing) -> Written:
+def write_batch(rows: DataFrame, job: WriteTask) -> StepFiles:
     """Write the rows of a batch to files, in Spark's workers."""
-    return gathered([row.told for row in rows.mapInArrow(job, TOLD_TYPE).collect()])
+    return gather_results([row.result for row in rows.mapInArrow(job, RESULT_TYPE).collect()])
 
 
-class TableStep(Step):
-    """From one table into another, with a state of its own: windows, or what was seen."""
+class TableStep(PipelineStep):
+    """From one table into another, with state: windows, or seen keys."""
 
-    def __init__(self, name: str, told: Told, into: Table, target: Target) -> None:
-        super().__init__(name, told)
+    def __init__(self, name: str, progress: StepProgress, into: PipelineTable, target: TableTarget) -> None:
+        super().__init__(name, progress)
         self._into: Final = into
         self._target: Final = target
 
@@ -110,7 +110,7 @@ class TableStep(Step):
             # Spark's own state of this batch may not be on disk yet: the query has to run.
             self.counts.rows_out += rows.count()
             return
-        written = write(rows, Writing(self._target))
+        written = write_batch(rows, WriteTask(self._target))
         fault(f"run-written-{self.name}")
         if written.rows:
             self._into.commit(batch, written.rows, {"step": self.name, "rows": written.passed})
@@ -118,18 +118,20 @@ class TableStep(Step):
         self.counts.rows_out += written.passed
 
 
-def stream_of(spark: SparkSession, table: Table, schema: StructType, most_rows: int) -> DataFrame:
+def read_table_stream(spark: SparkSession, table: PipelineTable, schema: StructType, most_rows: int) -> DataFrame:
     """The rows of a table, as they come."""
     options = {"path": str(table.folder), "maxRows": str(most_rows)}
     return spark.readStream.format(TABLE_SOURCE).schema(schema).options(**options).load()
 
 
-def started(rows: DataFrame, checkpoint: str, batch: Callable[[DataFrame, int], None]) -> Callable[[], StreamingQuery]:
+def start_query(
+    rows: DataFrame, checkpoint: str, batch: Callable[[DataFrame, int], None]
+) -> Callable[[], StreamingQuery]:
     sink = rows.writeStream.foreachBatch(batch).option("checkpointLocation", checkpoint).outputMode("append")
     return lambda: sink.trigger(availableNow=True).start()
 
 
-def publishing(
+def start_publishing(
     rows: DataFrame, topic: Any, payload: Any, options: Mapping[str, str], checkpoint: str
 ) -> Callable[[], StreamingQuery]:
     messages = rows.select(topic.alias("topic"), payload.alias("payload"))
@@ -139,5 +141,5 @@ def publishing(
 
 
 def as_json(rows: DataFrame) -> Any:
-    """All columns, as a message for whoever gave no payload."""
+    """All columns as JSON: the payload of a sink that declares none."""
     return sql.to_json(sql.struct(*(sql.col(name) for name in rows.columns)))

@@ -17,13 +17,13 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.pipeline.declared.table_files import DAY, TableFile
-from holdfast.pipeline.delta_log import adding, append, sync_log
+from holdfast.pipeline.declared.table_files import DAY, DayFile
+from holdfast.pipeline.lake.delta_log import add_action, append, sync_log
 
 _ABOUT: Final = "Made by holdfast spark run"
 
 
-class Table:
+class PipelineTable:
     """As of one version, until `commit`."""
 
     def __init__(self, folder: Path, step: str, table: DeltaTable) -> None:
@@ -32,7 +32,7 @@ class Table:
         self.table = table
 
     @classmethod
-    def open_or_make(cls, folder: Path, step: str, state_id: str, schema: Any, *, is_new: bool) -> "Table":
+    def open_or_make(cls, folder: Path, step: str, state_id: str, schema: Any, *, is_new: bool) -> "PipelineTable":
         """SettingsError if it belongs to something else, or is gone although the state says that it was filled."""
         name = f"{state_id}/{step}"
         if not DeltaTable.is_deltatable(str(folder)):
@@ -79,10 +79,10 @@ class Table:
         last = self.table.transaction_version(self._mark)
         return last is not None and last >= batch
 
-    def commit(self, batch: int, files: Sequence[TableFile], told: Mapping[str, Any]) -> None:
+    def commit(self, batch: int, files: Sequence[DayFile], metadata: Mapping[str, Any]) -> None:
         """Add a batch. Survives: a power loss, when it has returned; a kill, as a whole or not at all."""
-        actions = [adding(each.file, {DAY: each.day}) for each in files]
-        self.table = append(self.folder, self.table, actions, [DAY], {self._mark: batch}, told)
+        actions = [add_action(each.file, {DAY: each.day}) for each in files]
+        self.table = append(self.folder, self.table, actions, [DAY], {self._mark: batch}, metadata)
 
     def empty(self) -> None:
         """Drop all rows. Requires: all who read it are done with them."""

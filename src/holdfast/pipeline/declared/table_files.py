@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from holdfast.pipeline.delta_files import DataFile, FileUnderWay, sync
+from holdfast.files.replacement import sync_path
+from holdfast.pipeline.lake.delta_files import DataFile, OpenDeltaFile
 
 DAY: Final = "day"
 RULE: Final = "_rule"
@@ -25,18 +26,18 @@ FIRST: Final = "_first"
 #: What a task holds in memory, about, before it writes its largest row group early.
 _HELD_BYTES: Final = 64 * 2**20
 _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
-_TOLD: Final = pa.schema([pa.field("told", pa.string())])
-TOLD_TYPE: Final = "told string"
+_RESULT: Final = pa.schema([pa.field("result", pa.string())])
+RESULT_TYPE: Final = "result string"
 
 
-class TableFile(NamedTuple):
+class DayFile(NamedTuple):
     file: DataFile
     #: None: of rows without a time.
     day: str | None
 
 
 @dataclass(frozen=True)
-class Target:
+class TableTarget:
     """A table that a task writes to."""
 
     folder: str
@@ -46,26 +47,26 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Writing:
-    """What a task is to do; goes along to it."""
+class WriteTask:
+    """What a task has to write; Spark sends it to the worker."""
 
-    #: None: it is in the table already, or nobody wants it.
-    rows: Target | None
-    quarantine: Target | None = None
+    #: None: the table has the batch already, or is not wanted.
+    rows: TableTarget | None
+    quarantine: TableTarget | None = None
     #: Rules whose rows go into quarantine. Other rules' rows are counted, and one is given as an example.
     kept: tuple[str, ...] = ()
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """As `mapInArrow` takes it."""
-        told = json.dumps(_write(self, batches))
-        yield pa.RecordBatch.from_pylist([{"told": told}], schema=_TOLD)
+        result = json.dumps(_write(self, batches))
+        yield pa.RecordBatch.from_pylist([{"result": result}], schema=_RESULT)
 
 
-class Written(NamedTuple):
+class StepFiles(NamedTuple):
     """What all tasks of a batch did."""
 
-    rows: list[TableFile]
-    quarantine: list[TableFile]
+    rows: list[DayFile]
+    quarantine: list[DayFile]
     passed: int
     messages: int
     #: By rule.
@@ -74,15 +75,15 @@ class Written(NamedTuple):
     examples: dict[str, list[Any]]
 
 
-def gathered(told: Sequence[str]) -> Written:
-    found = [json.loads(text) for text in told]
+def gather_results(results: Sequence[str]) -> StepFiles:
+    found = [json.loads(text) for text in results]
     failed: dict[str, int] = {}
     examples: dict[str, list[Any]] = {}
     for each in found:
         for rule, count in each["failed"].items():
             failed[rule] = failed.get(rule, 0) + count
         examples |= each["examples"]
-    return Written(
+    return StepFiles(
         [_file(file) for each in found for file in each["rows"]],
         [_file(file) for each in found for file in each["quarantine"]],
         sum(each["passed"] for each in found),
@@ -92,11 +93,11 @@ def gathered(told: Sequence[str]) -> Written:
     )
 
 
-def _file(found: list[Any]) -> TableFile:
-    return TableFile(DataFile(*found[0]), found[1])
+def _file(found: list[Any]) -> DayFile:
+    return DayFile(DataFile(*found[0]), found[1])
 
 
-def _write(job: Writing, batches: Iterator[Any]) -> dict[str, Any]:
+def _write(job: WriteTask, batches: Iterator[Any]) -> dict[str, Any]:
     passed = messages = 0
     failed: dict[str, int] = {}
     examples: dict[str, list[Any]] = {}
@@ -146,11 +147,11 @@ def _kept(batch: Any, kept: Sequence[str]) -> Any:
 class _Days:
     """The files of one table: one for each day."""
 
-    def __init__(self, target: Target, stack: ExitStack) -> None:
+    def __init__(self, target: TableTarget, stack: ExitStack) -> None:
         self._target: Final = target
         self._folder: Final = Path(target.folder)
         self._stack: Final = stack
-        self._files: Final[dict[date | None, FileUnderWay]] = {}
+        self._files: Final[dict[date | None, OpenDeltaFile]] = {}
 
     def add(self, batch: Any) -> None:
         if not batch.num_rows:
@@ -163,24 +164,24 @@ class _Days:
         if sum(file.held_bytes for file in self._files.values()) > _HELD_BYTES:
             max(self._files.values(), key=lambda file: file.held_bytes).flush()
 
-    def _file(self, day: date | None, schema: Any) -> FileUnderWay:
+    def _file(self, day: date | None, schema: Any) -> OpenDeltaFile:
         file = self._files.get(day)
         if file is None:
             bounds = [] if day is None else [self._target.time]
             place = f"{DAY}={_NO_DAY if day is None else day.isoformat()}"
-            file = self._files[day] = FileUnderWay(self._folder, place, schema, bounds, repeating=True)
+            file = self._files[day] = OpenDeltaFile(self._folder, place, schema, bounds, repeating=True)
             self._stack.callback(file.abandon)
         return file
 
-    def close(self) -> list[TableFile]:
+    def close(self) -> list[DayFile]:
         """Ensures: files and their names survive a power loss."""
-        files = [TableFile(file.close(), None if day is None else day.isoformat()) for day, file in self._files.items()]
+        files = [DayFile(file.close(), None if day is None else day.isoformat()) for day, file in self._files.items()]
         for folder in {(self._folder / file.file.path).parent for file in files}:
-            sync(folder)
+            sync_path(folder)
         if files:
-            sync(self._folder)
+            sync_path(self._folder)
         return files
 
 
-def target(folder: Path, types: Mapping[str, str], time: str) -> Target:
-    return Target(str(folder), tuple(types), time)
+def make_target(folder: Path, types: Mapping[str, str], time: str) -> TableTarget:
+    return TableTarget(str(folder), tuple(types), time)

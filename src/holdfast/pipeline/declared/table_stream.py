@@ -5,7 +5,7 @@
 1. A version never changes, and neither does the order of its files and rows. So a batch reads the same each time.
 2. Files that compaction wrote hold no new rows, and are left out.
 
-Spark has no reader of Delta of its own; this one reads what this pipeline has written, and nothing else.
+Spark itself has no reader of Delta; this one reads what this pipeline has written, and nothing else.
 """
 
 import json
@@ -33,14 +33,14 @@ _ENTRY: Final = re.compile(r"(\d{20})\.json")
 _TASK_ROWS: Final = 200_000
 
 
-class Added(NamedTuple):
+class AddedFile(NamedTuple):
     """A file that a transaction added."""
 
     path: str
     rows: int
 
 
-class Files(InputPartition):
+class AddedFiles(InputPartition):
     """What one task reads."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
@@ -80,7 +80,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {_VERSION: max(begun, end)}
         rows = 0
         for version in range(begun + 1, end + 1):
-            rows += sum(file.rows for file in added(self._folder, version))
+            rows += sum(file.rows for file in added_files(self._folder, version))
             # One version at least, however large, or it would never come further.
             if rows > limit.max_rows and version > begun + 1:
                 return {_VERSION: version - 1}
@@ -97,7 +97,9 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         found = [
-            file for version in range(start[_VERSION] + 1, end[_VERSION] + 1) for file in added(self._folder, version)
+            file
+            for version in range(start[_VERSION] + 1, end[_VERSION] + 1)
+            for file in added_files(self._folder, version)
         ]
         tasks: list[list[str]] = []
         room = 0
@@ -107,10 +109,10 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 room = _TASK_ROWS
             tasks[-1].append(file.path)
             room -= file.rows
-        return [Files(tuple(task)) for task in tasks]
+        return [AddedFiles(tuple(task)) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Files)
+        assert isinstance(partition, AddedFiles)
         for path in partition.paths:
             with pq.ParquetFile(self._folder / path) as file:
                 for batch in file.iter_batches(columns=self._schema.names):
@@ -123,7 +125,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return max(int(each[1]) for each in found if each)
 
 
-def added(folder: Path, version: int) -> list[Added]:
+def added_files(folder: Path, version: int) -> list[AddedFile]:
     """The files with new rows that a version has."""
     try:
         text = (folder / LOG / f"{version:020}.json").read_text(encoding="utf-8")
@@ -134,7 +136,7 @@ def added(folder: Path, version: int) -> list[Added]:
     entries = [json.loads(line) for line in text.splitlines() if line.strip()]
     found = [entry["add"] for entry in entries if "add" in entry]
     return [
-        Added(unquote(file["path"]), int(json.loads(file["stats"])["numRecords"]))
+        AddedFile(unquote(file["path"]), int(json.loads(file["stats"])["numRecords"]))
         for file in found
         if file.get("dataChange", True)
     ]

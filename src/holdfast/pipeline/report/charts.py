@@ -1,14 +1,14 @@
 """The pictures of a report: messages in time, payload sizes, hours of the day."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from html import escape
 from math import ceil, log2
 from typing import Final
 
-from holdfast.pipeline.report import words
+from holdfast.model.time import DAY_S, EPOCH
+from holdfast.pipeline.report import formats
 from holdfast.pipeline.report.figures import Sizes, Timeline
-from holdfast.pipeline.report.svg import bar, line, picture, text, told
 from holdfast.pipeline.report.traffic import OTHER
 
 _WIDTH: Final = 1000
@@ -17,10 +17,8 @@ _TICKS: Final = 5
 #: Labels below a timeline, at most.
 _LABELS: Final = 9
 _STEPS_S: Final = (1, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000)
-_DAY_S: Final = 86_400
-#: Days that have a row of their own; more are shown by the day of the week.
+#: Days that have their own row; more are shown by the day of the week.
 _DAYS: Final = 16
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WEEK: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -50,7 +48,7 @@ def timeline_chart(found: Timeline) -> str:
         for i in range(int(most / step) + 1):
             y = base - room_px * i * step / most
             yield line(_LEFT, y, _WIDTH - 8, y)
-            yield text(_LEFT - 8, y + 4, words.tick(i * step), "t faint", "end")
+            yield text(_LEFT - 8, y + 4, formats.tick(i * step), "t faint", "end")
         for i in range(found.slices):
             if not heights[i]:
                 continue
@@ -64,12 +62,12 @@ def timeline_chart(found: Timeline) -> str:
                     y -= tall
                     parts.append(bar(_LEFT + i * each_px + 0.5, y, max(each_px - 1, 0.8), tall, colour(n, series.name)))
             named = [f"{series.name}: {series.counts[i]:,}" for series in found.series if series.counts.get(i)]
-            title = f"{start:%Y-%m-%d %H:%M:%S} UTC, {words.duration(found.slice_s)}: {heights[i]:,} messages"
-            yield told("\n".join([title, *named]), parts)
+            title = f"{start:%Y-%m-%d %H:%M:%S} UTC, {formats.duration(found.slice_s)}: {heights[i]:,} messages"
+            yield with_title("\n".join([title, *named]), parts)
         yield line(_LEFT, base, _WIDTH - 8, base, "axis")
         yield from _times(found, each_px, base)
 
-    label = f"Messages in each {words.duration(found.slice_s)}, stacked by pattern"
+    label = f"Messages in each {formats.duration(found.slice_s)}, stacked by pattern"
     keys = [(series.name, colour(n, series.name)) for n, series in enumerate(found.series)]
     return f"<figure>{picture(_WIDTH, height, label, pieces())}{legend(keys)}</figure>"
 
@@ -77,21 +75,21 @@ def timeline_chart(found: Timeline) -> str:
 def _times(found: Timeline, each_px: float, base: float) -> Iterator[str]:
     span_s = found.slices * found.slice_s
     step_s = next((step for step in _STEPS_S if span_s / step <= _LABELS), _STEPS_S[-1])
-    start_s = int((found.start - _EPOCH).total_seconds())
+    start_s = int((found.start - EPOCH).total_seconds())
     at_s = ceil(start_s / step_s) * step_s
     shown_day = None
     while at_s < start_s + span_s:
         x = _LEFT + (at_s - start_s) / found.slice_s * each_px
-        at = _EPOCH + timedelta(seconds=at_s)
+        at = EPOCH + timedelta(seconds=at_s)
         yield line(x, base, x, base + 5, "axis")
         # The last label would not fit.
         anchor = "end" if x > _WIDTH - 40 else "middle"
-        if step_s >= _DAY_S:
-            yield text(x, base + 18, words.day(at), "t faint", anchor)
+        if step_s >= DAY_S:
+            yield text(x, base + 18, formats.day(at), "t faint", anchor)
         else:
             yield text(x, base + 17, f"{at:%H:%M:%S}" if step_s < 60 else f"{at:%H:%M}", "t faint", anchor)
             if at.date() != shown_day:
-                yield text(x, base + 30, words.day(at), "t faint", anchor)
+                yield text(x, base + 30, formats.day(at), "t faint", anchor)
                 shown_day = at.date()
         at_s += step_s
 
@@ -130,17 +128,19 @@ def size_chart(found: Sizes) -> str:
             x = 8 + i * each_px
             tall = room_px * n / most
             low, high = (0, 0) if power == 0 else (2 ** (power - 1), 2**power - 1)
-            title = f"{low:,} to {high:,} bytes: {n:,} messages, {words.share(n, total)}"
-            yield told(title, [bar(x + 1.5, base - tall, each_px - 3, max(tall, 1.5 if n else 0), "c2", round_px=2)])
+            title = f"{low:,} to {high:,} bytes: {n:,} messages, {formats.share(n, total)}"
+            yield with_title(
+                title, [bar(x + 1.5, base - tall, each_px - 3, max(tall, 1.5 if n else 0), "c2", round_px=2)]
+            )
             if n:
-                yield text(x + each_px / 2, base - tall - 5, words.share(n, total), "t small", "middle")
-            yield text(x, base + 18, "0" if power == 0 else words.binary_size(low), "t faint small", "start")
+                yield text(x + each_px / 2, base - tall - 5, formats.share(n, total), "t small", "middle")
+            yield text(x, base + 18, "0" if power == 0 else formats.binary_size(low), "t faint small", "start")
         yield line(8, base, _WIDTH - 8, base, "axis")
         for name, mark in (("median", found.median), ("99 %", found.p99)):
             x = place(mark)
             yield line(x, 4, x, base, "mark")
             side = "end" if x > _WIDTH - 160 else "start"
-            yield text(x + (-5 if side == "end" else 5), 14, f"{name} {words.size(mark)}", "t small mark-text", side)
+            yield text(x + (-5 if side == "end" else 5), 14, f"{name} {formats.size(mark)}", "t small mark-text", side)
 
     return f"<figure>{picture(_WIDTH, height, 'Messages by size of payload', pieces())}</figure>"
 
@@ -153,7 +153,7 @@ def hour_chart(hours: dict[tuple[int, int], int]) -> str:
     if len(days) <= _DAYS:
         every = range(days[0], days[-1] + 1)
         rows = [
-            (words.day(_EPOCH + timedelta(days=day)), [hours.get((day, hour), 0) for hour in range(24)])
+            (formats.day(EPOCH + timedelta(days=day)), [hours.get((day, hour), 0) for hour in range(24)])
             for day in every
         ]
         if len(rows) <= _DAYS:
@@ -185,16 +185,51 @@ def _heat(rows: list[tuple[str, list[int]]], unit: str) -> str:
                 x = left + hour * cell_px
                 kind, opacity = ("heat", 0.1 + 0.9 * n / most) if n else ("none", 1.0)
                 title = f"{name}, {hour:02d}:00 to {hour + 1:02d}:00: {n:,} {unit}"
-                yield told(title, [bar(x + 1, y + 1, cell_px - 2, tall_px - 2, kind, opacity=opacity, round_px=2)])
+                yield with_title(
+                    title, [bar(x + 1, y + 1, cell_px - 2, tall_px - 2, kind, opacity=opacity, round_px=2)]
+                )
             whole = sum(counts)
             yield bar(sums_at, y + 5, 56 * whole / largest, tall_px - 10, "c1", round_px=2)
             yield text(
-                sums_at + 56 * whole / largest + 4, y + tall_px / 2 + 4, words.tick(_short(whole)), "t faint small"
+                sums_at + 56 * whole / largest + 4, y + tall_px / 2 + 4, formats.tick(_short(whole)), "t faint small"
             )
 
     return f"<figure>{picture(_WIDTH, height, 'Messages by hour of the day', pieces())}</figure>"
 
 
 def _short(count: int) -> float:
-    """Two digits are enough beside a bar."""
+    """Two digits are enough for the label of a bar."""
     return float(f"{count:.2g}") if count >= 1000 else count
+
+
+# ---- pieces of SVG; colours are names of classes, so that the page's light or dark style decides them
+
+
+def picture(width: int, height: int, label: str, pieces: Iterable[str]) -> str:
+    """As wide as the page lets it; `label` is for those who do not see it."""
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}" '
+        f'preserveAspectRatio="xMidYMid meet">{"".join(pieces)}</svg>'
+    )
+
+
+def bar(
+    x: float, y: float, width: float, height: float, kind: str, *, opacity: float = 1.0, round_px: float = 0
+) -> str:
+    more = f' fill-opacity="{opacity:.2f}"' if opacity < 1 else ""
+    more += f' rx="{round_px:g}"' if round_px else ""
+    size = f'width="{max(0.0, width):.1f}" height="{max(0.0, height):.1f}"'
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" {size}{more}/>'
+
+
+def text(x: float, y: float, words: str, kind: str = "t", anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def with_title(title: str, pieces: Iterable[str]) -> str:
+    """Pieces that say something when pointed at."""
+    return f"<g><title>{escape(title)}</title>{''.join(pieces)}</g>"

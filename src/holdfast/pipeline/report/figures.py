@@ -1,6 +1,6 @@
 """The figures of a report: everything that its page shows, and nothing that grows with the history.
 
-Spark adds up (`traffic.py`, `beside.py`); these are the results, a few hundred rows at most.
+Spark adds up (`traffic.py`, `broker_state.py`); these are the results, a few hundred rows at most.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class Totals:
-    """The whole of it."""
+    """All messages of the report together."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -28,7 +28,7 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Share:
+class TrafficShare:
     """A topic, a publisher, a pattern: what of the whole it is."""
 
     name: str
@@ -99,7 +99,7 @@ class Lateness:
 
 
 @dataclass(frozen=True)
-class Reason:
+class DropReason:
     """What was dropped, refused or ended for one reason."""
 
     reason: str
@@ -111,8 +111,8 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Queued:
-    """Somebody who is owed something."""
+class QueueFigures:
+    """A session that is owed messages."""
 
     owner: str
     connected: bool | None
@@ -122,7 +122,7 @@ class Queued:
 
 
 @dataclass(frozen=True)
-class Beside:
+class BrokerState:
     """Sessions and retained messages."""
 
     sessions: int = 0
@@ -130,15 +130,15 @@ class Beside:
     subscriptions: int = 0
     wills: int = 0
     groups: int = 0
-    queues: list[Queued] = field(default_factory=list)
+    queues: list[QueueFigures] = field(default_factory=list)
     retained: int = 0
     retained_bytes: int = 0
-    retained_trees: list[Share] = field(default_factory=list)
+    retained_trees: list[TrafficShare] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """All of them."""
+    """Everything that the page shows."""
 
     title: str
     source: str
@@ -147,14 +147,14 @@ class Figures:
     timeline: Timeline | None = None
     #: Of which the busiest follow.
     pattern_count: int = 0
-    patterns: list[Share] = field(default_factory=list)
-    topics: list[Share] = field(default_factory=list)
-    publishers: list[Share] = field(default_factory=list)
-    zones: list[Share] = field(default_factory=list)
+    patterns: list[TrafficShare] = field(default_factory=list)
+    topics: list[TrafficShare] = field(default_factory=list)
+    publishers: list[TrafficShare] = field(default_factory=list)
+    zones: list[TrafficShare] = field(default_factory=list)
     sizes: Sizes | None = None
     #: By day (in UTC, counted from 1970) and hour.
     hours: dict[tuple[int, int], int] = field(default_factory=dict)
     silences: list[Silence] = field(default_factory=list)
     lateness: Lateness | None = None
-    reasons: list[Reason] = field(default_factory=list)
-    beside: Beside = field(default_factory=Beside)
+    reasons: list[DropReason] = field(default_factory=list)
+    broker: BrokerState = field(default_factory=BrokerState)

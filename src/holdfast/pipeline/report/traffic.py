@@ -1,4 +1,4 @@
-"""What of a report is about messages: added up by Spark, from one pass over history.
+"""The figures of a report about messages, added up by Spark in one pass over history.
 
     history ──▶ slim: no payloads, only their sizes, kept by Spark ──▶ sums by slice and topic, by publisher, …
                                                                  └───▶ silences, by publisher in the order of time
@@ -7,20 +7,21 @@ Topics are filed under learned patterns after they were added up, so each topic 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as fn
 
-from holdfast.pipeline.report.figures import Lateness, Series, Share, Silence, Sizes, Timeline, Totals
+from holdfast.model.time import EPOCH, datetime_of, us_of
+from holdfast.pipeline.report.figures import Lateness, Series, Silence, Sizes, Timeline, Totals, TrafficShare
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar
 
 #: Rows of a table of the page.
 TOP: Final = 15
-#: Kinds of messages that have a colour of their own.
+#: Kinds of messages that have their own colour.
 SERIES: Final = 7
 OTHER: Final = "other topics"
 #: Slices of the timeline, at most.
@@ -33,7 +34,6 @@ _BURST_US: Final = 1_000_000
 _LATE_S: Final = 60
 #: Where payloads in JSON say when they were made: a number since 1970 in s, ms, µs or ns, or ISO 8601.
 _TIME_KEYS: Final = ("ts", "time", "timestamp")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FILED: Final = "pattern string, topic string"
 
 
@@ -74,7 +74,7 @@ class Traffic:
             row.expiring,
         )
 
-    def patterns(self, patterns: Sequence[str]) -> tuple[int, list[Share], Timeline | None]:
+    def patterns(self, patterns: Sequence[str]) -> tuple[int, list[TrafficShare], Timeline | None]:
         """How many patterns there are, the busiest of them, and their messages in time."""
         filed = self._slim.select("topic").distinct().mapInArrow(_filing(tuple(patterns)), _FILED).persist()
         try:
@@ -93,7 +93,7 @@ class Traffic:
                 .limit(TOP)
                 .collect()
             )
-            shares = [Share(row.pattern, row.n, row["size"], row.topics, row.publishers) for row in rows]
+            shares = [TrafficShare(row.pattern, row.n, row["size"], row.topics, row.publishers) for row in rows]
             count = filed.select("pattern").distinct().count()
             return count, shares, self._timeline(filed, [share.name for share in shares[:SERIES]])
         finally:
@@ -114,9 +114,9 @@ class Traffic:
             counts[row.kind][row.slice] = row.n
         slices = int(last.timestamp() - start_s) // width_s + 1
         series = [Series(name, found) for name, found in counts.items() if found]
-        return Timeline(_EPOCH + timedelta(seconds=start_s), width_s, slices, series)
+        return Timeline(EPOCH + timedelta(seconds=start_s), width_s, slices, series)
 
-    def heaviest(self, column: str) -> list[Share]:
+    def heaviest(self, column: str) -> list[TrafficShare]:
         """Of `topic` or `client_id`, by bytes."""
         rows = (
             self._slim.groupBy(column)
@@ -132,17 +132,18 @@ class Traffic:
             .collect()
         )
         return [
-            Share(row[column], row.n, row["size"], row.topics, row.publishers, _moment(row["last"])) for row in rows
+            TrafficShare(row[column], row.n, row["size"], row.topics, row.publishers, _moment(row["last"]))
+            for row in rows
         ]
 
-    def zones(self) -> list[Share]:
+    def zones(self) -> list[TrafficShare]:
         rows = self._slim.groupBy("shard").agg(fn.count("*").alias("n"), fn.sum("size").alias("size")).collect()
         sums: dict[str, tuple[int, int]] = {}
         for row in rows:
             name = self._zones.get(row.shard, f"shard {row.shard}")
             before = sums.get(name, (0, 0))
             sums[name] = (before[0] + row.n, before[1] + row["size"])
-        return [Share(name, *sums[name]) for name in sorted(sums, key=lambda name: -sums[name][0])]
+        return [TrafficShare(name, *sums[name]) for name in sorted(sums, key=lambda name: -sums[name][0])]
 
     def sizes(self) -> Sizes | None:
         """Payloads by powers of two."""
@@ -186,7 +187,7 @@ class Traffic:
             fn.col("step") > fn.col("usual") * _GAP
         )
         gaps = wide.groupBy("client_id").agg(fn.count("*").alias("gaps"))
-        last_us = (last - _EPOCH) // timedelta(microseconds=1)
+        last_us = us_of(last)
         longest = fn.greatest(fn.coalesce("longest.step", fn.lit(0)), fn.lit(last_us) - fn.col("last"))
         rows = (
             usual.join(gaps, "client_id", "left")
@@ -288,4 +289,4 @@ def _silence(row: Row, end_us: int) -> Silence:
 
 
 def _moment(us: int | None) -> datetime | None:
-    return None if us is None else _EPOCH + timedelta(microseconds=us)
+    return None if us is None else datetime_of(us)

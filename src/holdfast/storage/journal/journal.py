@@ -1,15 +1,15 @@
 """All queues of a journal, for one thread: changes are gathered, committed together, and applied to their queues.
 
-    append, acknowledge, release …   worked out, and written to the queue's message file     nobody was told
-    flush                            all of them as one turn into the commit file, synced    safe
-                                     a state line for each queue                             seen by whoever looks
+    append, acknowledge, release …   planned, and written to the queue's message file       not yet promised
+    flush                            all of them as one commit in the commit file, synced   durable
+                                     a state line for each queue                            visible to readers
 
-1. A commit file holds, for each queue, the state before its first change there and all changes since. It goes when the
-   files of all these queues are synced (`Checkpoint`). So a thousand queues cost one sync for a turn, and each queue's
-   files one for each checkpoint.
-2. Files that a queue does not need any more go with the commit file that might speak of them.
+1. A commit file holds, for each queue, its state before its first change in the file, and all changes since. It is
+   deleted when the files of all these queues are synced (`Checkpoint`). So a commit costs one sync for a thousand
+   queues, and a checkpoint one for the files of each queue.
+2. Files that a queue does not need any more are deleted together with the commit file that may refer to them.
 3. A queue that cannot be read is set aside, and the others go on. A sync that fails ends all writing.
-4. At most `max_open_queues` are open; the one that was not used for longest is closed first.
+4. At most `max_open_queues` are open; the least recently used one is closed first.
 """
 
 from collections import OrderedDict
@@ -19,38 +19,38 @@ from typing import Final
 
 import structlog
 
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueSize
+from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntry, QueueSize
+from holdfast.files.folders import make_folders, remove_folder
+from holdfast.files.replacement import is_temporary
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, PoisonedError, TransientError
-from holdfast.storage.journal.appending import plan
-from holdfast.storage.journal.changes import REMOVED, Change
-from holdfast.storage.journal.checkpoint import Checkpoint
-from holdfast.storage.journal.commit_file import CommitFile
-from holdfast.storage.journal.files import make_folders, remove_folder
-from holdfast.storage.journal.folders import LAYOUT_NAME, Folders
-from holdfast.storage.journal.opening import open_queue
+from holdfast.model.time import SECOND_US
+from holdfast.storage.journal.append_plan import plan
+from holdfast.storage.journal.commit.checkpoint import Checkpoint
+from holdfast.storage.journal.commit.commit_file import CommitFile
 from holdfast.storage.journal.options import FSYNC, JournalOptions
 from holdfast.storage.journal.quarantine import set_aside
-from holdfast.storage.journal.queue import JournalQueue
-from holdfast.storage.journal.queue_state import QueueState, encode_state
-from holdfast.storage.journal.serials import Serials
+from holdfast.storage.journal.queue.change import REMOVED, QueueChange
+from holdfast.storage.journal.queue.loader import open_queue
+from holdfast.storage.journal.queue.queue import JournalQueue
+from holdfast.storage.journal.queue.queue_state import QueueState, encode_state
+from holdfast.storage.journal.queue.serials import Serials
+from holdfast.storage.journal.queue_folders import LAYOUT_NAME, QueueFolders
 
 _log = structlog.get_logger()
-
-_SECOND_US: Final = 1_000_000
 
 
 class Journal:
     """Requires: the caller holds the lock of the root, and recovery is done."""
 
-    def __init__(self, folders: Folders, clock: Clock, options: JournalOptions) -> None:
+    def __init__(self, folders: QueueFolders, clock: Clock, options: JournalOptions) -> None:
         self.folders: Final = folders
         self.root: Final = folders.root
         self.options: Final = options
         self._clock: Final = clock
         self._open: Final[OrderedDict[str, JournalQueue]] = OrderedDict()
         self._used_us: Final[dict[str, int]] = {}
-        self._turn: Final[list[Change]] = []
+        self._open_commit: Final[list[QueueChange]] = []
         self._staged: Final[dict[str, JournalQueue]] = {}
         self._based: Final[set[str]] = set()
         self._next_commit = clock.wall_us()
@@ -58,13 +58,13 @@ class Journal:
         self._ending: Final[list[Checkpoint]] = []
         self._failure: Exception | None = None
         self._synced_us = clock.monotonic_us()
-        #: How often the commit file was synced: what makes appending slow.
+        #: How often the commit file was synced, which is the cost of appending.
         self.syncs = 0
 
     # ---- queues
 
     def _queue(self, client_id: str) -> JournalQueue:
-        """Open, or new and not on disk yet. PermanentError: it cannot be read, and was set aside."""
+        """The queue of a client, opened or new. PermanentError: it cannot be read, and was set aside."""
         queue = self._open.get(client_id)
         if queue is None:
             queue = self._load(client_id)
@@ -79,7 +79,7 @@ class Journal:
         try:
             queue = open_queue(folder, client_id, *shape, self._clock.wall_us())
         except FileNotFoundError:
-            if folder.is_dir() and any(path.suffix != ".new" for path in folder.iterdir()):
+            if folder.is_dir() and not all(map(is_temporary, folder.iterdir())):
                 raise self._set_aside(client_id, folder, "its queue.log is not there") from None
             return JournalQueue(folder, client_id, *shape)
         except PermanentError as error:
@@ -91,26 +91,26 @@ class Journal:
         return queue
 
     def _set_aside(self, client_id: str, folder: Path, why: str) -> PermanentError:
-        """Ensures: the client has a queue again that can be used, and that goes on above the old one's serials."""
+        """Ensures: the client has a new queue, whose serials are above those of the old one."""
         self._forget(client_id)
         after = set_aside(self.root, folder, client_id, why, self._clock.wall_us())
-        self._gone(client_id, folder)
+        self._forget_folder(client_id, folder)
         if self._failure is None:
-            # Whatever the commit files say of the old queue does not hold for the new one.
-            self._turn.append(Change(client_id, kind=REMOVED))
-            self._write_turn()
-            self._succeed(client_id, after)
+            # The changes of the old queue in commit files do not apply to the new one.
+            self._open_commit.append(QueueChange(client_id, kind=REMOVED))
+            self._write_commit()
+            self._make_successor(client_id, after)
         return PermanentError(f"the queue of {client_id!r} cannot be read and was set aside: {why}")
 
-    def _succeed(self, client_id: str, after: QueueState) -> None:
+    def _make_successor(self, client_id: str, after: QueueState) -> None:
         if after.serial:
             fresh = JournalQueue(self.folders.find(client_id), client_id, 1, self.options.backups)
             self._checkpoint().dirty.update([fresh.folder, *make_folders(fresh.folder)])
             fresh.state_file.create(after._replace(commit=self._next_commit))
             self._next_commit += 1
 
-    def _gone(self, client_id: str, folder: Path) -> None:
-        """A folder is not there any more: nothing that is still to be done may touch the next one in its place."""
+    def _forget_folder(self, client_id: str, folder: Path) -> None:
+        """Forget a folder that was removed: no pending work may touch a new folder in its place."""
         self._based.discard(client_id)
         if self._current is not None:
             self._current.touched.discard(client_id)
@@ -133,7 +133,7 @@ class Journal:
         return self._current
 
     def _dirty(self, queue: JournalQueue) -> None:
-        """Its files are to be synced before the commit file goes, and those that it does not need go then."""
+        """Note that its files must be synced before the commit file is deleted, and unneeded ones deleted then."""
         checkpoint = self._checkpoint()
         checkpoint.dirty.add(queue.folder)
         if queue.drained:
@@ -146,7 +146,7 @@ class Journal:
         if self._failure is not None:
             raise PoisonedError(f"queues are not written any more: {self._failure}")
 
-    def _stage(self, queue: JournalQueue, change: Change) -> None:
+    def _stage(self, queue: JournalQueue, change: QueueChange) -> None:
         self._writable()
         checkpoint = self._checkpoint()
         if queue.client_id not in checkpoint.touched:
@@ -162,19 +162,19 @@ class Journal:
         if change.base:
             checkpoint.touched.add(queue.client_id)
             self._based.add(queue.client_id)
-        self._turn.append(change)
+        self._open_commit.append(change)
         self._staged[queue.client_id] = queue
 
-    def append(self, pack: Pack) -> Appended:
-        """Requires: `flush` before anybody is told."""
+    def append(self, batch: AppendBatch) -> Appended:
+        """Requires: `flush` before the result is reported."""
         self._writable()
-        queue = self._queue(pack.client_id)
-        planned = plan(queue, pack, self._clock.wall_us(), self.options.max_queue_messages)
+        queue = self._queue(batch.client_id)
+        planned = plan(queue, batch, self._clock.wall_us(), self.options.max_queue_messages)
         if not planned.is_empty:
             expires = planned.change.gone != "-" and queue.earliest_us
             self._stage(queue, planned.change)
             if expires:
-                queue.set_earliest()
+                queue.find_earliest_expiry()
         return planned.appended
 
     def acknowledge(self, client_id: str, serials: list[int]) -> None:
@@ -182,14 +182,14 @@ class Journal:
         known = [serial for serial in serials if queue.file_of(serial) is not None]
         if known:
             gone = str(Serials(sorted(known)))
-            self._stage(queue, Change(client_id, full=queue.full, number=queue.number, gone=gone))
+            self._stage(queue, QueueChange(client_id, full=queue.full, number=queue.number, gone=gone))
 
     def release(self, client_id: str, serials: list[int]) -> None:
         queue = self._queue(client_id)
         known = [serial for serial in serials if queue.file_of(serial) is not None and serial not in queue.released]
         if known:
             released = str(Serials(sorted(known)))
-            self._stage(queue, Change(client_id, full=queue.full, number=queue.number, released=released))
+            self._stage(queue, QueueChange(client_id, full=queue.full, number=queue.number, released=released))
 
     def remove(self, client_ids: list[str]) -> None:
         """Survives: as `flush` with a sync."""
@@ -198,21 +198,21 @@ class Journal:
         for client_id in client_ids:
             if client_id in self._staged or self.folders.find(client_id).exists():
                 there.append(client_id)
-                self._turn.append(Change(client_id, kind=REMOVED))
+                self._open_commit.append(QueueChange(client_id, kind=REMOVED))
             self._forget(client_id)
         self.flush(sync=True)
         for client_id in there:
             folder = self.folders.find(client_id)
-            self._gone(client_id, folder)
+            self._forget_folder(client_id, folder)
             self._checkpoint().dirty.add(remove_folder(folder, self.folders.queues))
 
     def expire(self, client_id: str) -> int:
-        """Remove what has expired from a queue; how many messages that were."""
+        """Remove expired messages from a queue; returns how many."""
         queue = self._queue(client_id)
         expired = queue.expired(self._clock.wall_us())
         if expired:
-            self._stage(queue, Change(client_id, full=queue.full, number=queue.number, gone=str(Serials(expired))))
-            queue.set_earliest()
+            self._stage(queue, QueueChange(client_id, full=queue.full, number=queue.number, gone=str(Serials(expired))))
+            queue.find_earliest_expiry()
         return len(expired)
 
     # ---- committing
@@ -220,38 +220,38 @@ class Journal:
     def flush(self, *, sync: bool) -> None:
         """Commit what was staged. Survives: with `sync` and the durability `fsync` a power loss, else a killed process.
 
-        TransientError: nothing of it happened. PoisonedError: nobody knows, and nothing is written any more.
+        TransientError: nothing was committed. PoisonedError: it is unknown, and nothing is written any more.
         """
         self._writable()
-        if self._turn:
-            self._write_turn()
+        if self._open_commit:
+            self._write_commit()
         if sync and self.options.durability == FSYNC:
             self.sync()
         self._save_states()
         self._based.clear()
 
-    def _write_turn(self) -> None:
+    def _write_commit(self) -> None:
         checkpoint = self._checkpoint()
         checkpoint.file.advance(self._next_commit)
         try:
-            commit = checkpoint.file.write(self._turn)
+            commit = checkpoint.file.write(self._open_commit)
         except OSError as error:
             self._revert(checkpoint)
             raise TransientError(f"queues cannot be written: {error.strerror}") from error
         self._next_commit = commit + 1
-        self._turn.clear()
+        self._open_commit.clear()
         for queue in self._staged.values():
             queue.commit = commit
             queue.is_unsaved = True
 
     def _revert(self, checkpoint: Checkpoint) -> None:
-        """Back to the states on disk: what was written behind them goes."""
+        """Go back to the states on disk, and cut off what was written behind them."""
         checkpoint.touched.difference_update(self._based)
         self._based.clear()
-        self._turn.clear()
+        self._open_commit.clear()
         for client_id, queue in list(self._staged.items()):
             with suppress(OSError):
-                queue.cut_back()
+                queue.truncate_to_saved_state()
             self._forget(client_id)
 
     def sync(self) -> None:
@@ -265,9 +265,9 @@ class Journal:
             raise PoisonedError(f"queues are not written any more, a sync failed: {error.strerror}") from error
 
     def sync_if_due(self) -> None:
-        """With the durability `os` nobody waits for a sync; it comes after a while all the same."""
+        """With the durability `os` no append waits for a sync; it follows after `sync_interval_s`."""
         now_us = self._clock.monotonic_us()
-        if now_us - self._synced_us >= self.options.sync_interval_s * _SECOND_US:
+        if now_us - self._synced_us >= self.options.sync_interval_s * SECOND_US:
             self._synced_us = now_us
             self.sync()
 
@@ -281,14 +281,14 @@ class Journal:
             try:
                 queue.save(now_us)
             except OSError as error:
-                # The commit file has it. It stays open, and is tried again with the next turn.
-                self._later(client_id, error)
+                # The commit file has the change. The queue stays open, and its state is written with the next commit.
+                self._log_unsaved(client_id, error)
                 continue
             self._dirty(queue)
             del self._staged[client_id]
-        self._close_some()
+        self._close_excess()
 
-    def _close_some(self) -> None:
+    def _close_excess(self) -> None:
         messages = sum(queue.messages for queue in self._open.values()) if len(self._open) > 1 else 0
         for client_id in list(self._open):
             few = len(self._open) <= self.options.max_open_queues and messages <= self.options.max_open_messages
@@ -296,31 +296,31 @@ class Journal:
                 break
             if client_id not in self._staged:
                 messages -= self._open[client_id].messages
-                self._put_away(client_id)
+                self._save_and_close(client_id)
 
     def close_idle(self) -> None:
-        """Queues that nobody used for a while close their files; an empty one lets go of them."""
-        before_us = self._clock.monotonic_us() - int(self.options.idle_s * _SECOND_US)
+        """Close the files of queues that were not used for a while; an empty queue gives up its files."""
+        before_us = self._clock.monotonic_us() - int(self.options.idle_s * SECOND_US)
         for client_id, queue in list(self._open.items()):
             if self._used_us[client_id] > before_us or client_id in self._staged:
                 continue
             if queue.files and not queue.messages:
-                queue.let_files_go()
-            self._put_away(client_id)
+                queue.give_up_files()
+            self._save_and_close(client_id)
 
-    def _put_away(self, client_id: str) -> None:
-        """Close a queue, with the state that it has now. One whose state cannot be written stays open."""
+    def _save_and_close(self, client_id: str) -> None:
+        """Write the state of a queue and close it. It stays open if the state cannot be written."""
         queue = self._open[client_id]
         if queue.is_unsaved and not queue.is_new and self._failure is None:
             try:
                 queue.save(self._clock.wall_us())
                 self._dirty(queue)
             except OSError as error:
-                self._later(client_id, error)
+                self._log_unsaved(client_id, error)
                 return
         self._forget(client_id)
 
-    def _later(self, client_id: str, error: OSError) -> None:
+    def _log_unsaved(self, client_id: str, error: OSError) -> None:
         _log.warning("the state of a queue is written later", client=client_id, why=error.strerror)
 
     # ---- checkpoints
@@ -333,15 +333,16 @@ class Journal:
         if self._current is None or self._failure is not None:
             return False
         age_us = self._clock.monotonic_us() - self._current.begun_us
-        is_old = age_us >= self.options.checkpoint_s * _SECOND_US
+        is_old = age_us >= self.options.checkpoint_s * SECOND_US
         return is_old or self.commit_bytes >= self.options.commit_bytes
 
     def begin_checkpoint(self) -> Checkpoint | None:
-        """Changes go to another file from now on. None: not now; a state has to be written first, or another one ends.
+        """Begin a new commit file, and return the old one for its checkpoint. None: not now, because a state is not
+        written yet or another checkpoint runs.
 
-        They end one after the other: a base speaks of files that only its own commit file keeps from being deleted.
+        Checkpoints end one after the other: a base refers to files that only its own commit file keeps.
         """
-        if self._current is None or self._staged or self._turn or self._ending:
+        if self._current is None or self._staged or self._open_commit or self._ending:
             return None
         checkpoint, self._current = self._current, None
         self._ending.append(checkpoint)
@@ -356,9 +357,9 @@ class Journal:
         checkpoint.file.path.unlink(missing_ok=True)
         self._ending.remove(checkpoint)
 
-    # ---- looking
+    # ---- reading
 
-    def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
+    def read(self, client_id: str, after: int, limit: int) -> list[QueueEntry]:
         queue = self._queue(client_id)
         try:
             return queue.read(after, limit, self._clock.wall_us())
@@ -372,12 +373,12 @@ class Journal:
         return self._queue(client_id).state()
 
     def close(self) -> None:
-        """Ensures: the queues' own files hold everything, unless writing has failed."""
+        """Ensures: the files of the queues hold all changes, unless writing has failed."""
         if self._failure is None:
             self.flush(sync=True)
         for client_id in list(self._open):
             if client_id not in self._staged:
-                self._put_away(client_id)
+                self._save_and_close(client_id)
         checkpoint = self.begin_checkpoint() if self._failure is None else None
         if checkpoint is not None:
             checkpoint.sync()

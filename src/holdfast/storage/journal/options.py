@@ -1,11 +1,11 @@
-"""What can be chosen about a journal of queues."""
+"""Options of a journal of queues."""
 
 from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.model.errors import SettingsError
-from holdfast.storage.journal.folders import check_fragments
-from holdfast.storage.journal.state_file import Backups
+from holdfast.storage.journal.queue.state_file import StateBackups
+from holdfast.storage.journal.queue_folders import check_fragments
 
 FSYNC: Final = "fsync"
 OS: Final = "os"
@@ -13,25 +13,25 @@ OS: Final = "os"
 
 @dataclass(frozen=True, kw_only=True)
 class JournalOptions:
-    """The defaults are those of a broker that is asked for nothing special. SettingsError says what cannot be."""
+    """SettingsError for values that cannot be."""
 
     #: What an append survives. `fsync`: a power loss. `os`: a killed process, and a power loss `sync_interval_s` later.
     durability: str = FSYNC
     sync_interval_s: float = 30.0
-    #: Letters of each folder on the way to a queue; None: as they are in the journal, or 2, 2, 2, 2 in a new one.
+    #: Letters of each folder in the path of a queue; None: those of the journal, or 2, 2, 2, 2 in a new one.
     fragments: tuple[int, ...] | None = None
-    #: The most messages that may wait in any queue, whatever a pack's limits say; None for those alone.
+    #: The most waiting messages in any queue, in addition to the limits of a batch; None has no such limit.
     max_queue_messages: int | None = None
     #: Messages after which a file is full.
     max_file_messages: int = 131_072
-    #: Dated copies of a queue's states that stay.
-    backups: Backups = field(default_factory=Backups)
-    #: Queues whose files are open at a time, and messages of them that memory knows the places of.
+    #: How many dated copies of a queue's state file are kept.
+    backups: StateBackups = field(default_factory=StateBackups)
+    #: The most open queues, and the most messages in their indexes.
     max_open_queues: int = 256
     max_open_messages: int = 1_000_000
     #: Seconds after which an unused queue closes its files.
     idle_s: float = 60.0
-    #: Bytes and seconds after which the queues' own files are synced and a commit file goes.
+    #: Bytes and seconds after which a commit file gets its checkpoint and is deleted.
     commit_bytes: int = 16 << 20
     checkpoint_s: float = 30.0
 

@@ -1,38 +1,39 @@
-"""Queues that cannot be read are set aside, as they were found, and the client begins a new one.
+"""Queues that cannot be read are moved to quarantine unchanged, and the client gets a new queue.
 
     <root>/quarantine/20260301T101500123456-4tDAhd…/    the queue's folder, and report.json
-                                                        commit files that were damaged lie here, too
+                                                        also damaged commit files
 
-The new queue goes on above every serial that the old one is known to have given out, so that none is used again.
+The new queue begins above every serial that the old one may have given out, so that none is used twice.
 """
 
 import json
 import os
 import shutil
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import structlog
 
+from holdfast.files.folders import make_folders
+from holdfast.files.private import FOLDER_MODE
+from holdfast.files.replacement import replace_json, sync_path
 from holdfast.model.errors import PermanentError
-from holdfast.storage.journal.files import make_folders, sync_path
-from holdfast.storage.journal.folders import queue_id
-from holdfast.storage.journal.queue_state import QueueState
-from holdfast.storage.journal.state_file import load_state_file
-from holdfast.storage.private_files import FOLDER_MODE
+from holdfast.model.time import datetime_of
+from holdfast.storage.journal.queue.queue_state import QueueState
+from holdfast.storage.journal.queue.state_file import load_state_file
+from holdfast.storage.journal.queue_folders import queue_id
 
 _log = structlog.get_logger()
 
 QUARANTINE_NAME: Final = "quarantine"
 REPORT_NAME: Final = "report.json"
-#: A queue cannot have given out more serials since its last readable state than this: states are written every turn.
+#: A queue has given out fewer serials than this since its last readable state: states are written with every commit.
 _JUMP: Final = 1 << 20
 
 
 def set_aside(root: Path, folder: Path, client_id: str, why: str, now_us: int) -> QueueState:
-    """Move a queue away. The state that the client's next queue begins with."""
+    """Move a queue to quarantine. Returns the first state of the client's new queue."""
     after = QueueState()
     with suppress(PermanentError, FileNotFoundError, StopIteration):
         last = next(load_state_file(folder).states)
@@ -46,7 +47,7 @@ def set_aside(root: Path, folder: Path, client_id: str, why: str, now_us: int) -
 
 
 def set_aside_commits(root: Path, path: Path, why: str, now_us: int) -> None:
-    """Keep a copy of a damaged commit file; what is readable in it is used all the same."""
+    """Keep a copy of a damaged commit file; its readable part is still used."""
     target = _place(root, "commits", now_us)
     target.mkdir(FOLDER_MODE)
     shutil.copy2(path, target / path.name)
@@ -55,7 +56,7 @@ def set_aside_commits(root: Path, path: Path, why: str, now_us: int) -> None:
 
 
 def quarantined(root: Path) -> list[dict[str, str]]:
-    """What was set aside, for people: each with `place`, and what its report says."""
+    """The content of the quarantine: the place of each, and the fields of its report."""
     found: list[dict[str, str]] = []
     with suppress(FileNotFoundError):
         for name in sorted(os.listdir(root / QUARANTINE_NAME)):
@@ -69,7 +70,7 @@ def quarantined(root: Path) -> list[dict[str, str]]:
 
 def _place(root: Path, name: str, now_us: int) -> Path:
     make_folders(root / QUARANTINE_NAME)
-    stamp = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=now_us)).strftime("%Y%m%dT%H%M%S%f")
+    stamp = datetime_of(now_us).strftime("%Y%m%dT%H%M%S%f")
     place, count = root / QUARANTINE_NAME / f"{stamp}-{name}", 1
     while place.exists():
         count += 1
@@ -79,9 +80,5 @@ def _place(root: Path, name: str, now_us: int) -> Path:
 
 def _report(target: Path, report: dict[str, str]) -> None:
     target.mkdir(FOLDER_MODE, exist_ok=True)
-    with (target / REPORT_NAME).open("w", encoding="utf-8") as file:
-        json.dump(report, file, indent=2, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_path(target)
+    replace_json(target / REPORT_NAME, report, indent=2)
     sync_path(target.parent)

@@ -1,13 +1,13 @@
-"""Queues in journal files, as the broker uses them: the contract `QueueStore`, over one thread that does all file work.
+"""The queue store of journal files: the contract `QueueStore`, on one thread that does all file work.
 
     loop      append, append, acknowledge …      read            append, append
-    journal   └ all that has gathered: one turn, one sync ┘ └ the same again ┘
+    journal   └ all that is waiting: one commit, one sync ┘ └ the same again ┘
 
-1. The thread takes everything that waits and commits it together; what comes during a sync waits for the next one.
-2. What is read is committed: looking is done after the commit of its round.
+1. The thread commits all waiting requests together; requests that arrive during a sync wait for the next one.
+2. What is read is committed: reads are done after the commit of their round.
 3. `append`, `release` and `drop` wait for the sync; `acknowledge` only for the write. An acknowledgement that a power
    loss takes back means that a message comes again, which its QoS allows.
-4. A second thread syncs the queues' own files when a commit file has become long or old. Nobody waits for it.
+4. A second thread syncs the queues' own files when a commit file has become long or old. No request waits for it.
 """
 
 import asyncio
@@ -22,32 +22,33 @@ from typing import Any, Final
 
 import structlog
 
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueSize
+from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntry, QueueSize
+from holdfast.files.folders import make_folders
+from holdfast.files.private import make_private_folder
+from holdfast.files.replacement import sync_path
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
-from holdfast.storage.journal.checkpoint import Checkpoint
-from holdfast.storage.journal.files import make_folders, sync_path
-from holdfast.storage.journal.folders import Folders
+from holdfast.storage.folder_lock import LOCK_NAME, FolderLock
+from holdfast.storage.journal.commit.checkpoint import Checkpoint
+from holdfast.storage.journal.commit.recovery import JournalRecovery, RecoveredJournal
 from holdfast.storage.journal.journal import Journal
 from holdfast.storage.journal.options import JournalOptions
-from holdfast.storage.journal.recovery import Recovered, Recovery
-from holdfast.storage.journal.state_file import load_owner
-from holdfast.storage.journal.sweeping import Sweeping
-from holdfast.storage.private_files import make_private_folder
-from holdfast.storage.rocks.folder_lock import LOCK_NAME, FolderLock
+from holdfast.storage.journal.queue.state_file import load_owner
+from holdfast.storage.journal.queue_folders import QueueFolders
+from holdfast.storage.journal.sweeper import Sweeper
 
 _log = structlog.get_logger()
 
-#: Requests that one round takes at most, so that the first of them is not kept waiting by the last.
+#: The most requests of a round, so that the last does not delay the first too long.
 _ROUND: Final = 4096
-#: Clients that a walk over all queues reads at a time.
+#: Clients per page of a scan of all queues.
 _PAGE: Final = 256
-#: Seconds after which the thread looks whether something is due, if nobody asks for anything.
+#: Seconds between two checks for periodic work, without requests.
 _LOOK_S: Final = 1.0
 
 
 class _Request:
-    """Something that is asked of the thread: `stage` before the commit, `finish` after it, whose result counts."""
+    """A request to the thread: `stage` runs before the commit, `finish` after it and gives the result."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class _Request:
         self.error: Exception | None = None
 
     def answer(self) -> None:
-        """On the loop."""
+        """Runs on the event loop."""
         if self.future.done():
             return
         if self.error is not None:
@@ -77,11 +78,11 @@ class _Request:
 class JournalStore:
     """Matches `QueueStore`. Requires: `open` before anything else, `close` last."""
 
-    def __init__(self, journal: Journal, lock: FolderLock, recovered: Recovered) -> None:
+    def __init__(self, journal: Journal, lock: FolderLock, recovered: RecoveredJournal) -> None:
         self._journal: Final = journal
         self._lock: Final = lock
         self.recovered: Final = recovered
-        self._sweeping: Final = Sweeping(journal)
+        self._sweeping: Final = Sweeper(journal)
         self._requests: Final[deque[_Request]] = deque()
         self._wake: Final = threading.Condition()
         self._closing = False
@@ -93,7 +94,7 @@ class JournalStore:
 
     @classmethod
     async def open(cls, root: Path, clock: Clock, options: JournalOptions | None = None) -> "JournalStore":
-        """Lock, recover, begin. SettingsError: another process has it, or the options do not fit what is there."""
+        """Lock the folder, recover, start. SettingsError: another process has it, or the options do not fit."""
         return await asyncio.to_thread(cls._open, root, clock, options or JournalOptions())
 
     @classmethod
@@ -104,10 +105,12 @@ class JournalStore:
             make_private_folder(root, LOCK_NAME)
             lock = FolderLock.acquire(root)
             try:
-                folders = Folders.load(root, options.fragments)
-                recovered = Recovery(folders, options, clock.wall_us()).run()
-                if recovered.turns:
-                    _log.info("queues recovered", turns=recovered.turns, queues=recovered.queues, lost=recovered.lost)
+                folders = QueueFolders.load(root, options.fragments)
+                recovered = JournalRecovery(folders, options, clock.wall_us()).run()
+                if recovered.commits:
+                    _log.info(
+                        "queues recovered", commits=recovered.commits, queues=recovered.queues, lost=recovered.lost
+                    )
                 return cls(Journal(folders, clock, options), lock, recovered)
             except BaseException:
                 lock.release()
@@ -117,15 +120,15 @@ class JournalStore:
 
     # ---- the contract
 
-    async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
+    async def append(self, batches: list[AppendBatch]) -> list[Appended | Exception]:
         def stage() -> list[Appended | Exception]:
-            return [_outcome(self._journal.append, pack) for pack in packs]
+            return [_outcome(self._journal.append, batch) for batch in batches]
 
         answer: list[Appended | Exception] = await self._ask(_Request(stage, sync=True))
         return answer
 
-    async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
-        found: list[Entry] = await self._ask(_Request(finish=lambda: self._journal.read(client_id, after, limit)))
+    async def read(self, client_id: str, after: int, limit: int) -> list[QueueEntry]:
+        found: list[QueueEntry] = await self._ask(_Request(finish=lambda: self._journal.read(client_id, after, limit)))
         return found
 
     async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
@@ -174,7 +177,7 @@ class JournalStore:
         return went
 
     async def close(self) -> None:
-        """Ensures: the queues' own files hold everything, and no thread of it runs."""
+        """Ensures: the files of the queues hold all changes, and its threads have ended."""
         if self._closing:
             return
         self._closing = True
@@ -214,7 +217,7 @@ class JournalStore:
         loops = {request.loop for request in requests}
         for loop in loops:
             own = [request for request in requests if request.loop is loop]
-            with suppress(RuntimeError):  # a loop that is closed waits for nothing
+            with suppress(RuntimeError):  # the loop is closed, so nothing waits for the answer
                 loop.call_soon_threadsafe(_answer_all, own)
 
     def _try(self, request: _Request, step: Callable[[], Any]) -> None:
@@ -243,7 +246,7 @@ class JournalStore:
                 _outcome(self._journal.end_checkpoint, checkpoint)
 
     def _upkeep(self) -> None:
-        """What is due, whoever asks."""
+        """Periodic work: syncs and checkpoints that are due."""
         self._end_checkpoints()
         outcome = _outcome(self._journal.sync_if_due)
         if not isinstance(outcome, Exception) and self._journal.is_checkpoint_due() and not self._is_syncing:
@@ -277,7 +280,7 @@ def _answer_all(requests: list[_Request]) -> None:
 
 
 def _outcome(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call gives, or the error that it raises, as a family."""
+    """The result of a call, or its error, translated to an error family."""
     try:
         return call(*arguments)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""A journal looked at from outside: while a broker has it, and without changing anything.
+"""A read-only view of a journal, also while a broker uses it.
 
-States are written after the commit that they are of, so that what is seen here was promised. Files may go while they
-are looked at; then the queue is looked at again. What a killed broker left in a commit file is not seen.
+A state is written after its commit, so all that is seen here is committed. If files are deleted meanwhile, the queue is
+read again. Changes that a killed broker left in a commit file are not seen.
 """
 
 import asyncio
@@ -11,29 +11,29 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueSize
+from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntry, QueueSize
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.storage.journal.folders import Folders
-from holdfast.storage.journal.opening import open_queue
-from holdfast.storage.journal.queue import JournalQueue
-from holdfast.storage.journal.state_file import Backups, load_owner
+from holdfast.storage.journal.queue.loader import open_queue
+from holdfast.storage.journal.queue.queue import JournalQueue
+from holdfast.storage.journal.queue.state_file import StateBackups, load_owner
+from holdfast.storage.journal.queue_folders import QueueFolders
 
 Found = TypeVar("Found")
 
-#: How often a queue is looked at again that changed meanwhile.
+#: Attempts to read a queue that changes meanwhile.
 _TRIES: Final = 20
 _PAGE: Final = 256
 
 
 class JournalView:
-    """Matches `QueueStore`; whatever would change something is refused."""
+    """Matches `QueueStore`; refuses all changes."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
-        self._folders: Final = Folders.load(root)
+        self._folders: Final = QueueFolders.load(root)
         self._clock: Final = clock
 
-    async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
+    async def read(self, client_id: str, after: int, limit: int) -> list[QueueEntry]:
         return await self._look(client_id, lambda queue: queue.read(after, limit, self._clock.wall_us())) or []
 
     async def size(self, client_id: str) -> QueueSize:
@@ -63,7 +63,7 @@ class JournalView:
         for attempt in range(_TRIES):
             try:
                 folder = self._folders.find(client_id)
-                queue = open_queue(folder, client_id, 1, Backups(), self._clock.wall_us(), writable=False)
+                queue = open_queue(folder, client_id, 1, StateBackups(), self._clock.wall_us(), writable=False)
                 try:
                     return look(queue)
                 finally:
@@ -78,8 +78,8 @@ class JournalView:
 
     # ---- refused
 
-    async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
-        return [_refusal() for _pack in packs]
+    async def append(self, batches: list[AppendBatch]) -> list[Appended | Exception]:
+        return [_refusal() for _batch in batches]
 
     async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
         _refuse(done)
@@ -94,7 +94,7 @@ class JournalView:
         _refuse(now_us)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to close."""
 
 
 def _refusal() -> SettingsError:

@@ -1,12 +1,12 @@
-"""Client queues in PostgreSQL, behind the contract `durable/queue_store.py`.
+"""Client queues in PostgreSQL, behind the contract `durable/queues/queue_store.py`.
 
-queues.py        the contract: reading, acknowledging, ending, sweeping
-appending.py     many packs in one transaction
-limits.py        what a pack does to a queue that has limits; no I/O
-statements.py    SQL
-schema.py        the tables, by version
-rows.py          a message as columns
-connections.py   connections, errors as families, again until it works or the time is up
-options.py       what the operator may say
-tbmq.py          reads the queues of a TBMQ 1.x
+queues              the contract: reading, acknowledging, ending, sweeping
+append_transaction  many append batches in one transaction
+limits              what an append batch does to a queue that has limits; no I/O
+statements          SQL
+schema              the tables, by version
+rows                a message as columns
+connection_pool     connections, errors as families, calls repeated until they succeed or the time is up
+options             what the operator may say
+tbmq                reads the queues of a TBMQ 1.x
 """

@@ -1,10 +1,10 @@
-"""What is used of a connection of asyncpg, which has few types of its own."""
+"""The part of asyncpg's connection that is used, as a type: asyncpg has few."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 
-class Connection(Protocol):
+class PostgresConnection(Protocol):
     async def execute(self, query: str, *arguments: Any) -> str: ...
 
     async def fetch(self, query: str, *arguments: Any) -> list[Any]: ...

@@ -1,13 +1,11 @@
-"""What a pack does to a queue that has limits: which entries are stored, under which serials, and what has to go."""
+"""Limits of a queue: which entries of a batch are stored, with which serials, and what is dropped. No I/O."""
 
 from typing import Final
 
-from holdfast.durable.queue_store import REFUSE, Entry, QueueLimits
-
-_SECOND_US: Final = 1_000_000
+from holdfast.durable.queues.queue_store import REFUSE, QueueEntry, QueueLimits
 
 
-class QueueState:
+class PostgresQueueState:
     """A row of `session_context`, being changed."""
 
     def __init__(self, client_id: str) -> None:
@@ -21,10 +19,10 @@ class QueueState:
         self.full = False
 
 
-class Placed:
-    """An entry that gets a row, and its place in the pack."""
+class PlacedEntry:
+    """An entry that gets a row, and its index in the batch."""
 
-    def __init__(self, entry: Entry, place: int, serial: int, expires_us: int) -> None:
+    def __init__(self, entry: QueueEntry, place: int, serial: int, expires_us: int) -> None:
         self.entry: Final = entry
         self.place: Final = place
         self.serial: Final = serial
@@ -32,24 +30,24 @@ class Placed:
 
 
 class Placement:
-    """What becomes of a pack, as far as limits do not concern older messages."""
+    """The result of placing a batch, before older messages are dropped."""
 
-    def __init__(self, state: QueueState, limits: QueueLimits) -> None:
+    def __init__(self, state: PostgresQueueState, limits: QueueLimits) -> None:
         self.state: Final = state
         self.limits: Final = limits
         self.serials: Final[list[int]] = []
-        self.stored: list[Placed] = []
-        #: Places of entries that were given before: where they are has to be looked up.
+        self.stored: list[PlacedEntry] = []
+        #: Indexes of entries that were stored before: their serials must be looked up.
         self.repeated: Final[list[int]] = []
         self.dropped = 0
         self.refused = 0
 
     def over(self) -> bool:
-        """Whether something has to go."""
+        """Whether messages must be dropped."""
         return self.state.waiting > self.limits.max_messages or self.state.waiting_bytes > self.limits.max_bytes
 
     def drop_own(self) -> None:
-        """The older ones of the pack itself go, until the rest fits. They have had their serials."""
+        """Drop the oldest entries of the batch itself until the rest fits. Their serials stay used."""
         first = 0
         while first < len(self.stored) and self.over():
             going = self.stored[first]
@@ -61,8 +59,10 @@ class Placement:
         del self.stored[:first]
 
 
-def place(state: QueueState, entries: list[Entry], limits: QueueLimits, now_us: int, bad: set[int]) -> Placement:
-    """Give the entries their serials. `bad` are places of those that cannot be stored."""
+def place(
+    state: PostgresQueueState, entries: list[QueueEntry], limits: QueueLimits, now_us: int, bad: set[int]
+) -> Placement:
+    """Give the entries their serials. `bad` are indexes of those that cannot be stored."""
     placement = Placement(state, limits)
     refusing = limits.on_full == REFUSE
     if not state.waiting:
@@ -73,7 +73,7 @@ def place(state: QueueState, entries: list[Entry], limits: QueueLimits, now_us: 
             placement.repeated.append(index)
             continue
         state.number = entry.number
-        expires_us = expiry(entry, limits)
+        expires_us = limits.expiry_us(entry.message, entry.expires_us)
         if index in bad or 0 < expires_us <= now_us:
             continue
         size_bytes = entry.owed.size_bytes
@@ -87,19 +87,12 @@ def place(state: QueueState, entries: list[Entry], limits: QueueLimits, now_us: 
         state.waiting += 1
         state.waiting_bytes += size_bytes
         placement.serials[index] = state.serial
-        placement.stored.append(Placed(entry, index, state.serial, expires_us))
+        placement.stored.append(PlacedEntry(entry, index, state.serial, expires_us))
     return placement
 
 
-def expiry(entry: Entry, limits: QueueLimits) -> int:
-    """Its own, or the queue's; 0 for never."""
-    if entry.expires_us or not limits.ttl_s:
-        return entry.expires_us
-    return entry.message.received_us + limits.ttl_s * _SECOND_US
-
-
-def is_tight(state: QueueState, entries: list[Entry], limits: QueueLimits) -> bool:
-    """Whether a pack may meet a limit, or a queue that is full: then what has expired has to go first."""
+def is_tight(state: PostgresQueueState, entries: list[QueueEntry], limits: QueueLimits) -> bool:
+    """Whether a batch may reach a limit or the queue is full: then expired messages are removed first."""
     size_bytes = sum(entry.owed.size_bytes for entry in entries)
     return (
         state.full

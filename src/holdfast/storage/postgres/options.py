@@ -1,4 +1,4 @@
-"""What an operator may say about a home of queues in PostgreSQL."""
+"""Options of the queue backend in PostgreSQL."""
 
 import re
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 from holdfast.model.errors import SettingsError
 
-#: What PostgreSQL waits for before it says that a transaction is done; empty for the server's own setting.
+#: What PostgreSQL waits for before it confirms a transaction; empty for the server's own setting.
 SYNCHRONOUS_COMMIT = ("", "on", "remote_apply", "remote_write", "local", "off")
 
 
 @dataclass(frozen=True)
 class PostgresOptions:
-    """Where PostgreSQL is, and how patient to be.
+    """The server and the timeouts.
 
     1. `url` is as libpq knows it: user and password, several hosts (of which one that takes writes is used), a socket
        (`?host=/run/postgresql`), TLS (`?sslmode=verify-full&sslrootcert=…`).
@@ -21,7 +21,7 @@ class PostgresOptions:
     url: str
     #: The schema that holds the tables: several brokers may share a database.
     schema: str = "holdfast"
-    #: How long one step may take, and how long something is tried again before the caller is told.
+    #: How long one step may take, and how long work is repeated before it fails.
     timeout_s: float = 5.0
     give_up_s: float = 15.0
     connections: int = 4

@@ -1,16 +1,16 @@
-"""A message as columns. Those that TBMQ has are for people and their queries; properties are also kept as they came."""
+"""A message as columns. Those of TBMQ are for queries by people; properties are also stored as received."""
 
 import json
 from typing import Any, Final
 
-from holdfast.durable.queue_store import Entry
+from holdfast.durable.queues.queue_store import QueueEntry
 from holdfast.model.errors import MisuseError, PeerError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import CLIENT, PUBLISH
-from holdfast.storage.postgres.limits import Placed
-from holdfast.wire.primitives import Reader, encode_varint
+from holdfast.storage.postgres.limits import PlacedEntry
+from holdfast.wire.primitives import ByteReader, encode_varint
 from holdfast.wire.properties import NO_PROPERTIES, Properties, decode_properties
 
 #: Never change.
@@ -44,7 +44,7 @@ COLUMNS: Final = (
     ("properties", "bytea"),
     ("identifiers", "text"),
 )
-#: Those that it is read from.
+#: Columns that a message is read from.
 READ: Final = (
     "serial_number, packet_type, topic, payload, qos, retain, number, expires_us, publisher, published_qos, "
     "published_retain, received_us, message_expires_us, properties, identifiers"
@@ -54,21 +54,21 @@ _LAST: Final = 2**63 - 1
 
 
 def encode_client(client_id: str) -> str:
-    """PostgreSQL has no U+0000 in its texts, and the ids of clients behind a mount point have one."""
+    """Encode a client id: PostgreSQL's text has no U+0000, and ids behind a mount point contain one."""
     if "\0" in client_id or "\\" in client_id:
         return client_id.replace("\\", "\\\\").replace("\0", "\\0")
     return client_id
 
 
 def decode_client(text: str) -> str:
-    """What `encode_client` was given."""
+    """The inverse of `encode_client`."""
     if "\\" not in text:
         return text
     return "\\".join(part.replace("\\0", "\0") for part in text.split("\\\\"))
 
 
-def check(entry: Entry) -> None:
-    """MisuseError if PostgreSQL could not store it."""
+def check(entry: QueueEntry) -> None:
+    """MisuseError if PostgreSQL cannot store the entry."""
     message = entry.message
     if not 0 < entry.number <= _LAST:
         raise MisuseError(f"{entry!r} has a number that is not above 0 and below 2^63")
@@ -84,8 +84,8 @@ def check(entry: Entry) -> None:
         raise MisuseError(f"{entry!r} has a topic with U+0000")
 
 
-def row(client_id: str, placed: Placed, now_us: int) -> tuple[Any, ...]:
-    """In the order of COLUMNS. Requires: a client id that is encoded."""
+def row(client_id: str, placed: PlacedEntry, now_us: int) -> tuple[Any, ...]:
+    """The row of an entry, in the order of COLUMNS. Requires: an encoded client id."""
     entry = placed.entry
     owed = entry.owed
     message = owed.message
@@ -119,8 +119,8 @@ def row(client_id: str, placed: Placed, now_us: int) -> tuple[Any, ...]:
     )
 
 
-def decode_row(found: Any) -> Entry:
-    """An entry of a row with the columns READ."""
+def decode_row(found: Any) -> QueueEntry:
+    """The entry of a row with the columns READ."""
     serial, kind, topic, payload, qos, retain, number, expires_us, publisher, published_qos, *rest = found
     published_retain, received_us, message_expires_us, properties, identifiers = rest
     if kind not in (PUBLISHED, RELEASED):
@@ -137,11 +137,11 @@ def decode_row(found: Any) -> Entry:
     )
     numbers = tuple(map(int, identifiers.split(","))) if identifiers else ()
     owed = Owed(message, qos, retain=retain, identifiers=numbers, serial=serial)
-    return Entry(number, owed, expires_us, released=kind == RELEASED)
+    return QueueEntry(number, owed, expires_us, released=kind == RELEASED)
 
 
 def parse_properties(properties: bytes) -> Properties:
     if not properties:
         return NO_PROPERTIES
     data = encode_varint(len(properties)) + properties
-    return decode_properties(Reader(data, 0, len(data)), PUBLISH, CLIENT)
+    return decode_properties(ByteReader(data, 0, len(data)), PUBLISH, CLIENT)

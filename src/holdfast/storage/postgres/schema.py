@@ -1,4 +1,4 @@
-"""The tables, by version. A newer Holdfast brings older tables forward; an older one refuses newer tables.
+"""The tables, by version. A newer Holdfast migrates older tables; an older one refuses newer tables.
 
 `session_context` and `message` have the columns that a TBMQ 1.x has for the same purpose, but for packet ids: these are
 given out when a message is sent, and lie with the session, which has to know them before. And what is missing there:
@@ -9,13 +9,13 @@ given out when a message is sent, and lie with the session, which has to know th
     waiting_*               how much that is, with what has expired and was not removed yet
 
 1. A migration that was released never changes.
-2. Whoever changes what waits holds the lock of the client's row in `session_context`.
+2. A transaction that changes waiting messages holds the lock of the client's row in `session_context`.
 """
 
 from typing import Final
 
 from holdfast.model.errors import SettingsError
-from holdfast.storage.postgres.connection import Connection
+from holdfast.storage.postgres.connection import PostgresConnection
 
 _FIRST: Final = """
 CREATE TABLE session_context (
@@ -70,15 +70,15 @@ ALTER TABLE message DROP COLUMN packet_id;
 ALTER TABLE session_context DROP COLUMN last_packet_id;
 """
 
-#: Number n brings version n - 1 to n. Never change one that was released.
+#: Number n migrates version n - 1 to n. Never change one that was released.
 MIGRATIONS: Final = (_FIRST, _SECOND)
 VERSION: Final = len(MIGRATIONS)
 
-#: Any number that no other program is likely to take; held while tables change.
+#: The key of an advisory lock, held while tables change: any number that no other program is likely to use.
 _LOCK: Final = 0x686F6C6466617374
 
 
-async def prepare(connection: Connection, schema: str) -> None:
+async def prepare(connection: PostgresConnection, schema: str) -> None:
     """Ensures: the tables are those of this version. SettingsError if they are of a newer one."""
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)

@@ -1,4 +1,4 @@
-"""SQL, for tables in one schema. Everything is about many clients at once, as arrays."""
+"""SQL statements for the tables of one schema. All take many clients at once, as arrays."""
 
 from typing import Final
 
@@ -8,19 +8,19 @@ STATE: Final = 'client_id, last_serial_number, last_number, read_serial_number, 
 
 
 class Statements:
-    """The texts, with the names of the tables."""
+    """The statements, with the names of the tables."""
 
     def __init__(self, schema: str) -> None:
         context, message = f"{schema}.session_context", f"{schema}.message"
         names = ", ".join(f'"{name}"' for name, _ in COLUMNS)
         arrays = ", ".join(f"${place}::{kind}[]" for place, (_, kind) in enumerate(COLUMNS, 1))
 
-        #: In the order of ids, so that two who lock many never wait for each other.
+        #: In the order of ids, so that two transactions never deadlock.
         self.lock: Final = f"SELECT {STATE} FROM {context} WHERE client_id = ANY($1) ORDER BY client_id FOR UPDATE"
         self.look: Final = f"SELECT {STATE} FROM {context} WHERE client_id = ANY($1)"
         self.insert: Final = f"INSERT INTO {message} ({names}) SELECT * FROM unnest({arrays})"
-        #: Rows of `_STATES`, with the time, and whether they are new. A row that somebody else has made meanwhile is
-        #: an error, after which everything is looked at again.
+        #: Rows of `_STATES`, with the time, and whether they are new. A row that another transaction has
+        #: inserted meanwhile is an error, after which the transaction is repeated.
         self.save: Final = f"""
             WITH given AS MATERIALIZED (
                 SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
@@ -37,7 +37,7 @@ class Statements:
         self.prune: Final = f"""
             DELETE FROM {message} WHERE expires_us > 0 AND expires_us <= $1 AND client_id = ANY($2)
             RETURNING client_id, serial_number, size_bytes"""
-        #: The oldest that wait, so many of each client.
+        #: The oldest waiting messages, a number of each client.
         self.oldest: Final = f"""
             SELECT given.client_id, old.serial_number, old.size_bytes
             FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS given (client_id, after, most), LATERAL (
@@ -70,10 +70,10 @@ class Statements:
         self.size: Final = f"""
             SELECT count(*), coalesce(sum(size_bytes), 0)::bigint FROM {message}
             WHERE client_id = $1 AND serial_number > 0 AND (expires_us = 0 OR expires_us > $2)"""
-        #: Messages that cannot be read get a place where nobody reads, for people to look at.
+        #: Messages that cannot be read are moved to serials that no reader uses, for inspection.
         self.set_aside: Final = f"""
             UPDATE {message} SET serial_number = -serial_number WHERE client_id = $1 AND serial_number = ANY($2)"""
-        #: So many messages of clients whose last number is still the one that is given.
+        #: A number of messages of clients whose last number is unchanged.
         self.empty: Final = f"""
             DELETE FROM {message} WHERE ctid IN (
                 SELECT m.ctid FROM {message} AS m

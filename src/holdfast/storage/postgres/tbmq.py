@@ -1,4 +1,4 @@
-"""Reads the queues of a TBMQ 1.x: its tables `device_session_ctx` and `device_publish_msg`. Changes nothing."""
+"""Reads the queues of a TBMQ 1.x, from its tables `device_session_ctx` and `device_publish_msg`. It changes nothing."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -6,8 +6,8 @@ from typing import Any, Final
 import asyncpg
 
 from holdfast.model.errors import HoldfastError, PermanentError, SettingsError, TransientError
-from holdfast.storage.postgres.connection import Connection
-from holdfast.storage.tbmq import PUBLISHED, RELEASED, Found, parse_user_properties, tbmq_message
+from holdfast.storage.postgres.connection import PostgresConnection
+from holdfast.storage.tbmq import PUBLISHED, RELEASED, TbmqMessage, parse_user_properties, tbmq_message
 from holdfast.wire.properties import Properties
 
 _COLUMNS: Final = (
@@ -25,14 +25,14 @@ _MESSAGES: Final = f"""
 class TbmqPostgres:
     """One connection, for one import."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PostgresConnection) -> None:
         self._connection: Final = connection
 
     @classmethod
     async def open(cls, url: str) -> "TbmqPostgres":
         """SettingsError if there is no TBMQ."""
         try:
-            connection: Connection = await asyncpg.connect(url)
+            connection: PostgresConnection = await asyncpg.connect(url)
         except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise SettingsError(f"TBMQ's PostgreSQL cannot be read: {error}") from error
         there = "SELECT to_regclass('device_session_ctx') IS NOT NULL AND to_regclass('device_publish_msg') IS NOT NULL"
@@ -48,7 +48,7 @@ class TbmqPostgres:
                 yield client_id, serial
             last = rows[-1][0]
 
-    async def messages(self, client_id: str, after: int, limit: int) -> list[Found]:
+    async def messages(self, client_id: str, after: int, limit: int) -> list[TbmqMessage]:
         return [_found(row) for row in await self._fetch(_MESSAGES, client_id, after, limit)]
 
     async def _fetch(self, query: str, *arguments: Any) -> list[Any]:
@@ -61,7 +61,7 @@ class TbmqPostgres:
         self._connection.terminate()
 
 
-def _found(row: Any) -> Found:
+def _found(row: Any) -> TbmqMessage:
     serial, packet_id, kind, topic, payload, qos, time_ms, retain, expiry_s, user, *rest = row
     payload_format, content_type, response_topic, correlation_data = rest
     try:
@@ -69,7 +69,7 @@ def _found(row: Any) -> Found:
             raise PermanentError(f"a packet of type {kind}")
         properties = Properties(
             payload_format_indicator=payload_format,
-            # PostgreSQL's integers have a sign, and MQTT's have none.
+            # PostgreSQL's integers are signed, MQTT's are not.
             message_expiry_interval=None if expiry_s is None else expiry_s & 0xFFFF_FFFF,
             content_type=content_type,
             response_topic=response_topic,
@@ -78,11 +78,11 @@ def _found(row: Any) -> Found:
         )
         expires_us = 0
         if properties.message_expiry_interval is not None:
-            # One microsecond tells 0 seconds from never.
+            # One microsecond distinguishes 0 seconds from never.
             expires_us = time_ms * 1000 + max(properties.message_expiry_interval * 1_000_000, 1)
         message = tbmq_message(
             topic, payload, qos, time_ms, retain=bool(retain), expires_us=expires_us, properties=properties
         )
     except HoldfastError as wrong:
-        return Found(serial, None, reason=f"message {serial}: {wrong}")
-    return Found(serial, message, expires_us, packet_id=packet_id or 0, released=kind == RELEASED)
+        return TbmqMessage(serial, None, reason=f"message {serial}: {wrong}")
+    return TbmqMessage(serial, message, expires_us, packet_id=packet_id or 0, released=kind == RELEASED)

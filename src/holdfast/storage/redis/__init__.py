@@ -1,12 +1,12 @@
-"""Client queues in Redis or Redis Cluster, behind the contract `durable/queue_store.py`.
+"""Client queues in Redis or Redis Cluster, behind the contract `durable/queues/queue_store.py`.
 
-queues.py      the contract, as script calls and their replies
-appending.py   packs as one call takes them, and what became of them
-scripts.py     what happens in Redis, each call in one step
-calls.py       many script calls, grouped by server, sent again until they arrive or the time is up
-servers.py     who serves a key: one Redis, or the masters of a cluster
-line.py        connections to one server
-keys.py        names
-options.py     what the operator may say
-tbmq.py        reads the queues of a TBMQ 2.x
+queues            the contract, as script calls and their replies
+append_arguments  append batches as one script call takes them, and their results
+scripts           what happens in Redis, each call in one step
+calls             many script calls, grouped by server, sent again until they arrive or the time is up
+servers           who serves a key: one Redis, or the masters of a cluster
+connection_pool   connections to one server
+keys              names of keys
+options           what the operator may say
+tbmq              reads the queues of a TBMQ 2.x
 """

@@ -1,7 +1,7 @@
-"""Many script calls at once: grouped by server, one plain pipeline for each, again until they arrive or time is up.
+"""Many script calls at once: grouped by server, one pipeline for each, repeated until they succeed or the time is up.
 
-1. Every script may be run twice: what it does the second time is nothing. So whatever is uncertain is sent again.
-2. A call that failed keeps its place in the answer; others are not concerned.
+1. Every script is idempotent, so a call with an unknown result is sent again.
+2. A failed call does not affect the others.
 3. Calls of one `run` are of different clients, or their order does not matter.
 """
 
@@ -22,21 +22,21 @@ from redis.exceptions import (
 )
 
 from holdfast.model.errors import PermanentError, TransientError
+from holdfast.storage.redis.connection_pool import Argument, ConnectionLostError, RedisPool, Reply
 from holdfast.storage.redis.keys import STATE
-from holdfast.storage.redis.line import Argument, Line, LostError, Reply
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.scripts import APPEND, Script
 from holdfast.storage.redis.servers import Servers
 
-#: Of one pipeline: enough to make round trips cheap, few enough for one answer to come in time.
+#: Of one pipeline: enough to make round trips cheap, few enough to finish within the timeout.
 _CALLS: Final = 1_000
 
-#: So many times in a row a call goes where it was pointed to at once. Then the cluster is not at one with itself.
+#: So many redirections in a row a call follows at once; more mean that the cluster is inconsistent.
 _REDIRECTIONS: Final = 5
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
 
-#: Refusals that pass: another server is master now, one is loading or busy or full, or its disk fails.
+#: Temporary refusals: another server is master, or this one is loading, busy, full, or its disk fails.
 _PASSING: Final = (
     MovedError,
     AskError,
@@ -48,31 +48,31 @@ _PASSING: Final = (
 )
 _PASSING_WORDS: Final = (
     *("LOADING", "BUSY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "UNKILLABLE", "NOAUTH", "WRONGPASS"),
-    # Inside the reply of a script there are words alone.
+    # Errors inside the reply of a script are text only.
     *("OOM", "READONLY"),
 )
 
 
 class Call:
-    """A script, what the keys of its clients begin with, and what it is told. Only APPEND has several clients."""
+    """A script, the key prefixes of its clients, and its arguments. Only APPEND has several clients."""
 
     def __init__(self, script: Script, bases: Sequence[bytes], arguments: Sequence[Argument]) -> None:
         self.script: Final = script
         self.base: Final = bases[0]
         keys = [key for base in bases for key in (base, base + STATE)]
         self.command: Final = (b"EVALSHA", script.sha, len(keys), *keys, *arguments)
-        #: What became of it, once it is known; until then why it is not.
+        #: The result once it is known; until then the obstacle.
         self.reply: Reply = None
         self.obstacle = ""
         self.done = False
-        #: Of APPEND: the answers of clients that were served while another one was refused for a while, by their place.
-        #: It is sent again as a whole, and tells of these only that they were given everything before.
+        #: Of APPEND: results of clients that succeeded while another one was refused temporarily, by their index. The
+        #: whole call is sent again, and then reports for these only that the messages were stored before.
         self.served: dict[int, Reply] = {}
-        #: The server that another one pointed to, for the next try alone.
-        self.asked: Line | None = None
+        #: The server of an ASK redirection, for the next attempt only.
+        self.asked: RedisPool | None = None
 
     def outcome(self) -> Reply:
-        """Its reply. TransientError: nobody knows. PermanentError: Redis refused it and will again."""
+        """The reply. TransientError: the result is unknown. PermanentError: Redis refused the call for good."""
         if not self.done:
             raise TransientError(self.obstacle)
         if isinstance(self.reply, ResponseError):
@@ -81,20 +81,20 @@ class Call:
 
 
 class Calls:
-    """Sends calls. With `safe`, they count as done when so many copies have them as the options say."""
+    """Sends calls. With `safe`, they are done when the configured number of replicas have them."""
 
     def __init__(self, servers: Servers, options: RedisOptions) -> None:
         self._servers: Final = servers
         self._options: Final = options
 
     async def run(self, calls: Sequence[Call], *, safe: bool = False) -> None:
-        """Ensures: every call is done, or `give_up_s` had passed when the last try failed."""
+        """Ensures: every call is done, or `give_up_s` had passed when its last attempt failed."""
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + self._options.give_up_s
         pause_s = _FIRST_PAUSE_S
         waiting = list(calls)
         redirections = 0
-        if waiting and self._servers.line_of(waiting[0].base) is None:
+        if waiting and self._servers.pool_of(waiting[0].base) is None:
             await self._look_again(waiting)
         while True:
             redirections = redirections + 1 if await self._try(waiting, safe=safe) else 0
@@ -110,32 +110,32 @@ class Calls:
     async def _look_again(self, waiting: list[Call]) -> None:
         try:
             await self._servers.refresh(self._options.timeout_s)
-        except LostError as lost:
+        except ConnectionLostError as lost:
             for call in waiting:
                 call.obstacle = str(lost)
 
     async def _try(self, calls: list[Call], *, safe: bool) -> bool:
-        """One round. Whether all that is left was only sent to the wrong server."""
-        groups: dict[Line, list[Call]] = defaultdict(list)
+        """One round. Whether all remaining calls were only redirected."""
+        groups: dict[RedisPool, list[Call]] = defaultdict(list)
         for call in calls:
-            line = call.asked or self._servers.line_of(call.base)
-            if line is None:
+            pool = call.asked or self._servers.pool_of(call.base)
+            if pool is None:
                 call.obstacle = call.obstacle or "no Redis server is known yet"
             else:
-                groups[line].append(call)
+                groups[pool].append(call)
         if not self._options.pipelined:
-            moved = [await self._pipeline(line, [call], safe=safe) for line in groups for call in groups[line]]
+            moved = [await self._pipeline(pool, [call], safe=safe) for pool in groups for call in groups[pool]]
             return bool(moved) and all(moved)
         tasks = []
         async with asyncio.TaskGroup() as group:
-            for line, wanted in groups.items():
+            for pool, wanted in groups.items():
                 for at in range(0, len(wanted), _CALLS):
                     part = wanted[at : at + _CALLS]
-                    tasks.append(group.create_task(self._pipeline(line, part, safe=safe)))
+                    tasks.append(group.create_task(self._pipeline(pool, part, safe=safe)))
         return bool(tasks) and all(task.result() for task in tasks)
 
-    async def _pipeline(self, line: Line, calls: list[Call], *, safe: bool) -> bool:
-        """Whether what was left over has only another address."""
+    async def _pipeline(self, pool: RedisPool, calls: list[Call], *, safe: bool) -> bool:
+        """Whether the remaining calls were only redirected."""
         options = self._options
         commands: list[Sequence[Argument]] = []
         for call in calls:
@@ -147,12 +147,12 @@ class Calls:
             commands.append((b"WAIT", copies, int(options.replicas_timeout_s * 1000)))
         timeout_s = options.timeout_s
         try:
-            replies = await line.run(commands, timeout_s)
+            replies = await pool.run(commands, timeout_s)
             missing = {call.script for call, reply in _matched(calls, replies) if isinstance(reply, NoScriptError)}
             if missing:
-                await line.run([(b"SCRIPT", b"LOAD", script.source) for script in missing], timeout_s)
-                replies = await line.run(commands, timeout_s)
-        except LostError as lost:
+                await pool.run([(b"SCRIPT", b"LOAD", script.source) for script in missing], timeout_s)
+                replies = await pool.run(commands, timeout_s)
+        except ConnectionLostError as lost:
             for call in calls:
                 call.asked = None
                 call.obstacle = str(lost)
@@ -162,11 +162,11 @@ class Calls:
             if not isinstance(have, int) or have < copies:
                 for call in calls:
                     call.asked = None
-                    call.obstacle = f"{have} of {copies} copies have what Redis at {line.name} was given"
+                    call.obstacle = f"{have} of {copies} copies have what Redis at {pool.name} was given"
                 return False
-        return self._settle(line, calls, replies)
+        return self._settle(pool, calls, replies)
 
-    def _settle(self, line: Line, calls: list[Call], replies: list[Reply]) -> bool:
+    def _settle(self, pool: RedisPool, calls: list[Call], replies: list[Reply]) -> bool:
         only_moved = True
         for call, answer in _matched(calls, replies):
             call.asked = None
@@ -175,9 +175,9 @@ class Calls:
                 call.reply = answer
                 call.done = True
                 continue
-            call.obstacle = f"Redis at {line.name}: {reply}"
+            call.obstacle = f"Redis at {pool.name}: {reply}"
             if isinstance(reply, AskError) and not isinstance(reply, MovedError):
-                call.asked = self._servers.line_to((reply.host, reply.port))
+                call.asked = self._servers.pool_to((reply.host, reply.port))
             elif not isinstance(reply, MovedError):
                 only_moved = False
         return only_moved
@@ -188,7 +188,7 @@ def _passes(reply: Reply) -> bool:
 
 
 def _passing_part(call: Call, reply: Reply) -> Reply:
-    """What passes, if a client was refused for that. What is wrong with a queue for good does not pass."""
+    """A temporary refusal of a client in the reply. Permanent errors of a queue do not count."""
     passing: Reply = reply
     served: dict[int, Reply] = {}
     for place, answer in enumerate(reply if isinstance(reply, list) else []):
@@ -202,7 +202,7 @@ def _passing_part(call: Call, reply: Reply) -> Reply:
 
 
 def _matched(calls: list[Call], replies: list[Reply]) -> list[tuple[Call, Reply]]:
-    """Each call with its reply, past those to ASKING."""
+    """Each call with its reply, without the replies to ASKING."""
     found: list[tuple[Call, Reply]] = []
     place = 0
     for call in calls:

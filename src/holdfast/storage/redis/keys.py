@@ -5,7 +5,7 @@
     holdfast:{tag}:queue        sorted set   serial → number and size of each message
     holdfast:{tag}:expiring     sorted set   when it expires → serial, of those that do
     holdfast:{tag}:damaged      hash      serial → message, of those that could not be read
-    holdfast:{tag}:<serial>     string    whether PUBREC came (one byte), and the message (`records/queued.py`)
+    holdfast:{tag}:<serial>     string    whether PUBREC came (one byte), and the message (`records/queued_message.py`)
 
 The tag is the client id with `%`, `{` and `}` written as `%25`, `%7B` and `%7D`. Redis takes the first `}` for the end
 of the tag, and an empty tag for none; so the empty client id is a lone `%`, which is no other one's tag.
@@ -39,26 +39,26 @@ def decode_tag(tag: bytes) -> str:
 
 
 def slot_of_tag(tag: bytes) -> int:
-    """Where a cluster keeps all keys with this tag."""
+    """The slot of all keys with this tag."""
     return crc_hqx(tag, 0) % SLOTS
 
 
 def slot_of_key(base: bytes) -> int:
-    """The same, from `base_key`. Requires: no brace in the prefix."""
+    """The slot of a `base_key`. Requires: no brace in the prefix."""
     return slot_of_tag(base[base.index(b"{") + 1 : -1])
 
 
 def base_key(prefix: bytes, client_id: str) -> bytes:
-    """What all keys of a client begin with."""
+    """The common prefix of a client's keys."""
     return b"%b{%b}" % (prefix, encode_tag(client_id))
 
 
 def client_of(key: bytes, prefix: bytes, suffix: bytes) -> str:
-    """Whose key it is. Requires: a key that `pattern` found."""
+    """The client of a key. Requires: a key that `pattern` found."""
     return decode_tag(key[len(prefix) + 1 : -len(suffix) - 1])
 
 
 def pattern(prefix: bytes, suffix: bytes) -> bytes:
-    """What SCAN is asked for: keys of all clients with this suffix."""
+    """The pattern for SCAN: keys of all clients with this suffix."""
     escaped = b"".join(b"\\%c" % byte if byte in _PATTERN_CHARACTERS else b"%c" % byte for byte in prefix)
     return b"%b{*}%b" % (escaped, suffix)

@@ -1,4 +1,4 @@
-"""What an operator may say about a home of queues in Redis."""
+"""Options of the queue backend in Redis."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ _SCHEMES = ("redis", "rediss", "unix")
 
 @dataclass(frozen=True)
 class RedisOptions:
-    """Where Redis is, and how safe and how patient to be.
+    """The servers, the durability and the timeouts.
 
     1. With `cluster`, `urls` are members to ask for the others. Without, they are servers of which one is the master:
        the next one is asked when the last one is away or only a copy.
@@ -20,17 +20,17 @@ class RedisOptions:
 
     urls: tuple[str, ...]
     cluster: bool = False
-    #: Stands before the brace of every key: several brokers may share a Redis.
+    #: The prefix of every key, before its brace: several brokers may share a Redis.
     prefix: str = "holdfast:"
-    #: How many copies must have a write before it counts as done (`WAIT`); 0 for the master alone.
+    #: How many replicas must have a write before it is done (`WAIT`); 0 for the master alone.
     replicas: int = 0
     replicas_timeout_s: float = 1.0
-    #: How long one answer may take, and how long something is tried again before the caller is told.
+    #: How long one reply may take, and how long a call is repeated before it fails.
     timeout_s: float = 5.0
     give_up_s: float = 15.0
     #: To each server, at most.
     connections: int = 4
-    #: Whether calls follow each other without waiting for answers.
+    #: Whether calls are pipelined, without waiting for replies.
     pipelined: bool = True
     #: The certificate authority of `rediss://`, as a file; the system's if empty. Certificate and key of the client.
     tls_ca: str = ""

@@ -1,4 +1,4 @@
-"""The queues of all clients in Redis (`durable/queue_store.py`), as script calls and their replies."""
+"""The queues of all clients in Redis (`durable/queues/queue_store.py`), as script calls and their replies."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -7,22 +7,22 @@ from typing import Final
 
 from redis.exceptions import ClusterCrossSlotError, ResponseError
 
-from holdfast.durable.queue_store import Appended, Entry, Pack, QueueSize
+from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntry, QueueSize
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, PermanentError, TransientError
-from holdfast.records.queued import decode_queued
+from holdfast.records.queued_message import decode_queued
 from holdfast.storage.redis import scripts
-from holdfast.storage.redis.appending import appended, arguments_of, portions
+from holdfast.storage.redis.append_arguments import appended, arguments_of, portions
 from holdfast.storage.redis.calls import Call, Calls
+from holdfast.storage.redis.connection_pool import ConnectionLostError, RedisPool
 from holdfast.storage.redis.keys import EXPIRING, STATE, base_key, client_of, pattern
-from holdfast.storage.redis.line import Line, LostError
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.servers import Servers, open_servers
 
-#: First byte of a value: PUBREC has come. Never change: it is on servers, a script writes it.
+#: First byte of a value: PUBREC was received. Never change: it is stored, and a script writes it.
 _RELEASED: Final = 1
 
-#: Keys that one step of SCAN looks at, and steps of one sweep.
+#: Keys per step of SCAN, and steps per sweep.
 _SCAN_KEYS: Final = 1_000
 _SWEEP_STEPS: Final = 10
 
@@ -31,48 +31,48 @@ class RedisQueues:
     """Survives: what the server's `appendfsync` and the option `replicas` say."""
 
     def __init__(self, options: RedisOptions, clock: Clock) -> None:
-        """Nothing is connected before the first call."""
+        """It connects with the first call."""
         self._options: Final = options
         self._clock: Final = clock
         self._prefix: Final = options.prefix.encode()
         self._servers: Final[Servers] = open_servers(options)
         self._calls: Final = Calls(self._servers, options)
-        #: Whether a call may be about many clients: those of a cluster lie in different slots.
+        #: Whether a call may have many clients: in a cluster they are in different slots.
         self._many = options.pipelined and not options.cluster
-        #: Where the next sweep goes on, for each server.
-        self._swept: Final[dict[Line, int]] = {}
+        #: The cursor of the next sweep, for each server.
+        self._swept: Final[dict[RedisPool, int]] = {}
 
-    async def append(self, packs: list[Pack]) -> list[Appended | Exception]:
+    async def append(self, batches: list[AppendBatch]) -> list[Appended | Exception]:
         answers: list[Appended | Exception] = []
-        for call, group in await self._append(packs):
+        for call, group in await self._append(batches):
             if isinstance(call.reply, ClusterCrossSlotError) and len(group) > 1:
-                # One server that has the rules of a cluster: no call may be about several clients.
+                # One server in cluster mode: a call may have one client only.
                 self._many = False
                 answers += await self.append(group)
             else:
                 answers += _answers(call, group)
         return answers
 
-    async def _append(self, packs: list[Pack]) -> list[tuple[Call, list[Pack]]]:
-        """The calls, with the packs of each; they are done, or it was tried for long enough."""
-        calls: list[tuple[Call, list[Pack]]] = []
+    async def _append(self, batches: list[AppendBatch]) -> list[tuple[Call, list[AppendBatch]]]:
+        """The calls, with the batches of each, done or given up."""
+        calls: list[tuple[Call, list[AppendBatch]]] = []
         sending: list[asyncio.Task[None]] = []
         try:
-            for portion in portions(packs) if self._options.pipelined else [packs]:
-                groups = [portion] if self._many else [[pack] for pack in portion]
+            for portion in portions(batches) if self._options.pipelined else [batches]:
+                groups = [portion] if self._many else [[batch] for batch in portion]
                 made = [(self._append_call(group), group) for group in groups]
                 calls += made
                 sending.append(asyncio.create_task(self._calls.run([call for call, _ in made], safe=True)))
-                # Redis works on it while the next portion is put together.
+                # Redis works on it while the next one is encoded.
                 await asyncio.sleep(0)
         finally:
             await asyncio.gather(*sending)
         return calls
 
-    async def read(self, client_id: str, after: int, limit: int) -> list[Entry]:
-        """A message that cannot be read is set aside, which is told once; the rest is there when it is read again."""
+    async def read(self, client_id: str, after: int, limit: int) -> list[QueueEntry]:
+        """A message that cannot be read is set aside and logged once; the next read returns the rest."""
         reply = await self._one(scripts.READ, client_id, (self._clock.wall_us(), after, limit))
-        entries: list[Entry] = []
+        entries: list[QueueEntry] = []
         damaged: dict[int, str] = {}
         for place in range(0, len(reply), 2):
             try:
@@ -104,7 +104,7 @@ class RedisQueues:
         return int(reply[3]), int(reply[4])
 
     async def drop(self, client_ids: list[str]) -> None:
-        """What comes for these clients after this call was made is not concerned, even if the call arrives later."""
+        """Messages that arrive for these clients after this call are not removed, even if it is executed later."""
         looks = [Call(scripts.LOOK, [self._base(client_id)], (self._clock.wall_us(),)) for client_id in client_ids]
         await self._all(looks)
         going = [(self._base(client_id), look.outcome()) for client_id, look in zip(client_ids, looks, strict=True)]
@@ -117,10 +117,10 @@ class RedisQueues:
     async def clients(self) -> AsyncIterator[str]:
         seen: set[str] = set()
         await self._look_around()
-        for line in self._servers.masters():
+        for pool in self._servers.masters():
             cursor = -1
             while cursor:
-                cursor, keys = await self._scan(line, max(cursor, 0), STATE)
+                cursor, keys = await self._scan(pool, max(cursor, 0), STATE)
                 for key in keys:
                     client_id = client_of(key, self._prefix, STATE)
                     if client_id not in seen:
@@ -128,17 +128,17 @@ class RedisQueues:
                         yield client_id
 
     async def sweep(self, now_us: int) -> int:
-        """References to what Redis has removed by itself; messages of queues that nobody uses meanwhile."""
+        """Remove references to values that Redis has expired, and expired messages of unused queues."""
         await self._look_around()
         bases: set[bytes] = set()
-        for line in self._servers.masters():
-            cursor = self._swept.get(line, 0)
+        for pool in self._servers.masters():
+            cursor = self._swept.get(pool, 0)
             for _ in range(_SWEEP_STEPS):
-                cursor, keys = await self._scan(line, cursor, EXPIRING)
+                cursor, keys = await self._scan(pool, cursor, EXPIRING)
                 bases.update(key[: -len(EXPIRING)] for key in keys)
                 if not cursor:
                     break
-            self._swept[line] = cursor
+            self._swept[pool] = cursor
         calls = [Call(scripts.LOOK, [base], (now_us,)) for base in bases]
         await self._all(calls)
         return sum(state[0] for call in calls if isinstance(state := call.outcome(), list))
@@ -154,7 +154,7 @@ class RedisQueues:
         return reply
 
     async def _all(self, calls: list[Call], *, safe: bool = False) -> None:
-        """Every call, or the error of the first that failed."""
+        """Run all calls; raises the error of the first that failed."""
         await self._calls.run(calls, safe=safe)
         for call in calls:
             call.outcome()
@@ -163,46 +163,46 @@ class RedisQueues:
         if next(self._servers.masters(), None) is None:
             try:
                 await self._servers.refresh(self._options.timeout_s)
-            except LostError as lost:
+            except ConnectionLostError as lost:
                 raise TransientError(str(lost)) from lost
 
-    async def _scan(self, line: Line, cursor: int, suffix: bytes) -> tuple[int, list[bytes]]:
+    async def _scan(self, pool: RedisPool, cursor: int, suffix: bytes) -> tuple[int, list[bytes]]:
         command = (b"SCAN", cursor, b"MATCH", pattern(self._prefix, suffix), b"COUNT", _SCAN_KEYS)
         try:
-            (reply,) = await line.run([command], self._options.timeout_s)
-        except LostError as lost:
-            with suppress(LostError):
+            (reply,) = await pool.run([command], self._options.timeout_s)
+        except ConnectionLostError as lost:
+            with suppress(ConnectionLostError):
                 await self._servers.refresh(self._options.timeout_s)  # for the next time
             raise TransientError(str(lost)) from lost
         if isinstance(reply, ResponseError):
-            raise TransientError(f"Redis at {line.name}: {reply}")
+            raise TransientError(f"Redis at {pool.name}: {reply}")
         assert isinstance(reply, list)
         return int(reply[0]), reply[1]
 
     def _base(self, client_id: str) -> bytes:
         return base_key(self._prefix, client_id)
 
-    def _append_call(self, packs: list[Pack]) -> Call:
-        arguments = arguments_of(packs, self._clock.wall_us())
-        return Call(scripts.APPEND, [self._base(pack.client_id) for pack in packs], arguments)
+    def _append_call(self, batches: list[AppendBatch]) -> Call:
+        arguments = arguments_of(batches, self._clock.wall_us())
+        return Call(scripts.APPEND, [self._base(batch.client_id) for batch in batches], arguments)
 
 
-def _answers(call: Call, packs: list[Pack]) -> list[Appended | Exception]:
+def _answers(call: Call, batches: list[AppendBatch]) -> list[Appended | Exception]:
     try:
         reply = call.outcome()
     except HoldfastError as failure:
-        reply = [failure] * len(packs)
+        reply = [failure] * len(batches)
     assert isinstance(reply, list)
-    found = enumerate(zip(reply, packs, strict=True))
-    return [appended(call.served.get(place, answer), pack) for place, (answer, pack) in found]
+    found = enumerate(zip(reply, batches, strict=True))
+    return [appended(call.served.get(place, answer), batch) for place, (answer, batch) in found]
 
 
-def _decode_entry(serial: int, value: object) -> Entry:
+def _decode_entry(serial: int, value: object) -> QueueEntry:
     assert isinstance(value, bytes)
     if not value:
         raise PermanentError("a message in Redis is empty")
     owed, number, expires_us = decode_queued(value[1:], serial)
-    return Entry(number, owed, expires_us, released=value[0] == _RELEASED)
+    return QueueEntry(number, owed, expires_us, released=value[0] == _RELEASED)
 
 
 def runs(serials: Iterable[int]) -> list[int]:

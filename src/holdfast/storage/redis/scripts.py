@@ -1,4 +1,4 @@
-"""What happens inside Redis. A call is one step: nobody sees half of it. It concerns one client; APPEND many.
+"""The Lua scripts that run inside Redis. A call is atomic. It has one client; APPEND has many.
 
 1. KEYS are what the keys of a client begin with, and its state. There is no key of the first name: while a slot moves
    from one master to another, Redis therefore finds that one of two keys is missing on either side, and lets no script
@@ -169,7 +169,7 @@ local function append(most, most_bytes, refusing, begin, finish)
     forget(going)
   end
 
-  -- What is left over the limits is of this pack: its newest stay, the others are never written.
+  -- What is left over the limits is of this batch: its newest stay, the others are never written.
   local first = 1
   while first <= #places and (count > most or waiting > most_bytes) do
     local size = tonumber(string.sub(ARGV[places[first]], 22))
@@ -311,7 +311,7 @@ end
 return 0
 """
 
-#: Serials of messages that cannot be read: they are kept where nobody reads, for people to look at.
+#: Serials of messages that cannot be read: they are moved to a key that no reader uses, for inspection.
 _SET_ASIDE: Final = """
 for _, serial in ipairs(ARGV) do
   local found = redis.call('GET', value .. serial)

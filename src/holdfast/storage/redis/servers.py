@@ -1,6 +1,6 @@
-"""Who serves a key: one Redis, or the master of its slot in a cluster.
+"""The server of a key: one Redis, or the master of its slot in a cluster.
 
-What is known may be out of date at any time. `refresh` looks again, and is called when something went wrong.
+What is known may be out of date at any time. `refresh` is called after an error.
 """
 
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 from redis.exceptions import ResponseError
 
+from holdfast.storage.redis.connection_pool import ConnectionLostError, RedisPool
 from holdfast.storage.redis.keys import SLOTS, slot_of_key
-from holdfast.storage.redis.line import Line, LostError
 from holdfast.storage.redis.options import RedisOptions
 
 #: Host and port.
@@ -19,122 +19,124 @@ Address = tuple[str, int]
 class Servers(Protocol):
     """Classes match it by shape."""
 
-    def line(self, slot: int) -> Line | None:
-        """The server of a slot; None as long as it is not known."""
+    def pool(self, slot: int) -> RedisPool | None:
+        """The server of a slot; None if it is not known."""
         ...
 
-    def line_of(self, base: bytes) -> Line | None:
+    def pool_of(self, base: bytes) -> RedisPool | None:
         """The server of a client's keys."""
         ...
 
-    def line_to(self, address: Address) -> Line:
-        """A certain server, to which another one pointed."""
+    def pool_to(self, address: Address) -> RedisPool:
+        """The server of a redirection."""
         ...
 
-    def masters(self) -> Iterator[Line]:
-        """All that hold keys."""
+    def masters(self) -> Iterator[RedisPool]:
+        """All servers that hold keys."""
         ...
 
     async def refresh(self, timeout_s: float) -> None:
-        """Look who serves what. LostError if nobody can tell."""
+        """Ask which server has which slots. ConnectionLostError if no server answers."""
         ...
 
     async def close(self) -> None: ...
 
 
 class OneServer:
-    """One Redis. If there are several URLs, it is the one that says that it is the master."""
+    """One Redis. Of several URLs it is the one that reports to be the master."""
 
     def __init__(self, options: RedisOptions) -> None:
-        self._lines: Final = [Line(options, url) for url in options.urls]
-        # Of several, one has to say first that it is the master: a copy would answer, too, and not the truth.
-        self._current = 0 if len(self._lines) == 1 else -1
+        self._pools: Final = [RedisPool(options, url) for url in options.urls]
+        # Of several, find the master first: a replica would answer as well, with stale data.
+        self._current = 0 if len(self._pools) == 1 else -1
 
-    def line(self, slot: int) -> Line | None:  # noqa: ARG002
-        return self._lines[self._current] if self._current >= 0 else None
+    def pool(self, slot: int) -> RedisPool | None:  # noqa: ARG002
+        return self._pools[self._current] if self._current >= 0 else None
 
-    def line_of(self, base: bytes) -> Line | None:  # noqa: ARG002
-        return self.line(0)
+    def pool_of(self, base: bytes) -> RedisPool | None:  # noqa: ARG002
+        return self.pool(0)
 
-    def line_to(self, address: Address) -> Line:
-        raise LostError(f"Redis points to {address[0]}:{address[1]}: it is a cluster, which the settings do not say")
+    def pool_to(self, address: Address) -> RedisPool:
+        raise ConnectionLostError(
+            f"Redis points to {address[0]}:{address[1]}: it is a cluster, which the settings do not say"
+        )
 
-    def masters(self) -> Iterator[Line]:
+    def masters(self) -> Iterator[RedisPool]:
         if self._current >= 0:
-            yield self._lines[self._current]
+            yield self._pools[self._current]
 
     async def refresh(self, timeout_s: float) -> None:
-        if len(self._lines) == 1:
+        if len(self._pools) == 1:
             return
         reason = ""
-        for step in range(1, len(self._lines) + 1):
-            place = (self._current + step) % len(self._lines)
-            line = self._lines[place]
+        for step in range(1, len(self._pools) + 1):
+            place = (self._current + step) % len(self._pools)
+            pool = self._pools[place]
             try:
-                (reply,) = await line.run([(b"ROLE",)], timeout_s / len(self._lines))
-            except LostError as lost:
+                (reply,) = await pool.run([(b"ROLE",)], timeout_s / len(self._pools))
+            except ConnectionLostError as lost:
                 reason = str(lost)
                 continue
             if isinstance(reply, list) and reply[0] == b"master":
                 self._current = place
                 return
-            reason = f"Redis at {line.name} is not the master"
-        raise LostError(reason)
+            reason = f"Redis at {pool.name} is not the master"
+        raise ConnectionLostError(reason)
 
     async def close(self) -> None:
-        for line in self._lines:
-            await line.close()
+        for pool in self._pools:
+            await pool.close()
 
 
 class ClusterServers:
-    """The masters of a Redis Cluster, as any of its members tells."""
+    """The masters of a Redis Cluster, as reported by any of its members."""
 
     def __init__(self, options: RedisOptions) -> None:
         self._options: Final = options
-        self._seeds: Final = [Line(options, url) for url in options.urls]
-        self._lines: Final[dict[Address, Line]] = {}
+        self._seeds: Final = [RedisPool(options, url) for url in options.urls]
+        self._pools: Final[dict[Address, RedisPool]] = {}
         self._slots: list[Address | None] = [None] * SLOTS
 
-    def line(self, slot: int) -> Line | None:
+    def pool(self, slot: int) -> RedisPool | None:
         address = self._slots[slot]
-        return None if address is None else self.line_to(address)
+        return None if address is None else self.pool_to(address)
 
-    def line_of(self, base: bytes) -> Line | None:
-        return self.line(slot_of_key(base))
+    def pool_of(self, base: bytes) -> RedisPool | None:
+        return self.pool(slot_of_key(base))
 
-    def line_to(self, address: Address) -> Line:
-        line = self._lines.get(address)
-        if line is None:
-            line = self._lines[address] = Line(self._options, self._options.urls[0], address)
-        return line
+    def pool_to(self, address: Address) -> RedisPool:
+        pool = self._pools.get(address)
+        if pool is None:
+            pool = self._pools[address] = RedisPool(self._options, self._options.urls[0], address)
+        return pool
 
-    def masters(self) -> Iterator[Line]:
+    def masters(self) -> Iterator[RedisPool]:
         for address in sorted({address for address in self._slots if address is not None}):
-            yield self.line_to(address)
+            yield self.pool_to(address)
 
     async def refresh(self, timeout_s: float) -> None:
-        # Known masters first: the operator's list may be of servers that have gone.
-        asked = [*self._lines.values(), *self._seeds]
+        # Known masters first: the servers in the settings may be gone.
+        asked = [*self._pools.values(), *self._seeds]
         reason = "no member is known"
         each_s = max(timeout_s / max(len(asked), 1), 0.2)
-        for line in asked:
+        for pool in asked:
             try:
-                (reply,) = await line.run([(b"CLUSTER", b"SLOTS")], each_s)
-            except LostError as lost:
+                (reply,) = await pool.run([(b"CLUSTER", b"SLOTS")], each_s)
+            except ConnectionLostError as lost:
                 reason = str(lost)
                 continue
             if isinstance(reply, ResponseError):
-                reason = f"Redis at {line.name}: {reply}"
+                reason = f"Redis at {pool.name}: {reply}"
                 continue
             assert isinstance(reply, list)
-            self._learn(reply, line)
+            self._learn(reply, pool)
             if any(address is not None for address in self._slots):
                 return
-            reason = f"Redis at {line.name} knows no slots"
-        raise LostError(reason)
+            reason = f"Redis at {pool.name} knows no slots"
+        raise ConnectionLostError(reason)
 
-    def _learn(self, ranges: list[list[object]], told_by: Line) -> None:
-        """A range: its first and last slot, its master, its copies. A member that knows no name of its own says ''."""
+    def _learn(self, ranges: list[list[object]], told_by: RedisPool) -> None:
+        """A range of CLUSTER SLOTS: first and last slot, master, replicas. An unknown own host name is ''."""
         slots: list[Address | None] = [None] * SLOTS
         for first, last, master, *_ in ranges:
             assert isinstance(first, int)
@@ -145,8 +147,8 @@ class ClusterServers:
         self._slots = slots
 
     async def close(self) -> None:
-        for line in [*self._lines.values(), *self._seeds]:
-            await line.close()
+        for pool in [*self._pools.values(), *self._seeds]:
+            await pool.close()
 
 
 def open_servers(options: RedisOptions) -> Servers:

@@ -1,6 +1,6 @@
 """Reads the queues of a TBMQ 2.x: sorted sets `{client}_messages` of the keys of its messages, which are JSON.
 
-Changes nothing. A client id that begins with `}` has keys in many slots, so every key is asked for where it is.
+It changes nothing. A client id that begins with `}` has keys in many slots, so every key is read from its own server.
 """
 
 import base64
@@ -15,14 +15,14 @@ from redis.exceptions import ResponseError
 
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, PermanentError, TransientError
-from holdfast.storage.redis.line import Argument, Line, LostError, Reply
+from holdfast.storage.redis.connection_pool import Argument, ConnectionLostError, RedisPool, Reply
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.servers import Servers, open_servers
-from holdfast.storage.tbmq import PUBLISHED, RELEASED, Found, tbmq_message
+from holdfast.storage.tbmq import PUBLISHED, RELEASED, TbmqMessage, tbmq_message
 from holdfast.wire.properties import NO_PROPERTIES
 
 _SUFFIX: Final = b"}_messages"
-#: What a message of TBMQ says. What there is beside it is lost, and reported.
+#: Known fields of a TBMQ message. Other fields are lost, and reported.
 _KNOWN: Final = {"packetType", "payload", "time", "clientId", "retained", "packetId", "topicName", "qos"}
 
 
@@ -37,12 +37,12 @@ class TbmqRedis:
     async def clients(self) -> AsyncIterator[tuple[str, int]]:
         await self._look_around()
         seen: set[bytes] = set()
-        for line in list(self._servers.masters()):
+        for pool in list(self._servers.masters()):
             cursor = -1
             while cursor:
                 pattern = b"{*" + _SUFFIX
                 reply = await self._ask(
-                    line, b"SCAN", max(cursor, 0), b"MATCH", pattern, b"COUNT", 1000, b"TYPE", b"zset"
+                    pool, b"SCAN", max(cursor, 0), b"MATCH", pattern, b"COUNT", 1000, b"TYPE", b"zset"
                 )
                 assert isinstance(reply, list)
                 cursor = int(reply[0])
@@ -50,32 +50,32 @@ class TbmqRedis:
                     if key in seen:
                         continue
                     seen.add(key)
-                    newest = await self._ask(line, b"ZREVRANGE", key, 0, 0, b"WITHSCORES")
+                    newest = await self._ask(pool, b"ZREVRANGE", key, 0, 0, b"WITHSCORES")
                     if isinstance(newest, list) and newest:
                         yield key[1 : -len(_SUFFIX)].decode("utf-8", "surrogateescape"), int(float(newest[1]))
 
-    async def messages(self, client_id: str, after: int, limit: int) -> list[Found]:
+    async def messages(self, client_id: str, after: int, limit: int) -> list[TbmqMessage]:
         key = b"{" + client_id.encode("utf-8", "surrogateescape") + _SUFFIX
-        line = self._line(key)
-        reply = await self._ask(line, b"ZRANGEBYSCORE", key, b"(%d" % after, b"+inf", b"WITHSCORES", b"LIMIT", 0, limit)
+        pool = self._pool(key)
+        reply = await self._ask(pool, b"ZRANGEBYSCORE", key, b"(%d" % after, b"+inf", b"WITHSCORES", b"LIMIT", 0, limit)
         assert isinstance(reply, list)
         names = reply[::2]
         values = await self._values(names)
         serials = [int(float(score)) for score in reply[1::2]]
-        # TBMQ keeps references to what has expired: they are no messages.
+        # TBMQ keeps references to expired messages, which are skipped.
         return [_found(serial, values[name][0], values[name][1]) for serial, name in zip(serials, names, strict=True)]
 
     async def _values(self, names: list[bytes]) -> dict[bytes, tuple[Reply, int]]:
-        """Each value, and when it expires."""
-        groups: dict[Line, list[bytes]] = defaultdict(list)
+        """Each value, and its expiry time."""
+        groups: dict[RedisPool, list[bytes]] = defaultdict(list)
         for name in names:
-            groups[self._line(name)].append(name)
+            groups[self._pool(name)].append(name)
         found: dict[bytes, tuple[Reply, int]] = {}
-        for line, some in groups.items():
+        for pool, some in groups.items():
             commands: list[tuple[Argument, ...]] = []
             for name in some:
                 commands += [(b"GET", name), (b"PTTL", name)]
-            replies = await self._run(line, commands)
+            replies = await self._run(pool, commands)
             now_us = self._clock.wall_us()
             for place, name in enumerate(some):
                 left_ms = replies[2 * place + 1]
@@ -83,39 +83,39 @@ class TbmqRedis:
                 found[name] = (replies[2 * place], expires_us)
         return found
 
-    def _line(self, key: bytes) -> Line:
-        line = self._servers.line(key_slot(key))
-        if line is None:
+    def _pool(self, key: bytes) -> RedisPool:
+        pool = self._servers.pool(key_slot(key))
+        if pool is None:
             raise TransientError("a slot of TBMQ's Redis Cluster has no master")
-        return line
+        return pool
 
     async def _look_around(self) -> None:
         try:
             await self._servers.refresh(self._options.timeout_s)
-        except LostError as lost:
+        except ConnectionLostError as lost:
             raise TransientError(f"TBMQ's {lost}") from lost
 
-    async def _ask(self, line: Line, *command: Argument) -> Reply:
-        (reply,) = await self._run(line, [command])
+    async def _ask(self, pool: RedisPool, *command: Argument) -> Reply:
+        (reply,) = await self._run(pool, [command])
         return reply
 
-    async def _run(self, line: Line, commands: list[tuple[Argument, ...]]) -> list[Reply]:
+    async def _run(self, pool: RedisPool, commands: list[tuple[Argument, ...]]) -> list[Reply]:
         try:
-            replies = await line.run(commands, self._options.timeout_s)
-        except LostError as lost:
+            replies = await pool.run(commands, self._options.timeout_s)
+        except ConnectionLostError as lost:
             raise TransientError(f"TBMQ's {lost}") from lost
         for reply in replies:
             if isinstance(reply, ResponseError):
-                raise TransientError(f"TBMQ's Redis at {line.name}: {reply}")
+                raise TransientError(f"TBMQ's Redis at {pool.name}: {reply}")
         return replies
 
     async def close(self) -> None:
         await self._servers.close()
 
 
-def _found(serial: int, value: Reply, expires_us: int) -> Found:
+def _found(serial: int, value: Reply, expires_us: int) -> TbmqMessage:
     if value is None:
-        return Found(serial, None, reason="")
+        return TbmqMessage(serial, None, reason="")
     assert isinstance(value, bytes)
     try:
         fields = json.loads(value)
@@ -132,10 +132,10 @@ def _found(serial: int, value: Reply, expires_us: int) -> Found:
             int(fields["qos"]),
             int(fields["time"]),
             retain=bool(fields.get("retained", False)),
-            expires_us=0,  # its own is not among the fields: what Redis has is that of the queue
+            expires_us=0,  # no field has the expiry of the message: the TTL in Redis is that of the queue
             properties=NO_PROPERTIES,
         )
     except (HoldfastError, KeyError, TypeError, ValueError, binascii.Error) as wrong:
-        return Found(serial, None, reason=f"message {serial}: {wrong!s}")
+        return TbmqMessage(serial, None, reason=f"message {serial}: {wrong!s}")
     lost = f"message {serial}: without {', '.join(unknown)}" if unknown else ""
-    return Found(serial, message, expires_us, packet_id=packet_id, released=kind == RELEASED, reason=lost)
+    return TbmqMessage(serial, message, expires_us, packet_id=packet_id, released=kind == RELEASED, reason=lost)

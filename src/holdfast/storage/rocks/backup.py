@@ -1,12 +1,12 @@
-"""Backups of a running node, and the way back.
+"""Backups of a data folder that no broker has open, and the way back.
 
     <backup>/
       backup.json     format, when, the last batch in it, and every file with size and SHA-256
       rocks/…         a database that can be opened: tables, MANIFEST, CURRENT, the WAL's part
       erasures.json   what was erased, if anything was
 
-A checkpoint is made beside the live database, where tables are hard links and cost nothing. From there each file goes
-to the backup by the cheapest way that is right:
+`holdfast backup` opens the database itself, so the broker has to be stopped. A checkpoint is made in the data folder,
+where tables are hard links and cost nothing. From there each file goes to the backup by the cheapest way that is right:
 
 1. it is linked from the previous backup, if that has a file of the same name, size and checksum;
 2. it is linked from the checkpoint, on the same file system;
@@ -28,10 +28,11 @@ from typing import Any, Final
 
 from rocksdict import Checkpoint
 
+from holdfast.files.private import FOLDER_MODE, make_private_folder
+from holdfast.files.replacement import replace_json, sync_path
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.storage.private_files import FOLDER_MODE, make_private_folder
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.erasure_file import FILE_NAME as ERASURES_NAME
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.log.erasure_file import FILE_NAME as ERASURES_NAME
 
 MANIFEST_NAME: Final = "backup.json"
 DATABASE_NAME: Final = "rocks"
@@ -68,9 +69,9 @@ class Backup:
 def create_backup(engine: Engine, folder: Path, *, previous: Path | None = None) -> Backup:
     """Requires: a folder that is empty or absent. Ensures: every batch that has a receipt now is in the backup.
 
-    A long work: call it from a thread of its own. The engine's thread is held up only while RocksDB links its files.
+    Takes long: call it from a separate thread. The engine's thread is held up only while RocksDB links its files.
     """
-    _refuse_content(folder, "a backup needs a folder of its own")
+    _refuse_content(folder, "a backup needs an empty folder")
     earlier = {file.name: file for file in read_backup(previous).files} if previous is not None else {}
     staging = engine.folder / "checkpoint"
     shutil.rmtree(staging, ignore_errors=True)
@@ -92,7 +93,7 @@ def create_backup(engine: Engine, folder: Path, *, previous: Path | None = None)
                 _copy(path, target / file.name)
                 copied_bytes += file.size_bytes
             files.append(file)
-        _sync_folder(target)
+        sync_path(target)
         if (engine.folder / ERASURES_NAME).exists():
             _copy(engine.folder / ERASURES_NAME, folder / ERASURES_NAME)
         made = datetime.now(UTC).isoformat(timespec="seconds")
@@ -152,12 +153,12 @@ def restore_backup(backup_folder: Path, folder: Path) -> Backup:
     partial.mkdir(FOLDER_MODE, exist_ok=True)
     for file in backup.files:
         _copy(backup_folder / DATABASE_NAME / file.name, partial / file.name)
-    _sync_folder(partial)
+    sync_path(partial)
     if (backup_folder / ERASURES_NAME).exists():
-        # Before there is a database: nobody is to see it without.
+        # Before there is a database: no reader may see it without.
         _copy(backup_folder / ERASURES_NAME, folder / ERASURES_NAME)
     partial.rename(folder / DATABASE_NAME)
-    _sync_folder(folder)
+    sync_path(folder)
     return backup
 
 
@@ -198,18 +199,4 @@ def _write_manifest(backup: Backup) -> None:
         "batch": backup.batch,
         "files": [{"name": f.name, "size_bytes": f.size_bytes, "sha256": f.sha256} for f in backup.files],
     }
-    partial = backup.folder / f"{MANIFEST_NAME}.partial"
-    with partial.open("w") as file:
-        json.dump(content, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(backup.folder / MANIFEST_NAME)
-    _sync_folder(backup.folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    replace_json(backup.folder / MANIFEST_NAME, content, indent=1)

@@ -7,10 +7,10 @@ import pytest
 
 from holdfast.broker.access import passwords
 from holdfast.broker.access.authenticator import Allowed, Authenticator, PasswordCheck, Refused, Verdict
-from holdfast.broker.gate import Origin
+from holdfast.broker.connections.connection_handler import Origin
 from holdfast.model.errors import MisuseError, SettingsError, TransientError
 from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, NOT_AUTHORIZED, SERVER_BUSY
-from tests.unit.broker.access.stored import HeldHash, argon2id, loop_turns, pbkdf2
+from tests.unit.broker.access.password_hashes import DelayedHash, argon2id, loop_turns, pbkdf2
 
 STRICT = Origin("main", "192.0.2.1", 4711, "tcp", allow_anonymous=False)
 OPEN = Origin("local", "127.0.0.1", 4711, "tcp", allow_anonymous=True)
@@ -154,24 +154,24 @@ def test_a_bad_file_stops_the_start(tmp_path: Path) -> None:
 
 def test_a_removed_user_is_no_longer_welcome_after_a_reload(path: Path) -> None:
     authenticator = Authenticator(path)
-    assert authenticator.still_welcome(STRICT, "bob")
+    assert authenticator.may_stay(STRICT, "bob")
     path.write_text(f"alice:{pbkdf2(b'secret')}\n", encoding="utf-8")
     authenticator.reload()
-    assert not authenticator.still_welcome(STRICT, "bob")
-    assert authenticator.still_welcome(STRICT, "alice")
-    assert authenticator.still_welcome(CERTIFIED, "press-7")
-    assert (authenticator.still_welcome(OPEN, None), authenticator.still_welcome(STRICT, None)) == (True, False)
-    assert not Authenticator().still_welcome(OPEN, "bob")
+    assert not authenticator.may_stay(STRICT, "bob")
+    assert authenticator.may_stay(STRICT, "alice")
+    assert authenticator.may_stay(CERTIFIED, "press-7")
+    assert (authenticator.may_stay(OPEN, None), authenticator.may_stay(STRICT, None)) == (True, False)
+    assert not Authenticator().may_stay(OPEN, "bob")
 
 
 @pytest.fixture
-def gauge(monkeypatch: pytest.MonkeyPatch) -> HeldHash:
-    made = HeldHash()
+def gauge(monkeypatch: pytest.MonkeyPatch) -> DelayedHash:
+    made = DelayedHash()
     monkeypatch.setattr(passwords, "parse_hash", lambda text: made)
     return made
 
 
-def test_no_more_passwords_are_checked_at_a_time_than_allowed(path: Path, gauge: HeldHash) -> None:
+def test_no_more_passwords_are_checked_at_a_time_than_allowed(path: Path, gauge: DelayedHash) -> None:
     authenticator = Authenticator(path, max_hashings=2)
 
     async def storm() -> list[Verdict]:
@@ -194,7 +194,7 @@ def test_no_more_passwords_are_checked_at_a_time_than_allowed(path: Path, gauge:
     assert (gauge.started, gauge.peak) == (8, 2)
 
 
-def test_a_client_that_goes_away_keeps_its_place_until_its_check_ends(path: Path, gauge: HeldHash) -> None:
+def test_a_client_that_goes_away_keeps_its_place_until_its_check_ends(path: Path, gauge: DelayedHash) -> None:
     authenticator = Authenticator(path, max_hashings=1)
 
     async def leave() -> Verdict:
@@ -217,7 +217,7 @@ def test_a_client_that_goes_away_keeps_its_place_until_its_check_ends(path: Path
 
 
 def test_a_check_that_lacks_memory_refuses_for_now_and_gives_its_place_back(
-    path: Path, gauge: HeldHash, monkeypatch: pytest.MonkeyPatch
+    path: Path, gauge: DelayedHash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(password: bytes) -> bool:
         raise TransientError("a password could not be checked: no memory")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.broker.access.hashes import make_hash, parse_hash
-from tests.unit.broker.access.stored import argon2id, pbkdf2, sha512
+from tests.unit.broker.access.password_hashes import argon2id, pbkdf2, sha512
 
 SECRET = b"correct horse"
 

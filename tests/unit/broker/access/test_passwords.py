@@ -12,7 +12,7 @@ from holdfast.broker.access.hashes import Argon2Hash, PasswordHash, parse_hash
 from holdfast.broker.access.passwords import PasswordFile, list_users, remove_user, set_password
 from holdfast.model.errors import SettingsError, TransientError
 from tests.services import need
-from tests.unit.broker.access.stored import argon2id, pbkdf2, sha512
+from tests.unit.broker.access.password_hashes import argon2id, pbkdf2, sha512
 
 
 @pytest.fixture

@@ -159,7 +159,7 @@ def test_rights_stay_apart_from_those_of_other_clients() -> None:
         ("topic raed a", "'raed' is none of read, write, readwrite, deny"),
         ("topic hall 2/a", "a filter with blanks needs one of them in front: topic readwrite hall 2/a"),
         ("topic read a/#/b", "'#' must be the whole last level"),
-        ("topic read a # b", "a comment needs a line of its own"),
+        ("topic read a # b", "a comment needs its own line"),
         ("pattern read a/+%c", "'+' must be a whole level"),
         ("topic read $share/g/a/#", "rules speak of the filter behind $share and $replay; write: topic read a/#"),
         ("pattern $replay/-1h/%c", "write: pattern readwrite %c"),

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.pipeline.declared.reading import load
-from holdfast.pipeline.declared.state import check_state, open_state, tables_made
+from holdfast.pipeline.declared.parser import load
+from holdfast.pipeline.declared.state import check_state, mark_tables_made, open_state
 from tests.unit.pipeline.declared.declarations import written
 
 
@@ -16,7 +16,7 @@ def test_a_state_is_found_again(tmp_path: Path) -> None:
     assert not declared.state.exists()
     begun = open_state(declared)
     assert open_state(declared) == begun
-    assert tables_made(begun, declared).is_made
+    assert mark_tables_made(begun, declared).is_made
     assert open_state(declared).is_made
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import PermanentError, PoisonedError, SettingsError, TransientError
-from holdfast.storage.journal.commit_file import CommitFile, commit_files
-from holdfast.storage.journal.folders import queue_id
+from holdfast.storage.journal.commit.commit_file import CommitFile, commit_files
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.quarantine import quarantined
-from holdfast.storage.journal.queue_state import QueueState, decode_state
-from holdfast.storage.journal.state_file import Backups, load_owner
+from holdfast.storage.journal.queue.queue_state import QueueState, decode_state
+from holdfast.storage.journal.queue.state_file import StateBackups, load_owner
+from holdfast.storage.journal.queue_folders import queue_id
 from tests.journal_world import SECOND_US, JournalWorld, entry, limits, pack
 
 
@@ -36,6 +36,19 @@ def test_a_queue_lies_in_the_fragments_of_its_id_and_nothing_is_made_before_the_
     assert load_owner(place) == client_id
     world.restart()
     assert world.numbers(client_id) == [1]
+
+
+@pytest.mark.parametrize("left", [".queue.log.0123456789ab.part", "queue.log.new"])
+def test_a_process_that_was_killed_while_it_made_a_queue_leaves_no_damage(tmp_path: Path, left: str) -> None:
+    world = JournalWorld(tmp_path)
+    folder = world.folder("c")
+    folder.mkdir(parents=True)
+    (folder / left).write_bytes(b"half a li")
+    assert world.numbers("c") == []
+    world.append("c", 1)
+    world.restart()
+    assert world.numbers("c") == [1]
+    assert quarantined(tmp_path) == []
 
 
 def test_files_rotate_when_they_are_full_and_go_when_they_are_drained(tmp_path: Path) -> None:
@@ -101,7 +114,7 @@ def test_the_last_whole_line_is_the_state_and_says_where_reading_and_writing_are
 
 def test_the_state_is_compacted_on_open_and_at_rotation_and_dated_copies_stay_for_a_while(tmp_path: Path) -> None:
     """S3."""
-    keep = Backups(files=5, age_s=100)
+    keep = StateBackups(files=5, age_s=100)
     world = JournalWorld(tmp_path, max_file_messages=30, backups=keep)
     for number in range(1, 31):
         world.append("c", number)
@@ -126,7 +139,7 @@ def copies(world: JournalWorld) -> list[int]:
 
 def test_so_many_dated_copies_stay_for_so_long_and_an_older_one_in_any_case(tmp_path: Path) -> None:
     """S3: also of a queue that rotates all the time there is one from so long ago."""
-    world = JournalWorld(tmp_path, max_file_messages=2, backups=Backups(files=3, age_s=100))
+    world = JournalWorld(tmp_path, max_file_messages=2, backups=StateBackups(files=3, age_s=100))
     number = 0
 
     def rotate() -> None:
@@ -227,7 +240,7 @@ def test_without_syncs_a_power_loss_costs_the_last_moments_and_no_queue(
     killed = JournalWorld(tmp_path.with_name("killed"), durability="os")
     with pytest.raises(PermanentError, match="set aside"):
         killed.numbers("named")
-    monkeypatch.setattr("holdfast.storage.journal.commit_file.boot_id", lambda: b"another boot id!")
+    monkeypatch.setattr("holdfast.storage.journal.commit.commit_file.boot_id", lambda: b"another boot id!")
     world.restart()
     assert world.recovered.lost == []
     assert (world.numbers("named"), world.numbers("forgotten")) == ([1], [2])

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.durable.queue_store import Appended, QueueStore
+from holdfast.durable.queues.queue_store import Appended, QueueStore
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import MisuseError, SettingsError
-from holdfast.storage.journal.commit_file import CommitFile, commit_files
+from holdfast.storage.journal.commit.commit_file import CommitFile, commit_files
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.store import JournalStore
 from tests.journal_world import SECOND_US, entry, limits, pack
@@ -138,7 +138,7 @@ async def test_a_long_commit_file_is_replaced_without_anybody_waiting_and_none_i
     assert commit_files(tmp_path) == []
     again = await opened(tmp_path)
     assert await numbers(again, "c") == [98, 99, 100]
-    assert again.recovered.turns == 0
+    assert again.recovered.commits == 0
     await again.close()
 
 

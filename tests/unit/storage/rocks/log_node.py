@@ -9,11 +9,10 @@ from holdfast.durable.zones import Zone
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.maintenance import Maintenance
-from holdfast.storage.rocks.opening import open_log
-from holdfast.storage.rocks.replication import RocksReplication
-from holdfast.storage.rocks.zone_log import ZoneLog
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.log.maintenance import Maintenance
+from holdfast.storage.rocks.log.startup import open_log
+from holdfast.storage.rocks.log.zone_log import ZoneLog
 
 
 class Node:
@@ -34,7 +33,6 @@ class Node:
         self.posted: list[Callable[[], None]] = []
         self.log.attach(self.posted.append, self.taken)
         self.zone: ZoneLog = self.log.zone_logs["default"]
-        self.replication = RocksReplication(self.log, self.folder.name, chunk_bytes=2_000)
         self.maintenance = Maintenance(self.log)
         self.number = self.receipts[-1] if self.receipts else 0
 
@@ -61,7 +59,7 @@ class Node:
     def index(self) -> None:
         """Write behind whatever waits."""
         for _turn in range(5):
-            while self.maintenance.work_behind():
+            while self.maintenance.write_index_slice():
                 self.settle()
             self.settle()
 

@@ -9,7 +9,7 @@ import pytest
 from holdfast.durable.changes import Changes
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.storage.rocks.backup import MANIFEST_NAME, create_backup, read_backup, restore_backup, verify_backup
-from holdfast.storage.rocks.engine import Engine
+from holdfast.storage.rocks.engine.engine import Engine
 
 LOG = "log-00001-00000001"
 

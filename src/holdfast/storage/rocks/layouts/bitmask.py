@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from holdfast.durable.changes import FamilyChanges
-from holdfast.durable.tails import POSITION, Sink
+from holdfast.durable.tails import POSITION
 from holdfast.records.messages import stored_position, stored_topic
+from holdfast.storage.rocks.engine.scan import FamilyReader, check_end, open_cursor
 from holdfast.storage.rocks.layouts.bitmask_curve import TIME_BITS, Curve, next_match
-from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, POSTINGS, Cells, Puts
-from holdfast.storage.rocks.layouts.scan import check_end, open_cursor
+from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, POSTINGS
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck, filter_check
+from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
 
 DEFAULT_LEVELS: Final = 6
 #: 16 bits tell 65,536 tokens of a level apart; the index has 12 bytes then.
@@ -31,7 +32,7 @@ _MAX_CACHED: Final = 100_000
 _pack: Final = POSITION.pack
 
 
-class BitmaskLayout:
+class BitmaskLayout(WriteThroughLayout):
     """See the module. `name` tells the curve."""
 
     def __init__(self, name: str, curve: Curve, epoch_messages: int = DEFAULT_EPOCH_MESSAGES) -> None:
@@ -44,10 +45,6 @@ class BitmaskLayout:
         #: None are left: the first message begins an epoch, also after an open.
         self._epoch_left = 0
         self._topic_bits: Final[dict[bytes, int]] = {}
-
-    @property
-    def sink(self) -> Sink:
-        return Sink(self.put)
 
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         bits = self._topic_bits.get(topic)
@@ -71,7 +68,7 @@ class BitmaskLayout:
 
     def read(
         self,
-        cells: Cells,
+        family: FamilyReader,
         levels: tuple[bytes, ...],
         lo_us: int,
         hi_us: int,
@@ -80,9 +77,9 @@ class BitmaskLayout:
     ) -> Iterator[bytes]:
         query, mask = self._curve.query(levels) if levels else (0, 0)
         check = filter_check(levels)
-        epoch_us = self._first_epoch(cells, max(lo_us, 0))
+        epoch_us = self._first_epoch(family, max(lo_us, 0))
         while 0 <= epoch_us < hi_us:
-            found, epoch_us = self._read_epoch(cells, epoch_us, query, mask, check)
+            found, epoch_us = self._read_epoch(family, epoch_us, query, mask, check)
             # Taken out of the epoch first, so that no cursor stays open while a slow reader handles them.
             found.sort(key=stored_position)
             for value in found:
@@ -91,9 +88,9 @@ class BitmaskLayout:
             if not found:
                 yield NOTHING_YET
 
-    def _first_epoch(self, cells: Cells, lo_us: int) -> int:
+    def _first_epoch(self, family: FamilyReader, lo_us: int) -> int:
         """The epoch that a message at `lo_us` would be in, or the first one after it; -1 if there is none."""
-        cursor = open_cursor(cells, POSTINGS)
+        cursor = open_cursor(family, POSTINGS)
         cursor.seek_for_prev(MESSAGES + _pack(lo_us) + b"\xff" * self._width_bytes)
         if not cursor.valid():  # nothing lies before messages: a bitmask has no structure to store
             check_end(cursor)
@@ -108,13 +105,13 @@ class BitmaskLayout:
         return int.from_bytes(key[1:_KEY_HEAD_BYTES], "big")
 
     def _read_epoch(
-        self, cells: Cells, epoch_us: int, query: int, mask: int, check: TopicCheck
+        self, family: FamilyReader, epoch_us: int, query: int, mask: int, check: TopicCheck
     ) -> tuple[list[bytes], int]:
         """What matches in an epoch, not in order; and the next epoch or -1."""
         head = MESSAGES + _pack(epoch_us)
         width_bytes = self._width_bytes
         found: list[bytes] = []
-        cursor = open_cursor(cells, POSTINGS)
+        cursor = open_cursor(family, POSTINGS)
         cursor.seek(head + query.to_bytes(width_bytes, "big"))
         while cursor.valid():
             key: bytes = cursor.key()
@@ -131,21 +128,3 @@ class BitmaskLayout:
             cursor.seek(head + code.to_bytes(width_bytes, "big") if code >= 0 else MESSAGES + _pack(epoch_us + 1))
         check_end(cursor)
         return found, -1
-
-    def write_behind(self, puts: Puts, limit: int) -> int:  # noqa: ARG002 (the contract's)
-        return 0
-
-    def keep_up(self, cells: Cells, puts: Puts) -> None:
-        pass
-
-    def settle(self, cells: Cells) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-    def load(self, cells: Cells) -> None:
-        pass
-
-    def learned(self) -> None:
-        return None

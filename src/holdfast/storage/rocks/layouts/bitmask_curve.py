@@ -1,7 +1,7 @@
 """Where the bits of topic and time stand in a key of the `bitmask` layouts, and what a filter asks of them.
 
 A topic is cut into N tokens: its first levels, and what is deeper joined into the last. Each token is hashed to a few
-bits; a level that is missing has a mark of its own. The bits of all tokens and of the time are then put in some order:
+bits; a missing level has its own mark. The bits of all tokens and of the time are then put in some order:
 
     bitmask           levels 0…N-1, one after the other; time
     bitmask-zorder    the highest bit of every level, then the next …; time

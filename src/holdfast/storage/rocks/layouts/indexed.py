@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from holdfast.durable.changes import FamilyChanges
-from holdfast.durable.tails import POSITION, Sink
-from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Cells, Puts
+from holdfast.durable.tails import POSITION
+from holdfast.storage.rocks.engine.scan import FamilyReader
+from holdfast.storage.rocks.layouts.layout import MESSAGES, Puts
 from holdfast.storage.rocks.layouts.postings import candidates, posting_prefix, read_posting
-from holdfast.storage.rocks.layouts.streams import fetch, load_structure, read_streams, scan_stream, stored_structure
+from holdfast.storage.rocks.layouts.streams import StreamLayout, fetch, scan_stream
 from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
+from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
 from holdfast.topics.learned import LearnedTopics
 from holdfast.topics.learned_ids import FINGERPRINT_BITS
 from holdfast.topics.learned_trie import StreamMatch
@@ -24,21 +26,15 @@ _pack: Final = POSITION.pack
 _MAX_CACHED: Final = 200_000
 
 
-class IndexedLayout:
+class IndexedLayout(StreamLayout, WriteThroughLayout):
     """See the module."""
 
     name: Final = "indexed"
 
     def __init__(self, topics: LearnedTopics, hash_bits: int = FINGERPRINT_BITS) -> None:
-        self._topics = topics
-        self._hash_bits: Final = hash_bits
+        super().__init__(topics, hash_bits)
         #: By topic: what its keys begin with, the message's first; and its stream.
         self._prefixes: Final[dict[bytes, tuple[bytes, list[bytes], bytes]]] = {}
-        self._is_writer = False
-
-    @property
-    def sink(self) -> Sink:
-        return Sink(self.put)
 
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         found = self._prefixes.get(topic)
@@ -52,10 +48,7 @@ class IndexedLayout:
         self._topics.add_messages(stream, 1)
 
     def _begin(self, topic: bytes, puts: Puts) -> tuple[bytes, list[bytes], bytes]:
-        self._is_writer = True
-        place = self._topics.place(topic)
-        for key, value in self._topics.take_changes():
-            puts.put(STRUCTURE + key, value)
+        place = self._place(topic, puts)
         stream = place.stream
         postings = [posting_prefix(stream, level, token, self._hash_bits) for level, token in enumerate(place.values)]
         if len(self._prefixes) >= _MAX_CACHED:
@@ -63,54 +56,20 @@ class IndexedLayout:
         found = self._prefixes[topic] = (MESSAGES + stream, postings, stream)
         return found
 
-    def read(
-        self,
-        cells: Cells,
-        levels: tuple[bytes, ...],
-        lo_us: int,
-        hi_us: int,
-        *,
-        in_order: bool = True,
-    ) -> Iterator[bytes]:
-        if not self._is_writer:
-            load_structure(self._topics, cells)
-
-        def read_stream(match: StreamMatch, lo_us: int, hi_us: int) -> Iterator[bytes]:
-            return self._read_stream(cells, match, levels, lo_us, hi_us)
-
-        return read_streams(self._topics, cells, levels, lo_us, hi_us, read_stream, in_order=in_order)
-
     def _read_stream(
-        self, cells: Cells, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+        self, family: FamilyReader, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
     ) -> Iterator[bytes]:
         stream = match.stream
         # An index key reads like a posting block of one position.
-        postings = [
-            read_posting(cells, posting_prefix(stream, level, token, self._hash_bits), lo_us, hi_us)
-            for level, token in enumerate(match.wanted)
-            if token is not None
-        ]
+        postings = [read_posting(family, prefix, lo_us, hi_us) for prefix in self._prefixes_of(match)]
         check = filter_check(levels) if match.whole_topics else token_check(match)
         if postings:
-            return fetch(cells, stream, candidates(postings), check)
-        values = scan_stream(cells, stream, lo_us, hi_us)
+            return fetch(family, stream, candidates(postings), check)
+        values = scan_stream(family, stream, lo_us, hi_us)
         return only(values, check) if match.whole_topics else values
 
-    def write_behind(self, puts: Puts, limit: int) -> int:  # noqa: ARG002 (the contract's)
-        return 0
-
-    def keep_up(self, cells: Cells, puts: Puts) -> None:
-        pass
-
-    def settle(self, cells: Cells) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-    def load(self, cells: Cells) -> None:
-        self._topics = stored_structure(self._topics, cells)
-        self._is_writer = True
+    def load(self, family: FamilyReader) -> None:
+        self._load_structure(family)
 
     def learned(self) -> LearnedTopics:
         return self._topics

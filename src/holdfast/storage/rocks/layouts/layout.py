@@ -12,12 +12,11 @@ A layout has one writer. Any number of other objects may read what it wrote, als
 """
 
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
-
-from rocksdict import RdictIter, ReadOptions
+from typing import Final, Protocol
 
 from holdfast.durable.changes import FamilyChanges
-from holdfast.durable.tails import Sink
+from holdfast.durable.tails import MessageSink
+from holdfast.storage.rocks.engine.scan import FamilyReader
 from holdfast.topics.learned import LearnedTopics
 
 #: Never change.
@@ -30,18 +29,8 @@ MARKS: Final = b"\x03"
 NOTHING_YET: Final = b""
 
 
-class Cells(Protocol):
-    """What is stored: a column family of rocksdict in raw mode, also of a secondary or a read-only database."""
-
-    def get(self, key: Any) -> Any:
-        """The value of a key or None; for a list of keys, a list of those."""
-        ...
-
-    def iter(self, read_opt: ReadOptions | None = None) -> RdictIter: ...
-
-
 class Puts(Protocol):
-    """What the commit under way will write into the column family, in order."""
+    """What the open batch will write into the column family, in order."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
 
@@ -58,7 +47,7 @@ class Layout(Protocol):
     def name(self) -> str: ...
 
     @property
-    def sink(self) -> Sink:
+    def sink(self) -> MessageSink:
         """What takes messages, as `put` does, and as fast as it goes."""
         ...
 
@@ -70,12 +59,12 @@ class Layout(Protocol):
         ...
 
     def read(
-        self, cells: Cells, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
     ) -> Iterator[bytes]:
         """The encoded messages that match the filter `levels`, lazily; all, `$`-topics too, if there are no levels.
-        In between come `NOTHING_YET`s. Whoever does not need them `in_order` may get them sooner.
+        In between come `NOTHING_YET`s. A reader that does not need them `in_order` may get them sooner.
 
-        Requires: `hi_us` does not pass what `cells` hold now (a reader stops at the durable head). A stream that is
+        Requires: `hi_us` does not pass what `family` hold now (a reader stops at the durable head). A stream that is
         made meanwhile has later messages only, so the next read, from the last position on, finds it.
         """
         ...
@@ -84,19 +73,19 @@ class Layout(Protocol):
         """Add index entries that may be written later, at most `limit`; how many were added."""
         ...
 
-    def keep_up(self, cells: Cells, puts: Puts) -> None:
+    def keep_up(self, family: FamilyReader, puts: Puts) -> None:
         """Add index entries to a commit whose messages brought new topics, if memory would not stay bounded without."""
         ...
 
-    def settle(self, cells: Cells) -> None:
-        """Let go of what is in memory and, written behind, also in `cells` by now. Index writing waits for it."""
+    def settle(self, family: FamilyReader) -> None:
+        """Let go of what is in memory and, written behind, also in `family` by now. Index writing waits for it."""
         ...
 
     def finish(self) -> None:
         """No message follows: from now on `write_behind` writes all there is."""
         ...
 
-    def load(self, cells: Cells) -> None:
+    def load(self, family: FamilyReader) -> None:
         """Become the writer after an open: restore the structure and what is not indexed yet. Not for readers."""
         ...
 

@@ -11,8 +11,8 @@ memory (tail.py) and are written behind in cycles:
       indexed blocks            frozen: being written       live
     ───────────────────┤mark├──────────────────────────┤├────────────▶ time
 
-1. Blocks are complete up to the mark in `cells`. Memory holds the postings of everything after it.
-2. The mark of a cycle is put after its blocks, and the frozen tail is kept until the mark is seen in `cells`.
+1. Blocks are complete up to the mark in `family`. Memory holds the postings of everything after it.
+2. The mark of a cycle is put after its blocks, and the frozen tail is kept until the mark is seen in `family`.
 3. After a crash what lies behind the mark is read once, to make the tail again.
 
 4. Index entries are written behind at leisure (`write_behind`). When topics come faster than that, they go along with
@@ -29,17 +29,16 @@ from typing import Final
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION, Tail, TailSink
 from holdfast.records.messages import stored_topic
-from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Cells, Puts
+from holdfast.storage.rocks.engine.scan import FamilyReader, scan_items
+from holdfast.storage.rocks.layouts.layout import MESSAGES, Puts
 from holdfast.storage.rocks.layouts.postings import (
     candidates,
     encode_mark,
-    posting_prefix,
     read_counts,
     read_mark,
     read_posting,
 )
-from holdfast.storage.rocks.layouts.scan import scan_items
-from holdfast.storage.rocks.layouts.streams import fetch, load_structure, read_streams, scan_stream, stored_structure
+from holdfast.storage.rocks.layouts.streams import StreamLayout, fetch, scan_stream
 from holdfast.storage.rocks.layouts.tail import TailIndex
 from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
 from holdfast.topics.learned import LearnedTopics
@@ -64,8 +63,8 @@ _LAST: Final = 2**64 - 1
 _pack: Final = POSITION.pack
 
 
-class LearnedLayout:
-    """See the module. `topics` is an empty structure, or what the generation before handed on."""
+class LearnedLayout(StreamLayout):
+    """See the module."""
 
     name: Final = "learned"
 
@@ -76,10 +75,9 @@ class LearnedLayout:
         cycle_bytes: int = DEFAULT_CYCLE_BYTES,
         hash_bits: int = FINGERPRINT_BITS,
     ) -> None:
-        self._topics = topics
+        super().__init__(topics, hash_bits)
         self._cycle_messages: Final = cycle_messages
         self._cycle_bytes: Final = cycle_bytes
-        self._hash_bits: Final = hash_bits
         self._live = TailIndex(hash_bits)
         self.sink: Final = TailSink(self._begin)
         self.sink.tails = self._live.tails
@@ -88,66 +86,40 @@ class LearnedLayout:
         #: Settled: on its way out of memory.
         self._spent: TailIndex | None = None
         self._finishing = False
-        self._is_writer = False
 
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         self.sink.put(topic, position_us, value, puts)
 
     def _begin(self, topic: bytes, puts: FamilyChanges) -> Tail:
-        self._is_writer = True
         before = None if self._frozen is None else self._frozen.tails.get(topic)
         if before is not None:
             return self._live.begin_again(topic, before)
-        place = self._topics.place(topic)
-        for key, value in self._topics.take_changes():
-            puts.put(STRUCTURE + key, value)
-        return self._live.begin(topic, place)
-
-    def read(
-        self,
-        cells: Cells,
-        levels: tuple[bytes, ...],
-        lo_us: int,
-        hi_us: int,
-        *,
-        in_order: bool = True,
-    ) -> Iterator[bytes]:
-        if not self._is_writer:
-            load_structure(self._topics, cells)
-
-        def read_stream(match: StreamMatch, lo_us: int, hi_us: int) -> Iterator[bytes]:
-            return self._read_stream(cells, match, levels, lo_us, hi_us)
-
-        return read_streams(self._topics, cells, levels, lo_us, hi_us, read_stream, in_order=in_order)
+        return self._live.begin(topic, self._place(topic, puts))
 
     def _read_stream(
-        self, cells: Cells, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+        self, family: FamilyReader, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
     ) -> Iterator[bytes]:
         stream = match.stream
-        prefixes = [
-            posting_prefix(stream, level, token, self._hash_bits)
-            for level, token in enumerate(match.wanted)
-            if token is not None
-        ]
+        prefixes = self._prefixes_of(match)
         if not prefixes:
-            values = scan_stream(cells, stream, lo_us, hi_us)
+            values = scan_stream(family, stream, lo_us, hi_us)
             return only(values, filter_check(levels)) if match.whole_topics else values
         check = filter_check(levels) if match.whole_topics else token_check(match)
-        tail_us = read_mark(cells) + 1
-        postings = [read_posting(cells, prefix, lo_us, min(hi_us, tail_us)) for prefix in prefixes]
-        indexed = fetch(cells, stream, candidates(postings), check)
+        tail_us = read_mark(family) + 1
+        postings = [read_posting(family, prefix, lo_us, min(hi_us, tail_us)) for prefix in prefixes]
+        indexed = fetch(family, stream, candidates(postings), check)
         if hi_us <= tail_us:
             return indexed
         lo_us = max(lo_us, tail_us)
         if not self._is_writer:
-            return chain(indexed, only(scan_stream(cells, stream, lo_us, hi_us), check))
+            return chain(indexed, only(scan_stream(family, stream, lo_us, hi_us), check))
         # Copied now: the tail may be frozen and let go before the reader comes to it.
         youngest = self._live.positions(prefixes, lo_us, hi_us)
         if self._frozen is not None:
             youngest = self._frozen.positions(prefixes, lo_us, hi_us) + youngest
-        return chain(indexed, fetch(cells, stream, iter(youngest), check))
+        return chain(indexed, fetch(family, stream, iter(youngest), check))
 
-    def keep_up(self, cells: Cells, puts: Puts) -> None:
+    def keep_up(self, family: FamilyReader, puts: Puts) -> None:
         """Write entries behind with a commit that brought new topics, as many as keep memory bounded.
 
         Costs: a few entries for each new topic, nothing as long as the tail is far from its bound.
@@ -156,7 +128,7 @@ class LearnedLayout:
         self.sink.new_topics = 0
         if new_topics == 0 or (self._frozen is None and self._spent is None and not self._is_due()):
             return
-        self.settle(cells)
+        self.settle(family)
         if self._spent is not None:
             self._shrink(4 * new_topics)
         topics = max(1, len(self.sink.tails if self._frozen is None else self._frozen.tails))
@@ -214,27 +186,26 @@ class LearnedLayout:
         self._live = TailIndex(self._hash_bits)
         self.sink.tails = self._live.tails
 
-    def settle(self, cells: Cells) -> None:
-        if self._frozen is not None and read_mark(cells) >= self._frozen.up_to_us:
+    def settle(self, family: FamilyReader) -> None:
+        if self._frozen is not None and read_mark(family) >= self._frozen.up_to_us:
             self._spent, self._frozen = self._frozen, None
             self._writing_behind = iter(())
 
     def finish(self) -> None:
         self._finishing = True
 
-    def load(self, cells: Cells) -> None:
-        self._topics = stored_structure(self._topics, cells)
-        self._is_writer = True
-        mark_us = read_mark(cells)
+    def load(self, family: FamilyReader) -> None:
+        self._load_structure(family)
+        mark_us = read_mark(family)
         known = self._topics.stream_ids()
-        for stream, messages in read_counts(cells):
+        for stream, messages in read_counts(family):
             if stream in known:
                 self._topics.add_messages(stream, messages)
         for stream in known:
-            self._load_tail(cells, MESSAGES + stream, mark_us + 1)
+            self._load_tail(family, MESSAGES + stream, mark_us + 1)
 
-    def _load_tail(self, cells: Cells, prefix: bytes, lo_us: int) -> None:
-        for key, value in scan_items(cells, prefix + _pack(lo_us), prefix + _pack(_LAST)):
+    def _load_tail(self, family: FamilyReader, prefix: bytes, lo_us: int) -> None:
+        for key, value in scan_items(family, prefix + _pack(lo_us), prefix + _pack(_LAST)):
             topic = stored_topic(value)
             tail = self._live.tails.get(topic)
             if tail is None:

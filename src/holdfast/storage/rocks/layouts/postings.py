@@ -8,7 +8,7 @@
 2. Up to the mark every message is in its postings. Blocks that begin after it belong to a cycle that a crash cut short;
    they are written again, under the same keys, by the next one. Readers do not look at them.
 
-Two tokens with the same fingerprint share a posting, so whoever reads one checks the topics.
+Two tokens with the same fingerprint share a posting, so its readers check the topics.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ from typing import Final
 
 from holdfast.durable.tails import POSITION
 from holdfast.model.errors import PermanentError
-from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, Cells
-from holdfast.storage.rocks.layouts.scan import check_end, get_one, open_cursor
+from holdfast.storage.rocks.engine.scan import FamilyReader, check_end, get_one, open_cursor
+from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS
 from holdfast.topics.learned_ids import FINGERPRINT_BITS, fingerprint
 
 #: Positions in one block: 16 KB at most in the usual width, read at once.
@@ -85,13 +85,13 @@ def block_positions(key: bytes, value: bytes) -> list[int]:
     return [first, *[first + offset for offset in offsets]]
 
 
-def read_posting(cells: Cells, prefix: bytes, lo_us: int, hi_us: int) -> Iterator[int]:
+def read_posting(family: FamilyReader, prefix: bytes, lo_us: int, hi_us: int) -> Iterator[int]:
     """The positions of [lo, hi) in a posting, block by block."""
     if lo_us >= hi_us:
         return
     begin = prefix + POSITION.pack(lo_us)
     end = prefix + POSITION.pack(hi_us)
-    cursor = open_cursor(cells, end)
+    cursor = open_cursor(family, end)
     cursor.seek_for_prev(begin)  # the block that begins before lo may reach beyond it
     if not cursor.valid() or not cursor.key().startswith(prefix):
         check_end(cursor)
@@ -144,13 +144,13 @@ def encode_mark(up_to_us: int, counts: list[tuple[bytes, int]]) -> tuple[bytes, 
     return MARKS, _MARK.pack(up_to_us) + b"".join([_COUNT.pack(stream, count) for stream, count in counts])
 
 
-def read_mark(cells: Cells) -> int:
+def read_mark(family: FamilyReader) -> int:
     """The last position whose message is in the postings."""
-    value = get_one(cells, MARKS)
+    value = get_one(family, MARKS)
     return NOTHING_INDEXED if value is None else int(_MARK.unpack_from(value)[0])
 
 
-def read_counts(cells: Cells) -> list[tuple[bytes, int]]:
+def read_counts(family: FamilyReader) -> list[tuple[bytes, int]]:
     """Streams and their messages up to the mark."""
-    value = get_one(cells, MARKS)
+    value = get_one(family, MARKS)
     return [] if value is None else list(_COUNT.iter_unpack(value[_MARK.size :]))

@@ -1,6 +1,7 @@
-"""Reading messages of learned streams: by scanning a stream, or by positions that a posting gave."""
+"""What layouts with learned streams share: the structure, and reading streams by scans or by positions of postings."""
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 from itertools import chain, islice
 from typing import Final
@@ -8,10 +9,11 @@ from typing import Final
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION
 from holdfast.records.messages import stored_position, stored_topic
-from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Cells, Layout
-from holdfast.storage.rocks.layouts.scan import get_many, scan_items, scan_values
+from holdfast.storage.rocks.engine.scan import FamilyReader, get_many, scan_items, scan_values
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout, Puts
+from holdfast.storage.rocks.layouts.postings import posting_prefix
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck
-from holdfast.topics.learned import LearnedTopics
+from holdfast.topics.learned import LearnedTopics, TopicPlace
 from holdfast.topics.learned_trie import StreamMatch
 
 #: Messages fetched at once. The first fetch is small, because many readers want only a few.
@@ -19,31 +21,58 @@ _FIRST_FETCH: Final = 16
 _LARGEST_FETCH: Final = 512
 
 
-#: Reads what matches of one stream: its match, from, before.
-ReadStream = Callable[[StreamMatch, int, int], Iterator[bytes]]
+class StreamLayout(ABC):
+    """The parts of a `Layout` that are about streams. `topics` is empty, or what the generation before handed on."""
 
+    def __init__(self, topics: LearnedTopics, hash_bits: int) -> None:
+        self._topics = topics
+        self._hash_bits: Final = hash_bits
+        #: A writer knows the structure; a reader looks for what was learnt since.
+        self._is_writer = False
 
-def read_streams(
-    topics: LearnedTopics,
-    cells: Cells,
-    levels: tuple[bytes, ...],
-    lo_us: int,
-    hi_us: int,
-    read_stream: ReadStream,
-    *,
-    in_order: bool,
-) -> Iterator[bytes]:
-    """What `Layout.read` gives, from streams that are each in time order."""
-    lo_us = max(lo_us, 0)
-    if lo_us >= hi_us:
-        return iter(())
-    if levels:
-        parts = [read_stream(match, lo_us, hi_us) for match in topics.streams_for(levels)]
-    else:
-        parts = [scan_stream(cells, stream, lo_us, hi_us) for stream in topics.stream_ids()]
-    if len(parts) == 1:
-        return parts[0]
-    return _merged(parts) if in_order else chain.from_iterable(parts)
+    def _place(self, topic: bytes, puts: Puts) -> TopicPlace:
+        """The stream of a topic that is written for the first time; what was learnt from it is put."""
+        self._is_writer = True
+        place = self._topics.place(topic)
+        for key, value in self._topics.take_changes():
+            puts.put(STRUCTURE + key, value)
+        return place
+
+    def _load_structure(self, family: FamilyReader) -> None:
+        """Become the writer of what is stored."""
+        self._topics = stored_structure(self._topics, family)
+        self._is_writer = True
+
+    def read(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
+    ) -> Iterator[bytes]:
+        if not self._is_writer:
+            load_structure(self._topics, family)
+        lo_us = max(lo_us, 0)
+        if lo_us >= hi_us:
+            return iter(())
+        if levels:
+            matches = self._topics.streams_for(levels)
+            parts = [self._read_stream(family, match, levels, lo_us, hi_us) for match in matches]
+        else:
+            parts = [scan_stream(family, stream, lo_us, hi_us) for stream in self._topics.stream_ids()]
+        if len(parts) == 1:
+            return parts[0]
+        return _merged(parts) if in_order else chain.from_iterable(parts)
+
+    @abstractmethod
+    def _read_stream(
+        self, family: FamilyReader, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[bytes]:
+        """What matches of one stream, in time order."""
+
+    def _prefixes_of(self, match: StreamMatch) -> list[bytes]:
+        """The postings of the tokens that a filter asks for at varying levels."""
+        return [
+            posting_prefix(match.stream, level, token, self._hash_bits)
+            for level, token in enumerate(match.wanted)
+            if token is not None
+        ]
 
 
 def _merged(parts: list[Iterator[bytes]]) -> Iterator[bytes]:
@@ -68,35 +97,35 @@ def _merged(parts: list[Iterator[bytes]]) -> Iterator[bytes]:
             heappop(heap)
 
 
-def scan_stream(cells: Cells, stream: bytes, lo_us: int, hi_us: int) -> Iterator[bytes]:
+def scan_stream(family: FamilyReader, stream: bytes, lo_us: int, hi_us: int) -> Iterator[bytes]:
     """The messages of a stream in [lo, hi)."""
     prefix = MESSAGES + stream
-    return scan_values(cells, prefix + POSITION.pack(lo_us), prefix + POSITION.pack(hi_us))
+    return scan_values(family, prefix + POSITION.pack(lo_us), prefix + POSITION.pack(hi_us))
 
 
-def fetch(cells: Cells, stream: bytes, positions: Iterator[int], check: TopicCheck) -> Iterator[bytes]:
+def fetch(family: FamilyReader, stream: bytes, positions: Iterator[int], check: TopicCheck) -> Iterator[bytes]:
     """The messages at certain positions whose topic passes. One that is not there is not written yet."""
     prefix = MESSAGES + stream
     pack = POSITION.pack
     size = _FIRST_FETCH
     while keys := [prefix + pack(position) for position in islice(positions, size)]:
-        for value in get_many(cells, keys):
+        for value in get_many(family, keys):
             if value is not None and check(stored_topic(value)):
                 yield value
         size = min(2 * size, _LARGEST_FETCH)
 
 
-def load_structure(topics: LearnedTopics, cells: Cells) -> None:
+def load_structure(topics: LearnedTopics, family: FamilyReader) -> None:
     """Take over the records that were stored since the last time."""
     begin = len(STRUCTURE)
-    records = scan_items(cells, STRUCTURE + topics.next_key(), MESSAGES)
+    records = scan_items(family, STRUCTURE + topics.next_key(), MESSAGES)
     topics.load((key[begin:], value) for key, value in records)
 
 
-def stored_structure(topics: LearnedTopics, cells: Cells) -> LearnedTopics:
+def stored_structure(topics: LearnedTopics, family: FamilyReader) -> LearnedTopics:
     """What is stored, in a structure like `topics`; `topics` itself, with what it inherited, if nothing is."""
     stored = topics.fresh()
-    load_structure(stored, cells)
+    load_structure(stored, family)
     return stored if stored.stream_count else topics
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from holdfast.durable.tails import Tail, TailStream
 from holdfast.storage.rocks.layouts.layout import MESSAGES
 from holdfast.storage.rocks.layouts.postings import posting_blocks, posting_prefix
-from holdfast.topics.learned import Place
+from holdfast.topics.learned import TopicPlace
 
 #: Measured for CPython 3.11: a topic besides its name, its place in one posting, and one position.
 _TOPIC_BYTES: Final = 260
@@ -40,7 +40,7 @@ class TailIndex:
         #: The last position in it, once it gets no more.
         self.up_to_us = 0
 
-    def begin(self, topic: bytes, place: Place) -> Tail:
+    def begin(self, topic: bytes, place: TopicPlace) -> Tail:
         """A tail for a topic that has none yet."""
         stream = place.stream
         bits = self._hash_bits
@@ -71,7 +71,7 @@ class TailIndex:
         return sum([stream.messages for stream in self._streams.values()])
 
     def size_bytes(self) -> int:
-        """What it takes in memory, about."""
+        """How much memory it takes, about."""
         return self._topics_bytes + _POSITION_BYTES * self.messages()
 
     def last_us(self) -> int:

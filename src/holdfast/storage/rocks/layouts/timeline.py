@@ -10,52 +10,31 @@ from collections.abc import Iterator
 from typing import Final
 
 from holdfast.durable.changes import FamilyChanges
-from holdfast.durable.tails import POSITION, Sink
-from holdfast.storage.rocks.layouts.layout import MESSAGES, Cells, Puts
-from holdfast.storage.rocks.layouts.scan import scan_values
+from holdfast.durable.tails import POSITION
+from holdfast.storage.rocks.engine.scan import FamilyReader, scan_values
+from holdfast.storage.rocks.layouts.layout import MESSAGES
 from holdfast.storage.rocks.layouts.topic_check import filter_check, only
+from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
 
 _pack: Final = POSITION.pack
 
 
-class TimelineLayout:
-    """Has no state: nothing to load, nothing to write behind."""
+class TimelineLayout(WriteThroughLayout):
+    """Has no state."""
 
     name: Final = "timeline"
-
-    @property
-    def sink(self) -> Sink:
-        return Sink(self.put)
 
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:  # noqa: ARG002 (the contract's)
         puts.put(MESSAGES + _pack(position_us), value)
 
     def read(
         self,
-        cells: Cells,
+        family: FamilyReader,
         levels: tuple[bytes, ...],
         lo_us: int,
         hi_us: int,
         *,
         in_order: bool = True,  # noqa: ARG002 (the contract's)
     ) -> Iterator[bytes]:
-        values = scan_values(cells, MESSAGES + _pack(max(lo_us, 0)), MESSAGES + _pack(max(hi_us, 0)))
+        values = scan_values(family, MESSAGES + _pack(max(lo_us, 0)), MESSAGES + _pack(max(hi_us, 0)))
         return only(values, filter_check(levels))
-
-    def write_behind(self, puts: Puts, limit: int) -> int:  # noqa: ARG002 (the contract's)
-        return 0
-
-    def keep_up(self, cells: Cells, puts: Puts) -> None:
-        pass
-
-    def settle(self, cells: Cells) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
-
-    def load(self, cells: Cells) -> None:
-        pass
-
-    def learned(self) -> None:
-        return None

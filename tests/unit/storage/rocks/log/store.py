@@ -5,19 +5,21 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from holdfast.durable.commit import Batch, Receipt
-from holdfast.durable.log import FOR_EVER, Lost
+from holdfast.durable.log import NO_END, LostRange
+from holdfast.durable.replay import LogReplay
 from holdfast.durable.zones import Zone
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.storage.rocks.engine import Engine
-from holdfast.storage.rocks.log import RocksLog
-from holdfast.storage.rocks.maintenance import Maintenance
-from holdfast.storage.rocks.opening import open_log
-from holdfast.storage.rocks.reading import Reading
-from holdfast.storage.rocks.replay import RocksReplay, matches
-from holdfast.storage.rocks.zone_log import ZoneLog
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.log.commit_log import RocksLog
+from holdfast.storage.rocks.log.log_reader import RocksLogReader
+from holdfast.storage.rocks.log.maintenance import Maintenance
+from holdfast.storage.rocks.log.shard_scan import matches
+from holdfast.storage.rocks.log.startup import open_log
+from holdfast.storage.rocks.log.zone_log import ZoneLog
 from holdfast.topics.filters import parse_filter
+from tests.replays import replay_of
 
 SECOND_US = 1_000_000
 HOUR_US = 3600 * SECOND_US
@@ -116,24 +118,24 @@ class Store:
     def index(self) -> None:
         """Write behind until nothing is left, sealed generations included."""
         for _round in range(10_000):
-            more = self.maintenance.work_behind()
-            if not more and not any(zone_log.finishing for zone_log in self.log.zone_logs.values()):
+            more = self.maintenance.write_index_slice()
+            if not more and not any(zone_log.pending_indexes for zone_log in self.log.zone_logs.values()):
                 return
         raise AssertionError("writing behind does not come to an end")
 
     # ---- reading
 
     @property
-    def reading(self) -> Reading:
-        return self.log.reading
+    def reader(self) -> RocksLogReader:
+        return self.log.reader
 
-    def replay(self, text: str = "#", since_us: int = 0, until_us: int = FOR_EVER, **how: bool) -> RocksReplay:
-        return self.reading.start_replay(levels(text), since_us, until_us, **how)
+    def replay(self, text: str = "#", since_us: int = 0, until_us: int = NO_END, **how: bool) -> LogReplay:
+        return replay_of(self.reader, levels(text), since_us, until_us, **how)
 
-    def read(self, text: str = "#", since_us: int = 0, until_us: int = FOR_EVER, **how: bool) -> list[Message]:
+    def read(self, text: str = "#", since_us: int = 0, until_us: int = NO_END, **how: bool) -> list[Message]:
         return drain(self.replay(text, since_us, until_us, **how))[0]
 
-    def expected(self, text: str = "#", since_us: int = 0, until_us: int = FOR_EVER) -> list[Message]:
+    def expected(self, text: str = "#", since_us: int = 0, until_us: int = NO_END) -> list[Message]:
         """Brute force: what was written and matches, in the order of writing."""
         wanted = levels(text)
         return [
@@ -143,10 +145,10 @@ class Store:
         ]
 
 
-def drain(replay: RocksReplay, limit: int = 500) -> tuple[list[Message], list[Lost]]:
+def drain(replay: LogReplay, limit: int = 500) -> tuple[list[Message], list[LostRange]]:
     """Everything up to the end, and what was lost on the way."""
     messages: list[Message] = []
-    lost: list[Lost] = []
+    lost: list[LostRange] = []
     for _page in range(100_000):
         page = replay.next(limit)
         assert len(page.messages) <= limit

@@ -1,0 +1,71 @@
+"""What the broker knows of one connection, besides what the path of messages needs (`Channel`)."""
+
+from typing import Final
+
+from holdfast.broker.connections.connection_handler import Origin
+from holdfast.durable.takeover.registry import ChannelVersion, Registration
+from holdfast.exchange.access import ClientAccess
+from holdfast.exchange.client import Channel
+from holdfast.model.will import StoredWill
+
+
+class ClientConnection:
+    """One connection from accept to close.
+
+    1. `registration` is set while the channel is, or may be, in the registry.
+    2. `will` is what is published if the connection ends without a proper DISCONNECT.
+    """
+
+    __slots__ = (
+        "access",
+        "bridge",
+        "channel",
+        "client_id",
+        "explain",
+        "keep_alive_us",
+        "number",
+        "origin",
+        "packet_tick",
+        "parted",
+        "registration",
+        "session_id",
+        "takers",
+        "tick",
+        "user",
+        "version",
+        "will",
+    )
+
+    def __init__(self, channel: Channel, origin: Origin, number: int, version: ChannelVersion) -> None:
+        self.channel: Final = channel
+        self.origin: Final = origin
+        self.number: Final = number
+        #: When its transport connected: of two connections with one client id the newer wins.
+        self.version: Final = version
+        self.client_id = ""
+        #: The session's name on this node: clients of different mount points may have the same client id.
+        self.session_id = ""
+        #: As the authenticator verified it, whatever proved it; None for a client without one. See `owner`.
+        self.user: str | None = None
+        #: None if everything is allowed.
+        self.access: ClientAccess | None = None
+        self.will: StoredWill | None = None
+        #: Another broker, by its protocol level: it gets nothing back that it published, and retain flags as published.
+        self.bridge = False
+        self.keep_alive_us = 0
+        #: Whether reason strings and user properties may be sent on failures [MQTT-3.1.2-29].
+        self.explain = True
+        self.registration: Registration | None = None
+        #: Connections that are taking this one over; while there is one, its packets wait.
+        self.takers: Final[list[int]] = []
+        #: Under which tick its silence is looked at next; 0 for none.
+        self.tick = 0
+        #: The same for a packet that has begun.
+        self.packet_tick = 0
+        #: The client said goodbye properly, or is told to go: nothing more to do for its will.
+        self.parted = False
+
+    @property
+    def owner(self) -> str:
+        """The user that sessions of this connection belong to; all clients without a user name count as one."""
+        return self.user or ""

@@ -1,0 +1,242 @@
+"""SUBSCRIBE and UNSUBSCRIBE: each filter is judged on its own, the answer waits for the commit."""
+
+from typing import Final
+
+from holdfast.broker.connections.connection import ClientConnection
+from holdfast.broker.policy import Policy
+from holdfast.broker.sessions.sessions import BrokerSessions
+from holdfast.broker.subscriptions.replay_request import parse_replay_request
+from holdfast.broker.subscriptions.share_request import ShareRequest, parse_share_request
+from holdfast.exchange.client import BrokerClient, Channel, ReplayDelivery, Subscribed
+from holdfast.exchange.drops import SUBSCRIBE_REFUSED
+from holdfast.exchange.exchange import Exchange
+from holdfast.exchange.pace import Pace
+from holdfast.exchange.retained_delivery import RetainedDelivery
+from holdfast.model.clock import Clock
+from holdfast.model.errors import PeerError
+from holdfast.model.protocol import V5
+from holdfast.model.reasons import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
+    NO_SUBSCRIPTION_EXISTED,
+    NOT_AUTHORIZED,
+    PACKET_TOO_LARGE,
+    QUOTA_EXCEEDED,
+    SHARED_SUBSCRIPTIONS_NOT_SUPPORTED,
+    SUCCESS,
+    TOPIC_FILTER_INVALID,
+    WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED,
+)
+from holdfast.topics.filters import ONE, REST, TopicFilter
+from holdfast.topics.subscription import SubscriptionRecord
+from holdfast.wire.codec import encode
+from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from holdfast.wire.primitives import encode_varint
+from holdfast.wire.properties import NO_PROPERTIES, Properties
+
+_RETAINED_ALWAYS: Final = 0
+_RETAINED_IF_NEW: Final = 1
+#: Levels on the average of the filters of a session that has as many as it may. A level of a wildcard filter takes as
+#: much memory as a short filter does, and there may be hundreds in each.
+_MEAN_LEVELS: Final = 20
+#: SUBACK and UNSUBACK behind their header, without reasons: the packet id, and that there are no properties.
+_ANSWER_BYTES: Final = 3
+
+
+class SubscribeHandler:
+    """Handles the two packets for connected clients."""
+
+    def __init__(self, exchange: Exchange, sessions: BrokerSessions, policy: Policy, clock: Clock) -> None:
+        self._state: Final = exchange.state
+        self._drops: Final = exchange.drops
+        self._counters: Final = exchange.counters
+        self._sender: Final = exchange.delivery.sender
+        self._delivery: Final = exchange.delivery
+        self._sessions: Final = sessions
+        self._policy: Final = policy
+        self._clock: Final = clock
+
+    def subscribe(self, connection: ClientConnection, client: BrokerClient, packet: Subscribe) -> None:
+        """Subscribe to each filter that may be, answer for all of them, then send what is retained."""
+        _check_answer_fits(connection.channel, len(packet.subscriptions))
+        reasons: list[int] = []
+        complaints: list[str] = []
+        retained: list[tuple[Subscribed, RetainedDelivery]] = []
+        replays: list[ReplayDelivery] = []
+        answered: list[tuple[str, str]] = []
+        any_new = False
+        asked = packet.properties.user_properties
+        identifiers = packet.properties.subscription_identifiers
+        for subscription in packet.subscriptions:
+            reason, complaint = self._judge(connection, client, subscription)
+            span = None
+            share = None
+            if reason == SUCCESS:
+                try:
+                    now_us = self._clock.wall_us()
+                    present_us = self._sessions.subscriptions.present_us(now_us)
+                    span = parse_replay_request(subscription.filter, asked, now_us, present_us)
+                    share = parse_share_request(subscription.filter, asked, replay=span is not None)
+                except PeerError as error:
+                    reason, complaint = error.reason, error.detail
+            if span is not None and not self._sessions.subscriptions.has_history():
+                reason, complaint = IMPLEMENTATION_SPECIFIC_ERROR, "this node keeps no history to replay"
+            if span is not None and not subscription.filter.group and self._has_enough_replays(client, len(replays)):
+                reason, complaint = QUOTA_EXCEEDED, f"a session may have {self._policy.limits.max_replays} replays"
+            if reason == SUCCESS:
+                reason = min(subscription.qos, self._policy.mqtt.max_qos)
+                identifier = identifiers[0] if identifiers else 0
+                if span is not None and not subscription.filter.group:
+                    record = self._record(connection, subscription, identifier, span.from_us)
+                    pace = Pace(span.speed, span.first_us()) if span.speed else None
+                    replays.append(
+                        self._sessions.subscriptions.replay(client, record, span.until_us, pace, span.end_topic)
+                    )
+                    answered += span.suback_properties(now_us)
+                    reasons.append(reason)
+                    continue
+                since_us = None if span is None else span.from_us
+                delivery, is_new = self._subscribe_one(connection, client, subscription, identifier, since_us, share)
+                any_new = any_new or is_new
+                if delivery is not None:
+                    retained.append(delivery)
+                if subscription.filter.group:
+                    answered += self._sessions.subscriptions.shared.describe(
+                        client, subscription.filter.raw, now_us, replay=span is not None
+                    )
+            else:
+                self._counters.refuse(reason)
+                now_us = self._clock.wall_us()
+                self._drops.note(
+                    SUBSCRIBE_REFUSED, connection.session_id, subscription.filter.raw, now_us, detail=complaint
+                )
+                complaints.append(f"{subscription.filter.raw.decode()}: {complaint}")
+            reasons.append(reason)
+        if any_new and client.stored():
+            self._sender.save_progress(client)  # once, as it costs as much as there is in flight
+        properties = NO_PROPERTIES
+        if (complaints or answered) and connection.explain:
+            properties = Properties(reason_string="; ".join(complaints)[:1000] or None, user_properties=tuple(answered))
+        channel = connection.channel
+        frame = encode(Suback(packet.packet_id, tuple(reasons), properties), channel.version)
+        if len(frame) > channel.max_packet_bytes:  # [MQTT-3.9.2-1]
+            frame = encode(Suback(packet.packet_id, tuple(reasons)), channel.version)
+        self._state.after_commit(channel, frame, lambda: self._start(client, channel, retained, replays))
+
+    def _start(
+        self,
+        client: BrokerClient,
+        channel: Channel,
+        retained: list[tuple[Subscribed, RetainedDelivery]],
+        replays: list[ReplayDelivery],
+    ) -> None:
+        """Send what is retained as of now, and history: what comes later reaches the subscription by itself."""
+        for replay in replays:
+            record = replay.subscribed.record
+            if replay.subscribed.client.session.subscriptions.get(record.filter.raw) is record:
+                self._delivery.start_replay(replay)
+        if client.groups:
+            self._delivery.pump(client)
+        for subscribed, delivery in retained:
+            self._sessions.retained.start(subscribed, delivery, channel)
+
+    def _has_enough_replays(self, client: BrokerClient, more: int) -> bool:
+        most = self._policy.limits.max_replays
+        running = 0 if client.replays is None else len(client.replays)
+        return most > 0 and running + more >= most
+
+    def _judge(self, connection: ClientConnection, client: BrokerClient, subscription: Subscription) -> tuple[int, str]:
+        """Whether a filter may be subscribed to: a reason code, and the explanation of a refusal."""
+        mqtt = self._policy.mqtt
+        topic_filter = subscription.filter
+        if len(topic_filter.levels) > mqtt.max_topic_levels:
+            return TOPIC_FILTER_INVALID, f"more than {mqtt.max_topic_levels} levels"
+        if topic_filter.wildcard and not mqtt.wildcards_available:
+            return WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards are switched off"
+        if topic_filter.group and not mqtt.shared_available:
+            return SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are switched off"
+        most = self._policy.limits.max_subscriptions
+        known = topic_filter.raw in client.session.subscriptions
+        if most and not known and len(client.session.subscriptions) >= most:
+            return QUOTA_EXCEEDED, f"a session may have {most} subscriptions"
+        if most and not known and client.filter_levels + len(topic_filter.levels) > most * _MEAN_LEVELS:
+            return QUOTA_EXCEEDED, f"the filters of a session may have {most * _MEAN_LEVELS} levels together"
+        most = self._policy.limits.max_shared_subscriptions
+        if topic_filter.group and most and not known and len(client.groups) >= most:
+            return QUOTA_EXCEEDED, f"a session may have {most} shared subscriptions"
+        access = connection.access
+        if access is not None and not access.may_subscribe(mount_filter(connection, topic_filter)):
+            return NOT_AUTHORIZED, "not allowed"
+        return SUCCESS, ""
+
+    def _subscribe_one(
+        self,
+        connection: ClientConnection,
+        client: BrokerClient,
+        subscription: Subscription,
+        identifier: int,
+        since_us: int | None,
+        share: ShareRequest | None,
+    ) -> tuple[tuple[Subscribed, RetainedDelivery] | None, bool]:
+        """Make the subscription; what it gets of retained messages if it asks for them, and whether it is new."""
+        self._sessions.subscriptions.drop_if_over(client, subscription.filter.raw)
+        before = client.session.subscriptions.get(subscription.filter.raw)
+        if since_us is None:
+            since_us = self._clock.wall_us() if before is None else before.since_us
+        record = self._record(connection, subscription, identifier, since_us, 0 if share is None else share.window)
+        subscribed, is_new = self._sessions.subscriptions.add(client, record, share)
+        wanted = subscription.retain_handling == _RETAINED_ALWAYS or (
+            subscription.retain_handling == _RETAINED_IF_NEW and is_new
+        )
+        if not wanted or record.filter.group:
+            return None, is_new
+        return (subscribed, self._sessions.retained.begin(subscribed)), is_new
+
+    def _record(
+        self,
+        connection: ClientConnection,
+        subscription: Subscription,
+        identifier: int,
+        since_us: int,
+        share_window: int = 0,
+    ) -> SubscriptionRecord:
+        return SubscriptionRecord(
+            mount_filter(connection, subscription.filter),
+            min(subscription.qos, self._policy.mqtt.max_qos),
+            subscription.no_local or (connection.bridge and not subscription.filter.group),  # [MQTT-3.8.3-4]
+            subscription.retain_as_published or connection.bridge,
+            subscription.retain_handling,
+            identifier,
+            since_us,
+            len(connection.channel.mount) if subscription.filter.levels[0] in (ONE, REST) else 0,
+            share_window,
+        )
+
+    def unsubscribe(self, connection: ClientConnection, client: BrokerClient, packet: Unsubscribe) -> None:
+        """Remove each filter, and answer for all of them [MQTT-3.10.4-4]."""
+        _check_answer_fits(connection.channel, len(packet.filters))
+        found = [self._sessions.subscriptions.drop(client, topic_filter.raw) for topic_filter in packet.filters]
+        reasons = tuple(SUCCESS if was else NO_SUBSCRIPTION_EXISTED for was in found)
+        version = connection.channel.version
+        frame = encode(Unsuback(packet.packet_id, reasons if version == V5 else ()), version)
+        self._state.after_commit(connection.channel, frame)
+
+
+def _check_answer_fits(channel: Channel, filters: int) -> None:
+    """PeerError if a SUBACK or UNSUBACK for so many filters is larger than the client takes [MQTT-3.1.2-24]."""
+    rest = _ANSWER_BYTES + filters
+    size = 1 + len(encode_varint(rest)) + rest
+    if size > channel.max_packet_bytes:
+        raise PeerError(
+            PACKET_TOO_LARGE,
+            f"the answer for {filters} filters has {size} bytes or more, and the client's Maximum Packet Size is "
+            f"{channel.max_packet_bytes}; name fewer filters at once",
+        )
+
+
+def mount_filter(connection: ClientConnection, topic_filter: TopicFilter) -> TopicFilter:
+    """The filter as the node sees it: with the listener's mount point in front of the inner filter."""
+    mount = connection.channel.mount
+    if not mount:
+        return topic_filter
+    levels = tuple((mount + topic_filter.inner()).split(b"/"))
+    return TopicFilter(topic_filter.raw, levels, topic_filter.group, topic_filter.since)

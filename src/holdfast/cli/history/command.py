@@ -1,0 +1,62 @@
+"""`holdfast history`: serve the stored messages of a data folder, with or without a running broker."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.options.groups import grouped
+from holdfast.model.errors import HoldfastError, SettingsError
+from holdfast.node.history_main import serve_history, stop_on_signals
+from holdfast.node.logs import configure_logs
+from holdfast.node.settings.loader import load
+from holdfast.node.settings.section_rules import history_problems
+from holdfast.node.settings.sources import Flags
+
+_PROGRAM = "holdfast history"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions:
+    """Sources of the history settings besides the environment; options win."""
+
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings file; without it ./holdfast.toml if there is one.")
+    ] = None
+    data: Annotated[str | None, typer.Option("--data", help="Folder of the broker's data.")] = None
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.", show_default="127.0.0.1")] = None
+    flight_port: Annotated[
+        int | None, typer.Option("--flight-port", help="Port of Arrow Flight.", min=0, max=65535, show_default="18815")
+    ] = None
+    http_port: Annotated[
+        int | None, typer.Option("--http-port", help="Port of HTTP.", min=0, max=65535, show_default="18084")
+    ] = None
+    token_file: Annotated[
+        str | None, typer.Option("--token-file", metavar="FILE", help="Who may read; `holdfast token add` writes it.")
+    ] = None
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.")
+    ] = None
+
+    def flags(self) -> Flags:
+        given = {"host": self.host, "flight_port": self.flight_port, "http_port": self.http_port}
+        given["token_file"] = self.token_file
+        own = [f"history.{key}={value}" for key, value in given.items() if value is not None]
+        return Flags(config=self.config, data=self.data, assignments=(*(self.assignments or ()), *own))
+
+
+@grouped
+def history(options: HistoryOptions) -> None:
+    """Serve stored messages by Arrow Flight and HTTP, from a data folder, whether a broker runs on it or not."""
+    try:
+        settings = load(options.flags(), rules=False)
+        settings = replace(settings, history=replace(settings.history, enabled=True))
+        wrong = [f"{key} {text}" for key, text, *_others in history_problems(settings, _PROGRAM)]
+        if wrong:
+            raise SettingsError("\n".join(wrong))
+        configure_logs(settings.log.level, settings.log.format)
+        serve_history(settings.storage.data, settings.history, stop_on_signals())
+    except HoldfastError as error:
+        fail(str(error), WRONG_USAGE)

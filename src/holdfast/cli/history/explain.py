@@ -1,0 +1,204 @@
+"""`holdfast explain`: why a client has, does not have yet, or never gets a message; also while the broker runs.
+
+Exit codes: 0 done, 1 no such session is stored, 2 wrong usage, or no data folder.
+"""
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.history.events import (
+    Since,
+    describe_client,
+    format_event_time,
+    is_client,
+    parse_filter_or_fail,
+    parse_since_or_fail,
+    print_events,
+)
+from holdfast.cli.options.groups import grouped
+from holdfast.cli.output.table import TableColumn, print_table
+from holdfast.cli.storage.command import FolderOptions, Json
+from holdfast.model.errors import HoldfastError
+from holdfast.records.events import Event, event_fields
+from holdfast.storage.event_files import read_events
+from holdfast.topics.subscription import SubscriptionRecord
+
+if TYPE_CHECKING:
+    from holdfast.history.explanation import Explanation, MessageFate
+    from holdfast.history.tables.session_view import SessionView
+
+NO_SESSION: Final = 1
+#: The most events of the client that are shown below its messages.
+_EVENTS: Final = 20
+_NEVER_S: Final = 0xFFFFFFFF
+
+
+@grouped
+def explain(
+    client: Annotated[str, typer.Option("--client", help="The client id.")],
+    topic: Annotated[str, typer.Option("--topic", metavar="FILTER", help="A topic, or a filter, as the log has it.")],
+    options: FolderOptions,
+    since: Since = "-1h",
+    limit: Annotated[int, typer.Option("--limit", help="The newest so many messages.", min=1, max=100_000)] = 100,
+    mount_point: Annotated[
+        str, typer.Option("--mount-point", help="That of the client's listener, if it has one.", show_default=False)
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Say of each message what became of it for a client: acknowledged, in flight, owed, dropped, or not for it.
+
+    The broker may be running; what it did within the last second may be missing.
+    """
+    topic_filter = parse_filter_or_fail(topic)
+    since_us = parse_since_or_fail(since)
+    session_id = f"{mount_point}\0{client}" if mount_point else client
+    try:
+        # Imported here: they need the libraries of `holdfast[history]`.
+        from holdfast.history.explanation import explain as explain_messages
+        from holdfast.history.reader.reader import HistoryReader
+        from holdfast.history.tables.session_view import read_session
+    except ImportError as error:
+        fail(f"{error.name} is missing; install it with: pip install 'holdfast[history]'", WRONG_USAGE)
+    try:
+        folder = options.folder()
+        with HistoryReader.open(folder) as reader:
+            session = read_session(reader, session_id)
+            # After the reader was opened, so that events of all that it shows are stored.
+            events = read_events(folder)
+            about = [event for event in events if event.time_us >= since_us and is_client(event, client)]
+            if session is None:
+                _no_session(client, about, as_json=as_json)
+                return
+            answer = explain_messages(
+                reader, session, topic_filter, since_us, limit, events, now_us=time.time_ns() // 1000
+            )
+    except HoldfastError as error:
+        fail(str(error), WRONG_USAGE)
+    if as_json:
+        typer.echo(json.dumps(_plain(client, session, answer, about), indent=2, ensure_ascii=False))
+    else:
+        _print(client, session, answer, about)
+
+
+def _no_session(client: str, about: list[Event], *, as_json: bool) -> None:
+    if as_json:
+        events = [event_fields(event) for event in about]
+        typer.echo(json.dumps({"client": client, "session": None, "messages": [], "events": events}, indent=2))
+    elif about:
+        print_events(about[-_EVENTS:])
+    fail(
+        f"there is no stored session of client {client!r}: it never had one that outlives its connection, or it has "
+        "ended" + (" (see the events)" if any(event.reason == "session_ended" for event in about) else ""),
+        NO_SESSION,
+    )
+
+
+def _plain(client: str, session: "SessionView", answer: "Explanation", about: list[Event]) -> dict[str, object]:
+    record = session.record
+    return {
+        "client": client,
+        "session": {
+            "connected": record.disconnected_us == 0,
+            "disconnected_us": record.disconnected_us or None,
+            "expiry_s": record.expiry_s,
+            "subscriptions": [_plain_subscription(one) for one in session.subscriptions.values()],
+        },
+        "found": answer.found,
+        "lost_by_retention_at_most": answer.lost_at_most,
+        "events_complete": answer.events_complete,
+        "messages": [_plain_fate(fate) for fate in answer.fates],
+        "events": [event_fields(event) for event in about],
+    }
+
+
+def _plain_subscription(record: SubscriptionRecord) -> dict[str, object]:
+    return {"filter": record.filter.raw.decode(), "qos": record.qos, "since_us": record.since_us}
+
+
+def _plain_fate(fate: "MessageFate") -> dict[str, object]:
+    message = fate.message
+    plain: dict[str, object] = {
+        "topic": message.topic.decode(),
+        "qos": message.qos,
+        "publisher": message.publisher,
+        "received_us": message.received_us,
+        "shard": message.shard,
+        "position_us": message.position_us,
+        "state": fate.state,
+        "why": fate.why,
+        "matched": [_plain_subscription(record) for record in fate.matched],
+    }
+    if fate.packet_id:
+        plain["packet_id"] = fate.packet_id
+    if message.expires_us:
+        plain["expires_us"] = message.expires_us
+    if fate.event is not None:
+        plain["event"] = event_fields(fate.event)
+    return plain
+
+
+# ---- as text
+
+
+def _print(client: str, session: "SessionView", answer: "Explanation", about: list[Event]) -> None:
+    typer.echo(f"client {client}: {_session_text(session)}")
+    if answer.fates:
+        _print_fates(answer.fates)
+    hidden = answer.found - len(answer.fates)
+    if hidden:
+        typer.echo(f"{hidden} older messages are not shown; ask for more with --limit")
+    elif not answer.found:
+        typer.echo("the log has no message of this topic since then")
+    if answer.lost_at_most:
+        typer.echo(f"retention removed up to {answer.lost_at_most} messages (of all topics) of this time")
+    if not answer.events_complete:
+        typer.echo("in some seconds more was dropped than there are events: 'acknowledged' may be 'dropped' there")
+    if about:
+        typer.echo("\nevents about this client:")
+        print_events(about[-_EVENTS:])
+
+
+def _session_text(session: "SessionView") -> str:
+    record = session.record
+    state = "connected" if not record.disconnected_us else f"offline since {format_event_time(record.disconnected_us)}"
+    if record.expiry_s != _NEVER_S:
+        state += f", its session outlives the connection by {record.expiry_s} s"
+    return f"{state}; {len(session.subscriptions)} subscriptions"
+
+
+def _print_fates(fates: "list[MessageFate]") -> None:
+    print_table(
+        (
+            TableColumn("received (UTC)"),
+            TableColumn("topic", least=22),
+            TableColumn("publisher", least=16, dispensable=1),
+            TableColumn("QoS"),
+            TableColumn("stored (UTC)", dispensable=3),
+            TableColumn("shard/position", dispensable=4),
+            TableColumn("matched by", least=16, dispensable=2),
+            TableColumn("state", style="bold"),
+            TableColumn("why", least=14),
+        ),
+        [
+            (
+                format_event_time(fate.message.received_us),
+                fate.message.topic.decode(),
+                describe_client(fate.message.publisher),
+                str(fate.message.qos),
+                format_event_time(fate.message.position_us),
+                f"{fate.message.shard}/{fate.message.position_us}",
+                ", ".join(_matched_text(record) for record in fate.matched) or "nothing",
+                fate.state.replace("_", " "),
+                fate.why,
+            )
+            for fate in fates
+        ],
+    )
+
+
+def _matched_text(record: SubscriptionRecord) -> str:
+    return f"{record.filter.raw.decode()} (QoS {record.qos}, since {format_event_time(record.since_us)})"

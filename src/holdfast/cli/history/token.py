@@ -1,0 +1,52 @@
+"""`holdfast token`: who may read the history.
+
+A token is printed once, when it is made. The file holds only its hash.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.commands import FAILED, WRONG_USAGE, Commands, fail
+from holdfast.history.tokens import add_token, read_tokens, remove_token
+from holdfast.model.errors import HoldfastError
+
+app = Commands(name="token", help="Tokens of those who may read the history.")
+
+Name = Annotated[str, typer.Argument(help="Whose token it is.", show_default=False)]
+File = Annotated[Path, typer.Option("--file", "-f", help="The token file: the one that [history] token_file names.")]
+
+
+@app.command()
+def add(name: Name, file: File) -> None:
+    """Make a token and print it. It replaces a token of the same name. Creates the file if there is none."""
+    try:
+        token = add_token(file, name)
+    except HoldfastError as error:
+        fail(str(error), WRONG_USAGE)
+    typer.echo(token)
+    typer.echo(f"{file}: this is the token of {name}; it is shown only now", err=True)
+
+
+@app.command()
+def remove(name: Name, file: File) -> None:
+    """Remove a token. It is refused from now on."""
+    try:
+        removed = remove_token(file, name)
+    except HoldfastError as error:
+        fail(str(error), WRONG_USAGE)
+    if not removed:
+        fail(f"{file} has no token of {name}", FAILED)
+    typer.echo(f"{file}: token of {name} removed")
+
+
+@app.command("list")
+def list_(file: File, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the names of all tokens."""
+    try:
+        names = list(read_tokens(file))
+    except HoldfastError as error:
+        fail(str(error), WRONG_USAGE)
+    typer.echo(json.dumps(names) if as_json else "\n".join(names))

@@ -1,0 +1,48 @@
+"""Options of the commands that read settings."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.model.errors import SettingsError
+from holdfast.node.settings.loader import load
+from holdfast.node.settings.sources import Flags
+from holdfast.node.settings.tree import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsOptions:
+    """The sources of settings besides the environment."""
+
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings file; without it ./holdfast.toml if there is one.")
+    ] = None
+    host: Annotated[str | None, typer.Option("--host", help="Address of the default listener.")] = None
+    port: Annotated[
+        int | None, typer.Option("--port", help="Port of the default listener; 0 picks a free one.", min=0, max=65535)
+    ] = None
+    data: Annotated[str | None, typer.Option("--data", help="Folder of the broker's data.")] = None
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.")
+    ] = None
+
+    def read(self, *, rules: bool = True) -> Settings:
+        """The effective settings; SettingsError if they are wrong."""
+        flags = Flags(
+            config=self.config,
+            host=self.host,
+            port=self.port,
+            data=self.data,
+            assignments=tuple(self.assignments or ()),
+        )
+        return load(flags, rules=rules)
+
+    def read_or_fail(self, *, rules: bool = True) -> Settings:
+        """The effective settings; prints their problems and exits if there are any."""
+        try:
+            return self.read(rules=rules)
+        except SettingsError as error:
+            fail(str(error), WRONG_USAGE)

@@ -1,0 +1,41 @@
+"""Times on the command line, in the forms of replays: earliest, latest, ISO 8601, Unix µs, -2h."""
+
+import time
+from fractions import Fraction
+
+from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.model.errors import PeerError
+from holdfast.model.time import SECOND_US
+from holdfast.topics.since import parse_since
+
+
+def parse_time_span(from_option: str, since: str, until_option: str, until: str | None) -> tuple[int, int | None]:
+    """Start and end in µs. Prints an error and exits if one is wrong, or the end is not after the start."""
+    now_us = int(time.time() * SECOND_US)
+    from_us = _time_of(from_option, since, now_us)
+    if until is None:
+        return from_us, None
+    until_us = _time_of(until_option, until, now_us)
+    if from_us >= until_us:
+        fail(f"{from_option} {since} is not before {until_option} {until}", WRONG_USAGE)
+    return from_us, until_us
+
+
+def _time_of(option: str, text: str, now_us: int) -> int:
+    try:
+        return parse_since(text).resolve(now_us)
+    except PeerError as error:
+        fail(f"{option}: {error.detail}", WRONG_USAGE)
+
+
+def parse_speed_option(text: str) -> Fraction | None:
+    """A factor of the original speed; None is as fast as possible. Prints an error and exits if it is wrong."""
+    if text == "max":
+        return None
+    try:
+        speed = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        speed = Fraction(0)
+    if speed <= 0:
+        fail(f"--speed {text}: write max, or a number above 0 such as 1, 10 or 0.5", WRONG_USAGE)
+    return speed

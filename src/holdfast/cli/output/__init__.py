@@ -1,0 +1,1 @@
+"""What commands print: tables, sizes and times as text, a progress meter, whole files, and standard output itself."""

@@ -1,0 +1,246 @@
+"""The work of `holdfast replay`: history of one broker, printed or published to a broker.
+
+    broker ── SUBSCRIBE replay-from, replay-until, replay-end ──▶ ReplaySource ──▶ MessagePrinter
+                                                                              └──▶ Republisher ──▶ broker
+
+1. The broker says when it is over: by a message on the topic of `replay-end`, which follows everything of the past on
+   the same connection. Silence is no end.
+2. A message is acknowledged after the sink took it. A slow sink makes the source slow: nothing piles up.
+3. A republisher is done when the last message was acknowledged by the broker that it publishes to.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from holdfast.cli.output.meter import Meter
+from holdfast.cli.output.standard_output import write_line
+from holdfast.cli.output.text import format_size, format_time
+from holdfast.cli.sub import MessageFormat, as_row
+from holdfast.client.asyncio_client import Client
+from holdfast.client.errors import RefusedError
+from holdfast.model.time import SECOND_US
+from holdfast.topics.filters import TopicFilter
+from holdfast.wire.packets import Publish, Subscription
+from holdfast.wire.properties import Properties
+
+#: Highest, so that each message comes with the QoS it was published with.
+_QOS: Final = 2
+#: The user properties that a broker puts behind those of a message of the past.
+_TS: Final = "ts"
+_OFFSET: Final = "offset"
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What is to be replayed, as the broker's user properties say it."""
+
+    filter: TopicFilter
+    since: str
+    #: None to go on live.
+    until: str | None
+    speed: str
+
+
+@dataclass(frozen=True)
+class ReplayedMessage:
+    """A message as it was published, its time and its position."""
+
+    message: Publish
+    #: When a broker received it; of a live message, when it came here.
+    time_us: int
+    #: Shard and position; None for a live message.
+    offset: str | None
+
+
+class ReplaySink(Protocol):
+    """Where messages go."""
+
+    async def take(self, found: ReplayedMessage, *, more: bool) -> bool:
+        """Whether the sink took the message. `more` says that the next one is waiting already."""
+
+    async def finish(self) -> None:
+        """Ensures: everything that was taken is printed or acknowledged."""
+
+
+class ReplaySummary:
+    """What was replayed so far."""
+
+    def __init__(self) -> None:
+        #: Whether the broker has agreed.
+        self.began = False
+        self.messages = 0
+        self.size_bytes = 0
+        #: Of the messages; 0 without any.
+        self.first_us = 0
+        self.last_us = 0
+        self.complete = False
+        self._began_s: Final = time.monotonic()
+
+    def add(self, found: ReplayedMessage) -> None:
+        self.messages += 1
+        self.size_bytes += len(found.message.payload)
+        self.first_us = min(self.first_us or found.time_us, found.time_us)
+        self.last_us = max(self.last_us, found.time_us)
+
+    def describe(self) -> str:
+        text = f"{self.messages:,} messages, {format_size(self.size_bytes)}"
+        if self.messages:
+            text += f", from {format_time(self.first_us)} to {format_time(self.last_us)}"
+        return f"{text}, in {time.monotonic() - self._began_s:.1f} s"
+
+    def as_row(self) -> dict[str, object]:
+        return {
+            "messages": self.messages,
+            "bytes": self.size_bytes,
+            "from": format_time(self.first_us) if self.messages else None,
+            "to": format_time(self.last_us) if self.messages else None,
+            "seconds": round(time.monotonic() - self._began_s, 3),
+            "complete": self.complete,
+        }
+
+
+class MessagePrinter:
+    """Prints a line for each message."""
+
+    def __init__(self, output: MessageFormat) -> None:
+        self._output: Final = output
+
+    async def take(self, found: ReplayedMessage, *, more: bool) -> bool:
+        write_line(_line(found, self._output), flush=not more)
+        return True
+
+    async def finish(self) -> None:
+        """Every line was handed to the system with the last one."""
+
+
+def _line(found: ReplayedMessage, output: MessageFormat) -> bytes:
+    moment = format_time(found.time_us)
+    message = found.message
+    if output is MessageFormat.TEXT:
+        return b"%s %s %s\n" % (moment.encode(), message.topic.encode(), message.payload)
+    row: dict[str, object] = {"time": moment}
+    if found.offset is not None:
+        row["offset"] = found.offset
+    return json.dumps(row | as_row(message), ensure_ascii=False).encode() + b"\n"
+
+
+class Republisher:
+    """Publishes each message again.
+
+    It has the properties of the original, and `ts` says when that was received. It is not retained: a value of the past
+    must not become the present value of a topic.
+    """
+
+    def __init__(self, client: Client, prefix: str, qos: int, *, own_since_us: int | None) -> None:
+        """With `own_since_us`, messages below the prefix from then on are copies of this run, and are left out."""
+        self._client: Final = client
+        self._prefix: Final = prefix
+        self._qos: Final = qos
+        self._own_since_us: Final = own_since_us
+
+    async def take(self, found: ReplayedMessage, *, more: bool) -> bool:  # noqa: ARG002
+        message = found.message
+        if message.topic.startswith(self._prefix) and self._is_own(found):
+            return False
+        kept = message.properties
+        properties = Properties(
+            payload_format_indicator=kept.payload_format_indicator,
+            message_expiry_interval=kept.message_expiry_interval,
+            content_type=kept.content_type,
+            response_topic=kept.response_topic,
+            correlation_data=kept.correlation_data,
+            user_properties=(*kept.user_properties, (_TS, str(found.time_us))),
+        )
+        await self._client.publish(self._prefix + message.topic, message.payload, self._qos, properties=properties)
+        return True
+
+    def _is_own(self, found: ReplayedMessage) -> bool:
+        if self._own_since_us is None:
+            return False
+        return found.offset is None or found.time_us >= self._own_since_us
+
+    async def finish(self) -> None:
+        await self._client.settle()
+
+
+class ReplaySource:
+    """Stored messages, as a broker sends them."""
+
+    def __init__(self, client: Client, request: ReplayRequest) -> None:
+        self._client: Final = client
+        self._request: Final = request
+        # Random: no other client publishes to it.
+        self._end_topic: Final = f"holdfast-replay-end/{secrets.token_hex(16)}"
+        #: By the broker's clock; set by `subscribe`.
+        self.asked_us = 0
+        self.from_us = 0
+        self.until_us = 0
+
+    async def subscribe(self) -> None:
+        """RefusedError if the broker does not replay."""
+        request = self._request
+        wanted = [("replay-from", request.since), ("replay-speed", request.speed)]
+        if request.until is not None:
+            wanted += [("replay-until", request.until), ("replay-end", self._end_topic)]
+        line = Subscription(request.filter, _QOS, retain_as_published=True)
+        answer = await self._client.subscribe([line], properties=Properties(user_properties=tuple(wanted)))
+        granted = dict(answer.properties.user_properties)
+        if "replay-from" not in granted:
+            raise RefusedError("the broker took the subscription, and does not replay; is it of this kind and version?")
+        self.asked_us, self.from_us = int(granted[_TS]), int(granted["replay-from"])
+        self.until_us = int(granted.get("replay-until", "0"))
+
+    async def messages(self) -> AsyncIterator[ReplayedMessage]:
+        """Until the end. Each is acknowledged when the next is asked for."""
+        while True:
+            message = await self._client.receive()
+            if message.topic == self._end_topic:
+                return
+            yield _split_properties(message)
+            self._client.acknowledge(message)
+
+    @property
+    def has_more(self) -> bool:
+        return self._client.has_more
+
+    def share(self, summary: ReplaySummary) -> float | None:
+        """The part of the time asked for that is done; None without an end."""
+        # History begins with its first message, however early the start that was asked for.
+        from_us = max(self.from_us, summary.first_us)
+        if not summary.messages or self.until_us <= from_us:
+            return None
+        return min(1.0, max(0.0, (summary.last_us - from_us) / (self.until_us - from_us)))
+
+
+def _split_properties(message: Publish) -> ReplayedMessage:
+    """The broker's user properties follow those of the publisher, who may use the same names."""
+    pairs = message.properties.user_properties
+    if len(pairs) < 2 or (pairs[-2][0], pairs[-1][0]) != (_TS, _OFFSET):
+        return ReplayedMessage(message, int(time.time() * SECOND_US), None)
+    kept = message.properties
+    plain = Publish(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.packet_id,
+        dup=message.dup,
+        retain=message.retain,
+        properties=replace(kept, user_properties=pairs[:-2]),
+    )
+    return ReplayedMessage(plain, int(pairs[-2][1]), pairs[-1][1])
+
+
+async def transfer(source: ReplaySource, sink: ReplaySink, summary: ReplaySummary, meter: Meter) -> None:
+    """Hand all messages of the source to the sink, until the end."""
+    async for found in source.messages():
+        if await sink.take(found, more=source.has_more):
+            summary.add(found)
+        if meter.is_due():
+            moment = f", at {format_time(summary.last_us)}" if summary.messages else ""
+            meter.update(source.share(summary), f"{summary.messages:,} messages{moment}")
+    await sink.finish()
+    summary.complete = True

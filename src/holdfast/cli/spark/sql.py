@@ -1,0 +1,121 @@
+"""`holdfast spark sql`: SQL over a broker's history, sessions, queues and retained messages; a statement or a prompt.
+
+Everything that can be wrong with the options is found before Spark is started.
+
+Exit codes: 0 done, 1 a statement failed, 2 wrong usage or no data there, 130 Ctrl-C. A prompt goes on after an error,
+and ends with 0.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from holdfast.cli.commands import FAILED, INTERRUPTED, WRONG_USAGE, fail
+from holdfast.cli.options.groups import grouped
+from holdfast.cli.output.meter import Meter
+from holdfast.cli.output.standard_output import tolerate_closed_pipe
+from holdfast.cli.spark.options import QueryOptions
+from holdfast.cli.spark.sql_output import Form, print_rows
+from holdfast.cli.spark.sql_prompt import Prompt, cut, is_empty, is_typed, remember_lines
+
+if TYPE_CHECKING:
+    from holdfast.pipeline.sql.views import Sql
+
+#: Rows of a table that people can look at.
+_LOOKED_AT: Final = 1000
+
+
+@grouped
+def sql(
+    options: QueryOptions,
+    statement: Annotated[
+        str | None,
+        typer.Argument(metavar="[SQL]", help="What to run; without it, a prompt or what standard input holds."),
+    ] = None,
+    form: Annotated[Form, typer.Option("--format", help="How rows are printed.")] = Form.TABLE,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Rows at most.", min=1, show_default=f"{_LOOKED_AT} in a table, else all"),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Columns of history to read: fewer are faster.", show_default="all"),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Count what queues are owed one by one: that reads their backlog.")
+    ] = False,
+) -> None:
+    """Run SQL over the views history, sessions, queues and retained. The broker may run meanwhile."""
+    if statement is not None and is_empty(statement):
+        fail("the statement is empty; write one, or leave it out for a prompt", WRONG_USAGE)
+    given = options.source(**({} if columns is None else {"columns": columns}))
+    prompts = statement is None and is_typed()
+    text = statement or ("" if prompts else sys.stdin.read())
+    statements, rest = cut(f"{text}\n;")
+    if not prompts and not statements:
+        fail("there is no statement on standard input; right would be: SELECT count(*) FROM history", WRONG_USAGE)
+    assert is_empty(rest)
+    rows = limit or (_LOOKED_AT if form is Form.TABLE else None)
+    with tempfile.TemporaryDirectory(prefix="holdfast-sql-") as folder, tolerate_closed_pipe():
+        try:
+            runner = _start(given, options, Path(folder), columns, exact=exact)
+            if prompts:
+                _prompt(runner, form, rows)
+            else:
+                for one in statements:
+                    _run(runner, one, form, rows)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _start(given: dict[str, str], options: QueryOptions, folder: Path, columns: str | None, *, exact: bool) -> "Sql":
+    with Meter("sql", ticking=True) as meter:
+        meter.update(None, "starting Spark, which takes some seconds")
+        # Not above: importing Spark takes seconds.
+        from holdfast.pipeline.sql.views import Sql, SqlError, SqlJob
+
+        try:
+            return Sql.start(SqlJob(given, options.lake, columns, exact), options.master, folder)
+        except SqlError as error:
+            fail(str(error), FAILED)
+
+
+def _prompt(runner: "Sql", form: Form, limit: int | None) -> None:
+    from holdfast.pipeline.sql.views import SqlError
+
+    def run(statement: str) -> None:
+        try:
+            _show(runner, statement, form, limit)
+        except SqlError as error:
+            typer.echo(str(error), err=True)
+
+    remember_lines()
+    typer.echo(f"views: {', '.join(runner.schemas())}; .help says more")
+    Prompt(runner.schemas, run).loop()
+
+
+def _run(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
+    from holdfast.pipeline.sql.views import SqlError
+
+    try:
+        _show(runner, statement, form, limit)
+    except SqlError as error:
+        fail(str(error), FAILED)
+
+
+def _show(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
+    with Meter("sql", ticking=True) as meter:
+
+        def progress(share: float | None, words: str) -> None:
+            if meter.is_due():
+                meter.update(share, words)
+
+        answer = runner.run(statement, limit, progress)
+    # Statements such as SET or CREATE VIEW have nothing to show.
+    if answer.columns:
+        print_rows(form, answer.columns, answer.rows)
+    if answer.has_more:
+        typer.echo(f"these are the first {len(answer.rows):,} rows; ask for more with --limit", err=True)

@@ -1,0 +1,100 @@
+"""`holdfast bench`: measure Holdfast's log on this machine and this disk."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.commands import WRONG_USAGE, Commands, fail
+from holdfast.storage.rocks.bench.layout_bench import Figures, Spec, measure, steps
+from holdfast.storage.rocks.bench.layout_report import CAPTION, cells, rows
+from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS
+
+app = Commands(name="bench", help="Measure the log on this machine.")
+
+#: Widths of a row's label and of a cell, for output that is not a terminal.
+_LABEL_WIDTH = 64
+_CELL_WIDTH = 21
+
+
+@app.callback()
+def bench() -> None:
+    """Measure the log on this machine."""
+
+
+@app.command()
+def layouts(
+    messages: Annotated[int, typer.Option(help="How many messages are stored.", min=400)] = 1_000_000,
+    devices: Annotated[int, typer.Option(help="How many devices publish them.", min=1)] = 100_000,
+    payload: Annotated[int, typer.Option(help="Bytes of a payload.", min=0)] = 64,
+    only: Annotated[str, typer.Option("--layouts", help="Which layouts, with commas between.")] = ",".join(ALL_LAYOUTS),
+    folder: Annotated[
+        Path | None, typer.Option(help="Measure on the disk of this folder; what is written there is removed again.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Write the same messages with every layout of the log, read them back, and compare."""
+    names = check_layouts(only)
+    results = measure_layouts([Spec(name, messages, devices, payload, "") for name in names], folder)
+    if as_json:
+        typer.echo(json.dumps(dict(zip(names, results, strict=True)), indent=2))
+        return
+    print_table(f"{messages:,} messages of {devices:,} devices", names, results)
+
+
+def check_layouts(text: str) -> list[str]:
+    names = text.split(",")
+    unknown = [name for name in names if name not in ALL_LAYOUTS]
+    if unknown:
+        fail(f"there is no layout {unknown[0]!r}; there are {', '.join(ALL_LAYOUTS)}", WRONG_USAGE)
+    return names
+
+
+def measure_layouts(specs: Sequence[Spec], folder: Path | None) -> list[Figures]:
+    """Measure one layout after the other, each in a new folder, with a progress bar on standard error."""
+    results: list[Figures] = []
+    with progress_bar() as progress:
+        task = progress.add_task("", total=sum(map(steps, specs)))
+        for spec in specs:
+            progress.update(task, description=f"{spec.layout}, {spec.messages:,} of {spec.devices:,} devices")
+            place = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
+            try:
+                fresh = Spec(spec.layout, spec.messages, spec.devices, spec.payload_bytes, str(place))
+                results.append(measure(fresh, lambda done: progress.advance(task, done)))
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+    return results
+
+
+def progress_bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description:<48}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+def print_table(title: str, names: Sequence[str], results: Sequence[Figures]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_LABEL_WIDTH + _CELL_WIDTH * len(names))
+    table = Table(title=title, caption=CAPTION, caption_justify="left", header_style="bold")
+    table.add_column("", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows():
+        if row.begins_section:
+            table.add_section()
+        table.add_row(Text(row.label), *cells(row, results))
+    console.print(table)

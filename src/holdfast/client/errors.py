@@ -1,0 +1,93 @@
+"""How a connection to a broker fails, and the text that says why. Pure.
+
+RefusedError   the broker says no, or has announced that it would      a repetition cannot help
+LostError      there is no broker, or it does not serve now            a repetition may help
+"""
+
+from typing import Final
+
+from holdfast.model.errors import PermanentError, TransientError
+from holdfast.model.protocol import CONNACK, DISCONNECT, SUBACK, V5
+from holdfast.model.reasons import (
+    ADMINISTRATIVE_ACTION,
+    CONNECTION_RATE_EXCEEDED,
+    KEEP_ALIVE_TIMEOUT,
+    MAXIMUM_CONNECT_TIME,
+    MESSAGE_RATE_TOO_HIGH,
+    NORMAL_DISCONNECTION,
+    QUOTA_EXCEEDED,
+    SERVER_BUSY,
+    SERVER_SHUTTING_DOWN,
+    SERVER_UNAVAILABLE,
+    SESSION_TAKEN_OVER,
+    V3_SERVER_UNAVAILABLE,
+    reason_name,
+)
+from holdfast.wire.packets import Ack, Connack, Disconnect, Suback, Unsuback
+
+
+class RefusedError(PermanentError):
+    """The broker said no; the text gives its reason."""
+
+
+class LostError(TransientError):
+    """There is no connection, or no longer one."""
+
+
+#: Reasons that may be gone after a while.
+TEMPORARY_REASONS: Final = frozenset(
+    (
+        NORMAL_DISCONNECTION,
+        SERVER_UNAVAILABLE,
+        SERVER_BUSY,
+        SERVER_SHUTTING_DOWN,
+        KEEP_ALIVE_TIMEOUT,
+        MESSAGE_RATE_TOO_HIGH,
+        QUOTA_EXCEEDED,
+        ADMINISTRATIVE_ACTION,
+        CONNECTION_RATE_EXCEEDED,
+        MAXIMUM_CONNECT_TIME,
+    )
+)
+#: The six return codes of MQTT 3.
+_CONNACK_V3: Final = (
+    "accepted",
+    "it does not speak this version of MQTT",
+    "it does not accept the client id",
+    "it is not available now",
+    "bad user name or password",
+    "not authorized",
+)
+
+
+def describe_reason(packet: Connack | Ack | Suback | Unsuback | Disconnect, reason: int, kind: int = SUBACK) -> str:
+    """The name of a reason code, and the broker's reason string if there is one."""
+    text = f"{reason_name(reason, kind)} (0x{reason:02X})"
+    detail = packet.properties.reason_string
+    return f"{text}: {detail}" if detail else text
+
+
+def connect_refusal(connack: Connack, version: int) -> RefusedError | LostError:
+    """The error for a CONNACK that refuses."""
+    if version == V5:
+        text = describe_reason(connack, connack.reason, CONNACK)
+        temporary = connack.reason in TEMPORARY_REASONS
+    else:
+        text = f"{_CONNACK_V3[connack.reason]} (return code {connack.reason})"
+        temporary = connack.reason == V3_SERVER_UNAVAILABLE
+    text = f"the broker refused the connection: {text}"
+    return LostError(text) if temporary else RefusedError(text)
+
+
+def publish_refusal(topic: str, ack: Ack) -> RefusedError | LostError:
+    """The error for a PUBACK or PUBREC that refuses."""
+    text = f"the broker refused the message to {topic}: {describe_reason(ack, ack.reason, ack.kind)}"
+    return LostError(text) if ack.reason in TEMPORARY_REASONS else RefusedError(text)
+
+
+def disconnect_error(packet: Disconnect) -> RefusedError | LostError:
+    """The error for a DISCONNECT of the broker."""
+    text = f"the broker ended the connection: {describe_reason(packet, packet.reason, DISCONNECT)}"
+    if packet.reason == SESSION_TAKEN_OVER:
+        return RefusedError(f"{text}; another client has connected with this client id")
+    return LostError(text) if packet.reason in TEMPORARY_REASONS else RefusedError(text)

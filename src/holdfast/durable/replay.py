@@ -1,0 +1,227 @@
+"""A replay over the shards of a log: the iterator of every reader that wants messages.
+
+    shard 0   ──●──●────●──│──▶
+    shard 1   ────●───●──●─│──▶        next(limit): a page of one shard, or of all shards merged by time
+    shard 2   ─●────●──────│──▶
+              a generation │ the next
+
+A replay that is not merged by time reads all shards up to the next boundary of a generation before one of them goes
+beyond it: new settings may have moved a publisher or a topic to another shard there, and what was published first is
+replayed first.
+"""
+
+from typing import Final, Protocol
+
+from holdfast.durable.log import NO_END, LostRange, MessageLog, Page, Replay
+from holdfast.durable.shard_reader import ShardReader
+from holdfast.model.errors import MisuseError
+from holdfast.model.message import Message
+from holdfast.records.cursors import EVERY_ZONE, Cursor
+
+
+class ReplayFilters(Protocol):
+    """What a replay asks for."""
+
+    def filters_of(self, shard: int) -> list[tuple[bytes, ...]]:
+        """The filters to read a shard by: none if nothing of it is wanted, the empty one for everything."""
+        ...
+
+
+class OneFilter(ReplayFilters):
+    """The same filter for every shard that may hold a match."""
+
+    def __init__(self, log: MessageLog, levels: tuple[bytes, ...]) -> None:
+        self._log: Final = log
+        self._levels: Final = levels
+
+    def filters_of(self, shard: int) -> list[tuple[bytes, ...]]:
+        return [self._levels] if shard in self._log.shards_for(self._levels) else []
+
+
+class LogReplay(Replay[Message]):
+    """See the module. What it holds of the store, the log may revoke at any time: it continues with a fresh view."""
+
+    def __init__(
+        self,
+        log: MessageLog,
+        filters: ReplayFilters,
+        cursor: Cursor,
+        since_us: int,
+        until_us: int = NO_END,
+        *,
+        by_time: bool = False,
+        ends: dict[int, int] | None = None,
+    ) -> None:
+        """`ends` has the last position to read of each shard; it is looked at again in every `next`. Without it a shard
+        ends at its durable head. Requires: the filters of a shard stay as they are.
+        """
+        self._log: Final = log
+        self._filters: Final = filters
+        self._since_us: Final = since_us
+        self._until_us: Final = until_us
+        self._by_time: Final = by_time
+        self._ends: Final = ends
+        #: The last position done of shards that are not read, or not yet.
+        self._done: Final = dict(cursor.done)
+        #: None for a shard that no filter concerns.
+        self._readers: Final[dict[int, ShardReader | None]] = {}
+        #: No shard is read beyond the next boundary of a generation.
+        self._barrier_us = 0
+        #: The shard that is read next, by its place, and the one that was read last.
+        self._turn = 0
+        self._last_shard = -1
+        #: By time: nothing above is given out yet, and it is not at its end before there is no such bound.
+        self.up_to_us = NO_END
+        #: By time, after a page without messages: the position of the next one; NO_END if there is none as of now, 0
+        #: if that is not known yet.
+        self.next_us = 0
+
+    def next(self, limit: int) -> Page[Message]:
+        if limit < 1:
+            raise MisuseError(f"a page of {limit} messages was asked for; 1 or more would be right")
+        ends = self._ends
+        if ends is None:
+            ends = self._log.heads()
+        return self._next_by_time(ends, limit) if self._by_time else self._next_of_shard(ends, limit)
+
+    def done_us(self, shard: int) -> int:
+        """The last position done in a shard."""
+        reader = self._readers.get(shard)
+        return self._done.get(shard, self._since_us - 1) if reader is None else reader.done_us()
+
+    def cursor(self) -> Cursor:
+        done = dict(self._done)
+        for shard, reader in self._readers.items():
+            if reader is not None:
+                done[shard] = reader.done_us()
+        return Cursor(EVERY_ZONE, done)
+
+    def close(self) -> None:
+        self._done.update(self.cursor().done)
+        self._readers.clear()
+
+    # ---- shard by shard
+
+    def _next_of_shard(self, ends: dict[int, int], limit: int) -> Page[Message]:
+        shards = list(ends)
+        count = len(shards)
+        lost: list[LostRange] = []
+        while True:
+            barrier_us = self._barrier_us
+            waits = paused = False
+            for step in range(count):
+                at = (self._turn + step) % count
+                shard = shards[at]
+                reader = self._reader(shard, ends)
+                if reader is None:
+                    continue
+                end_us = min(ends[shard] + 1, self._until_us)
+                from_us = reader.done_us() + 1
+                if from_us >= end_us:
+                    continue
+                if from_us >= barrier_us:
+                    waits = True
+                    continue
+                before_us = min(end_us, barrier_us)
+                found = reader.next(limit, before_us)
+                reader.add_lost(lost)
+                if found:
+                    # Stay with a shard while its pages are full: one scan is cheaper than many short ones.
+                    self._turn = at if len(found) == limit else (at + 1) % count
+                    next_stream = shard != self._last_shard
+                    self._last_shard = shard
+                    return Page(found, shard, at_end=self._at_end(ends), next_stream=next_stream, lost=lost)
+                from_us = reader.done_us() + 1
+                if from_us < before_us:
+                    paused = True
+                elif from_us < end_us:
+                    waits = True
+            if paused or not waits:
+                return Page([], -1, at_end=not paused, next_stream=False, lost=lost)
+            self._barrier_us = self._next_boundary(ends)
+
+    def _at_end(self, ends: dict[int, int]) -> bool:
+        for shard, end_us in ends.items():
+            reader = self._reader(shard, ends)
+            if reader is not None and reader.done_us() + 1 < min(end_us + 1, self._until_us):
+                return False
+        return True
+
+    def _next_boundary(self, ends: dict[int, int]) -> int:
+        """Behind the shard that is behind all others."""
+        first_us = NO_END
+        for shard, end_us in ends.items():
+            reader = self._reader(shard, ends)
+            if reader is not None:
+                from_us = reader.done_us() + 1
+                if from_us < min(end_us + 1, self._until_us, first_us):
+                    first_us = from_us
+        return self._log.boundary_after(first_us)
+
+    # ---- by time
+
+    def _next_by_time(self, ends: dict[int, int], limit: int) -> Page[Message]:
+        """All shards as one sequence, in the order of positions."""
+        found: list[Message] = []
+        lost: list[LostRange] = []
+        at_end = False
+        while len(found) < limit:
+            first: ShardReader | None = None
+            first_us = second_us = NO_END
+            unknown_us = NO_END
+            for shard in ends:
+                reader = self._reader(shard, ends)
+                if reader is None:
+                    continue
+                at_us = reader.peek(min(ends[shard] + 1, self._until_us))
+                reader.add_lost(lost)
+                if at_us == 0:
+                    unknown_us = min(unknown_us, reader.done_us() + 1)
+                elif at_us < first_us:
+                    first, first_us, second_us = reader, at_us, first_us
+                elif at_us < second_us:
+                    second_us = at_us
+            if first is None or first_us >= unknown_us:
+                self.next_us = NO_END if unknown_us == NO_END else 0
+                at_end = self.next_us == NO_END and self.up_to_us == NO_END
+                break
+            if first_us > self.up_to_us:
+                self.next_us = first_us
+                break
+            # As long as no other shard can have an earlier one.
+            bound_us = min(second_us, unknown_us - 1, self.up_to_us)
+            while 0 < first_us <= bound_us and len(found) < limit:
+                found.append(first.take())
+                first_us = first.peeked_us()
+        return Page(found, -1, at_end=at_end, next_stream=False, lost=lost)
+
+    def _reader(self, shard: int, ends: dict[int, int]) -> ShardReader | None:
+        """What reads a shard; None if no filter asks for anything of it."""
+        if shard in self._readers:
+            reader = self._readers[shard]
+        else:
+            from_us = self.done_us(shard) + 1
+            filters = self._filters.filters_of(shard)
+            scans = [self._log.scan(shard, levels, from_us) for levels in filters]
+            reader = self._readers[shard] = ShardReader(scans) if scans else None
+        if reader is None and self._ends is not None:
+            self._done[shard] = ends[shard]
+        return reader
+
+
+def start_replay(
+    log: MessageLog,
+    filters: ReplayFilters,
+    since_us: int,
+    until_us: int = NO_END,
+    *,
+    cursor: Cursor | None = None,
+    by_time: bool = False,
+    ends: dict[int, int] | None = None,
+) -> LogReplay:
+    """Messages that match a filter, with since_us <= position < until_us; with a cursor, those behind it.
+
+    `by_time` merges all shards by time; else each shard is in order for itself. At the present, a shard whose clock is
+    behind may still come with an earlier position on a later page. `ends`: see `LogReplay`.
+    """
+    return LogReplay(log, filters, cursor or Cursor(EVERY_ZONE, {}), since_us, until_us, by_time=by_time, ends=ends)

@@ -1,0 +1,231 @@
+"""Sessions as they are stored: small records, so that a step rewrites one of them and not the session.
+
+    session         expiry, connected or since when not, will
+    subscription    one per filter
+    in flight       one per outgoing QoS 2 packet id: stored before its PUBLISH is sent
+    incoming        one per QoS 2 packet id that was taken and not released: stored with its message
+    progress        how far it was sent its messages; lazily
+    retained        one per subscription whose retained messages are being sent: stored with the subscription
+
+A session is changed by steps. Steps go into the open batch, together with the messages that caused them, and
+are stored when it is: there is no other way to write. Sessions that end with their connection leave no steps,
+except for a will, which has to outlive the broker.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from holdfast.model.message import Message
+from holdfast.model.owed import Owed
+from holdfast.records.groups import GroupRecord
+from holdfast.records.retained_progress import RetainedProgress
+from holdfast.records.session_record import SessionRecord
+from holdfast.records.sessions import Progress, ReplayProgress
+from holdfast.topics.subscription import SubscriptionRecord
+
+
+class StoredSession:
+    """A session as it was stored last."""
+
+    def __init__(self, record: SessionRecord) -> None:
+        self.record = record
+        self.subscriptions: Final[dict[bytes, SubscriptionRecord]] = {}
+        #: Outgoing QoS 2 by packet id, in the order of sending, and those of them that PUBREC has come for.
+        self.inflight: Final[dict[int, Owed]] = {}
+        self.released: Final[set[int]] = set()
+        self.incoming: Final[set[int]] = set()
+        self.progress: Progress | None = None
+        #: Replays that were begun, by filter.
+        self.replays: Final[dict[bytes, ReplayProgress]] = {}
+        #: Retained messages that are owed to subscriptions, by filter.
+        self.retained: Final[dict[bytes, RetainedProgress]] = {}
+        #: Of a group: what holds for all its members, None if it was stored by an earlier version.
+        self.group: GroupRecord | None = None
+        #: Of a group: members that have a stored session, or had one.
+        self.members: Final[set[str]] = set()
+        #: QoS 2 messages above the progress that are done, as (shard, position).
+        self.done: Final[set[tuple[int, int]]] = set()
+        #: Messages of the progress's QoS 1 entries, by packet id, as far as they are still there; of a retained one, as
+        #: far as it is the one that was sent.
+        self.unacknowledged: Final[dict[int, Message]] = {}
+        #: Reads at most so many more records into it. None if all are here: before, only the record itself is to be
+        #: relied on.
+        self.load_on: Callable[[int], None] | None = None
+
+
+# ---- steps
+
+
+class SessionStep:
+    """One change of one session."""
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id: Final = client_id
+
+
+class KeepSession(SessionStep):
+    """Store the session itself; what it has stays. `before` is the record that it replaces, if there is one."""
+
+    def __init__(self, client_id: str, record: SessionRecord, before: SessionRecord | None) -> None:
+        super().__init__(client_id)
+        self.record: Final = record
+        self.before: Final = before
+
+
+class DropSession(SessionStep):
+    """Everything of the session goes, with the record `before`."""
+
+    def __init__(self, client_id: str, before: SessionRecord) -> None:
+        super().__init__(client_id)
+        self.before: Final = before
+
+
+class KeepProgress(SessionStep):
+    """Store how far the session has come."""
+
+    def __init__(self, client_id: str, progress: Progress) -> None:
+        super().__init__(client_id)
+        self.progress: Final = progress
+
+
+class KeepSubscription(SessionStep):
+    """Add or replace a subscription."""
+
+    def __init__(self, client_id: str, record: SubscriptionRecord) -> None:
+        super().__init__(client_id)
+        self.record: Final = record
+
+
+class DropSubscription(SessionStep):
+    """Remove a subscription."""
+
+    def __init__(self, client_id: str, raw: bytes) -> None:
+        super().__init__(client_id)
+        self.raw: Final = raw
+
+
+class KeepReplay(SessionStep):
+    """Store how far the replay of a subscription is; it goes with the subscription."""
+
+    def __init__(self, client_id: str, raw: bytes, progress: ReplayProgress) -> None:
+        super().__init__(client_id)
+        self.raw: Final = raw
+        self.progress: Final = progress
+
+
+class KeepRetainedProgress(SessionStep):
+    """Store how far the retained messages of a subscription were sent; it goes with the subscription."""
+
+    def __init__(self, client_id: str, raw: bytes, progress: RetainedProgress) -> None:
+        super().__init__(client_id)
+        self.raw: Final = raw
+        self.progress: Final = progress
+
+
+class DropRetainedProgress(SessionStep):
+    """No retained message is owed to a subscription any more."""
+
+    def __init__(self, client_id: str, raw: bytes) -> None:
+        super().__init__(client_id)
+        self.raw: Final = raw
+
+
+class KeepGroup(SessionStep):
+    """Store what holds for all members of a group, which is stored as a session is."""
+
+    def __init__(self, client_id: str, record: GroupRecord) -> None:
+        super().__init__(client_id)
+        self.record: Final = record
+
+
+class KeepMember(SessionStep):
+    """A client whose session is stored is a member of a group."""
+
+    def __init__(self, client_id: str, member: str) -> None:
+        super().__init__(client_id)
+        self.member: Final = member
+
+
+class DropMember(SessionStep):
+    """A client is no member of a group any more."""
+
+    def __init__(self, client_id: str, member: str) -> None:
+        super().__init__(client_id)
+        self.member: Final = member
+
+
+class PacketStep(SessionStep):
+    """A step that concerns one packet id."""
+
+    def __init__(self, client_id: str, packet_id: int) -> None:
+        super().__init__(client_id)
+        self.packet_id: Final = packet_id
+
+
+class KeepInflight(PacketStep):
+    """A QoS 2 message is about to be sent. `order` is its place in the order of sending."""
+
+    def __init__(self, client_id: str, packet_id: int, owed: Owed, order: int) -> None:
+        super().__init__(client_id, packet_id)
+        self.owed: Final = owed
+        self.order: Final = order
+
+
+class ReleaseInflight(PacketStep):
+    """PUBREC came: from now on PUBREL is what is sent again."""
+
+
+class DropInflight(PacketStep):
+    """It is done, and so is its place in the log, if it has one: whatever the progress says, it is not sent again."""
+
+    def __init__(self, client_id: str, packet_id: int, shard: int, position_us: int) -> None:
+        super().__init__(client_id, packet_id)
+        self.shard: Final = shard
+        self.position_us: Final = position_us
+
+
+class KeepIncoming(PacketStep):
+    """A QoS 2 message was taken under this packet id."""
+
+
+class DropIncoming(PacketStep):
+    """PUBREL came: the packet id may be used again."""
+
+
+class SessionStore(Protocol):
+    """Sessions, as of the last batch that was written.
+
+    1. A subscription, an entry in flight or an incoming id belongs to a session that is stored.
+    """
+
+    def record(self, client_id: str) -> SessionRecord | None:
+        """The session alone, without what it has: what deciding about it needs."""
+        ...
+
+    def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
+        """The session of a client id; None if none is stored. The caller may keep and change what it gets.
+
+        With a `limit` a store may stop after so many records: then `load_on` reads the next ones.
+        Requires: no step of the session is written between.
+        """
+        ...
+
+    def expiring(self, before_us: int, limit: int) -> list[str]:
+        """Client ids of sessions without a connection that end before a moment, soonest first."""
+        ...
+
+    def connected(self, after: str, limit: int) -> list[str]:
+        """Client ids above `after` of sessions that are stored as connected, in order: who was here at a crash."""
+        ...
+
+    def with_external_queue(self, after: str, limit: int) -> list[str]:
+        """Client ids above `after` of sessions with an external queue, in order."""
+        ...
+
+    def waiting_wills(self, after_us: int, after: str, limit: int) -> list[tuple[int, str]]:
+        """When wills of sessions without a connection are due, and whose; above (after_us, after), in order."""
+        ...
+
+    def count(self) -> int:
+        """How many are stored."""
+        ...

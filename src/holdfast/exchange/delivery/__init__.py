@@ -1,0 +1,9 @@
+"""From messages to clients. Read `delivery` (by a plan, and from a queue), then `sender` (to one client).
+
+delivery             deliver a message to all clients of its plan; pump what waits for one client
+sender               one message to one client: now, into its queue, or after its commit; progress of sessions
+retained_sender      retained messages for new subscriptions      replay_sender      history, at a pace
+group_delivery       shared subscriptions; `group_member` picks the member that gets a message
+early_delivery       QoS 1 before its commit                      unstored_delivery  QoS 1 while writes fail
+frames               PUBLISH frames made for one client
+"""

@@ -1,0 +1,247 @@
+"""Messages to one client: sent now, put into its queue, or sent once their entry in flight is stored.
+
+A client that is live gets a message at once. Else it goes into its queue, from which `delivery.pump` takes it.
+QoS 0 is for clients that are live now; it is never queued.
+"""
+
+from typing import Final
+
+from holdfast.durable.sessions.session_store import (
+    DropInflight,
+    DropRetainedProgress,
+    KeepInflight,
+    KeepProgress,
+    KeepRetainedProgress,
+)
+from holdfast.exchange.client import BrokerClient, Channel
+from holdfast.exchange.counters import DROP_DENIED, DROP_EXPIRED, DROP_QUEUE, DROP_SLOW, DROP_TOO_LARGE
+from holdfast.exchange.delivery.frames import frame_for
+from holdfast.exchange.loop_state import LoopState
+from holdfast.exchange.pending_publish import PendingPublish, Reservation, Sending
+from holdfast.exchange.plans import DeliveryTarget
+from holdfast.exchange.settings import ExchangeSettings
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
+from holdfast.model.owed import Owed, OwedQueued, place_of
+from holdfast.records.sessions import Progress
+from holdfast.session.inflight import RESERVE
+from holdfast.wire.primitives import U16
+
+#: Why a message is denied.
+_NO_RIGHT: Final = "the client may not read this topic"
+#: PUBREL.
+_PUBREL: Final = b"\x62\x02"
+
+
+class Sender:
+    """Sends messages to clients, and knows which sessions have come further than is stored."""
+
+    def __init__(self, state: LoopState, settings: ExchangeSettings) -> None:
+        self._state: Final = state
+        self._drops: Final = state.drops
+        self._counters: Final = state.counters
+        #: The QoS of the subscription alone decides, also above the message's own.
+        self._upgrade_qos: Final = settings.upgrade_outgoing_qos
+        #: Clients whose progress is to be stored some time soon.
+        self._unsaved: list[BrokerClient] = []
+
+    def deliver_to(self, target: DeliveryTarget, pending: PendingPublish) -> None:
+        """Give a message to one client, now or later."""
+        client = target.client
+        channel = client.channel
+        message = pending.message
+        qos = message.qos
+        if target.qos < qos or self._upgrade_qos:
+            qos = target.qos
+        retain = message.retain and target.keep_retain
+        if qos == 0:
+            if channel is None:
+                return
+            if channel.congested:
+                self._drops.drop(DROP_SLOW, client.session.client_id, message, self._state.now_us)
+            elif channel.plain and target.plain and not retain and pending.fresh and not channel.changing:
+                channel.out.append(pending.whole(channel.version))
+                if not channel.dirty:
+                    self._state.mark(channel)
+                self._counters.messages_out += 1
+            else:
+                self.send_owed(client, channel, Owed(message, 0, retain=retain, identifiers=target.identifiers))
+            return
+        window = client.session.window
+        if channel is None or client.behind or channel.congested or not window.room():
+            self._owe(client, Owed(message, qos, retain=retain, identifiers=target.identifiers))
+        elif (
+            channel.plain
+            and target.plain
+            and not retain
+            and pending.fresh
+            and not channel.changing
+            and (qos == 1 or not client.stored())
+        ):
+            packet_id = window.admit(pending.owed(qos))
+            out = channel.out
+            out.append(pending.head(channel.version, qos))
+            out.append(U16[packet_id])
+            out.append(pending.tail(channel.version))
+            if not channel.dirty:
+                self._state.mark(channel)
+            self._counters.messages_out += 1
+        else:
+            self.send_owed(client, channel, Owed(message, qos, retain=retain, identifiers=target.identifiers))
+
+    def _owe(self, client: BrokerClient, owed: Owed) -> None:
+        """Put a message into a client's queue."""
+        client.behind = True
+        self._drops.lose(DROP_QUEUE, client.session.client_id, client.queue.append([owed]), self._state.now_us)
+
+    def drop_denied(self, client: BrokerClient, message: Message) -> None:
+        self._drops.drop(DROP_DENIED, client.session.client_id, message, self._state.now_us, _NO_RIGHT)
+
+    # ---- one message that is owed
+
+    def send_owed(self, client: BrokerClient, channel: Channel, owed: Owed, *, after_commit: bool = False) -> None:
+        """Send a message that is owed, or note why it is not."""
+        why = self._obstacle(channel, owed)
+        if why:
+            detail = _NO_RIGHT if why == DROP_DENIED else ""
+            self._drops.drop(why, client.session.client_id, owed.message, self._state.now_us, detail)
+            if owed.serial:
+                client.queue.acknowledge(owed.serial)
+        else:
+            packet_id = 0
+            if isinstance(owed, OwedQueued) and owed.packet_id:
+                packet_id = client.session.window.admit_again(owed, owed.packet_id)  # [MQTT-4.4.0-1]
+            elif owed.qos:
+                packet_id = client.session.window.admit(owed)
+            durable = owed.qos == 2 and client.stored()
+            if durable:
+                order = client.session.next_order()
+                self._state.step(KeepInflight(client.session.client_id, packet_id, owed, order))
+            if durable or after_commit or channel.changing:
+                channel.changing += 1  # whatever follows stays behind it
+                self._state.effects.append(Sending(client, channel, owed, packet_id))
+            elif not self._send_custom(channel, owed, packet_id, dup=owed.repeated) and packet_id:
+                self._discard(client, packet_id)
+
+    def send_committed(self, sending: Sending) -> None:
+        """The entry in flight is stored: now the message may go, unless its connection has gone meanwhile."""
+        channel = sending.channel
+        client = sending.client
+        packet_id = sending.packet_id
+        if channel is None:
+            return
+        channel.changing -= 1
+        if channel.closed or client.channel is not channel:
+            return
+        if packet_id and client.session.window.owed(packet_id) is not sending.owed:
+            return
+        if not self._send_custom(channel, sending.owed, packet_id, dup=sending.owed.repeated) and packet_id:
+            self._discard(client, packet_id)
+
+    def send_again(self, client: BrokerClient, channel: Channel, packet_id: int) -> None:
+        """What was in flight when the last connection ended: same packet id, DUP, or PUBREL [MQTT-4.4.0-1]."""
+        window = client.session.window
+        if window.is_released(packet_id):
+            self._state.send(channel, _PUBREL + U16[packet_id])
+            return
+        owed = window.owed(packet_id)
+        if owed is not None and not self._send_custom(channel, owed, packet_id, dup=True):
+            self._discard(client, packet_id)
+
+    def send_notice(self, client: BrokerClient, topic: bytes, payload: bytes) -> None:
+        """A message of the broker to one client, with QoS 0, behind everything that it was sent so far."""
+        channel = client.channel
+        if channel is None or channel.closed:
+            return
+        owed = Owed(Message(channel.mount + topic, payload, 0, ClientId(""), self._state.now_us), 0)
+        if channel.changing:
+            channel.changing += 1
+            self._state.effects.append(Sending(client, channel, owed, 0))
+        else:
+            self._send_custom(channel, owed, 0)
+
+    def _obstacle(self, channel: Channel, owed: Owed) -> str:
+        """Why a message is not sent to this client now; empty if it can be."""
+        if owed.message.expired(self._state.now_us):
+            return DROP_EXPIRED
+        if channel.access is not None and not channel.access.may_receive(owed.message.topic):
+            return DROP_DENIED
+        if channel.mount and not owed.message.topic.startswith(channel.mount):
+            return DROP_DENIED
+        return ""
+
+    def _send_custom(self, channel: Channel, owed: Owed, packet_id: int, *, dup: bool = False) -> bool:
+        """Make a frame for this client alone and send it; False if it is too large."""
+        if channel.closed:
+            return True
+        frame = frame_for(channel, owed, owed.qos, packet_id, self._state.now_us, dup=dup)
+        if not frame:
+            client = channel.client
+            client_id = "" if client is None else client.session.client_id
+            detail = f"the client takes packets up to {channel.max_packet_bytes} bytes"
+            self._drops.drop(DROP_TOO_LARGE, client_id, owed.message, self._state.now_us, detail)
+            return False
+        channel.out.append(frame)
+        self._state.mark(channel)
+        self._counters.messages_out += 1
+        return True
+
+    def _discard(self, client: BrokerClient, packet_id: int) -> None:
+        """A message is too large for this connection: as if it had been sent and acknowledged [MQTT-3.1.2-25]."""
+        owed = client.session.window.discard(packet_id)
+        if owed is not None:
+            self.done(client, packet_id, owed)
+
+    # ---- how far sessions have come
+
+    def done(self, client: BrokerClient, packet_id: int, owed: Owed) -> None:
+        """A message is acknowledged, or will never be sent: its place in the queue and its stored entry go."""
+        if owed.serial:
+            client.queue.acknowledge(owed.serial)
+        if not client.stored():
+            return
+        self.has_come_further(client)
+        if not client.reserving and client.session.window.runs_low():
+            client.reserving = True
+            self.save_progress(client)
+        if owed.qos == 2:
+            shard, position = place_of(owed)
+            self._state.step(DropInflight(client.session.client_id, packet_id, shard, position))
+
+    def has_come_further(self, client: BrokerClient) -> None:
+        """Have its progress stored some time soon."""
+        if not client.unsaved:
+            client.unsaved = True
+            self._unsaved.append(client)
+
+    def save_all_progress(self) -> None:
+        """Store the progress of every session that has come further."""
+        unsaved = self._unsaved
+        self._unsaved = []
+        for client in unsaved:
+            client.unsaved = False
+            if client.stored() and client.owner is not None:
+                self.save_progress(client)
+
+    def save_progress(self, client: BrokerClient) -> None:
+        """Store how far the session has come, with a reservation of packet ids that holds when that is committed."""
+        sent = client.queue.sent()
+        if sent is None:
+            return
+        window = client.session.window
+        progress = Progress(sent, window.progress_entries() + client.queue.sent_before(), window.reservation())
+        self._state.step(KeepProgress(client.session.client_id, progress))
+        self._save_retained(client)
+        self._state.effects.append(Reservation(client, window.given + RESERVE))
+
+    def _save_retained(self, client: BrokerClient) -> None:
+        """How far the retained messages of a client were sent goes with the progress of its session."""
+        client_id = client.session.client_id
+        # One at a time moves. One that had to wait in between has its place stored already, or is the first.
+        delivery = client.next_retained()
+        if delivery is not None and delivery.stored and delivery.moved():
+            self._state.step(KeepRetainedProgress(client_id, delivery.record.filter.raw, delivery.whole_progress()))
+        if client.ended_retained is not None:
+            for raw in client.ended_retained:
+                self._state.step(DropRetainedProgress(client_id, raw))
+            client.ended_retained = None

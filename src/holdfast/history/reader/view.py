@@ -1,0 +1,173 @@
+"""What can be read: heads, zones and generations of one state, and the parts that follow from them.
+
+A view is plain data. The process that reads the files makes it (`reader.py`) and may send it to another, which finds
+the same parts in it.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Final, NamedTuple
+
+from holdfast.durable.log import NO_END, LostRange
+from holdfast.model.errors import PermanentError
+from holdfast.records.generations import Generation
+from holdfast.records.lanes import zone_of_lane
+from holdfast.storage.rocks.log.published_heads import Head
+from holdfast.storage.rocks.log.zone_generations import lost_range
+
+#: A serial that is not known.
+UNKNOWN: Final = -1
+
+
+class DroppedError(PermanentError):
+    """Retention dropped a part before it was read."""
+
+
+class ZoneView(NamedTuple):
+    """A stored zone. One without filters is the default zone, which has the topics of no other zone."""
+
+    name: str
+    filters: tuple[str, ...]
+    shards: tuple[int, ...]
+
+    def is_of(self, zone: str) -> bool:
+        """Whether it is this zone, or a lane of it."""
+        return zone in (self.name, zone_of_lane(self.name))
+
+
+class Part(NamedTuple):
+    """The messages of a shard's generation in [lo_us, hi_us)."""
+
+    zone: str
+    shard: int
+    generation: int
+    lo_us: int
+    hi_us: int
+    #: The last serial before the part, and the last one in it, where they are known.
+    after_serial: int = UNKNOWN
+    last_serial: int = UNKNOWN
+
+    def cut(self, at_us: int) -> "tuple[Part, Part]":
+        """The part below a position, and the rest."""
+        return self._replace(hi_us=at_us, last_serial=UNKNOWN), self._replace(lo_us=at_us, after_serial=UNKNOWN)
+
+    def split(self, count: int) -> "list[Part]":
+        """About `count` parts of equal time."""
+        parts: list[Part] = []
+        rest = self
+        step_us = max(1, (self.hi_us - self.lo_us) // max(1, count))
+        while len(parts) + 1 < count and rest.lo_us + step_us < rest.hi_us:
+            part, rest = rest.cut(rest.lo_us + step_us)
+            parts.append(part)
+        return [*parts, rest]
+
+
+class View:
+    """One state of the history."""
+
+    def __init__(
+        self,
+        heads: dict[int, Head],
+        zones: dict[str, ZoneView],
+        live: dict[str, list[Generation]],
+        dropped: dict[str, list[Generation]],
+    ) -> None:
+        self.heads: Final = heads
+        self.zones: Final = zones
+        #: By zone, oldest first: generations that can be read, and records of dropped ones.
+        self.live: Final = live
+        self.dropped: Final = dropped
+
+    def generations(self, zone: str) -> list[Generation]:
+        found = self.live.get(zone)
+        if found is None:
+            raise PermanentError(f"there is no zone {zone!r}; there are {', '.join(sorted(self.live))}")
+        return found
+
+    def zone_of(self, shard: int) -> str:
+        for zone in self.zones.values():
+            if shard in zone.shards:
+                return zone.name
+        raise PermanentError(f"there is no shard {shard}; there are {', '.join(map(str, sorted(self.heads)))}")
+
+    def parts(self, since_us: int, until_us: int, zone: str | None) -> list[Part]:
+        names = sorted(self.zones) if zone is None else self._with_lanes(zone)
+        return [
+            part
+            for name in names
+            for record in self.generations(name)
+            for shard in record.shards
+            if (part := self._part(name, record, shard, since_us, until_us)) is not None
+        ]
+
+    def _with_lanes(self, zone: str) -> list[str]:
+        """A zone, and what was loaded into it."""
+        self.generations(zone)
+        return [name for name in sorted(self.zones) if self.zones[name].is_of(zone)]
+
+    def shard_parts(self, shard: int, from_us: int, before_us: int) -> list[Part]:
+        zone = self.zone_of(shard)
+        found = [
+            self._part(zone, record, shard, from_us, before_us)
+            for record in self.generations(zone)
+            if shard in record.shards
+        ]
+        return [part for part in found if part is not None]
+
+    def lost(self, shard: int, from_us: int, before_us: int) -> LostRange | None:
+        zone = self.zone_of(shard)
+        return lost_range(self.live[zone], self.dropped[zone], shard, from_us, before_us)
+
+    def _part(self, zone: str, record: Generation, shard: int, since_us: int, until_us: int) -> Part | None:
+        head = self.heads.get(shard)
+        if head is None:
+            return None
+        end_us = head.position_us + 1
+        last_serial = head.serial
+        if record.end_us and record.end_us <= end_us:
+            end_us = record.end_us
+            last_serial = record.last_serials[record.shards.index(shard)]
+        lo_us = max(record.start_us, since_us)
+        hi_us = min(end_us, until_us)
+        if lo_us >= hi_us:
+            return None
+        after_serial = self.serial_before(zone, record, shard) if lo_us == record.start_us else UNKNOWN
+        return Part(zone, shard, record.number, lo_us, hi_us, after_serial, last_serial if hi_us == end_us else UNKNOWN)
+
+    def serial_before(self, zone: str, record: Generation, shard: int) -> int:
+        earlier = [*self.dropped[zone], *self.live[zone]]
+        before = [other for other in earlier if other.number < record.number]
+        if record.number > 1 and not before:
+            return UNKNOWN
+        return max([0, *[other.last_serials[other.shards.index(shard)] for other in before if shard in other.shards]])
+
+
+class ViewReader(ABC):
+    """The base of readers of files and of Flight: they show one state until `refresh`."""
+
+    @abstractmethod
+    def _seen(self) -> View:
+        """The state that it shows."""
+
+    def heads(self) -> dict[int, Head]:
+        """The durable head of every shard."""
+        return dict(self._seen().heads)
+
+    def zones(self) -> list[ZoneView]:
+        seen = self._seen()
+        return [seen.zones[name] for name in sorted(seen.zones)]
+
+    def generations(self, zone: str) -> list[Generation]:
+        """Generations that can be read, oldest first."""
+        return list(self._seen().generations(zone))
+
+    def parts(self, since_us: int = 0, until_us: int = NO_END, zone: str | None = None) -> list[Part]:
+        """All parts with since <= position < until, by generation, oldest first in each zone."""
+        return self._seen().parts(since_us, until_us, zone)
+
+    def shard_parts(self, shard: int, from_us: int, before_us: int) -> list[Part]:
+        """The same for one shard."""
+        return self._seen().shard_parts(shard, from_us, before_us)
+
+    def lost(self, shard: int, from_us: int, before_us: int) -> LostRange | None:
+        """What retention dropped of [from, before) in a shard."""
+        return self._seen().lost(shard, from_us, before_us)

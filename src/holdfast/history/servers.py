@@ -1,0 +1,116 @@
+"""The two servers of history in one process: Arrow Flight and HTTP, on the same readers and tokens."""
+
+import shutil
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from holdfast.history.flight.server import FlightServer
+from holdfast.history.http.server import HistoryHttp
+from holdfast.history.reader.reader_pool import ReaderPool
+from holdfast.history.settings import History
+from holdfast.history.tokens import Tokens
+from holdfast.model.errors import SettingsError
+
+_log = structlog.get_logger()
+
+#: Seconds between two checks for idle readers.
+_TEND_S: Final = 5.0
+#: Seconds between two checks whether HTTP shall end.
+_POLL_S: Final = 0.1
+#: Seconds that running calls get when it stops. Clients can repeat them.
+_GRACE_S: Final = 2.0
+
+
+class HistoryService:
+    """Serves as soon as it is constructed. Requires: `stop` at the end."""
+
+    def __init__(self, folder: Path, settings: History) -> None:
+        """PermanentError if the folder holds no data; SettingsError if a port is taken or a file is wrong."""
+        # RocksDB secondaries write log files: all in one folder, which is removed with this process.
+        self._scratch: Final = tempfile.mkdtemp(prefix="holdfast-history-")
+        tempfile.tempdir = self._scratch
+        self._stopped: Final = threading.Event()
+        try:
+            tls, context = _tls(settings)
+            tokens = Tokens(settings.token_file)
+            self._pool: Final = ReaderPool(folder, settings.max_readers)
+            _check_port(settings.host, settings.flight_port)
+            self._http: Final = _http(self._pool, tokens, settings, context)
+            self._flight: Final = FlightServer(folder, self._pool, tokens, settings.host, settings.flight_port, tls)
+        except BaseException:
+            self._clean()
+            raise
+        self.flight_port: Final = int(self._flight.port)
+        self.http_port: Final = int(self._http.server_address[1])
+        for work in (lambda: self._http.serve_forever(_POLL_S), self._tend):
+            threading.Thread(target=work, daemon=True, name="holdfast-history").start()
+
+    def stop(self) -> None:
+        """Stop within a time limit. Running responses may be cut off, which their clients notice."""
+        self._stopped.set()
+        _within(_GRACE_S, self._http.shutdown)
+        self._http.server_close()
+        _within(_GRACE_S, self._flight.shutdown)
+        _within(_GRACE_S, self._pool.close)
+        self._clean()
+
+    def _clean(self) -> None:
+        tempfile.tempdir = None
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _tend(self) -> None:
+        while not self._stopped.wait(_TEND_S):
+            try:
+                self._pool.maintain()
+            except Exception:
+                _log.exception("readers could not be looked after")
+
+
+def _http(pool: ReaderPool, tokens: Tokens, settings: History, tls: ssl.SSLContext | None) -> HistoryHttp:
+    try:
+        return HistoryHttp(pool, tokens, settings, tls)
+    except OSError as error:
+        raise _taken(settings.host, settings.http_port, error) from error
+
+
+def _within(limit_s: float, work: Callable[[], object]) -> None:
+    """Call it in a thread, and wait for a limited time: the process ends soon."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+
+
+def _tls(settings: History) -> tuple[tuple[bytes, bytes] | None, ssl.SSLContext | None]:
+    if settings.certificate is None or settings.key is None:
+        return None, None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.certificate, settings.key)
+        return (settings.certificate.read_bytes(), settings.key.read_bytes()), context
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(
+            f"{settings.certificate} and {settings.key} are no certificate with its key: {error}"
+        ) from error
+
+
+def _check_port(host: str, port: int) -> None:
+    """Check that a port is free. SettingsError if not; gRPC would not say why."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("" if host == "*" else host, port))
+        except OSError as error:
+            raise _taken(host, port, error) from error
+
+
+def _taken(host: str, port: int, error: OSError) -> SettingsError:
+    return SettingsError(f"history cannot listen on {host}, port {port}: {error.strerror or error}")

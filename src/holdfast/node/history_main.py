@@ -1,0 +1,99 @@
+"""The history process: what `holdfast history` runs, and what a broker with `[history] enabled = true` runs beside it.
+
+A broker writes the settings to standard input, as a line of JSON, and keeps the pipe open: when the broker ends, in any
+way, the pipe ends. The process prints where its servers listen, as a line of JSON, to standard output.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from holdfast.history.settings import History
+from holdfast.model.errors import HoldfastError
+from holdfast.node.logs import configure_logs
+
+_log = structlog.get_logger()
+
+#: So that the broker gets the processor first when both want it.
+_NICE: Final = 10
+SCRATCH_PREFIX: Final = "holdfast-history-"
+_PATHS: Final = ("token_file", "certificate", "key")
+CANNOT_START: Final = 2
+
+
+def serve_history(folder: Path, settings: History, stop: threading.Event) -> None:
+    """Serve until `stop` is set. Prints the addresses to standard output. HoldfastError if it cannot serve."""
+    # Imported here: printing the help needs no Arrow.
+    from holdfast.history.servers import HistoryService
+
+    service = HistoryService(folder, settings)
+    try:
+        places = {"flight_port": service.flight_port, "http_port": service.http_port}
+        tls = settings.certificate is not None
+        _log.info("history is served", host=settings.host, **places, tls=tls, pid=os.getpid())
+        print(json.dumps(places), flush=True)
+        stop.wait()
+    finally:
+        service.stop()
+
+
+def stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_signal: stop.set())
+    return stop
+
+
+def encode_settings(folder: Path, settings: History, level: str, form: str, scratch: str) -> bytes:
+    """The line that the process reads. `scratch` is the folder for its temporary files, which it removes at its end."""
+    values = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(settings).items()}
+    words = {"folder": str(folder), "history": values, "level": level, "format": form, "scratch": scratch}
+    return json.dumps(words).encode() + b"\n"
+
+
+def decode_settings(line: bytes) -> tuple[Path, History, str, str, Path]:
+    words: dict[str, Any] = json.loads(line)
+    values: dict[str, Any] = words["history"]
+    paths = {name: None if values[name] is None else Path(values[name]) for name in _PATHS}
+    settings = History(**{**values, **paths})
+    return Path(words["folder"]), settings, words["level"], words["format"], Path(words["scratch"])
+
+
+def main() -> None:
+    """The history process of a broker."""
+    stop = stop_on_signals()
+    # Ctrl-C reaches both processes; the broker decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    folder, settings, level, form, scratch = decode_settings(sys.stdin.buffer.readline())
+    configure_logs(level, form)
+    os.nice(_NICE)
+    threading.Thread(target=_watch_the_broker, args=(stop,), daemon=True).start()
+    status = 0
+    try:
+        serve_history(folder, settings, stop)
+    except HoldfastError as error:
+        _log.error("history cannot be served", why=str(error))
+        status = CANNOT_START
+    if scratch.name.startswith(SCRATCH_PREFIX):
+        shutil.rmtree(scratch, ignore_errors=True)  # a broker that was killed cannot remove it
+    # Not sys.exit: threads of gRPC may be busy. Nothing is lost, all of it can be read again.
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _watch_the_broker(stop: threading.Event) -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    stop.set()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""The job of a declared pipeline: lock the state folder, make the tables, run the steps in order, once or repeatedly.
+
+A round takes what is there: each step runs until it has read what the step before it has written. Tables that only lie
+between steps are emptied at the end of a round, when all have read them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from holdfast.model.errors import TransientError
+from holdfast.pipeline.declared.declaration import ALSO_READ, BASE, DECODE, QUARANTINE, ROWS, Declaration
+from holdfast.pipeline.declared.decode_step import DecodeStep
+from holdfast.pipeline.declared.expression_check import aggregate_windows, check_expressions, fill_topic
+from holdfast.pipeline.declared.state import PipelineState, check_state, mark_tables_made, open_state
+from holdfast.pipeline.declared.steps import (
+    PipelineStep,
+    StepCounts,
+    TableStep,
+    as_json,
+    read_table_stream,
+    start_publishing,
+    start_query,
+)
+from holdfast.pipeline.declared.table import PipelineTable
+from holdfast.pipeline.declared.table_files import DAY, make_target
+from holdfast.pipeline.declared.table_stream import TableSource
+from holdfast.pipeline.lake.upkeep import compact, lock_folder, remove_orphans
+from holdfast.pipeline.source.data_source import NAME, HoldfastSource
+from holdfast.pipeline.source.history_source import check_source
+from holdfast.pipeline.source.read_options import parse_read_options
+from holdfast.pipeline.spark.errors import spark_errors
+from holdfast.pipeline.spark.log import LOGGER
+from holdfast.pipeline.spark.runner import rounds
+
+#: Between the rules and the rows, where duplicates are taken out.
+ACCEPTED: Final = "accepted"
+DEDUPLICATE: Final = "deduplicate"
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    # An expression that cannot be computed is null, and not the end of the pipeline.
+    "spark.sql.ansi.enabled": "false",
+    # Counts are added up from these.
+    "spark.sql.streaming.numRecentProgressUpdates": "100000",
+    # One row of text a file: small payloads and large ones alike.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+}
+
+
+#: By Spark's context: a source cannot be registered twice.
+_SESSIONS: Final[WeakKeyDictionary[SparkContext, SparkSession]] = WeakKeyDictionary()
+
+
+@dataclass
+class RunOutcome:
+    """What a run did, so far."""
+
+    messages: int = 0
+    #: Rows whose payload was decoded, and of these the ones that passed all rules.
+    decoded: int = 0
+    passed: int = 0
+    #: By rule.
+    quarantined: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    duplicates: int = 0
+    #: By aggregate.
+    windows: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    #: By sink.
+    published: dict[str, int] = field(default_factory=dict)
+    rounds: int = 0
+    #: Files that a killed run left.
+    swept: int = 0
+    #: Small files that were replaced by larger ones.
+    compacted: int = 0
+
+
+#: Receives the step that has done a batch, and its counts in this round.
+Progress = Callable[[str, StepCounts], None]
+
+
+def check_run(declared: Declaration) -> None:
+    """SettingsError, before Spark is started, if the source cannot be read or the state is that of something else."""
+    check_state(declared)
+    check_source(parse_read_options(declared.source.options))
+
+
+def run_declared(
+    declared: Declaration,
+    spark: SparkSession,
+    every_s: float | None = None,
+    progress: Progress | None = None,
+    pause: Callable[[float], bool] | None = None,
+) -> RunOutcome:
+    """Run once, or until `pause` says no. Requires: `check_run`."""
+    with spark_errors():
+        return _run_declared(declared, _own_session(spark), every_s, progress or _silent, pause)
+
+
+def _run_declared(
+    declared: Declaration,
+    own: SparkSession,
+    every_s: float | None,
+    progress: Progress,
+    pause: Callable[[float], bool] | None,
+) -> RunOutcome:
+    schemas = check_expressions(own, declared)
+    with lock_folder(declared.state, "run of this pipeline") as was_left:
+        state = open_state(declared)
+        tables = _tables(declared, state, schemas)
+        state = mark_tables_made(state, declared)
+        run = _Run(declared, own, state, tables, schemas, progress)
+        if was_left:
+            run.outcome.swept = sum(remove_orphans(table) for table in tables.values())
+        for _round in rounds(every_s, pause):
+            try:
+                run.round()
+            except TransientError as error:
+                if every_s is None:
+                    raise
+                LOGGER.warning("the pipeline tries again: %s", error)
+    return run.outcome
+
+
+def _own_session(spark: SparkSession) -> SparkSession:
+    """A session with its own settings and sources, so that others in the process keep theirs; one for all runs."""
+    context = spark.sparkContext
+    own = _SESSIONS.get(context)
+    if own is None:
+        own = _SESSIONS[context] = spark.newSession()
+        for key, value in _SETTINGS.items():
+            own.conf.set(key, value)
+        own.dataSource.register(HoldfastSource)
+        own.dataSource.register(TableSource)
+    return own
+
+
+def _tables(declared: Declaration, state: PipelineState, schemas: Mapping[str, StructType]) -> dict[str, PipelineTable]:
+    asked = {sink.of: sink.path for sink in declared.tables}
+    names = [QUARANTINE, ROWS, *(each.name for each in declared.aggregates)]
+    if declared.deduplicate is not None:
+        names.append(ACCEPTED)
+    made = {}
+    for name in names:
+        schema = to_arrow_schema(schemas[ROWS if name == ACCEPTED else name], timezone="UTC")
+        folder = asked.get(name) or state.table(name)
+        made[name] = PipelineTable.open_or_make(folder, name, state.id, schema, is_new=not state.is_made)
+    return made
+
+
+class _Run:
+    def __init__(
+        self,
+        declared: Declaration,
+        spark: SparkSession,
+        state: PipelineState,
+        tables: dict[str, PipelineTable],
+        schemas: Mapping[str, StructType],
+        progress: Progress,
+    ) -> None:
+        self.outcome: Final = RunOutcome()
+        self._declared: Final = declared
+        self._spark: Final = spark
+        self._state: Final = state
+        self._tables: Final = tables
+        self._schemas: Final = schemas
+        self._progress: Final = progress
+        kept = {QUARANTINE, *(sink.of for sink in declared.tables)}
+        self._kept: Final = [table for name, table in tables.items() if name in kept]
+        self._between: Final = [table for name, table in tables.items() if name not in kept]
+
+    def round(self) -> None:
+        for table in self._tables.values():
+            table.refresh()
+        self._decode()
+        self._deduplicate()
+        self._aggregate()
+        self._publish()
+        for table in self._between:
+            table.empty()
+        for table in self._kept:
+            self.outcome.compacted += compact(table, partitions=(DAY,))
+        self.outcome.rounds += 1
+
+    # ---- steps
+
+    def _decode(self) -> None:
+        into = self._tables[ROWS if self._declared.deduplicate is None else ACCEPTED]
+        step = DecodeStep(self._declared, self._state, self._progress, into, self._tables[QUARANTINE])
+        options = {
+            **self._declared.source.options,
+            "columns": ",".join((*BASE, *ALSO_READ)),
+            "maxRowsPerTrigger": str(self._declared.batch_rows),
+            # Rows of a shard that was read less far would be late for windows, and for what was seen.
+            "inStep": "true",
+        }
+        messages = self._spark.readStream.format(NAME).options(**options).load()
+        self._run(step, start_query(messages, self._state.checkpoint(step.name), step.guarded(step.batch)))
+        self.outcome.messages += step.counts.messages
+        failed = step.counts.failed
+        self.outcome.passed += step.counts.rows_out
+        self.outcome.decoded += step.counts.rows_out + sum(failed.values()) - failed.get(DECODE, 0)
+        dropping = {rule.name for rule in self._declared.rules if rule.on_fail == "drop"}
+        for rule, count in failed.items():
+            _add(self.outcome.dropped if rule in dropping else self.outcome.quarantined, rule, count)
+
+    def _deduplicate(self) -> None:
+        wanted = self._declared.deduplicate
+        if wanted is None:
+            return
+        step = TableStep(DEDUPLICATE, self._progress, self._tables[ROWS], self._target(ROWS, "ts"))
+        rows = self._stream(ACCEPTED).withWatermark("ts", wanted.within)
+        rows = rows.dropDuplicatesWithinWatermark(list(wanted.by))
+        self._run(step, start_query(rows, self._state.checkpoint(step.name), step.guarded(step.batch)))
+        counts = step.counts
+        self.outcome.duplicates += counts.rows_in - counts.rows_out - counts.late
+        if counts.late:
+            _add(self.outcome.late, DEDUPLICATE, counts.late)
+
+    def _aggregate(self) -> None:
+        for each in self._declared.aggregates:
+            step = TableStep(
+                each.name, self._progress, self._tables[each.name], self._target(each.name, "window_start")
+            )
+            rows = self._stream(ROWS).where(sql.col(each.time).isNotNull()).withWatermark(each.time, each.watermark)
+            found = aggregate_windows(rows, each)
+            self._run(step, start_query(found, self._state.checkpoint(step.name), step.guarded(step.batch)))
+            _add(self.outcome.windows, each.name, step.counts.rows_out)
+            if step.counts.late:
+                _add(self.outcome.late, each.name, step.counts.late)
+
+    def _publish(self) -> None:
+        for sink in self._declared.publishes:
+            step = PipelineStep(sink.name, self._progress)
+            rows = self._stream(sink.of)
+            payload: Any = as_json(rows) if sink.payload is None else sql.expr(sink.payload)
+            checkpoint = self._state.checkpoint(step.name)
+            self._run(step, start_publishing(rows, fill_topic(sink.topic), payload, sink.options, checkpoint))
+            _add(self.outcome.published, sink.name, step.counts.rows_in)
+
+    # ---- within
+
+    def _run(self, step: PipelineStep, start: Any) -> None:
+        step.run(start)
+
+    def _target(self, name: str, time_column: str) -> Any:
+        return make_target(self._tables[name].folder, dict.fromkeys(self._schemas[name].fieldNames(), ""), time_column)
+
+    def _stream(self, name: str) -> Any:
+        schema = self._schemas[ROWS if name == ACCEPTED else name]
+        return read_table_stream(self._spark, self._tables[name], schema, self._declared.batch_rows)
+
+
+def _add(counts: dict[str, int], name: str, count: int) -> None:
+    counts[name] = counts.get(name, 0) + count
+
+
+def _silent(_step: str, _counts: StepCounts) -> None:
+    pass

@@ -1,0 +1,234 @@
+"""The archive: the log, batch by batch, into a lake, each message exactly once.
+
+    lake.offsets ──▶ plan [begin, end) ──▶ tasks read the log and write Parquet ──▶ one transaction ──▶ lease
+         ▲                                 these files are in no table yet           files + end         retention may
+         └──────────────────────────────────────────────────────────────────────────────┘               go on to end
+
+1. The offsets in the lake are the only record of progress (`lake.py`). A batch begins there; a process that dies at any
+   moment leaves either the state before its batch, and files that are in no table, or the state after it.
+2. [begin, end) is the same set of messages whenever it is read: end was durable. Each task knows by serials how many
+   messages it owes, and a batch is committed only if every shard got as many rows as its serials say. What was erased
+   in the log is not archived; which serials these were is recorded before the batch is committed (`erasures.py`).
+3. The lease follows the transaction, never precedes it: retention drops nothing that is not in the lake.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from holdfast.history.arrow.message_batches import COLUMNS
+from holdfast.history.reader.seen_serials import SERIAL
+from holdfast.history.reader.view import DroppedError
+from holdfast.model.errors import PermanentError
+from holdfast.pipeline.lake.erasures import UNARCHIVED, record_erasure
+from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.lake_files import WrittenFiles, write_files
+from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS, busiest_patterns
+from holdfast.pipeline.lake.serial_ranges import SerialRanges, merge_ranges, ranges_of
+from holdfast.pipeline.lake.upkeep import compact
+from holdfast.pipeline.source.history_source import HistorySource, open_source
+from holdfast.pipeline.source.offsets import NOWHERE, Offsets, from_json, to_json
+from holdfast.pipeline.source.partitions import HistoryPartition
+from holdfast.pipeline.source.read_options import ReadOptions
+from holdfast.pipeline.source.schema import spark_schema
+from holdfast.pipeline.source.stream_reader import StreamReader
+from holdfast.pipeline.spark.fault_points import fault
+from holdfast.pipeline.spark.log import log_gap
+from holdfast.pipeline.spark.runner import Runner, raise_permanent
+
+#: Messages of a transaction, at most: minutes of work that a kill can cost, and a fair size of files.
+BATCH_ROWS: Final = 8_000_000
+#: Messages that a task reads: fewer are not worth a file.
+TASK_ROWS: Final = 500_000
+_LEASE: Final = "archive-"
+
+Task = tuple[HistoryPartition, ...]
+
+
+@dataclass(frozen=True)
+class ArchivedBatch:
+    """A transaction that was made."""
+
+    version: int
+    rows: int
+    files: int
+    size_bytes: int
+    #: Messages that are missing by their serials; retention was faster, and that was accepted.
+    lost: int
+    end: Offsets
+    #: Of the whole way to the present.
+    share: float
+    seconds: float
+
+
+class Archive:
+    """Requires: `lock_folder`, for as long as it is used; `close`."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        lake: Lake,
+        run: Runner,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        most_patterns: int = MOST_PATTERNS,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.lake: Final = lake
+        self._options: Final = options
+        self._run: Final = run
+        self._batch_rows: Final = batch_rows
+        self._most_patterns: Final = most_patterns
+        self._now_s: Final = now_s
+        self._reader: Final = StreamReader(spark_schema(COLUMNS), replace(options, lease=_LEASE + lake.name))
+        self._patterns: list[str] = []
+        #: The newest generation of each zone when the patterns were looked up.
+        self._learnt_from: dict[str, int] = {}
+
+    def close(self) -> None:
+        self._reader.stop()
+
+    def batches(self) -> Iterator[ArchivedBatch]:
+        """Archive what is durable now. Each batch is given when it is safe."""
+        self._reader.prepareForTriggerAvailableNow()
+        target = from_json(self._reader.reportLatestOffset())
+        begin = self._begin(target)
+        self._renew()
+        first = begin
+        while True:
+            started_s = self._now_s()
+            end = self._end(begin)
+            if end == begin:
+                return
+            batch = self._archive(begin, end, started_s, lambda at: _share(first, at, target))
+            self._renew()
+            yield batch
+            begin = end
+
+    def compact(self) -> int:
+        """Make fewer files of small ones; how many are gone."""
+        return compact(self.lake)
+
+    # ---- within
+
+    def _begin(self, heads: Offsets) -> Offsets:
+        """Where the lake ends, and for an empty lake, where the log begins."""
+        for shard, done in self.lake.offsets.items():
+            head = heads.get(shard)
+            if head is not None and head.serial < done.serial:
+                raise PermanentError(
+                    f"the lake has {done.serial} messages of shard {shard}, and the log has {head.serial}: these are "
+                    f"not the data that were archived there; use another lake"
+                )
+        return dict(self.lake.offsets) or from_json(self._reader.initialOffset())
+
+    def _end(self, begin: Offsets) -> Offsets:
+        return from_json(self._reader.latestOffset(to_json(begin), ReadMaxRows(self._batch_rows)))
+
+    def _archive(
+        self, begin: Offsets, end: Offsets, started_s: float, share: Callable[[Offsets], float]
+    ) -> ArchivedBatch:
+        planned = self._reader.partitions(to_json(begin), to_json(end))
+        tasks = _packed([part for part in planned if isinstance(part, HistoryPartition)])
+        self._learn(tasks)
+        work = partial(archive_task, self._options, str(self.lake.folder), tuple(self._patterns))
+        written: list[WrittenFiles] = raise_permanent(self._run(work, tasks)) if tasks else []
+        files = list(chain.from_iterable(result.files for result in written))
+        rows = sum(file.rows for file in files)
+        lost = self._missing(begin, end, written)
+        left_out = merge_ranges(chain.from_iterable(result.left_out for result in written))
+        record_erasure(self.lake.folder, kind=UNARCHIVED, what="", by=f"archive {self.lake.name}", gone=left_out)
+        fault("archive-written")
+        metadata = {"archive": self.lake.name, "end": to_json(end), "rows": rows, "lost": lost}
+        version = self.lake.commit(end, files, metadata)
+        fault("archive-committed")
+        size_bytes = sum(file.size_bytes for file in files)
+        return ArchivedBatch(version, rows, len(files), size_bytes, lost, end, share(end), self._now_s() - started_s)
+
+    def _missing(self, begin: Offsets, end: Offsets, written: Sequence[WrittenFiles]) -> int:
+        """How many messages are missing by their serials; PermanentError if any is, unless that is accepted."""
+        missing = 0
+        for shard, last in end.items():
+            rows = sum(result.rows.get(shard, 0) for result in written)
+            rows += sum(part.rows for result in written for part in result.left_out if part.shard == shard)
+            after = begin.get(shard, NOWHERE).serial
+            owed = last.serial - after
+            if rows > owed or (rows < owed and self._options.fail_on_data_loss):
+                raise PermanentError(
+                    f"shard {shard} gave {rows} messages, and by their serials, from {after + 1} to {last.serial}, "
+                    f"there are {owed}; run: holdfast verify"
+                )
+            missing += owed - rows
+        return missing
+
+    def _renew(self) -> None:
+        """Shards that have nothing in the lake yet are named too: they are needed from their first message on."""
+        self._reader.commit(to_json(self.lake.offsets))
+
+    def _learn(self, tasks: Sequence[Task]) -> None:
+        """Patterns stay the same until there is another generation, or there would be files of too many."""
+        if not self._most_patterns:
+            return
+        generations = {part.part.zone: part.part.generation for task in tasks for part in task}
+        if not generations.items() <= self._learnt_from.items():
+            with open_source(self._options) as source:
+                self._patterns = busiest_patterns(source.patterns(), self._most_patterns)
+            self._learnt_from |= generations
+
+
+def archive_task(
+    options: ReadOptions, folder: str, patterns: Sequence[str], task: Task
+) -> WrittenFiles | PermanentError:
+    """In a worker: read some parts of the log and write them to the lake. An error that no retry helps is given."""
+    try:
+        with open_source(options) as source:
+            left_out: list[SerialRanges] = []
+            written = write_files(Path(folder), _read(source, options, task, left_out), patterns)
+            return written._replace(left_out=tuple(left_out))
+    except PermanentError as error:
+        return error
+
+
+def _read(source: HistorySource, options: ReadOptions, task: Task, left_out: list[SerialRanges]) -> Iterator[Any]:
+    """`left_out` receives the serials of erased messages: the source has checked that they are there."""
+    for partition in task:
+        part = partition.part
+        seen = np.zeros(max(0, part.last_serial - part.after_serial), dtype=bool)
+        try:
+            for batch in source.batches(part, (), COLUMNS):
+                seen[batch.column(SERIAL).to_numpy() - part.after_serial - 1] = True
+                yield batch
+            if not seen.all():
+                left_out.append(ranges_of(part.shard, np.flatnonzero(~seen) + part.after_serial + 1))
+        except DroppedError as dropped:
+            if options.fail_on_data_loss:
+                raise
+            log_gap(str(dropped))
+
+
+def _packed(parts: Sequence[HistoryPartition]) -> list[Task]:
+    """Parts in tasks of at most TASK_ROWS messages, where a part is not larger itself."""
+    tasks: list[list[HistoryPartition]] = []
+    room = 0
+    for part in parts:
+        rows = part.part.last_serial - part.part.after_serial
+        if rows > room:
+            tasks.append([])
+            room = TASK_ROWS
+        tasks[-1].append(part)
+        room -= rows
+    return [tuple(task) for task in tasks]
+
+
+def _share(first: Offsets, at: Offsets, target: Offsets) -> float:
+    def done(offsets: Offsets) -> int:
+        return sum(offsets.get(shard, NOWHERE).serial - first.get(shard, NOWHERE).serial for shard in target)
+
+    return done(at) / max(1, done(target))

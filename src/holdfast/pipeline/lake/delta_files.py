@@ -1,0 +1,107 @@
+"""Parquet files of Delta tables: what lakes and declared pipelines have in common.
+
+1. A name is used once: a task that is tried again writes other files. No reader sees a file before it is in the table.
+2. When `close` returns, the file survives a power loss; its folder is for the caller to `sync`.
+3. Statistics never exclude a row: times are rounded outwards to the milliseconds that Delta keeps.
+
+Written where Spark's tasks run, which need nothing of Delta itself: `delta_log.py` adds them to their table.
+"""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+#: Rows of a row group: it is what a reader skips or reads.
+_GROUP_ROWS: Final = 131_072
+_BEGINNING: Final = "hf-"
+
+
+class DataFile(NamedTuple):
+    """A file that is whole and on disk."""
+
+    #: From the folder of the table.
+    path: str
+    size_bytes: int
+    modified_ms: int
+    rows: int
+    stats: str
+
+
+class OpenDeltaFile:
+    """A Parquet file that is being written. `bounds` are columns without nulls whose least and greatest are noted."""
+
+    def __init__(
+        self, folder: Path, place: str, schema: Any, bounds: Sequence[str], repeating: Sequence[str] | bool
+    ) -> None:
+        self._path: Final = f"{place}/{_BEGINNING}{uuid.uuid4()}.parquet"
+        self._whole: Final = folder / self._path
+        self._held: list[Any] = []
+        self._held_rows = 0
+        self.held_bytes = 0
+        self._rows = 0
+        self._bounds: Final[dict[str, tuple[Any, Any]]] = {}
+        self._bounded: Final = tuple(bounds)
+        self._whole.parent.mkdir(parents=True, exist_ok=True)
+        self._file: Final = self._whole.open("xb")
+        self._writer: Final = pq.ParquetWriter(self._file, schema, compression="zstd", use_dictionary=repeating)
+
+    def add(self, batch: Any) -> None:
+        self._held.append(batch)
+        self._held_rows += batch.num_rows
+        self.held_bytes += batch.nbytes
+        self._rows += batch.num_rows
+        for name in self._bounded:
+            found = pc.min_max(batch.column(name))
+            lowest, highest = found["min"].as_py(), found["max"].as_py()
+            known = self._bounds.get(name, (lowest, highest))
+            self._bounds[name] = (min(known[0], lowest), max(known[1], highest))
+        if self._held_rows >= _GROUP_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._held:
+            self._writer.write_table(pa.Table.from_batches(self._held), row_group_size=_GROUP_ROWS)
+        self._held = []
+        self._held_rows = 0
+        self.held_bytes = 0
+
+    def close(self) -> DataFile:
+        self.flush()
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        size_bytes = self._file.tell()
+        self._file.close()
+        return DataFile(self._path, size_bytes, time.time_ns() // 1_000_000, self._rows, self._stats())
+
+    def abandon(self) -> None:
+        """Remove the file: it will not be in the table."""
+        self._file.close()
+        self._whole.unlink(missing_ok=True)
+
+    def _stats(self) -> str:
+        lowest = {name: _least(bounds[0]) for name, bounds in self._bounds.items()}
+        highest = {name: _greatest(bounds[1]) for name, bounds in self._bounds.items()}
+        none = dict.fromkeys(self._bounds, 0)
+        return json.dumps({"numRecords": self._rows, "minValues": lowest, "maxValues": highest, "nullCount": none})
+
+
+def _least(value: Any) -> Any:
+    return _milliseconds(value) if isinstance(value, datetime) else value
+
+
+def _greatest(value: Any) -> Any:
+    return _milliseconds(value + timedelta(microseconds=999)) if isinstance(value, datetime) else value
+
+
+def _milliseconds(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

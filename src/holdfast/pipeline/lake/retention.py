@@ -1,0 +1,242 @@
+"""Retention, erasure and compaction of a lake.
+
+    erase   log: hidden ──▶ files are searched and rewritten ──▶ recorded ──▶ one transaction ──▶ vacuumed
+    age     files of old days ─────────────────────────────────────────▶ recorded ──▶ one transaction
+
+1. The log comes first: from then on no reader shows what is erased, and no archive brings it back. A run that
+   is killed after that leaves an erasure unfinished in the lake; running it again is always right.
+2. When an erasure has returned, no file of the lake holds a message of it: files that earlier versions of the table
+   were made of are gone, and with them the way back to those versions.
+3. One writer at a time (`lock_folder`): no archive adds anything meanwhile.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from deltalake.exceptions import DeltaError
+
+from holdfast.history.reader.reader import HistoryReader
+from holdfast.model.errors import PermanentError
+from holdfast.pipeline.lake.erase_task import ErasureFilter, SearchedFile, StoredFile, search_files
+from holdfast.pipeline.lake.erasures import ERASED, EXPIRED, record_erasure
+from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.serial_ranges import merge_ranges, span_ranges
+from holdfast.pipeline.lake.upkeep import compact, crowded_partitions, list_files, lock_folder, remove_orphans
+from holdfast.pipeline.spark.fault_points import fault
+from holdfast.pipeline.spark.progress import Progress, no_progress
+from holdfast.pipeline.spark.runner import LazyRunner, Runner, raise_permanent
+from holdfast.storage.rocks.log.erasure_file import erase
+from holdfast.topics.filters import parse_filter
+
+#: Files that a task looks through, at most; and bytes, about.
+_TASK_FILES: Final = 64
+_TASK_BYTES: Final = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class RetainJob:
+    """What is to be done to a lake."""
+
+    lake: Path
+    #: Of the broker, to hide there what is erased here.
+    data: Path | None = None
+    client: str = ""
+    topic: str = ""
+    #: The first day that stays.
+    keep_from: date | None = None
+    compacts: bool = False
+    #: Only say what would be done.
+    dry_run: bool = False
+    by: str = ""
+
+    @property
+    def erases(self) -> bool:
+        return bool(self.client or self.topic)
+
+
+@dataclass
+class RetainOutcome:
+    """What was done, or would be."""
+
+    erased_rows: int = 0
+    #: Files that were rewritten, and files of which nothing was left.
+    rewritten: int = 0
+    emptied: int = 0
+    expired_rows: int = 0
+    expired_days: list[str] = field(default_factory=list)
+    compacted: int = 0
+    #: Files that are gone from the disk.
+    removed: int = 0
+    swept: int = 0
+    #: The last position of each shard that is hidden in the log.
+    hidden_up_to: dict[int, int] = field(default_factory=dict)
+    size_before: int = 0
+    size_bytes: int = 0
+    version: int = 0
+
+
+def run_retain(job: RetainJob, make_runner: Callable[[], Runner], progress: Progress = no_progress) -> RetainOutcome:
+    """`make_runner` starts Spark, if there are files to search. SettingsError if there is no lake."""
+    lake = Lake.open(job.lake)
+    work = _Retention(job, lake, LazyRunner(make_runner), progress)
+    if job.dry_run:
+        work.run()
+    else:
+        with lock_folder(job.lake) as was_left:
+            lake.refresh()
+            lake.evolve()
+            if was_left:
+                work.outcome.swept = remove_orphans(lake)
+            work.run()
+    work.outcome.version = lake.version
+    return work.outcome
+
+
+class _Retention:
+    """One run. Requires: `lock_folder`, unless it is a dry run."""
+
+    def __init__(self, job: RetainJob, lake: Lake, runner: Runner, progress: Progress) -> None:
+        self.outcome: Final = RetainOutcome()
+        self._job: Final = job
+        self._lake: Final = lake
+        self._runner: Final = runner
+        self._progress: Final = progress
+
+    def run(self) -> None:
+        job = self._job
+        self.outcome.size_before = _size(self._lake)
+        if job.erases:
+            self._erase()
+        if job.keep_from is not None:
+            self._expire(job.keep_from)
+        if job.compacts:
+            self._compact()
+        if job.erases and not job.dry_run:
+            self._vacuum()
+        self.outcome.size_bytes = _size(self._lake)
+
+    def _erase(self) -> None:
+        job, lake, outcome = self._job, self._lake, self.outcome
+        levels = parse_filter(job.topic.encode()).levels if job.topic else ()
+        if not job.dry_run:
+            outcome.hidden_up_to = _hide(job)
+            fault("retain-hidden")
+        files = list_files(lake)
+        found = self._search(files, ErasureFilter(job.client, levels), writes=not job.dry_run)
+        outcome.erased_rows = sum(part.rows for one in found for part in one.gone)
+        outcome.emptied = sum(one.left is None for one in found)
+        outcome.rewritten = len(found) - outcome.emptied
+        if job.dry_run or not found:
+            return
+        what = f"client {job.client}" if job.client else f"topics {job.topic}"
+        record_erasure(
+            lake.folder,
+            kind=ERASED,
+            what=what,
+            by=job.by,
+            gone=merge_ranges(part for one in found for part in one.gone),
+        )
+        fault("retain-written")
+        names = {one.name for one in found}
+        left = [one.left for one in found if one.left is not None]
+        lake.replace([file for file in files if file["path"] in names], left, {"erased": outcome.erased_rows})
+        fault("retain-committed")
+
+    def _expire(self, keep_from: date) -> None:
+        lake, outcome = self._lake, self.outcome
+        old = [file for file in list_files(lake) if file["partition.day"] < keep_from]
+        outcome.expired_days = sorted({file["partition.day"].isoformat() for file in old})
+        outcome.expired_rows = sum(file["num_records"] for file in old)
+        if self._job.dry_run or not old:
+            return
+        found = self._search(old, ErasureFilter(), writes=False)
+        what = f"before {keep_from.isoformat()}"
+        gone = span_ranges(part for one in found for part in one.gone)
+        record_erasure(lake.folder, kind=EXPIRED, what=what, by=self._job.by, gone=gone)
+        lake.replace(old, [], {"expired": outcome.expired_rows})
+        # Queries may read these files today: files that were replaced stay for a week.
+        outcome.removed += _vacuum(lake)
+        lake.refresh()
+
+    def _compact(self) -> None:
+        lake, outcome = self._lake, self.outcome
+        if self._job.dry_run:
+            places = set(crowded_partitions(list_files(lake), datetime.now(UTC).date().isoformat()))
+            outcome.compacted = sum(_place(file) in places for file in list_files(lake))
+            return
+        while done := compact(lake):
+            outcome.compacted += done
+            self._progress(None, f"{outcome.compacted} small files replaced")
+
+    def _vacuum(self) -> None:
+        """Remove every file that the table does not need now."""
+        lake = self._lake
+        self._progress(None, "removing old files")
+        self.outcome.removed += _vacuum(lake, retention_hours=0, enforce_retention_duration=False)
+        before = lake.version
+        lake.refresh()
+        lake.sync(before)
+        known = {str(lake.folder / unquote(file["path"])) for file in list_files(lake)}
+        left = [path for path in lake.folder.glob("day=*/**/*.parquet") if str(path) not in known]
+        if left:
+            raise PermanentError(
+                f"{len(left)} old files of {lake.folder} are still there, such as {left[0]}; run it again"
+            )
+
+    def _search(self, files: Sequence[dict[str, Any]], wanted: ErasureFilter, *, writes: bool) -> list[SearchedFile]:
+        tasks = _packed(self._lake, files)
+        if tasks:
+            self._progress(None, f"looking through {len(files)} files")
+        work = partial(search_files, str(self._lake.folder), wanted, writes=writes)
+        return list(chain.from_iterable(raise_permanent(self._runner(work, tasks))))
+
+
+def _hide(job: RetainJob) -> dict[int, int]:
+    """In the log, up to what is durable now: the lake has nothing beyond."""
+    assert job.data is not None, "an erasure needs the data folder"
+    with HistoryReader.open(job.data) as reader:
+        up_to = {shard: head.position_us for shard, head in reader.heads().items()}
+    now_us = time.time_ns() // 1000
+    made = erase(job.data, client=job.client, topic=job.topic, up_to=up_to, now_us=now_us, made_by=job.by)
+    return made.up_to
+
+
+def _vacuum(lake: Lake, **options: Any) -> int:
+    """Remove files that the table has replaced; how many."""
+    try:
+        return len(lake.table.vacuum(dry_run=False, full=True, **options))
+    except DeltaError as error:
+        raise PermanentError(f"old files of {lake.folder} cannot be removed: {error}") from error
+
+
+def _packed(lake: Lake, files: Sequence[dict[str, Any]]) -> list[Any]:
+    tasks: list[list[StoredFile]] = []
+    room_bytes = 0
+    for file in files:
+        room_bytes -= file["size_bytes"]
+        if room_bytes < 0 or len(tasks[-1]) == _TASK_FILES:
+            tasks.append([])
+            room_bytes = _TASK_BYTES
+        path = str(lake.folder / unquote(file["path"]))
+        tasks[-1].append(StoredFile(file["path"], path, *_place(file)))
+    return [tuple(task) for task in tasks]
+
+
+def _place(file: dict[str, Any]) -> tuple[str, str]:
+    return file["partition.day"].isoformat(), file["partition.pattern"]
+
+
+def _size(lake: Lake) -> int:
+    return sum(file["size_bytes"] for file in list_files(lake))
+
+
+def first_day(days: int, now: datetime | None = None) -> date:
+    """The first day that stays, if today and the last `days` days stay."""
+    return ((now or datetime.now(UTC)) - timedelta(days=days)).date()

@@ -1,0 +1,278 @@
+"""Sealed generations rewritten in another layout or with new patterns, or restored from a lake.
+
+    old edition ──▶ topics ──▶ structures ──▶ laid out ──▶ tables ──▶ read on trial ──▶ the log ──▶ read back
+    (or a lake)                               (sorted_tables)          equal?            switched    equal?
+
+1. Positions, serials and every other byte of a message stay: cursors, offsets and replays mean what they meant.
+2. The old edition goes when the new one was read, compared, and is synced (`storage/rocks/shipments/ingestion.py`):
+   one record is replaced, in one write.
+3. One generation after the other: what is done is done, and a run that was killed goes on with the next.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from holdfast.history.arrow.message_batches import COLUMNS
+from holdfast.history.reader.reader import HistoryReader, Part
+from holdfast.history.reader.view import UNKNOWN, View
+from holdfast.model.errors import PermanentError, SettingsError
+from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.lake_reader import read_lake
+from holdfast.pipeline.relayout.plan import PREFIX, RelayoutJob, RelayoutTask, check_count, choose_generations
+from holdfast.pipeline.relayout.rows import (
+    LAKE_COLUMNS,
+    LAKE_TIMES,
+    add_counts,
+    count_topics,
+    lay_out_parts,
+    lay_out_rows,
+    trial_digest,
+)
+from holdfast.pipeline.shipment.digests import Digest, sum_digests
+from holdfast.pipeline.shipment.pair_batches import PAIRS
+from holdfast.pipeline.shipment.sorted_tables import (
+    TASK_KEYS,
+    WrittenTables,
+    check_digest,
+    hand_over,
+    read_back,
+    write_tables,
+)
+from holdfast.pipeline.spark.errors import spark_errors
+from holdfast.pipeline.spark.fault_points import fault
+from holdfast.pipeline.spark.progress import Progress, no_progress
+from holdfast.records.generations import Generation, encode_generation
+from holdfast.storage.rocks.engine.scan import scan_items
+from holdfast.storage.rocks.layouts.build import LAYOUTS
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE
+from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure, learn
+from holdfast.storage.rocks.shipments.shipment import (
+    ShipmentEntry,
+    make_folder,
+    ship,
+    shipment_folder,
+    sweep,
+    waiting_shipments,
+)
+from holdfast.storage.rocks.shipments.trial_database import open_trial
+
+
+@dataclass(frozen=True)
+class RewrittenGeneration:
+    """A generation that was rewritten."""
+
+    record: Generation
+    was: str
+    messages: int
+    size_bytes: int
+    taken_by: str
+
+
+@dataclass(frozen=True)
+class RelayoutOutcome:
+    """What was done."""
+
+    generations: list[RewrittenGeneration]
+    #: Generations that had the patterns already that would have been learnt.
+    unchanged: int
+
+
+def run_relayout(spark: SparkSession, job: RelayoutJob, progress: Progress = no_progress) -> RelayoutOutcome:
+    """Rewrite sealed generations, whether the broker runs or not, or restore them from a lake."""
+    if job.layout is not None and job.layout not in LAYOUTS:
+        raise SettingsError(f"there is no layout {job.layout!r}; there are {', '.join(LAYOUTS)}")
+    if bool(job.days) != (job.lake is not None):
+        raise SettingsError("days are brought back from a lake: give both, or neither")
+    return _Relayout(spark, job, progress).run()
+
+
+class _Relayout:
+    def __init__(self, spark: SparkSession, job: RelayoutJob, progress: Progress) -> None:
+        self._spark: Final = spark
+        self._job: Final = job
+        self._data: Final = job.data.absolute()
+        self._lake: Final = None if job.lake is None else Lake.open(job.lake)
+        self._progress: Final = progress
+
+    def run(self) -> RelayoutOutcome:
+        sweep(self._data)
+        for name in waiting_shipments(self._data):
+            if name.startswith(PREFIX):  # a run that was killed has left it
+                hand_over(self._data, name, self._progress)
+        tasks = choose_generations(self._view(), self._job, time.time_ns() // 1_000)
+        if self._job.days and not tasks:
+            raise PermanentError(
+                "no generation of these days was dropped by retention: either they are in the log, or so long ago that "
+                "the log does not know them any more; load them: holdfast spark load"
+            )
+        done: list[RewrittenGeneration] = []
+        unchanged = 0
+        for number, task in enumerate(tasks):
+            old = task.old
+            self._progress(number / len(tasks), f"generation {old.number} of {old.zone}, {old.layout}")
+            found = self._rewrite(task)
+            if found is None:
+                unchanged += 1
+            else:
+                done.append(found)
+        return RelayoutOutcome(done, unchanged)
+
+    def _view(self) -> View:
+        with HistoryReader.open(self._data) as reader:
+            return reader.view()
+
+    def _rewrite(self, task: RelayoutTask) -> RewrittenGeneration | None:
+        source = (
+            _ArchivedGeneration(self._spark, self._lake, task)
+            if self._lake is not None
+            else _StoredGeneration(self._spark, self._data, task)
+        )
+        with shipment_folder(self._data, task.name) as folder:
+            structures = source.structures()
+            if self._lake is None and task.new.layout == task.old.layout and source.has(structures):
+                return None
+            make_folder(self._data, folder.name)
+            pairs = source.pairs(structures)
+            own = {shard: made.own_pairs(source.last_us(shard)) for shard, made in structures.items()}
+            tables = write_tables(pairs, folder, source.messages(), own)
+            for shard in task.old.shards:
+                check_count(task, shard, tables.digests.get(shard, Digest()).messages)
+            wanted = sum_digests(tables.digests.values())
+            self._try(task.new, folder, tables, wanted)
+            fault("relayout-tables")
+            ship(folder, [ShipmentEntry(task.new, dict(tables.names), replaces=task.old)], time.time_ns() // 1_000)
+            fault("relayout-shipped")
+            taken_by = hand_over(self._data, folder.name, self._progress)
+            fault("relayout-taken")
+            check_digest(task.new, wanted, read_back(self._spark, self._data, [task.new], self._progress))
+            return RewrittenGeneration(task.new, task.old.layout, wanted.messages, tables.size_bytes, taken_by)
+
+    def _try(self, record: Generation, folder: Path, tables: WrittenTables, wanted: Digest) -> None:
+        """Rule 2: nothing is replaced by what cannot be read."""
+        self._progress(None, f"reading generation {record.number} of {record.zone} on trial")
+        with open_trial(folder, record, tables.names) as path:
+            count = max(1, wanted.messages // TASK_KEYS + 1)
+            parts = [
+                piece
+                for shard in record.shards
+                for piece in Part(record.zone, shard, record.number, record.start_us, record.end_us).split(count)
+            ]
+            work = partial(trial_digest, str(path), record)
+            with spark_errors():
+                digests = self._spark.sparkContext.parallelize(parts, len(parts)).map(work).collect()
+        found = sum_digests(digests)
+        if found != wanted:
+            raise PermanentError(
+                f"the tables of generation {record.number} of {record.zone} hold {found.messages:,} messages where "
+                f"{wanted.messages:,} went in, or others; nothing was changed"
+            )
+
+
+class _StoredGeneration:
+    """A generation that is in the log."""
+
+    def __init__(self, spark: SparkSession, data: Path, task: RelayoutTask) -> None:
+        self._spark: Final = spark
+        self._data: Final = data
+        self._record: Final = task.new
+        with HistoryReader.open(data) as reader:
+            if not any(
+                encode_generation(one) == encode_generation(task.old) for one in reader.generations(task.old.zone)
+            ):
+                raise PermanentError(
+                    f"generation {task.old.number} of zone {task.old.zone!r} is not what it was, or gone; run it again"
+                )
+            whole = [part for part in reader.parts(zone=task.old.zone) if part.generation == task.old.number]
+            whole = [part for part in whole if part.zone == task.old.zone]
+            self._stored: Final = {shard: _structure(reader, task.old, shard) for shard in task.old.shards}
+        self._last: Final[dict[int, int]] = {}
+        self._messages: Final = sum(max(0, part.last_serial - part.after_serial) for part in whole)
+        self._parts: Final = [
+            piece for part in whole for piece in part.split((part.last_serial - part.after_serial) // TASK_KEYS + 1)
+        ]
+
+    def structures(self) -> dict[int, LayoutStructure]:
+        work = partial(count_topics, str(self._data))
+        tasks = self._spark.sparkContext.parallelize(self._parts, max(1, len(self._parts)))
+        with spark_errors():
+            counted = tasks.flatMap(work).reduceByKey(add_counts).collect()
+        for (shard, _topic), (_count, last_us) in counted:
+            self._last[shard] = max(last_us, self._last.get(shard, 0))
+        return _learnt(self._record, [(place, count) for place, (count, _last_us) in counted])
+
+    def has(self, structures: Mapping[int, LayoutStructure]) -> bool:
+        """Whether what was learnt now is what is stored."""
+        return all(structures[shard].records == self._stored[shard] for shard in structures)
+
+    def pairs(self, structures: Mapping[int, LayoutStructure]) -> DataFrame:
+        work = partial(lay_out_parts, str(self._data), self._parts, structures)
+        count = max(1, len(self._parts))
+        numbers = self._spark.range(0, len(self._parts), 1, count)
+        return numbers.mapInArrow(work, from_arrow_schema(PAIRS))
+
+    def messages(self) -> int:
+        return self._messages
+
+    def last_us(self, shard: int) -> int:
+        """The last position. Requires: the structures are known."""
+        return self._last.get(shard, UNKNOWN)
+
+
+class _ArchivedGeneration:
+    """A generation that retention has dropped, and a lake has."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, task: RelayoutTask) -> None:
+        record = task.old
+        found = read_lake(spark, lake, (), record.start_us, record.end_us, COLUMNS, set(record.shards))
+        times = [sql.unix_micros(name).alias(name) for name in LAKE_TIMES]
+        self._rows: Final = found.select(*LAKE_COLUMNS, *times)
+        self._record: Final = task.new
+        with spark_errors():
+            counted = (
+                self._rows.groupBy("shard").agg(sql.count("*").alias("n"), sql.max("offset").alias("last")).collect()
+            )
+        self._counts: Final = {row.shard: row.n for row in counted}
+        self._last: Final = {row.shard: row.last for row in counted}
+        for shard in record.shards:
+            check_count(task, shard, self._counts.get(shard, 0))
+            if task.messages(shard) == UNKNOWN:
+                raise PermanentError(f"the log does not know any more where generation {record.number} begins")
+
+    def structures(self) -> dict[int, LayoutStructure]:
+        with spark_errors():
+            counted = self._rows.groupBy("shard", "topic").count().collect()
+        return _learnt(self._record, [((row["shard"], row["topic"].encode()), row["count"]) for row in counted])
+
+    def has(self, structures: Mapping[int, LayoutStructure]) -> bool:  # noqa: ARG002 (as the other source)
+        return False
+
+    def pairs(self, structures: Mapping[int, LayoutStructure]) -> DataFrame:
+        tasks = max(self._rows.sparkSession.sparkContext.defaultParallelism, self.messages() // TASK_KEYS + 1)
+        by_place = self._rows.repartitionByRange(tasks, "shard", "offset").sortWithinPartitions("shard", "offset")
+        return by_place.mapInArrow(partial(lay_out_rows, structures), from_arrow_schema(PAIRS))
+
+    def messages(self) -> int:
+        return sum(self._counts.values())
+
+    def last_us(self, shard: int) -> int:
+        return int(self._last.get(shard, UNKNOWN))
+
+
+def _learnt(record: Generation, counted: list[tuple[tuple[int, bytes], int]]) -> dict[int, LayoutStructure]:
+    topics: dict[int, dict[bytes, int]] = {shard: {} for shard in record.shards}
+    for (shard, topic), count in counted:
+        topics[shard][topic] = count
+    return {shard: learn(record.layout, dict(record.parameters), topics[shard]) for shard in record.shards}
+
+
+def _structure(reader: HistoryReader, record: Generation, shard: int) -> tuple[tuple[bytes, bytes], ...]:
+    found: Any = scan_items(reader.family(record.family(shard)), STRUCTURE, MESSAGES)
+    return tuple((key[len(STRUCTURE) :], value) for key, value in found)

@@ -1,0 +1,106 @@
+"""The figures of a report about the broker: sessions, queues and retained messages by Spark, events from files."""
+
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from holdfast.exchange.drops import REASONS
+from holdfast.history.tables.tables import QUEUES, RETAINED, SESSIONS
+from holdfast.model.time import datetime_of
+from holdfast.pipeline.report.figures import BrokerState, DropReason, QueueFigures, TrafficShare
+from holdfast.pipeline.source.data_source import NAME
+from holdfast.records.events import Event
+from holdfast.storage.event_files import read_events
+
+_SHOWN: Final = 10
+_CLIENTS: Final = 3
+
+
+def read_broker_state(spark: SparkSession, source: dict[str, str]) -> BrokerState:
+    """Sessions, queues by estimate, and retained messages, as of now."""
+
+    def table(name: str) -> DataFrame:
+        return spark.read.format(NAME).options(**source, table=name).load()
+
+    sessions = (
+        table(SESSIONS)
+        .agg(
+            fn.count("*").alias("sessions"),
+            fn.count_if("connected").alias("connected"),
+            fn.coalesce(fn.sum(fn.size("subscriptions")), fn.lit(0)).alias("subscriptions"),
+            fn.count("will_topic").alias("wills"),
+        )
+        .first()
+    )
+    assert sessions is not None
+    owner = fn.coalesce("client_id", "group")
+    queues = (
+        table(QUEUES)
+        .groupBy(owner.alias("owner"))
+        .agg(
+            fn.first("group").alias("group"),
+            fn.first("connected").alias("connected"),
+            fn.sum("owed_at_most").alias("owed"),
+            fn.min(fn.unix_micros("behind_since")).alias("since"),
+            fn.sum(fn.size("inflight")).alias("inflight"),
+        )
+        .cache()
+    )
+    groups = queues.where("group IS NOT NULL").count()
+    owed = queues.where("owed > 0 OR inflight > 0").orderBy(fn.desc("owed"), "owner").limit(_SHOWN).collect()
+    queues.unpersist()
+    tree = fn.split("topic", "/")[0]
+    trees = (
+        table(RETAINED)
+        .groupBy(tree.alias("tree"))
+        .agg(
+            fn.count("*").alias("n"),
+            fn.sum(fn.octet_length("payload")).alias("size"),
+            fn.countDistinct("client_id").alias("publishers"),
+        )
+        .cache()
+    )
+    whole = trees.agg(fn.sum("n").alias("n"), fn.sum("size").alias("size")).first()
+    assert whole is not None
+    rows = trees.orderBy(fn.desc("n"), "tree").limit(_SHOWN).collect()
+    trees.unpersist()
+    return BrokerState(
+        sessions.sessions,
+        sessions.connected,
+        sessions.subscriptions,
+        sessions.wills,
+        groups,
+        [QueueFigures(row.owner, row.connected, row.owed, _moment(row.since), row.inflight) for row in owed],
+        whole.n or 0,
+        whole["size"] or 0,
+        [TrafficShare(row.tree, row.n, row["size"], publishers=row.publishers) for row in rows],
+    )
+
+
+def count_reasons(folder: Path, since_us: int) -> list[DropReason]:
+    """What was dropped, refused or ended from a time on, the most frequent first."""
+    found: dict[str, list[Event]] = {}
+    for event in read_events(folder):
+        if event.time_us >= since_us:
+            found.setdefault(event.reason, []).append(event)
+    made = [_reason(reason, events) for reason, events in found.items()]
+    return sorted(made, key=lambda one: (-one.count, one.reason))
+
+
+def _reason(reason: str, events: list[Event]) -> DropReason:
+    clients: Counter[str] = Counter()
+    for event in events:
+        if event.client:
+            # A session behind a mount point has it in front.
+            clients[event.client.replace("\0", " ").strip()] += max(1, event.count)
+    last = datetime_of(max(event.time_us for event in events))
+    count = sum(max(1, event.count) for event in events)
+    return DropReason(reason, REASONS.get(reason, reason), count, len(events), last, clients.most_common(_CLIENTS))
+
+
+def _moment(us: int | None) -> datetime | None:
+    return None if us is None else datetime_of(us)

@@ -1,0 +1,72 @@
+"""History as a DataFrame, by a call instead of options; hot and cold as one, if there is a lake.
+
+lake, version v          │ log
+─────────────────────────┤──────────────────▶          by shard: the offsets of version v are the border
+all at or below offsets  │ all above them
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.pipeline.source.data_source import NAME
+from holdfast.pipeline.source.read_options import parse_read_options
+
+
+def history(
+    spark: SparkSession,
+    topic_filter: str | None = None,
+    since: str | datetime | None = None,
+    until: str | datetime | None = None,
+    *,
+    path: str | Path | None = None,
+    endpoint: str | None = None,
+    token: str | None = None,
+    token_file: str | Path | None = None,
+    ca: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    zone: str | None = None,
+    lake: str | Path | None = None,
+    fail_on_data_loss: bool = True,
+) -> DataFrame:
+    """Messages whose topic matches a filter, with since <= ts < until; only the columns that are named, if any are.
+
+    From a data folder (`path`), or from a history process (`endpoint`, grpc://HOST:PORT) with its `token`, if it wants
+    one, and the authorities to trust (`ca`, a file). A time is a datetime, or a text as `startingTime` takes it.
+
+    With a `lake`, what is archived there comes from there, and the rest from the log, each message once. If retention
+    dropped some that no lake has, it is an error, unless it may be a gap.
+    """
+    chosen = {
+        "path": _text(path),
+        "endpoint": endpoint,
+        "token": token,
+        "tokenFile": _text(token_file),
+        "ca": _text(ca),
+        "topicFilter": topic_filter,
+        "startingTime": _time(since),
+        "endingTime": _time(until),
+        "columns": None if columns is None else ",".join(columns),
+        "zone": zone,
+    }
+    given = {key: text for key, text in chosen.items() if text is not None}
+    # Here, where it is a sentence; Spark would wrap it in what its workers and Java say.
+    parse_read_options(given)
+    if lake is None:
+        return spark.read.format(NAME).options(**given).load()
+    given["failOnDataLoss"] = str(fail_on_data_loss).lower()
+    from holdfast.pipeline.lake.history_union import union_history  # Delta is loaded where there is a lake
+
+    return union_history(spark, given, Path(lake))
+
+
+def _text(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _time(moment: str | datetime | None) -> str | None:
+    if isinstance(moment, datetime):
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
+    return moment

@@ -1,0 +1,151 @@
+"""Parts of history, cut into pieces of like size for Spark's tasks.
+
+Cuts are made in time. The serials at each cut are looked up, so that every task knows how many messages it owes, and
+notices if it reads fewer.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from holdfast.durable.log import NO_END, LostRange
+from holdfast.history.reader.view import UNKNOWN, DroppedError, Part
+from holdfast.model.errors import PermanentError
+from holdfast.pipeline.source.history_source import HistorySource
+from holdfast.pipeline.source.offsets import Offset, Offsets
+from holdfast.pipeline.source.read_options import ReadOptions
+from holdfast.pipeline.source.schema import BatchShape
+from holdfast.pipeline.source.source_cache import cached_source
+from holdfast.pipeline.spark.log import log_gap
+
+#: What one task reads at most: a second or two of work, and little to do again if it fails.
+MAX_ROWS: Final = 1_000_000
+#: Below this a task costs more than it saves.
+MIN_ROWS: Final = 50_000
+#: A piece may have fewer messages than wanted, by this part of them: finding its end takes fewer steps.
+_SLACK: Final = 16
+#: Tasks that there should be, so that all processors have something to do until the end.
+_TASKS: Final = 16
+
+#: Levels of topic filters that no topic matches two of; none means every topic.
+Filters = tuple[tuple[bytes, ...], ...]
+
+
+@dataclass
+class HistoryPartition(InputPartition):
+    """What one task reads."""
+
+    part: Part
+    filters: Filters = ()
+
+    def __repr__(self) -> str:
+        return f"HistoryPartition({self.part}, {self.filters})"
+
+
+def cut_parts(source: HistorySource, parts: Sequence[Part], heads: Offsets, rows: int | None) -> list[Part]:
+    """The same messages in parts of about `rows`, each with its serials; None cuts them as is good for tasks."""
+    known = [with_serials(source, part, heads) for part in parts]
+    if rows is None:
+        total = sum(part.last_serial - part.after_serial for part in known)
+        rows = min(MAX_ROWS, max(MIN_ROWS, total // _TASKS))
+    return [piece for part in known for piece in _pieces(source, part, rows)]
+
+
+def with_serials(source: HistorySource, part: Part, heads: Offsets) -> Part:
+    """A part that knows its serials."""
+    if part.last_serial == UNKNOWN:
+        following = first_at(source, part.zone, part.shard, part.hi_us)
+        part = part._replace(last_serial=following.serial - 1 if following else heads[part.shard].serial)
+    if part.after_serial == UNKNOWN:
+        first = source.first(part)
+        part = part._replace(after_serial=first.serial - 1 if first else part.last_serial)
+    return part
+
+
+def first_at(
+    source: HistorySource, zone: str | None, shard: int, since_us: int, until_us: int = NO_END
+) -> Offset | None:
+    """The first message of a shard in [since, until)."""
+    for part in source.parts(since_us, until_us, zone):
+        if part.shard == shard and (found := source.first(part)) is not None:
+            return found
+    return None
+
+
+def lost_behind(source: HistorySource, shard: int, start: Offset, last: Offset) -> LostRange | None:
+    """What retention dropped of a shard behind `start`, up to `last`. Serials show how much of it had not been read."""
+    lost = source.lost(shard, start.position_us + 1, last.position_us + 1)
+    if lost is None or start.serial == UNKNOWN:
+        return lost
+    first = first_at(source, None, shard, start.position_us + 1)
+    if first is None and last.serial == UNKNOWN:
+        return lost
+    missing = (first.serial - 1 if first else last.serial) - start.serial
+    return LostRange(shard, lost.from_us, lost.to_us, missing) if missing > 0 else None
+
+
+def report_lost(options: ReadOptions, lost: LostRange) -> None:
+    """PermanentError, unless the option failOnDataLoss is false: then a warning."""
+    dropped = (
+        f"retention dropped up to {lost.at_most} messages of shard {lost.shard} before they were read, with positions "
+        f"from {lost.from_us} to {lost.to_us}"
+    )
+    if options.fail_on_data_loss:
+        raise PermanentError(f"{dropped}; set the option failOnDataLoss to false to go on behind them")
+    log_gap(dropped)
+
+
+def read_partition(options: ReadOptions, shape: BatchShape, partition: InputPartition) -> Iterator[Any]:
+    """In a worker: the record batches of a partition. Spark passes another kind if there was nothing to plan."""
+    if not isinstance(partition, HistoryPartition):
+        return
+    with cached_source(options) as source:
+        try:
+            for levels in partition.filters or ((),):
+                for batch in source.batches(partition.part, levels, shape.columns):
+                    yield shape.fit(batch)
+        except DroppedError as dropped:
+            if options.fail_on_data_loss:
+                raise
+            log_gap(str(dropped))
+
+
+def _pieces(source: HistorySource, part: Part, rows: int) -> list[Part]:
+    """Cut behind every `rows` messages, or a few before: messages may have come in bursts, with hours in between."""
+    pieces: list[Part] = []
+    rest = part
+    while rest.last_serial - rest.after_serial > rows:
+        piece, rest = _cut_off(source, rest, rows)
+        pieces.append(piece)
+    if rest.last_serial > rest.after_serial:
+        pieces.append(rest)
+    return pieces
+
+
+def _cut_off(source: HistorySource, part: Part, rows: int) -> tuple[Part, Part]:
+    """The first messages of a part, `rows` at most and not much fewer, and the others.
+
+    Positions and serials grow together, so the time of a serial is found by halving, after a first guess that is right
+    if they came evenly. Each step asks the log once.
+    """
+    least = part.after_serial + rows - rows // _SLACK
+    most = part.after_serial + rows
+    # The message at `low_us` is among the first, the one at `high_us` is not.
+    low_us, high_us = part.lo_us, part.hi_us
+    count = part.last_serial - part.after_serial
+    at_us = low_us + (high_us - low_us) * (rows - rows // (2 * _SLACK)) // count
+    while True:
+        first = source.first(part._replace(lo_us=at_us))
+        before = first.serial - 1 if first else part.last_serial
+        if before > most:
+            high_us = at_us
+        elif before < least:
+            assert first is not None
+            low_us = max(low_us + 1, first.position_us)
+        else:
+            assert first is not None
+            piece = part._replace(hi_us=first.position_us, last_serial=before)
+            return piece, part._replace(lo_us=first.position_us, after_serial=before)
+        at_us = (low_us + high_us) // 2

@@ -1,0 +1,1 @@
+"""`holdfast spark sql`: `views` makes the views `history`, `sessions`, `queues` and `retained`, and runs statements."""

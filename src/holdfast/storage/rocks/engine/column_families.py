@@ -1,0 +1,43 @@
+"""The names of the column families besides those of messages, and the contract by which stores reach families."""
+
+from pathlib import Path
+from typing import Final, Protocol
+
+from rocksdict import Rdict
+
+from holdfast.model.errors import PermanentError
+from holdfast.records.folder import NewerFormatError, decode_folder
+from holdfast.records.meta_keys import FOLDER_KEY
+
+#: What a node has to know before it can read or write a message; sessions; retained messages. Never change.
+META: Final = "meta"
+SESSIONS: Final = "sessions"
+RETAINED: Final = "retained"
+
+
+class ColumnFamilies(Protocol):
+    """Column families by name. The engine fits by shape."""
+
+    def family(self, name: str) -> Rdict: ...
+
+    def families(self) -> list[str]: ...
+
+    def create_family(self, name: str) -> None: ...
+
+    def drop_family(self, name: str) -> None: ...
+
+
+def check_format(meta: Rdict, folder: Path) -> None:
+    """NewerFormatError, which names the folder, if this Holdfast must not read on.
+
+    A damaged record is left to those who need what it says, or report damage.
+    """
+    value = meta.get(FOLDER_KEY)
+    if value is None:
+        return
+    try:
+        decode_folder(value)
+    except NewerFormatError as error:
+        raise NewerFormatError(f"{folder}: {error}") from None
+    except PermanentError:
+        return

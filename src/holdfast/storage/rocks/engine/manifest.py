@@ -1,0 +1,41 @@
+"""RocksDB's MANIFEST: which file it is, and how long. It only grows, so a shorter one has lost something."""
+
+import os
+from pathlib import Path
+
+from holdfast.files.replacement import sync_path
+
+
+def manifest_of(database: Path) -> tuple[int, int]:
+    """(number, bytes) of the MANIFEST in use; zeros when that cannot be told."""
+    try:
+        name = (database / "CURRENT").read_text().strip()
+        return int(name.removeprefix("MANIFEST-")), (database / name).stat().st_size
+    except (OSError, ValueError):
+        return 0, 0
+
+
+class ManifestWatch:
+    """The length that is on disk for certain. Cheap enough to ask after every sync."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._number = 0
+        self._path = database
+        self._synced_bytes = -1
+
+    def synced(self) -> tuple[int, int]:
+        """(number, bytes). Survives: a power loss."""
+        try:
+            size_bytes = os.stat(self._path).st_size if self._number else -1
+        except FileNotFoundError:
+            size_bytes = -1
+        if size_bytes < 0:
+            # At first, and when RocksDB has begun another one.
+            self._number, size_bytes = manifest_of(self._database)
+            self._path = self._database / f"MANIFEST-{self._number:06d}"
+        if size_bytes != self._synced_bytes and self._number:
+            # RocksDB may be in the middle of its own sync.
+            sync_path(self._path)
+            self._synced_bytes = size_bytes
+        return self._number, size_bytes

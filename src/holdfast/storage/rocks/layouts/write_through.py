@@ -1,0 +1,38 @@
+"""What layouts share that write everything with the message: nothing in memory, nothing written behind."""
+
+from abc import ABC, abstractmethod
+
+from holdfast.durable.changes import FamilyChanges
+from holdfast.durable.tails import MessageSink
+from holdfast.storage.rocks.engine.scan import FamilyReader
+from holdfast.storage.rocks.layouts.layout import Puts
+from holdfast.topics.learned import LearnedTopics
+
+
+class WriteThroughLayout(ABC):
+    """The parts of a `Layout` that are about an index that follows its messages."""
+
+    @abstractmethod
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None: ...
+
+    @property
+    def sink(self) -> MessageSink:
+        return MessageSink(self.put)
+
+    def write_behind(self, puts: Puts, limit: int) -> int:  # noqa: ARG002 (the contract's)
+        return 0
+
+    def keep_up(self, family: FamilyReader, puts: Puts) -> None:  # noqa: B027 (nothing to do)
+        pass
+
+    def settle(self, family: FamilyReader) -> None:  # noqa: B027
+        pass
+
+    def finish(self) -> None:  # noqa: B027
+        pass
+
+    def load(self, family: FamilyReader) -> None:  # noqa: B027
+        pass
+
+    def learned(self) -> LearnedTopics | None:
+        return None

@@ -1,0 +1,200 @@
+"""Leases: how far a named pipeline has come, so that retention does not pass it.
+
+The pipeline writes its lease, from its own process; the broker reads it when retention wants to drop something, and
+only then.
+
+    <data folder>/leases/NAME.json    {"version": 1, "renewed_us": …, "positions": {"0": …, "3": …}}
+
+1. A position is *done*, as in a cursor: the pipeline needs what lies above it, in the shards that the lease names.
+2. A lease is as good as its last renewal: one that is older than the limit is broken, and said to be.
+3. A disk that runs out of space breaks leases too, the one that was renewed longest ago first, and one at a time. Only
+   those that hold up retention: breaking another would free nothing.
+4. A file is replaced as a whole. One that cannot be read holds nothing.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from holdfast.files.private import FOLDER_MODE
+from holdfast.files.replacement import read_json, replace_json
+from holdfast.model.errors import PermanentError, TransientError
+from holdfast.model.time import SECOND_US
+from holdfast.records.generations import Generation
+
+_log = structlog.get_logger()
+
+FOLDER_NAME: Final = "leases"
+#: Never change: in the files.
+_VERSION: Final = 1
+_SUFFIX: Final = ".json"
+#: A name is that of a file, too, so nothing in it leads elsewhere.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+#: A client that may renew leases cannot fill the folder with them.
+MAX_LEASES: Final = 256
+
+
+class Lease(NamedTuple):
+    """A pipeline's word on what it has done."""
+
+    name: str
+    renewed_us: int
+    #: The last position done, by shard.
+    positions: dict[int, int]
+
+    def age_s(self, now_us: int) -> float:
+        return max(0, now_us - self.renewed_us) / SECOND_US
+
+    def needs(self, generation: Generation, heads_us: Mapping[int, int]) -> bool:
+        """Whether a sealed generation may hold something that is not done. `heads_us`: the last position by shard."""
+        return any(
+            done_us + 1 < generation.end_us and done_us < heads_us.get(shard, generation.end_us)
+            for shard in generation.shards
+            if (done_us := self.positions.get(shard)) is not None
+        )
+
+
+def check_name(name: str) -> None:
+    """PermanentError if a lease cannot be called so."""
+    if not _NAME.fullmatch(name):
+        raise PermanentError(
+            f"{name!r} is no name for a lease; use up to 100 letters, digits, '_', '-' and '.', "
+            "and begin with a letter or a digit"
+        )
+
+
+def renew_lease(folder: Path, name: str, positions: Mapping[int, int], now_us: int) -> Lease:
+    """Say how far a pipeline has come; what it said before does not hold any more.
+
+    Survives: a power loss, with the old lease or the new one.
+    """
+    check_name(name)
+    if not positions or not all(0 <= shard < 2**16 and done_us >= 0 for shard, done_us in positions.items()):
+        raise PermanentError("a lease says for each shard up to which position it is done, such as 0: 1700000000000000")
+    leases = folder / FOLDER_NAME
+    lease = Lease(name, now_us, dict(positions))
+    content = {
+        "version": _VERSION,
+        "renewed_us": now_us,
+        "positions": {str(shard): positions[shard] for shard in sorted(positions)},
+    }
+    try:
+        leases.mkdir(FOLDER_MODE, exist_ok=True)
+        path = leases / (name + _SUFFIX)
+        if not path.exists() and len(_paths(leases)) >= MAX_LEASES:
+            raise PermanentError(
+                f"there are {MAX_LEASES} leases, and there may not be more; "
+                f"remove one: holdfast leases --data {folder} --remove NAME"
+            )
+        replace_json(path, content, mode=0o644)  # the broker may be another user
+    except OSError as error:
+        raise TransientError(f"the lease {name!r} cannot be written to {leases}: {error.strerror}") from error
+    return lease
+
+
+def remove_lease(folder: Path, name: str) -> bool:
+    """Let retention go on without regard to a pipeline; whether there was such a lease."""
+    check_name(name)
+    try:
+        (folder / FOLDER_NAME / (name + _SUFFIX)).unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise TransientError(f"the lease {name!r} cannot be removed: {error.strerror}") from error
+    return True
+
+
+def read_leases(folder: Path, unreadable: Callable[[Path, str], None] | None = None) -> list[Lease]:
+    """All that can be read, by name; `unreadable` is told of the others, and why."""
+    found: list[Lease] = []
+    for path in _paths(folder / FOLDER_NAME):
+        try:
+            lease = _read(path)
+        except ValueError as error:
+            if unreadable is not None:
+                unreadable(path, str(error))
+        else:
+            found += [] if lease is None else [lease]
+    return found
+
+
+class Leases:
+    """The broker's side: what retention has to ask."""
+
+    def __init__(self, folder: Path, max_age_s: float) -> None:
+        self._folder: Final = folder
+        self._max_age_s: Final = max_age_s
+        #: Leases that hold up retention, as far as that was said, and files that are none.
+        self._said: set[tuple[str, str, int]] = set()
+        self._unreadable: set[Path] = set()
+        #: Whether to make room at the cost of pipelines. Set by the disk watch.
+        self.short_of_space = False
+
+    def hold(self, generation: Generation, heads_us: Mapping[int, int], now_us: int) -> bool:
+        """Whether a generation that retention would drop has to stay. Breaks leases that may not hold it up."""
+        holding = [lease for lease in read_leases(self._folder, self._warn) if lease.needs(generation, heads_us)]
+        lasting: list[Lease] = []
+        for lease in holding:
+            if lease.age_s(now_us) > self._max_age_s:
+                self._break(lease, now_us, "it was not renewed for too long", setting="history.lease_max_age_s")
+            else:
+                lasting.append(lease)
+        if self.short_of_space and lasting:
+            oldest = min(lasting, key=lambda lease: (lease.renewed_us, lease.name))
+            self._break(oldest, now_us, "the disk is short of space", setting="storage.min_free_bytes")
+            lasting.remove(oldest)
+        for lease in lasting:
+            place = (lease.name, generation.zone, generation.number)
+            if place not in self._said:
+                self._said.add(place)
+                _log.info("a lease holds up retention", lease=lease.name, zone=place[1], generation=place[2])
+        return bool(lasting)
+
+    def forget(self, generation: Generation) -> None:
+        """It is gone."""
+        self._said = {place for place in self._said if place[1:] != (generation.zone, generation.number)}
+
+    def _break(self, lease: Lease, now_us: int, why: str, *, setting: str) -> None:
+        # It may have been renewed this very moment.
+        if lease in read_leases(self._folder):
+            remove_lease(self._folder, lease.name)
+        _log.warning(
+            "a lease is broken, and its pipeline may lose messages",
+            lease=lease.name,
+            why=why,
+            age_s=round(lease.age_s(now_us)),
+            setting=setting,
+        )
+
+    def _warn(self, path: Path, why: str) -> None:
+        if path not in self._unreadable:
+            self._unreadable.add(path)
+            _log.warning("a lease cannot be read and holds nothing", file=str(path), why=why)
+
+
+def _paths(leases: Path) -> list[Path]:
+    try:
+        return sorted(path for path in leases.iterdir() if path.suffix == _SUFFIX and _NAME.fullmatch(path.stem))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise TransientError(f"{leases} cannot be read: {error.strerror}") from error
+
+
+def _read(path: Path) -> Lease | None:
+    """ValueError if it is none; None if it is gone."""
+    try:
+        content = read_json(path, _VERSION)
+        positions = {int(shard): int(done_us) for shard, done_us in content["positions"].items()}
+        return Lease(path.stem, int(content["renewed_us"]), positions)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ValueError(error.strerror) from error
+    except PermanentError as error:
+        raise ValueError(str(error)) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it has no {error}" if isinstance(error, KeyError) else str(error)) from error

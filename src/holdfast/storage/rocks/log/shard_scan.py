@@ -1,0 +1,170 @@
+"""The scan of one shard for one filter: from the disk while it is behind, from memory when it is near the present.
+
+RocksDB ……………………………………│ ring ……………………│ durable head
+──────▶ values of a layout ─────▶ seamless ──────▶ end, until the head moves
+"""
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from holdfast.durable.erasures import Erasures
+from holdfast.durable.log import LostRange
+from holdfast.durable.shard import Shard
+from holdfast.model.message import Message
+from holdfast.records.messages import decode_message
+from holdfast.storage.rocks.log.page_cache import PageCache
+from holdfast.storage.rocks.log.zone_log import ZoneLog
+from holdfast.topics.filters import levels_match
+from holdfast.topics.names import SEPARATOR, is_dollar
+
+#: Messages of the ring looked at in one go, whether they match or not.
+_RING_SCAN: Final = 2_000
+#: Records without a match after which a page ends, though it is not full: other readers get their turn.
+_PATIENCE: Final = 20
+#: Erased messages that are as good as a record without a match.
+_ERASED: Final = 100
+#: The first position there can be.
+_FIRST_US: Final = 1
+
+
+class ScannedLog(Protocol):
+    """What scans need of the log; `RocksLogReader` fits by shape."""
+
+    pages: PageCache
+    #: What no reader is shown.
+    erasures: Erasures
+
+    def values(
+        self, zone_log: ZoneLog, shard: int, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[bytes]:
+        """Encoded messages in order; an empty one now and then while nothing matches."""
+        ...
+
+
+class RocksShardScan:
+    """A `ShardScan` by shape.
+
+    1. Everything below `from_us` is done; `from_us` never goes back.
+    2. `from_us` is moved past a message only if the message is returned or was erased, and past a dropped range only if
+       it is told.
+    """
+
+    def __init__(
+        self,
+        log: ScannedLog,
+        zone_log: ZoneLog,
+        shard: Shard,
+        levels: tuple[bytes, ...],
+        from_us: int,
+    ) -> None:
+        self._log: Final = log
+        self._zone_log: Final = zone_log
+        self.shard: Final = shard
+        self._levels: Final = levels
+        self.from_us = max(from_us, _FIRST_US)
+        #: Values on their way, and where the part of the log that they come from ends.
+        self._source: Iterator[bytes] | None = None
+        self._source_end_us = 0
+        self.lost: list[LostRange] = []
+
+    def next(self, limit: int, before_us: int) -> list[Message]:
+        before_us = min(self.shard.head_us + 1, before_us)
+        if self._source is None:
+            self._skip_dropped(before_us)
+            if self.from_us >= before_us:
+                return []
+            if self.shard.ring.covers(self.from_us):
+                return self._from_ring(before_us, limit)
+        elif self.from_us >= before_us:
+            return []
+        return self._from_disk(before_us, limit)
+
+    def let_go(self) -> None:
+        """Hold nothing of the store."""
+        self._source = None
+
+    def _skip_dropped(self, before_us: int) -> None:
+        lost = self._zone_log.lost(self.shard.id, self.from_us, before_us)
+        if lost is not None:
+            if self.from_us > _FIRST_US:  # a reader that wants the earliest there is has not lost what is gone
+                self.lost.append(lost)
+            self.from_us = max(self.from_us, lost.to_us)
+
+    def _from_ring(self, before_us: int, limit: int) -> list[Message]:
+        found: list[Message] = []
+        looked = self.shard.ring.read(self.from_us, before_us, _RING_SCAN)
+        erasures = self._log.erasures
+        erased = erasures.may_hide(self.shard.id, self.from_us)
+        for message in looked:
+            if erased and erasures.hides(self.shard.id, message.position_us, message.topic, message.publisher):
+                continue
+            if matches(self._levels, message.topic):
+                found.append(message)
+                if len(found) == limit:
+                    self.from_us = message.position_us + 1
+                    return found
+        self.from_us = looked[-1].position_us + 1 if len(looked) == _RING_SCAN else before_us
+        return found
+
+    def _from_disk(self, before_us: int, limit: int) -> list[Message]:
+        shared = self._log.pages
+        key = (self.shard.id, self._levels, self.from_us)
+        known = shared.get(key, limit, before_us) if self._source is None else None
+        if known is not None:
+            self.from_us = known[-1].position_us + 1 if len(known) == limit else before_us
+            return known
+        found = self._take(before_us, limit)
+        if len(found) == limit:
+            shared.put(key, found)
+        return found
+
+    def _take(self, before_us: int, limit: int) -> list[Message]:
+        if self._source is None:
+            before_us = min(before_us, self._zone_log.gap_us(self.from_us))
+            self._source = self._log.values(self._zone_log, self.shard.id, self._levels, self.from_us, before_us)
+            self._source_end_us = before_us
+        found: list[Message] = []
+        try:
+            if self._fill(self._source, found, limit):
+                self.from_us = self._source_end_us
+                self._source = None
+        except Exception:
+            # A generator that has failed looks like one that is at its end: the next call begins again, from where
+            # this one came to, and fails again if nothing has changed.
+            self._source = None
+            if not found:
+                raise
+        return found
+
+    def _fill(self, source: Iterator[bytes], found: list[Message], limit: int) -> bool:
+        """Whether the source is at its end."""
+        patience = _PATIENCE
+        hidden = 0
+        erasures = self._log.erasures
+        for value in source:
+            if not value:  # a long stretch without a match
+                patience -= 1
+                if patience == 0:
+                    return False
+                continue
+            stored = decode_message(value)
+            message = stored.message
+            message.shard = self.shard.id
+            message.position_us = stored.position_us
+            self.from_us = stored.position_us + 1
+            if erasures.hides(self.shard.id, stored.position_us, message.topic, message.publisher):
+                hidden += 1
+                if hidden % _ERASED == 0:
+                    patience -= 1
+                    if patience == 0:
+                        return False
+                continue
+            found.append(message)
+            if len(found) == limit:
+                return False
+        return True
+
+
+def matches(levels: tuple[bytes, ...], topic: bytes) -> bool:
+    """No levels at all match everything, `$`-topics too."""
+    return not levels or levels_match(levels, topic.split(SEPARATOR), dollar=is_dollar(topic))

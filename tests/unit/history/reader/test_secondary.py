@@ -1,0 +1,83 @@
+"""A reader beside a broker that starts: it takes its turn, and begins afresh."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.history.reader.secondary import Secondary
+from holdfast.model.clock import ManualClock
+from holdfast.model.errors import TransientError
+from holdfast.storage.rocks.engine import open_lock
+from holdfast.storage.rocks.engine.column_families import META
+from holdfast.storage.rocks.engine.open_lock import OPENING_NAME, lock_to_look, lock_to_open
+from tests.unit.storage.rocks.log_node import Node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path / "data", ManualClock(wall_us=1_700_000_000_000_000), shards=1)
+    yield node
+    node.log.close()
+
+
+@pytest.fixture
+def secondary(node: Node) -> Iterator[Secondary]:
+    found = Secondary(node.folder)
+    yield found
+    found.close()
+
+
+def test_it_follows_a_primary_that_runs_and_begins_afresh_with_one_that_was_started_anew(
+    node: Node, secondary: Secondary
+) -> None:
+    node.fill(commits=2)
+    assert secondary.catch_up() is False
+
+    node.reopen()
+
+    assert secondary.catch_up() is True
+    assert list(secondary.family(META).keys())
+    assert secondary.catch_up() is False
+
+
+def test_nobody_looks_while_the_database_is_being_opened(
+    node: Node, secondary: Secondary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_lock, "_LOOK_PATIENCE_S", 0.0)
+    with lock_to_open(node.folder):
+        with pytest.raises(TransientError, match="has been opening for"):
+            secondary.catch_up()
+        with pytest.raises(TransientError, match="has been opening for"):
+            Secondary(node.folder)
+
+    assert secondary.catch_up() is False
+
+
+def test_looks_are_shared_and_an_opening_waits_for_them_but_not_for_ever(
+    node: Node, secondary: Secondary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+    look = lock_to_look(node.folder)
+    look.__enter__()
+
+    def let_go(_seconds: float) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 3:
+            look.__exit__(None, None, None)
+
+    monkeypatch.setattr("time.sleep", let_go)
+    assert secondary.catch_up() is False, "beside another look"
+    with lock_to_open(node.folder):
+        assert tries == 3
+
+    monkeypatch.setattr(open_lock, "_OPENER_PATIENCE_S", 0.0)
+    with lock_to_look(node.folder), lock_to_open(node.folder):
+        assert tries == 3
+
+
+def test_a_folder_of_an_older_broker_has_no_turns(node: Node) -> None:
+    (node.folder / OPENING_NAME).unlink()
+    with lock_to_look(node.folder):
+        assert not (node.folder / OPENING_NAME).exists()

@@ -1,0 +1,64 @@
+"""The settings that the design depends on are really in force."""
+
+import configparser
+from pathlib import Path
+
+import pytest
+
+from holdfast.storage.rocks.engine.engine import Engine
+
+LOG = "log-00001-00000001"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> configparser.ConfigParser:
+    """What RocksDB itself wrote down."""
+    folder = tmp_path_factory.mktemp("data")
+    engine = Engine.open(folder)
+    engine.create_family(LOG)
+    engine.close()
+    newest = max((folder / "rocks").glob("OPTIONS-*"))
+    parser = configparser.ConfigParser()
+    parser.read_string(newest.read_text())
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_total_wal_size", str(128 << 20)),
+        ("wal_recovery_mode", "kAbsoluteConsistency"),
+        ("max_background_jobs", "2"),
+        ("recycle_log_file_num", "0"),
+        ("manual_wal_flush", "false"),
+        ("keep_log_file_num", "4"),
+        ("max_log_file_size", str(8 << 20)),
+        ("avoid_flush_during_recovery", "false"),
+        ("paranoid_checks", "true"),
+        ("max_open_files", "512"),
+    ],
+)
+def test_the_database(stored: configparser.ConfigParser, name: str, value: str) -> None:
+    assert stored["DBOptions"][name] == value
+
+
+@pytest.mark.parametrize("family", [LOG, "meta", "sessions", "retained"])
+def test_every_family_is_compressed_and_writes_no_blobs(stored: configparser.ConfigParser, family: str) -> None:
+    section = stored[f'CFOptions "{family}"']
+    assert section["compression"] == "kLZ4Compression"
+    assert section["bottommost_compression"] == "kZSTD"
+    assert section["enable_blob_files"] == "false"
+
+
+def test_only_families_that_are_asked_by_key_have_filters(stored: configparser.ConfigParser) -> None:
+    def table_filter(family: str) -> str:
+        return stored[f'TableOptions/BlockBasedTable "{family}"']["filter_policy"]
+
+    assert table_filter(LOG) == "nullptr"
+    assert [table_filter(name).startswith("bloom") for name in ("meta", "sessions", "retained")] == [True] * 3
+
+
+def test_the_log_diary_of_rocksdb_is_bounded(tmp_path: Path) -> None:
+    for _ in range(8):
+        Engine.open(tmp_path).close()
+    assert len(list((tmp_path / "rocks").glob("LOG*"))) <= 4
