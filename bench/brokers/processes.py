@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -11,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
+
+from bench.ports import free_port
 
 _START_S = 20.0
 _STOP_S = 10.0
@@ -64,12 +65,6 @@ def start(name: str, command: Callable[[Path, int], list[str]], environment: Map
             raise UnavailableError(f"does not start: {lines[-1] if lines else 'it says nothing'}")
         time.sleep(0.05)
     return running
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _listens(pid: int, port: int) -> bool:

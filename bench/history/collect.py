@@ -15,10 +15,11 @@ import psutil  # type: ignore[import-untyped]
 from rich.progress import Progress
 
 import holdfast
-from bench.brokers.processes import Running, free_port, start
+from bench.brokers.processes import Running, start
 from bench.checkout import ROOT
 from bench.history import rows
 from bench.history.bystander import waits_ms
+from bench.ports import free_port
 from bench.storage.store import Store
 from holdfast.history.flight.client import FlightHistory
 from holdfast.storage.rocks.bench.layout_workload import Workload

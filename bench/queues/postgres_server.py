@@ -13,7 +13,8 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from bench.queues.processes import Server, free_port, until
+from bench.ports import free_port
+from bench.queues.processes import Server, until
 
 PACKAGE = "postgresql"
 _USER = "holdfast"

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 #: Seconds until something has to have happened. Generous: machines that test are busy.
 DEADLINE_S = 60.0
-#: Not the seeded one: programs that run side by side would choose the same.
-_CHANCE = random.SystemRandom()
 #: Looked up before anything forks.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
-
-
-def free_port() -> int:
-    """A port that a restarted server can have again: none of those that the system gives to clients."""
-    while True:
-        port = _CHANCE.randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def until(true: Callable[[], bool], what: str) -> None:

@@ -7,7 +7,8 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from bench.queues.processes import Server, free_port, until
+from bench.ports import free_port
+from bench.queues.processes import Server, until
 
 PROGRAM = "redis-server"
 PACKAGE = "redis-server"
@@ -32,8 +33,14 @@ class RedisServer(Server):
         for name, value in self._options.items():
             command += [f"--{name}", *([value] if name == "save" or " " not in value else value.split(" "))]
         self._launch(command)
-        until(self._answers, f"Redis answers: {self.lines()}")
+        until(self._answers_or_ended, "Redis answers")
+        if self.process is None or self.process.poll() is not None:
+            raise RuntimeError(f"Redis ended by itself: {self.lines()}")
         return self
+
+    def _answers_or_ended(self) -> bool:
+        assert self.process is not None
+        return self.process.poll() is not None or self._answers()
 
     def option(self, name: str) -> str:
         return self._options[name.replace("_", "-")]

@@ -4,24 +4,17 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import holdfast
+from bench.ports import free_port
 
 #: Seconds that a start or a clean stop may take. Generous: machines that test are busy.
 DEADLINE_S = 60.0
 
 _PROGRAM = "from holdfast.cli.main import main; main()"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class BrokerProcess:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from bench.ports import free_port
 from holdfast.storage.folder_lock import FolderLock
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.synced_mark import SyncedMark
-from tests.crash.broker_process import BrokerProcess, free_port
+from tests.crash.broker_process import BrokerProcess
 from tests.mqtt.raw import RawClient
 
 pytestmark = pytest.mark.slow

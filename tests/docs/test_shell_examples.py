@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from tests.crash.broker_process import free_port
+from bench.ports import free_port
 from tests.docs.shell import blocks_of, run_shell
 
 ROOT = Path(__file__).resolve().parents[2]

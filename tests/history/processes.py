@@ -2,15 +2,12 @@
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +15,12 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
 import holdfast
+from bench.ports import free_port
 
 #: Seconds until something has to have happened. Generous: machines that test are busy.
 DEADLINE_S = 60.0
 
-#: Not the seeded one: tests that run side by side would choose the same.
-_CHANCE = random.SystemRandom()
 _PROGRAM = "from holdfast.cli.main import main; main()"
-
-
-def free_port() -> int:
-    """A port that a restarted program can have again.
-
-    Not one of those that the system gives to clients: one that tries to reach a server that is away may be given the
-    very port it connects to, and then it talks to itself, and the server cannot have the port back.
-    """
-    while True:
-        port = _CHANCE.randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def until(true: Callable[[], Any], what: str, limit_s: float = DEADLINE_S) -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from bench.ports import free_port
 from holdfast.history.flight.client import FlightHistory
 from holdfast.history.tokens import add_token
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from tests.history.processes import Broker, Program, free_port, is_running, until
+from tests.history.processes import Broker, Program, is_running, until
 from tests.unit.server.certificates import Authority
 from tests.unit.storage.rocks.log_node import Node
 

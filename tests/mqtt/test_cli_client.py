@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from bench.ports import free_port
 from holdfast.cli.pub import pub
 from holdfast.cli.sub import sub
 from holdfast.client.asyncio_client import Client
@@ -39,9 +39,7 @@ verbs.command()(sub)
 def mosquitto(folder: Path, *settings: str) -> Iterator[int]:
     """A broker on a free port, until the end of the block."""
     program = need("mosquitto", "mosquitto")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     configuration = folder / "mosquitto.conf"
     lines = [f"listener {port} 127.0.0.1", "log_dest stderr", "log_type all", *settings]
     configuration.write_text("\n".join(lines) + "\n")

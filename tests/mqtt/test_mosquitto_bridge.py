@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.ports import free_port
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V311
 from holdfast.wire.packets import Ack, Publish
-from tests.history.processes import free_port
 from tests.mqtt.broker_process import DEADLINE_S
 from tests.mqtt.conftest import StartBroker
 from tests.mqtt.raw import RawClient

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 from redis.crc import key_slot
 
-from bench.queues.processes import free_port
+from bench.ports import free_port
 from bench.queues.redis_server import PACKAGE, PROGRAM, RedisServer
 from holdfast.durable.queues.queue_store import AppendBatch
 from holdfast.model.errors import MisuseError, PermanentError, SettingsError, TransientError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from bench.queues.processes import free_port
+from bench.ports import free_port
 from bench.queues.redis_server import RedisServer
 from holdfast.durable.queues.queue_store import AppendBatch, Appended
 from holdfast.model.errors import PermanentError, TransientError
