@@ -12,7 +12,13 @@ from typing import Final
 from rocksdict import ColumnFamily, Rdict
 
 from holdfast.model.errors import MisuseError
-from holdfast.storage.rocks.engine.options import DEFAULT, SharedOptions, family_options
+from holdfast.storage.rocks.engine.options import (
+    DEFAULT,
+    LASTING_FAMILIES,
+    LASTING_SETTINGS,
+    SharedOptions,
+    family_options,
+)
 
 _ANCHOR_KEY: Final = b"\xff\xff\xff\xffanchor"
 
@@ -88,6 +94,10 @@ class FamilyHandles:
     def _adopt(self, name: str) -> None:
         self._readers[name] = self._database.get_column_family(name)
         self.handles[name] = self._database.get_column_family_handle(name)
+        if name in LASTING_FAMILIES:
+            # RocksDB stores such settings for people to read; without room for that it has none of it.
+            with suppress(Exception):
+                self._readers[name].set_options(LASTING_SETTINGS)
 
     def _anchor(self, name: str) -> None:
         family = self._readers[name]

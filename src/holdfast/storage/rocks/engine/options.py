@@ -40,6 +40,10 @@ LOG_CACHE_BYTES: Final = 16 << 20
 #: Blocks of all other families, which are looked up by key: above all filters and indexes, for a few million sessions.
 LOOKUP_CACHE_BYTES: Final = 48 << 20
 
+#: Settings that rocksdict has no method for. A compaction takes the blocks of its old files out of the cache: what is
+#: overwritten all the time, as sessions are, would fill the cache with blocks of files that are gone.
+LASTING_SETTINGS: Final = {"uncache_aggressiveness": "100"}
+
 _MB: Final = 1 << 20
 
 

@@ -1,10 +1,12 @@
 """The settings that the design depends on are really in force."""
 
 import configparser
+import os
 from pathlib import Path
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.storage.rocks.engine.engine import Engine
 
 LOG = "log-00001-00000001"
@@ -62,3 +64,23 @@ def test_the_log_diary_of_rocksdb_is_bounded(tmp_path: Path) -> None:
     for _ in range(8):
         Engine.open(tmp_path).close()
     assert len(list((tmp_path / "rocks").glob("LOG*"))) <= 4
+
+
+def test_blocks_of_files_that_are_gone_leave_the_cache(tmp_path: Path) -> None:
+    """Sessions are overwritten all the time: memory would grow to the cache's limit, whatever they take themselves."""
+    engine = Engine.open(tmp_path / "data", reserve_bytes=0)
+    sessions = engine.family("sessions")
+    cache = engine._opened()._shared.lookup_cache
+    keys = [b"%04d" % number for number in range(1_000)]
+    for written in range(1, 31):
+        changes = Changes()
+        for key in keys:
+            changes.into("sessions").put(key, os.urandom(1_000))
+        engine.write(written, changes)
+        sessions.flush()
+        for key in keys:
+            assert len(sessions.get(key)) == 1_000
+    sessions.compact_range(None, None)
+    used_bytes = cache.get_usage()
+    engine.close()
+    assert used_bytes < 4 << 20, "a megabyte is stored, thirty were"
