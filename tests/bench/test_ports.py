@@ -16,7 +16,7 @@ def three_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, i
     """Three ports to choose from, and no reservation."""
     last = ports._LAST
     monkeypatch.setattr(ports, "_FIRST", last - 2)
-    monkeypatch.setattr(ports.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     return last - 2, last - 1, last
 
 

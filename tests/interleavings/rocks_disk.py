@@ -40,7 +40,8 @@ class RocksDisk:
     def open(self, policy: Policy, clock: Clock) -> Stores:
         if self._disk is not None:
             self._disk.close()
-        self._disk = DiskStorage(Settings(storage=Storage(data=self._data(), min_free_bytes=0)), policy, clock)
+        storage = Storage(data=self._data(), min_free_bytes=0, sync_on_loop="never")
+        self._disk = DiskStorage(Settings(storage=storage), policy, clock)
         setattr(self._disk.engine, "request_sync", self._ask)  # noqa: B010
         return self._disk.stores()
 

@@ -69,6 +69,7 @@ class Broker:
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
         self._attach: Final = stores.attach
+        self.sync_counts: Final = stores.sync_counts
         self.exchange: Final = Exchange(
             self,
             PaceTimer(clock, self.deadlines, self._pump),

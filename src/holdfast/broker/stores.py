@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from holdfast.durable.commit import CommitLog, Receipt
+from holdfast.durable.commit import CommitLog, Receipt, SyncCounts
 from holdfast.durable.queues.client_queue import SessionQueue
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.outbox import MemoryOutbox, OutboxStore
@@ -53,3 +53,5 @@ class Stores:
     delivered: dict[int, int] = field(default_factory=dict)
     #: What the stores have lost is noted there as well.
     drops: Drops = field(default_factory=lambda: Drops(Counters()))
+    #: None if the log has nothing to sync.
+    sync_counts: SyncCounts | None = None

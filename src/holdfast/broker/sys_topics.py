@@ -69,6 +69,11 @@ class SysTopics:
             "handshakes/failed": sum(counters.handshakes_failed.values()),
             "retained messages/count": broker.retained.count(),
         }
+        syncs = broker.sync_counts
+        if syncs is not None:
+            numbers["storage/syncs/loop"] = syncs.on_loop
+            numbers["storage/syncs/thread"] = syncs.on_thread
+            numbers["storage/syncs/longest_on_loop_us"] = syncs.longest_on_loop_us
         texts = {name: str(number) for name, number in numbers.items()}
         loads = self._loads.update(self._totals(), now_us)
         texts |= {f"load/{name}": f"{average:.2f}" for name, average in loads.items()}

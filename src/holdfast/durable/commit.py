@@ -46,6 +46,15 @@ class Batch:
         return len(self.messages) + len(self.retained) + len(self.steps) + len(self.outbox)
 
 
+class SyncCounts:
+    """How often a log was synced on each thread, and the longest that the event loop stood still for it."""
+
+    def __init__(self) -> None:
+        self.on_loop = 0
+        self.on_thread = 0
+        self.longest_on_loop_us = 0
+
+
 class CommitLog(Protocol):
     """Where batches go."""
 

@@ -25,6 +25,7 @@ from holdfast.records.events import Event
 from holdfast.records.lanes import is_lane
 from holdfast.storage.event_files import EventFiles
 from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.engine.loop_sync import LoopSyncRule
 from holdfast.storage.rocks.log.commit_log import Companion
 from holdfast.storage.rocks.log.erasure_worker import ErasureWorker
 from holdfast.storage.rocks.log.leases import Leases
@@ -48,7 +49,9 @@ class DiskStorage:
         """SettingsError if the folder is in use or cannot be made; PermanentError if its content cannot be read."""
         zones, default, mounts = zones_of(settings)
         self.clock: Final = clock
-        self.engine: Final = Engine.open(settings.storage.data)
+        storage = settings.storage
+        loop_sync = LoopSyncRule(enabled=storage.sync_on_loop == "auto")
+        self.engine: Final = Engine.open(storage.data, loop_sync=loop_sync)
         self.drops: Final = Drops(Counters())
         self._event_files: Final = EventFiles(settings.storage.data)
         for damage in self.engine.damage:
@@ -66,7 +69,6 @@ class DiskStorage:
         self.outbox: Final = RocksOutbox(self.engine)
         companions: list[Companion] = [self.sessions, self.retained, self.numbers, self.outbox]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
-        storage = settings.storage
         self.leases: Final = Leases(storage.data, settings.history.lease_max_age_s)
         self.maintenance: Final = Maintenance(self.log, leases=self.leases)
         self.erasures: Final = ErasureWorker(storage.data, self.log, self.retained, self._note_erasure)
@@ -101,6 +103,7 @@ class DiskStorage:
             goes_early=self._goes_early if any(zone.deliver_early for zone in zones) else None,
             delivered=self._delivered,
             drops=self.drops,
+            sync_counts=self.engine.sync_counts,
         )
 
     def _goes_early(self, topic: bytes) -> bool:

@@ -20,7 +20,7 @@ class PartlyStored(DiskWorld):
         super().make_stores(policy)
         self.disk.close()
         zones = {"free": ZoneSettings(filter="free/#", store=False)}
-        settings = Settings(storage=Storage(data=self._folder, min_free_bytes=0), zones=zones)
+        settings = Settings(storage=Storage(data=self._folder, min_free_bytes=0, sync_on_loop="never"), zones=zones)
         self.disk = DiskStorage(settings, policy, self.clock)
         return self.disk.stores()
 

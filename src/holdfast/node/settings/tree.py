@@ -37,6 +37,7 @@ ListenerKind = Literal["tcp", "tls", "ws", "wss"]
 Durability = Literal["fsync", "os", "memory"]
 DeliverQos1 = Literal["after_commit", "before_commit"]
 WriteError = Literal["refuse", "warn"]
+SyncOnLoop = Literal["auto", "never"]
 Layout = Literal["learned", "timeline", "bitmask"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
@@ -237,6 +238,13 @@ class Storage:
             "The most seconds until writes are synced that no acknowledgement waits for: `os` and `memory`.", 0.1, 3600
         ),
     ] = 30.0
+    sync_on_loop: Annotated[
+        SyncOnLoop,
+        Key(
+            "Where commits of at most 32 messages are synced. `auto`: on the event loop, which is quicker as long as a "
+            "sync takes less than 2 ms, else on the commit thread. `never`: always on the commit thread."
+        ),
+    ] = "auto"
     # Room for what is acknowledged: 128 MiB of write-ahead log, 256 MiB of write buffers to be flushed, and more than
     # that again while a compaction writes new files beside the old ones.
     min_free_bytes: Annotated[

@@ -7,6 +7,7 @@
    is read immediately before the call. Batch 9 above has to wait for the second sync.
 2. Nothing is synced that was synced, and nothing unless it was asked for.
 3. Receipts are given in order, each number once, and only after the journal has noted them.
+   The owner may sync by itself while the thread is idle, and tells it so (`synced_elsewhere`).
 4. After a failed sync no receipt is ever given again. What is on disk is unknown then: the kernel may have
    dropped the pages, and a second sync that succeeds proves nothing.
 """
@@ -52,13 +53,15 @@ class CommitThread:
         self._wake: Final = threading.Lock()
         self._wake.acquire()
         self._asked = False
+        self._working = False
         self._stopping = False
         self._settle_at_s: float | None = None
         self._changed: Final = threading.Condition()
         #: The last batch that has a receipt, and why there will be no more.
         self.synced = synced
         self.poison: Exception | None = None
-        self._thread: Final = threading.Thread(target=self._run, name="holdfast-commit", daemon=True)
+        # Not `_thread`: compiled, C would take it for a keyword.
+        self._worker: Final = threading.Thread(target=self._run, name="holdfast-commit", daemon=True)
 
     def on_synced(self, callback: Callable[[int], None]) -> None:
         self._callbacks.append(callback)
@@ -67,7 +70,7 @@ class CommitThread:
         self._poisoned_callbacks.append(callback)
 
     def start(self) -> None:
-        self._thread.start()
+        self._worker.start()
 
     def request(self) -> None:
         """Any thread. Cheap when a request is already waiting."""
@@ -90,8 +93,8 @@ class CommitThread:
         """Ensures: the thread has ended, and no callback runs any more."""
         self._stopping = True
         self._ring()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+        if self._worker.is_alive() and threading.current_thread() is not self._worker:
+            self._worker.join()
         with self._changed:
             self._changed.notify_all()
 
@@ -100,9 +103,11 @@ class CommitThread:
             while not self._stopping:
                 left_s = -1.0 if self._settle_at_s is None else max(0.0, self._settle_at_s - time.monotonic())
                 if self._wake.acquire(timeout=left_s):
+                    self._working = True
                     # Before the number is read: a request that comes later asks for another round.
                     self._asked = False
                     self._commit()
+                    self._working = False
                 if self._settle_at_s is not None and time.monotonic() >= self._settle_at_s:
                     self._settle_at_s = None
                     self._journal.settle()
@@ -113,6 +118,9 @@ class CommitThread:
         written = self._journal.last_written()
         if self.poison is not None or written.batch <= self.synced or not self._journal.sync():
             return
+        if written.batch <= self.synced:
+            # The owner has synced it meanwhile.
+            return
         self._journal.note_synced(written)
         if self._settle_at_s is None:
             self._settle_at_s = time.monotonic() + _SETTLE_AFTER_S
@@ -121,6 +129,23 @@ class CommitThread:
             callback(written.batch)
         with self._changed:
             self._changed.notify_all()
+
+    def is_idle(self) -> bool:
+        """Whether no sync is asked for or under way."""
+        return not self._asked and not self._working
+
+    def synced_elsewhere(self, batch: int) -> None:
+        """The owner has synced and noted everything up to a batch by itself. No callback is called.
+
+        Requires: it was idle when that began.
+        """
+        self.synced = batch
+        with self._changed:
+            self._changed.notify_all()
+        if self._settle_at_s is None:
+            self._settle_at_s = time.monotonic() + _SETTLE_AFTER_S
+            # It waits without a limit of time until it is told.
+            self._ring()
 
     def fail(self, error: Exception) -> None:
         """Poisons, once. Also for a write that failed in a way that leaves the disk unknown."""

@@ -6,14 +6,21 @@
 
 A state is entered at its mark and left only a margin above it, so that a disk that hovers at a mark raises
 one alarm and not a hundred. The decision is pure; `DiskWatch` asks the file system.
+
+`FreeSpace` is for the writer: it asks the file system so rarely that every write can ask it.
 """
 
+import os
 import shutil
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import SettingsError
+
+#: How long a reading of `FreeSpace` is good for: seconds, and bytes written.
+_READING_S: Final = 0.05
+_READING_BYTES: Final = 8 << 20
 
 
 class DiskState(IntEnum):
@@ -76,6 +83,33 @@ def next_state(state: DiskState, free_bytes: int, total_bytes: int, marks: Water
     if free_bytes < low or (state is not DiskState.OK and free_bytes < low + margin):
         return DiskState.LOW
     return DiskState.OK
+
+
+class FreeSpace:
+    """Free bytes of the file system that a descriptor is on. A reading is good for a moment, or for some writes.
+
+    What other programs write meanwhile is not seen, which is why writers keep a reserve.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: Final = descriptor
+        self._free_bytes = 0
+        self._used_bytes = 0
+        self._read_s = float("-inf")
+
+    def read(self, now_s: float, need_bytes: int) -> int:
+        """Asks again when the reading is old, or says less than what is needed."""
+        free_bytes = self._free_bytes - self._used_bytes
+        if now_s - self._read_s >= _READING_S or self._used_bytes >= _READING_BYTES or free_bytes < need_bytes:
+            disk = os.fstatvfs(self._descriptor)
+            free_bytes = self._free_bytes = disk.f_bavail * disk.f_frsize
+            self._used_bytes = 0
+            self._read_s = now_s
+        return free_bytes
+
+    def use(self, size_bytes: int) -> None:
+        """So much was written since the reading."""
+        self._used_bytes += size_bytes
 
 
 class DiskWatch:

@@ -9,7 +9,7 @@
 
 Rules:
 1. Batch numbers increase. A batch is in the WAL when `write` returns, on disk when `on_synced` names its number or a
-   later one. Several batches may share a sync.
+   later one, or when `sync_on_loop` has returned True. Several batches may share a sync.
 2. A write that raises a TransientError has written nothing; the same changes may be written again.
 3. After a failed sync nothing is written any more.
 4. RocksDB never meets a full disk if we can help it: once an append to the WAL has failed, RocksDB refuses everything
@@ -30,11 +30,13 @@ from typing import Final
 from rocksdict import ColumnFamily, Rdict, WriteBatch
 
 from holdfast.durable.changes import Changes, RangeEnd
+from holdfast.durable.commit import SyncCounts
 from holdfast.files.private import make_private_folder
 from holdfast.model.errors import HoldfastError, MisuseError, PoisonedError
 from holdfast.storage.folder_lock import LOCK_NAME, FolderLock
 from holdfast.storage.rocks.engine.column_families import META, check_format
 from holdfast.storage.rocks.engine.commit_thread import CommitThread, WrittenMark
+from holdfast.storage.rocks.engine.disk_space import FreeSpace
 from holdfast.storage.rocks.engine.failures import (
     DiskFullError,
     Failure,
@@ -44,6 +46,7 @@ from holdfast.storage.rocks.engine.failures import (
     is_no_room,
 )
 from holdfast.storage.rocks.engine.family_handles import FamilyHandles
+from holdfast.storage.rocks.engine.loop_sync import LoopSyncRule
 from holdfast.storage.rocks.engine.manifest import ManifestWatch
 from holdfast.storage.rocks.engine.options import LASTING_FAMILIES, MAX_WAL_BYTES, WRITE_BUFFERS_BYTES, write_options
 from holdfast.storage.rocks.engine.quarantine import Damage, Quarantine
@@ -56,13 +59,22 @@ from holdfast.storage.rocks.engine.wal_scan import wal_files
 RESERVE_BYTES: Final = MAX_WAL_BYTES + WRITE_BUFFERS_BYTES // 4
 #: RocksDB gets over a flush that found no room by itself, looking every 5 s. Then we open it again.
 _OWN_RECOVERY_S: Final = 15.0
+#: Properties of RocksDB: its work in the background, of all families.
+_FLUSHES: Final = "rocksdb.num-running-flushes"
+_COMPACTIONS: Final = "rocksdb.num-running-compactions"
 
 
 class Engine:
     """Survives: a killed process (what was written), a power loss (what was synced)."""
 
     def __init__(
-        self, folder: Path, lock: FolderLock, mark: SyncedMark, opened: OpenedDatabase, reserve_bytes: int
+        self,
+        folder: Path,
+        lock: FolderLock,
+        mark: SyncedMark,
+        opened: OpenedDatabase,
+        reserve_bytes: int,
+        loop_sync: LoopSyncRule,
     ) -> None:
         self.folder: Final = folder
         self.path: Final = folder / "rocks"
@@ -77,11 +89,16 @@ class Engine:
         #: Held while a sync is done or noted, and while the database is closed.
         self._in_use: Final = threading.Lock()
         self._written = WrittenMark(opened.batch, opened.sequence)
+        #: Bytes of all batches, and of those that a sync has covered. Each is changed by one thread at a time.
+        self._written_bytes = 0
+        self._synced_bytes = 0
+        self._loop_sync: Final = loop_sync
         self._database: Rdict | None = None
         self._families: FamilyHandles | None = None
         self._manifest: Final = ManifestWatch(self.path)
         self._broken: str | None = None
         self._full_since_s: float | None = None
+        self._free: Final = FreeSpace(self._descriptor)
         self._half_made: Final[set[str]] = set()
         self._closed = False
         self._reopened_callbacks: Final[list[Callable[[], None]]] = []
@@ -90,10 +107,13 @@ class Engine:
         self._commit.start()
 
     @classmethod
-    def open(cls, folder: Path, *, reserve_bytes: int = RESERVE_BYTES) -> "Engine":
+    def open(
+        cls, folder: Path, *, reserve_bytes: int = RESERVE_BYTES, loop_sync: LoopSyncRule | None = None
+    ) -> "Engine":
         """Ensures: the database is open and `damage` says what it lacks; or an error says why not and what to do.
 
-        NewerFormatError for a folder of a later Holdfast, which is not written to.
+        NewerFormatError for a folder of a later Holdfast, which is not written to. Without a `loop_sync` every sync is
+        one of the commit thread.
         """
         make_private_folder(folder, LOCK_NAME)
         lock = FolderLock.acquire(folder)
@@ -103,7 +123,7 @@ class Engine:
             opened = open_database(
                 folder / "rocks", Quarantine(folder / "quarantine"), mark.last, mark_is_exact=mark.is_exact
             )
-            engine = cls(folder, lock, mark, opened, reserve_bytes)
+            engine = cls(folder, lock, mark, opened, reserve_bytes, loop_sync or LoopSyncRule(enabled=False))
             for name in LASTING_FAMILIES:
                 compact_tombstones(name, engine.family(name))
             # The names of what was made in it; RocksDB syncs only its own folder.
@@ -176,11 +196,14 @@ class Engine:
             raise MisuseError(f"batch {number} comes after batch {self._written.batch}; numbers must increase")
         batch = as_batch(changes, handles)
         batch.put(BATCH_KEY, number.to_bytes(8, "big"))
+        size_bytes = batch.size_in_bytes()
         try:
             database.write(batch, self._write_options)
         except Exception as error:
             self._refuse(error)
         self._full_since_s = None
+        self._written_bytes += size_bytes
+        self._free.use(size_bytes)
         self._written = WrittenMark(number, database.latest_sequence_number())
 
     def is_open(self) -> bool:
@@ -199,7 +222,7 @@ class Engine:
             self._reopen()
         families = self._opened()
         assert self._database is not None
-        free_bytes = self._free_bytes()
+        free_bytes = self._free.read(time.monotonic(), self._reserve_bytes)
         if free_bytes < self._reserve_bytes:
             raise DiskFullError(
                 f"{free_bytes} bytes are free in {self.folder}; writing needs {self._reserve_bytes} in reserve"
@@ -223,10 +246,6 @@ class Engine:
             self._broken = str(error)
         raise DiskFullError(f"no room in {self.folder}: {error}") from error
 
-    def _free_bytes(self) -> int:
-        disk = os.fstatvfs(self._descriptor)
-        return disk.f_bavail * disk.f_frsize
-
     # Receipts
 
     @property
@@ -236,6 +255,10 @@ class Engine:
     @property
     def synced(self) -> int:
         return self._commit.synced
+
+    @property
+    def sync_counts(self) -> SyncCounts:
+        return self._loop_sync.counts
 
     @property
     def poison(self) -> Exception | None:
@@ -263,6 +286,8 @@ class Engine:
     def sync_now(self) -> None:
         """Ensures: all that was written is on disk."""
         batch = self._written.batch
+        if self._commit.synced >= batch:
+            return
         self._commit.request()
         while not self._commit.wait_for(batch, 0.1):
             if self._commit.poison is not None:
@@ -276,6 +301,37 @@ class Engine:
         self._commit.request()
         return self._commit.wait_for(batch, timeout_s)
 
+    def sync_on_loop(self, changes: int) -> bool:
+        """Sync here and now if `LoopSyncRule` allows it for a commit of so many changes, and nothing else is synced.
+
+        Requires: the thread that writes. Ensures, if True: all that was written has its receipt; callbacks are not
+        called. If False, nothing is promised: ask for a sync of the commit thread.
+        """
+        rule, database, commit = self._loop_sync, self._database, self._commit
+        began_s = time.monotonic()
+        unsynced_bytes = self._written_bytes - self._synced_bytes
+        if not rule.allows(changes, unsynced_bytes, began_s) or not commit.is_idle():
+            return False
+        if database is None or self._broken is not None or commit.poison is not None or _writes_tables(database):
+            return False
+        # Held by the commit thread while it settles the mark.
+        if not self._in_use.acquire(blocking=False):
+            return False
+        try:
+            written = self._written
+            if not self._sync_wal(database):
+                return False
+            self._note(written)
+        except Exception as error:
+            commit.fail(error)
+            return False
+        finally:
+            self._in_use.release()
+        ended_s = time.monotonic()
+        rule.synced_on_loop(ended_s - began_s, ended_s)
+        commit.synced_elsewhere(written.batch)
+        return True
+
     # The journal of the commit thread
 
     def last_written(self) -> WrittenMark:
@@ -286,14 +342,26 @@ class Engine:
             database = self._database
             if database is None or self._broken is not None:
                 return False
-            try:
-                database.flush_wal(True)
-            except Exception as error:
-                if classify(error) is Failure.BROKEN:
-                    # Not this sync but an append before it failed; the write says so, and opens the database again.
-                    self._broken = str(error)
-                    return False
-                raise
+            began_s = time.monotonic()
+            if not self._sync_wal(database):
+                return False
+            ended_s = time.monotonic()
+            self._loop_sync.synced_on_thread(ended_s - began_s, ended_s)
+        return True
+
+    def _sync_wal(self, database: Rdict) -> bool:
+        """As `sync`. Requires: `_in_use` is held."""
+        # Before the call: the loop may write meanwhile.
+        written_bytes = self._written_bytes
+        try:
+            database.flush_wal(True)
+        except Exception as error:
+            if classify(error) is Failure.BROKEN:
+                # Not this sync but an append before it failed; the write says so, and opens the database again.
+                self._broken = str(error)
+                return False
+            raise
+        self._synced_bytes = written_bytes
         return True
 
     def note_synced(self, written: WrittenMark) -> None:
@@ -301,7 +369,7 @@ class Engine:
             self._note(written)
 
     def _note(self, written: WrittenMark) -> None:
-        self._mark.write(Synced(written.sequence, written.batch, *self._manifest.synced()))
+        self._mark.write(Synced(written.sequence, written.batch, *self._manifest.synced(time.monotonic())))
 
     def settle(self) -> None:
         with self._in_use:
@@ -333,7 +401,7 @@ class Engine:
         """After an append found no room. Reading goes on until there is room to open."""
         wal_bytes = sum(path.stat().st_size for path in wal_files(self.path))
         need_bytes = wal_bytes + self._reserve_bytes
-        if self._free_bytes() < need_bytes:
+        if self._free.read(time.monotonic(), need_bytes) < need_bytes:
             raise DiskFullError(f"{self.folder} needs {need_bytes} free bytes to go on; {self._broken}")
         with self._in_use:
             self._let_go()
@@ -376,6 +444,11 @@ class Engine:
             self._mark.close()
             os.close(self._descriptor)
             self._lock.release()
+
+
+def _writes_tables(database: Rdict) -> bool:
+    """Whether RocksDB flushes or compacts: a sync beside that waits for its writes, and for a new WAL to be made."""
+    return bool(database.property_int_value(_FLUSHES) or database.property_int_value(_COMPACTIONS))
 
 
 def as_batch(changes: Changes, handles: Mapping[str, ColumnFamily]) -> WriteBatch:

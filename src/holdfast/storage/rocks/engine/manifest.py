@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 from holdfast.files.replacement import sync_path
 
@@ -15,6 +16,10 @@ def manifest_of(database: Path) -> tuple[int, int]:
         return 0, 0
 
 
+#: How often the file is looked at. Its length may be so much older than the sync that it is noted with: it only grows.
+_LOOK_S: Final = 0.1
+
+
 class ManifestWatch:
     """The length that is on disk for certain. Cheap enough to ask after every sync."""
 
@@ -23,9 +28,13 @@ class ManifestWatch:
         self._number = 0
         self._path = database
         self._synced_bytes = -1
+        self._looked_s = float("-inf")
 
-    def synced(self) -> tuple[int, int]:
+    def synced(self, now_s: float) -> tuple[int, int]:
         """(number, bytes). Survives: a power loss."""
+        if now_s - self._looked_s < _LOOK_S:
+            return self._number, self._synced_bytes
+        self._looked_s = now_s
         try:
             size_bytes = os.stat(self._path).st_size if self._number else -1
         except FileNotFoundError:
@@ -37,5 +46,5 @@ class ManifestWatch:
         if size_bytes != self._synced_bytes and self._number:
             # RocksDB may be in the middle of its own sync.
             sync_path(self._path)
-            self._synced_bytes = size_bytes
+        self._synced_bytes = size_bytes
         return self._number, size_bytes

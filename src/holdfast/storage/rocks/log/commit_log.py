@@ -7,7 +7,8 @@
 2. A batch whose zones are all `os` or `memory` needs no sync for its receipt; it still waits for the receipts of
    earlier ones, so that acknowledgements keep their order.
 3. No reader sees a position above its shard's ceiling: a batch that carries a new ceiling waits for its own sync.
-4. Everything here runs on the loop, except the call of `_synced`, which only posts.
+4. A small batch may be synced on the loop, and has its receipt at once (`engine/loop_sync.py`).
+5. Everything here runs on the loop, except the call of `_synced`, which only posts.
 """
 
 from collections import deque
@@ -59,6 +60,8 @@ class _Pending:
         self.ceilings: Final[list[tuple[Shard, int]]] = []
         #: Whether its receipt needs a sync.
         self.strict = False
+        #: How many messages and other changes the batch had.
+        self.size = 0
 
 
 class RocksLog:
@@ -167,6 +170,7 @@ class RocksLog:
         if batch.strict or (self._strict_steps and (batch.steps or batch.retained)):
             strict = True
         pending = self._pending(batch.number, changes)
+        pending.size = len(batch)
         if touched:
             pending.shards = list(touched.values())
             self._close_shards(pending)
@@ -234,7 +238,10 @@ class RocksLog:
             self._unwritten.popleft()
             self._awaiting.append(pending)
             if pending.strict:
-                self.engine.request_sync()
+                if not self._unwritten and self.engine.sync_on_loop(pending.size):
+                    self._synced_mark = pending.mark
+                else:
+                    self.engine.request_sync()
         else:
             if self.obstacle is not None:
                 _log.info("writing goes on")

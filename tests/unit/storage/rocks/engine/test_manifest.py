@@ -28,12 +28,21 @@ def test_zeros_when_it_cannot_be_told(tmp_path: Path, content: str | None) -> No
 def test_the_watch_follows_growth_and_a_new_file(tmp_path: Path) -> None:
     point(tmp_path, 5, 20)
     watch = ManifestWatch(tmp_path)
-    assert watch.synced() == (5, 20)
+    assert watch.synced(1.0) == (5, 20)
     point(tmp_path, 5, 30)
-    assert watch.synced() == (5, 30)
+    assert watch.synced(2.0) == (5, 30)
     point(tmp_path, 8, 7)
     (tmp_path / "MANIFEST-000005").unlink()
-    assert watch.synced() == (8, 7)
+    assert watch.synced(3.0) == (8, 7)
+
+
+def test_the_file_is_looked_at_ten_times_a_second(tmp_path: Path) -> None:
+    point(tmp_path, 5, 20)
+    watch = ManifestWatch(tmp_path)
+    assert watch.synced(1.0) == (5, 20)
+    point(tmp_path, 5, 30)
+    assert watch.synced(1.05) == (5, 20)
+    assert watch.synced(1.11) == (5, 30)
 
 
 def test_a_length_is_synced_before_it_is_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +50,7 @@ def test_a_length_is_synced_before_it_is_promised(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("os.fsync", synced.append)
     point(tmp_path, 5, 20)
     watch = ManifestWatch(tmp_path)
-    for size_bytes, syncs in ((20, 1), (20, 1), (30, 2)):
+    for now_s, (size_bytes, syncs) in enumerate(((20, 1), (20, 1), (30, 2))):
         point(tmp_path, 5, size_bytes)
-        watch.synced()
+        watch.synced(float(now_s))
         assert len(synced) == syncs

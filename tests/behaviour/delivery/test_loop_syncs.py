@@ -1,0 +1,91 @@
+"""Small commits that are synced on the event loop: acknowledged and delivered at once, and never before the sync."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.broker.sys_topics import SysTopics
+from holdfast.model.protocol import PUBACK
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.wire.packets import Ack, Publish
+from tests.disk_world import DiskWorld, back, payloads, publish
+from tests.slow_world import kept, subscribe
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine's disk is."""
+    monkeypatch.setattr("holdfast.storage.rocks.engine.loop_sync.SLOW_S", 1e9)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[DiskWorld]:
+    with DiskWorld(tmp_path, storage={"sync_on_loop": "auto"}) as world:
+        yield world
+
+
+def test_a_small_commit_needs_no_commit_thread(world: DiskWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = world.connect("r")
+    reader.send(subscribe("a"))
+    writer = world.connect("w")
+    monkeypatch.setattr(world.disk.engine, "request_sync", lambda: pytest.fail("the commit thread was asked"))
+    writer.send(Publish("a", b"1", 1, 7))
+    assert [ack.packet_id for ack in writer.take_all(Ack)] == [7]
+    assert payloads(reader) == [b"1"]
+    assert world.disk.engine.synced == world.disk.engine.written
+
+
+def test_the_acknowledgement_leaves_after_the_sync(world: DiskWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L20: nothing has left when the sync begins."""
+    writer = world.connect("w")
+    engine = world.disk.engine
+    sent_before_sync: list[int] = []
+    sync = Engine._sync_wal
+
+    def watched(self: Engine, database: object) -> bool:
+        sent_before_sync.append(len(writer.inbox))
+        return sync(self, database)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Engine, "_sync_wal", watched)
+    writer.send(Publish("a", b"1", 1, 7))
+    assert sent_before_sync[0] == 0
+    assert writer.take(Ack).kind == PUBACK
+    assert engine.sync_counts.on_loop > 0
+
+
+def test_a_sync_on_the_loop_that_fails_acknowledges_nothing(world: DiskWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = world.connect("w")
+
+    def fails(_self: Engine, _database: object) -> bool:
+        raise OSError("the disk has gone")
+
+    monkeypatch.setattr(Engine, "_sync_wal", fails)
+    monkeypatch.setattr(Engine, "sync_now", lambda _self: None)
+    writer.send(Publish("a", b"1", 1, 7))
+    assert writer.take_all(Ack) == []
+    assert str(world.disk.engine.poison) == "the disk has gone"
+
+
+def test_sessions_find_everything_after_a_crash(tmp_path: Path) -> None:
+    world = DiskWorld(tmp_path, storage={"sync_on_loop": "auto"})
+    reader = kept(world, "r")
+    reader.send(subscribe("a", 2))
+    reader.drop()
+    for number in range(5):
+        publish(world, ("a", b"%d" % number))
+    assert world.disk.engine.sync_counts.on_loop > 0
+    world.crash()
+    with DiskWorld(tmp_path, storage={"sync_on_loop": "auto"}) as world:
+        assert payloads(back(world, "r")) == [b"%d" % number for number in range(5)]
+
+
+def test_sys_topics_count_syncs_of_both_kinds(world: DiskWorld) -> None:
+    writer = world.connect("w")
+    writer.send(Publish("a", b"1", 1, 7))
+    writer.send(*(Publish("a", b"x", 1, 100 + number) for number in range(40)))
+    values = SysTopics(world.broker, "test", 0).values()
+    counts = world.disk.engine.sync_counts
+    assert int(values["storage/syncs/loop"]) == counts.on_loop > 0
+    assert int(values["storage/syncs/thread"]) == counts.on_thread > 0
+    assert int(values["storage/syncs/longest_on_loop_us"]) == counts.longest_on_loop_us > 0
