@@ -1,7 +1,8 @@
 """The brokers that are compared, each set up to do its best and to drop nothing.
 
 holdfast      compiled, with the access rules below, every acknowledged message synced; holdfast:os and holdfast:memory
-              say what less costs
+              say what less costs, holdfast:LAYOUT what another layout does
+holdfast@DIR  the same of another checkout, which has run `make compiled`: before and after a change, in one run
 mosquitto     with the same access rules, nothing kept on disk
 nats          MQTT of the NATS server; messages of QoS 1 in files, synced every two minutes
 nats:fsync    the same, every message synced
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -51,7 +53,7 @@ class Peer:
     note: str = ""
 
     def start(self) -> Running:
-        return processes.start(self.name.replace(":", "-"), self.command, self.environment)
+        return processes.start(re.sub(r"[^\w-]", "-", self.name), self.command, self.environment)
 
     def cannot(self, job: Job) -> str:
         """Why it is not asked to do a job; empty if it is."""
@@ -64,9 +66,10 @@ class Peer:
 
 def find(name: str, *, install: bool) -> Peer:
     """The peer of this name; UnavailableError if it is not to be had here."""
-    kind, _, variant = name.partition(":")
+    checkout = name.partition("@")[2]
+    kind, _, variant = name.removesuffix(f"@{checkout}").partition(":")
     if kind == HOLDFAST:
-        return _holdfast(name, variant)
+        return _holdfast(name, variant, Path(checkout).resolve() if checkout else ROOT)
     if kind == MOSQUITTO and not variant:
         return _mosquitto()
     if kind == NATS and variant in ("", "fsync"):
@@ -87,15 +90,18 @@ def find(name: str, *, install: bool) -> Peer:
     raise UnavailableError("there is no such peer")
 
 
-def _holdfast(name: str, durability: str) -> Peer:
-    title = f"Holdfast, {durability}" if durability else "Holdfast"
-    return holdfast(name, title, [f"storage.durability={durability}"] if durability else [])
+def _holdfast(name: str, variant: str, checkout: Path) -> Peer:
+    title = f"Holdfast, {variant}" if variant else "Holdfast"
+    if checkout != ROOT:
+        title += f" in {checkout.name}"
+    key = "durability" if variant in ("os", "memory") else "layout"
+    return holdfast(name, title, [f"storage.{key}={variant}"] if variant else [], checkout)
 
 
-def holdfast(name: str, title: str, settings: list[str]) -> Peer:
+def holdfast(name: str, title: str, settings: list[str], checkout: Path = ROOT) -> Peer:
     """With further settings, beside those of every run."""
-    obstacle = compiled_obstacle(ROOT)
-    tree = ROOT / "src" if obstacle else compiled_tree()
+    obstacle = compiled_obstacle(checkout)
+    tree = checkout / "src" if obstacle else compiled_tree(checkout)
 
     def command(folder: Path, port: int) -> list[str]:
         (folder / "access").write_text(ACCESS, encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.brokers import scenarios
+from bench.brokers import peers, scenarios
 from bench.checkout import ROOT
 
 
@@ -33,3 +33,13 @@ def test_every_row_has_a_key_of_its_own() -> None:
     keys = [row.key for row in scenarios.all_rows()]
 
     assert len(set(keys)) == len(keys)
+
+
+def test_another_checkout_and_another_layout_are_peers(tmp_path: Path) -> None:
+    (tmp_path / "src" / "holdfast").mkdir(parents=True)
+    other = peers.find(f"holdfast:timeline@{tmp_path}", install=False)
+    assert other.title == f"Holdfast, timeline in {tmp_path.name}"
+    assert other.environment["PYTHONPATH"] == str(tmp_path / "src")
+    assert "storage.layout=timeline" in other.command(tmp_path, 1)
+    assert "interpreted" in other.note, "it has no compiled modules"
+    assert "storage.durability=os" in peers.find("holdfast:os", install=False).command(tmp_path, 1)
