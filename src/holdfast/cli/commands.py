@@ -7,7 +7,8 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_args
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from holdfast.model.errors import PeerError
 from holdfast.model.passwords import hide_passwords
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
@@ -59,7 +61,7 @@ class Command(_Prepared, TyperCommand):
             for text in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(text, str) and not _is_utf8(text):
                     # As a bytes literal: the message itself must be valid text.
-                    fail(f"{_name_of(parameter)} is not valid UTF-8: {os.fsencode(text)!r}", WRONG_USAGE)
+                    fail(f"{_name_of(parameter)} is not valid UTF-8: {os.fsencode(text)!r}")
         return super().invoke(ctx)
 
 
@@ -159,10 +161,20 @@ class _Deferred(TyperCommand):
         return self._lazy.load().make_context(*arguments, **options)
 
 
-def fail(message: str, code: int) -> NoReturn:
+def fail(message: str, code: int = WRONG_USAGE) -> NoReturn:
     """Print an error without the passwords of URLs, and exit."""
     typer.echo(f"holdfast: {hide_passwords(message)}", err=True)
     raise typer.Exit(code)
+
+
+@contextmanager
+def exit_on(*kinds: type[Exception], named: str = "", code: int = WRONG_USAGE) -> Iterator[None]:
+    """Print an error of these kinds, behind the option that it is about, and exit."""
+    try:
+        yield
+    except kinds as error:
+        text = error.detail if isinstance(error, PeerError) and PeerError in kinds else str(error)
+        fail(f"{named}: {text}" if named else text, code)
 
 
 def _nothing() -> None:

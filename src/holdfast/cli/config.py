@@ -9,7 +9,7 @@ import typer
 from holdfast.broker.access.passwords import PasswordFile
 from holdfast.broker.access.rules import Rules
 from holdfast.broker.access.text_file import WrongLines
-from holdfast.cli.commands import WRONG_USAGE, Commands, fail
+from holdfast.cli.commands import Commands, exit_on
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.settings import SettingsOptions
 from holdfast.cli.output.table import TableColumn, print_table
@@ -41,10 +41,8 @@ def _check_access_files(security: Security) -> None:
     with wrong.gathered():
         if security.acl_file is not None:
             Rules.load(security.acl_file)
-    try:
+    with exit_on(SettingsError):
         wrong.refuse()
-    except SettingsError as error:
-        fail(str(error), WRONG_USAGE)
 
 
 @app.command()

@@ -25,7 +25,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.commands import FAILED, fail
+from holdfast.cli.commands import FAILED, exit_on, fail
 from holdfast.cli.demo_clients import Flow, Publisher, Subscriber
 from holdfast.client.errors import LostError
 
@@ -202,9 +202,7 @@ def demo(
     """
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         made = Demo(Path(folder))
-        try:
+        with exit_on(LostError, code=FAILED):
             asyncio.run(_show(made, seconds, every if kill_it else 0.0, rate))
-        except LostError as error:
-            fail(str(error), FAILED)
     if made.faults():
         fail(f"the broker did not keep its promise: {'; '.join(made.faults())}", FAILED)

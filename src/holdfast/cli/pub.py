@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on, fail
 from holdfast.cli.options.broker import BrokerOptions, QosOption, Version, run
 from holdfast.cli.options.groups import grouped
 from holdfast.client.asyncio_client import Client
@@ -73,23 +73,19 @@ def pub(
     With QoS 1 and 2 that is its acknowledgement.
     """
     if [message is not None, file is not None, lines].count(True) != 1:
-        fail("give the message by exactly one of -m MESSAGE, --file FILE and --lines", WRONG_USAGE)
+        fail("give the message by exactly one of -m MESSAGE, --file FILE and --lines")
     payload = message or b""
     if file is not None:
         try:
             payload = file.read_bytes()
         except OSError as error:
-            fail(f"--file {file}: {error.strerror}", WRONG_USAGE)
+            fail(f"--file {file}: {error.strerror}")
     extras = _parse_properties(properties or [], broker.version)
-    try:
+    with exit_on(PeerError, MisuseError):
         check_topic_name(topic.encode())
         if topic.startswith(_FILTERS_ONLY):
-            fail(f"{topic}: no filter reaches this topic, as $share and $replay begin filters alone", WRONG_USAGE)
+            fail(f"{topic}: no filter reaches this topic, as $share and $replay begin filters alone")
         encode(Publish(topic, payload, qos, 1 if qos else 0, retain=retain, properties=extras), broker.version.level)
-    except PeerError as error:
-        fail(error.detail, WRONG_USAGE)
-    except MisuseError as error:
-        fail(str(error), WRONG_USAGE)
     target = broker.target()
 
     async def publish() -> None:
@@ -106,29 +102,27 @@ def pub(
 
 def _parse_properties(pairs: list[str], version: Version) -> Properties:
     if pairs and version is not Version.V5:
-        fail("properties need MQTT 5; use -V 5 or leave --property out", WRONG_USAGE)
+        fail("properties need MQTT 5; use -V 5 or leave --property out")
     values: dict[str, Any] = {}
     own: list[tuple[str, str]] = []
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            fail(f"--property {pair}: write NAME=VALUE", WRONG_USAGE)
+            fail(f"--property {pair}: write NAME=VALUE")
         spec = _SETTABLE.get(name)
         if spec is None:
             own.append((name, value))
         elif name in values:
-            fail(f"--property {name} stands twice; give it once", WRONG_USAGE)
+            fail(f"--property {name} stands twice; give it once")
         elif spec.kind in (TEXT, BINARY):
             values[name] = value if spec.kind == TEXT else value.encode()
         elif not (value.isascii() and value.isdigit()):
-            fail(f"--property {name} is {value!r}; it must be a whole number", WRONG_USAGE)
+            fail(f"--property {name} is {value!r}; it must be a whole number")
         else:
             values[name] = int(value)
     if "response_topic" in values:
-        try:
+        with exit_on(PeerError):
             check_response_topic(values["response_topic"].encode())
-        except PeerError as error:
-            fail(error.detail, WRONG_USAGE)
     return Properties(**values, user_properties=tuple(own))
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import INTERRUPTED, WRONG_USAGE, fail
+from holdfast.cli.commands import INTERRUPTED, exit_on, fail
 from holdfast.cli.options.broker import BrokerOptions, Version, run
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.times import parse_speed_option, parse_time_span
@@ -61,17 +61,15 @@ class DestinationOptions:
         """What goes in front of topics: with a slash, if there is anything."""
         if self.to_prefix is None:
             return ""
-        try:
+        with exit_on(PeerError, named="--to-prefix"):
             check_topic_name(self.to_prefix.encode())
-        except PeerError as error:
-            fail(f"--to-prefix: {error.detail}", WRONG_USAGE)
         return self.to_prefix if self.to_prefix.endswith("/") else f"{self.to_prefix}/"
 
     def target(self, source: ConnectionOptions, broker: BrokerOptions) -> ConnectionOptions | None:
         """The broker to publish to; None to print."""
         if self.into is None:
             if self.into_user or self.into_password_env or self.into_password_file or self.into_ca:
-                fail("--into-user and the like are for another broker; add --into HOST:PORT", WRONG_USAGE)
+                fail("--into-user and the like are for another broker; add --into HOST:PORT")
             if self.to_prefix is None:
                 return None
             # Another client id: of two connections with the same one, the broker ends the older.
@@ -85,7 +83,7 @@ class DestinationOptions:
             ca=self.into_ca,
         ).target(named="--into")
         if (target.host, target.port) == (source.host, source.port) and self.to_prefix is None:
-            fail(f"--into {self.into} is the broker that is replayed; add --to-prefix PREFIX", WRONG_USAGE)
+            fail(f"--into {self.into} is the broker that is replayed; add --to-prefix PREFIX")
         return target
 
 
@@ -113,7 +111,7 @@ def replay(
 ) -> None:
     """Replay stored messages of a running broker: print them, or publish them again."""
     if broker.version is not Version.V5:
-        fail("replay needs MQTT 5; with -V 3 use: holdfast sub '$replay/-2h/FILTER'", WRONG_USAGE)
+        fail("replay needs MQTT 5; with -V 3 use: holdfast sub '$replay/-2h/FILTER'")
     request = _request(topic_filter, since, until, speed, follow=follow)
     source_target = broker.target()
     prefix = into.prefix()
@@ -152,7 +150,7 @@ def replay(
 
 def _request(text: str, since: str, until: str | None, speed: str, *, follow: bool) -> ReplayRequest:
     if follow and until is not None:
-        fail("--follow has no end; leave --until out", WRONG_USAGE)
+        fail("--follow has no end; leave --until out")
     parse_speed_option(speed)
     end = None if follow else until or LATEST
     parse_time_span("--from", since, "--until", end)
@@ -160,14 +158,12 @@ def _request(text: str, since: str, until: str | None, speed: str, *, follow: bo
 
 
 def _filter_of(text: str) -> TopicFilter:
-    try:
+    with exit_on(PeerError):
         parsed = parse_filter(text.encode())
-    except PeerError as error:
-        fail(error.detail, WRONG_USAGE)
     if parsed.since:
-        fail(f"{text} says where to begin already; write the filter alone, and --from {parsed.since}", WRONG_USAGE)
+        fail(f"{text} says where to begin already; write the filter alone, and --from {parsed.since}")
     if parsed.group:
-        fail(f"{text} is shared, and a replay is not; write the filter alone", WRONG_USAGE)
+        fail(f"{text} is shared, and a replay is not; write the filter alone")
     return parsed
 
 

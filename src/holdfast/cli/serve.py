@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.settings import SettingsOptions
 from holdfast.model.errors import PermanentError, PoisonedError, SettingsError
@@ -20,9 +20,8 @@ def serve(options: SettingsOptions) -> None:
     from holdfast.node.logs import configure_logs
 
     configure_logs(settings.log.level, settings.log.format)
-    try:
+    with (
+        exit_on(SettingsError),
+        exit_on(PermanentError, PoisonedError, named="the broker cannot go on", code=CANNOT_GO_ON),
+    ):
         run_node(settings, options.read)
-    except SettingsError as error:
-        fail(str(error), WRONG_USAGE)
-    except (PermanentError, PoisonedError) as error:
-        fail(f"the broker cannot go on: {error}", CANNOT_GO_ON)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on, fail
 from holdfast.cli.options.broker import BrokerOptions, QosOption, Version, run
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.standard_output import tolerate_closed_pipe, write_line
@@ -57,18 +57,16 @@ def sub(
     A message is acknowledged after it was printed.
     """
     if persistent and not broker.client_id:
-        fail("--persistent needs --id NAME, by which the session is found again", WRONG_USAGE)
-    try:
+        fail("--persistent needs --id NAME, by which the session is found again")
+    with exit_on(PeerError):
         parsed = [_parse(text, replay_from, broker.version) for text in filters]
-    except PeerError as error:
-        fail(error.detail, WRONG_USAGE)
     target = broker.target(clean_start=not persistent, session_expiry_s=MAX_U32 if persistent else 0)
     properties = NO_PROPERTIES
     if replay_until is not None or replay_speed is not None:
         if replay_from is None and not all(line.since for line in parsed):
-            fail("--replay-until and --replay-speed need --replay-from, which says where to begin", WRONG_USAGE)
+            fail("--replay-until and --replay-speed need --replay-from, which says where to begin")
         if broker.version is not Version.V5:
-            fail("--replay-until and --replay-speed need MQTT 5; leave --mqtt-version out", WRONG_USAGE)
+            fail("--replay-until and --replay-speed need MQTT 5; leave --mqtt-version out")
     if broker.version is Version.V5:
         asked = {"replay-from": replay_from, "replay-until": replay_until, "replay-speed": replay_speed}
         properties = Properties(
@@ -103,7 +101,7 @@ def _parse(text: str, replay_from: str | None, version: Version) -> TopicFilter:
     if version is Version.V5:
         return parsed
     if parsed.since:
-        fail(f"{text} says where to begin already; leave --replay-from out", WRONG_USAGE)
+        fail(f"{text} says where to begin already; leave --replay-from out")
     inner = f"$replay/{replay_from}/{parsed.inner().decode()}"
     return parse_filter((f"$share/{parsed.group}/{inner}" if parsed.group else inner).encode())
 

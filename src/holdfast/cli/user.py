@@ -11,8 +11,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from holdfast.broker.access.passwords import PasswordFile, check_user_name, list_users, remove_user, set_password
-from holdfast.cli.commands import Commands
-from holdfast.model.errors import HoldfastError, SettingsError
+from holdfast.cli.commands import FAILED, Commands, exit_on, fail
+from holdfast.model.errors import HoldfastError
 
 app = Commands(name="user", help="Users and their passwords.")
 
@@ -31,11 +31,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def add(name: Name, file: File = None, password_stdin: PasswordStdin = False) -> None:
     """Add a user, or give one a new password. The file is created if there is none."""
     path = _required(file, f"add {name}")
-    try:
+    with exit_on(HoldfastError):
         check_user_name(name)
         new = set_password(path, name, _read_password() if password_stdin else _ask(twice=True))
-    except HoldfastError as error:
-        _fail(error)
     typer.echo(f"{path}: user {name} added" if new else f"{path}: user {name} has a new password")
 
 
@@ -43,12 +41,10 @@ def add(name: Name, file: File = None, password_stdin: PasswordStdin = False) ->
 def remove(name: Name, file: File = None) -> None:
     """Remove a user."""
     path = _required(file, f"remove {name}")
-    try:
+    with exit_on(HoldfastError):
         removed = remove_user(path, name)
-    except HoldfastError as error:
-        _fail(error)
     if not removed:
-        _fail(_unknown(path, name))
+        _fail_unknown(path, name)
     typer.echo(f"{path}: user {name} removed")
 
 
@@ -56,10 +52,8 @@ def remove(name: Name, file: File = None) -> None:
 def list_(file: File = None, as_json: Json = False) -> None:
     """List the users."""
     path = _required(file, "list")
-    try:
+    with exit_on(HoldfastError):
         users = list_users(path)
-    except HoldfastError as error:
-        _fail(error)
     if as_json:
         typer.echo(json.dumps(users, ensure_ascii=False))
         return
@@ -71,22 +65,20 @@ def list_(file: File = None, as_json: Json = False) -> None:
 def check(name: Name, file: File = None, password_stdin: PasswordStdin = False) -> None:
     """Check a user's password; the exit status is 0 if it is right, 1 if not."""
     path = _required(file, f"check {name}")
-    try:
+    with exit_on(HoldfastError):
         passwords = PasswordFile.load(path)
         if name not in passwords:
-            _fail(_unknown(path, name))
+            _fail_unknown(path, name)
         right = passwords.verify(name, _read_password() if password_stdin else _ask(twice=False))
-    except HoldfastError as error:
-        _fail(error)
     if not right:
         typer.echo(f"{path}: this is not the password of user {name}", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
     typer.echo(f"{path}: this is the password of user {name}")
 
 
 def _required(file: Path | None, verb: str) -> Path:
     if file is None:
-        _fail(f"which password file? Name the one of [security] password_file: holdfast user {verb} --file <path>")
+        fail(f"which password file? Name the one of [security] password_file: holdfast user {verb} --file <path>")
     return file
 
 
@@ -100,17 +92,11 @@ def _read_password() -> bytes:
     raw: bytes = typer.get_binary_stream("stdin").read()
     line = raw.removesuffix(b"\n").removesuffix(b"\r")
     if b"\n" in line:
-        _fail("--password-stdin reads one line, and more came; pipe the password alone")
+        fail("--password-stdin reads one line, and more came; pipe the password alone")
     if not line:
-        _fail("--password-stdin found no password on standard input; pipe it in: printf %s … | holdfast user …")
+        fail("--password-stdin found no password on standard input; pipe it in: printf %s … | holdfast user …")
     return line
 
 
-def _unknown(path: Path, name: str) -> SettingsError:
-    return SettingsError(f"{path} has no user {name!r}; see: holdfast user list --file {path}")
-
-
-def _fail(problem: HoldfastError | str) -> NoReturn:
-    """Print an error and exit with status 2, because 1 means a wrong password."""
-    typer.echo(f"holdfast: {problem}", err=True)
-    raise typer.Exit(2)
+def _fail_unknown(path: Path, name: str) -> NoReturn:
+    fail(f"{path} has no user {name!r}; see: holdfast user list --file {path}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on
 from holdfast.cli.options.groups import grouped
 from holdfast.model.errors import HoldfastError, SettingsError
 from holdfast.node.history_main import serve_history, stop_on_signals
@@ -50,7 +50,7 @@ class HistoryOptions:
 @grouped
 def history(options: HistoryOptions) -> None:
     """Serve stored messages by Arrow Flight and HTTP, from a data folder, whether a broker runs on it or not."""
-    try:
+    with exit_on(HoldfastError):
         settings = load(options.flags(), rules=False)
         settings = replace(settings, history=replace(settings.history, enabled=True))
         wrong = [f"{key} {text}" for key, text, *_others in history_problems(settings, _PROGRAM)]
@@ -58,5 +58,3 @@ def history(options: HistoryOptions) -> None:
             raise SettingsError("\n".join(wrong))
         configure_logs(settings.log.level, settings.log.format)
         serve_history(settings.storage.data, settings.history, stop_on_signals())
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)

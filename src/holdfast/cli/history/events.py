@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.table import TableColumn, print_table
 from holdfast.cli.storage.command import FolderOptions, Json
@@ -47,15 +47,13 @@ def events(
 ) -> None:
     """List what was dropped, refused or ended, and why: the newest last. The broker may be running."""
     if reason is not None and reason not in REASONS:
-        fail(f"there is no reason {reason!r}; there are: {', '.join(REASONS)}", WRONG_USAGE)
+        fail(f"there is no reason {reason!r}; there are: {', '.join(REASONS)}")
     topic_filter = None if topic is None else parse_filter_or_fail(topic)
     since_us = parse_since_or_fail(since)
-    try:
+    with exit_on(HoldfastError):
         folder = options.folder()
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
     if not (folder / "rocks").is_dir():
-        fail(f"{folder} is no data folder: it has no database in it; name one with --data", WRONG_USAGE)
+        fail(f"{folder} is no data folder: it has no database in it; name one with --data")
     chosen = [
         event
         for event in read_events(folder)
@@ -127,12 +125,10 @@ def format_event_time(time_us: int) -> str:
 
 
 def parse_filter_or_fail(text: str) -> TopicFilter:
-    try:
+    with exit_on(HoldfastError, named="--topic"):
         topic_filter = parse_filter(text.encode())
-    except HoldfastError as error:
-        fail(f"--topic: {error}", WRONG_USAGE)
     if topic_filter.group or topic_filter.since:
-        fail("--topic takes a plain filter such as plant/+/temp or plant/#, without $share and $replay", WRONG_USAGE)
+        fail("--topic takes a plain filter such as plant/+/temp or plant/#, without $share and $replay")
     return topic_filter
 
 
@@ -141,4 +137,4 @@ def parse_since_or_fail(text: str) -> int:
         return parse_since(text).resolve(time.time_ns() // 1000)
     except HoldfastError:
         forms = "-2h (s, m, h, d, w), 2026-07-01T00:00:00Z, Unix time in microseconds, or earliest"
-        fail(f"--since {text!r} is no time; right would be {forms}", WRONG_USAGE)
+        fail(f"--since {text!r} is no time; right would be {forms}")

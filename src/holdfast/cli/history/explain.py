@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on, fail
 from holdfast.cli.history.events import (
     Since,
     describe_client,
@@ -62,8 +62,8 @@ def explain(
         from holdfast.history.reader.reader import HistoryReader
         from holdfast.history.tables.session_view import read_session
     except ImportError as error:
-        fail(f"{error.name} is missing; install it with: pip install 'holdfast[history]'", WRONG_USAGE)
-    try:
+        fail(f"{error.name} is missing; install it with: pip install 'holdfast[history]'")
+    with exit_on(HoldfastError):
         folder = options.folder()
         with HistoryReader.open(folder) as reader:
             session = read_session(reader, session_id)
@@ -76,8 +76,6 @@ def explain(
             answer = explain_messages(
                 reader, session, topic_filter, since_us, limit, events, now_us=time.time_ns() // 1000
             )
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
     if as_json:
         typer.echo(json.dumps(_plain(client, session, answer, about), indent=2, ensure_ascii=False))
     else:

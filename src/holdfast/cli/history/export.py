@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import FAILED, INTERRUPTED, WRONG_USAGE, fail
+from holdfast.cli.commands import FAILED, INTERRUPTED, exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.times import parse_time_span
 from holdfast.cli.output.file import open_output
@@ -87,7 +87,7 @@ def export(
         from holdfast.history.reader.reader import HistoryReader
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("pyarrow", "numpy"):
-            fail(_MISSING, WRONG_USAGE)
+            fail(_MISSING)
         raise
     output = wanted.output
     file_format = FileFormat(wanted.kind or _format_of(output))
@@ -96,12 +96,10 @@ def export(
     since_us, until_us = parse_time_span("--since", wanted.since, "--until", wanted.until)
     path = None if output == _STANDARD_OUTPUT else Path(output)
     if path is None and file_format is FileFormat.PARQUET and sys.stdout.isatty():
-        fail("Parquet is nothing to look at on a terminal; name a file with -o FILE", WRONG_USAGE)
+        fail("Parquet is nothing to look at on a terminal; name a file with -o FILE")
     began_s = time.monotonic()
-    try:
+    with exit_on(HoldfastError):
         reader = HistoryReader.open(options.folder())
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
     with tolerate_closed_pipe(), reader:
         try:
             work = Export(reader, parsed, columns, since_us, NO_END if until_us is None else until_us)
@@ -128,7 +126,7 @@ def _format_of(output: str) -> ExportFormat:
         return ExportFormat.JSONL
     suffix = Path(output).suffix.removeprefix(".").lower()
     if suffix not in list(ExportFormat):
-        fail("say which format: --format parquet, csv or jsonl; or end the name of FILE with one of them", WRONG_USAGE)
+        fail("say which format: --format parquet, csv or jsonl; or end the name of FILE with one of them")
     return ExportFormat(suffix)
 
 
@@ -140,21 +138,17 @@ def _columns(text: str | None, file_format: "FileFormat") -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        fail(f"--columns: {twice[0]} stands twice; give it once", WRONG_USAGE)
-    try:
+        fail(f"--columns: {twice[0]} stands twice; give it once")
+    with exit_on(MisuseError, named="--columns"):
         schema_of(names)
-    except MisuseError as error:
-        fail(f"--columns: {error}", WRONG_USAGE)
     return names
 
 
 def _parse(text: str) -> TopicFilter:
-    try:
+    with exit_on(PeerError):
         parsed = parse_filter(text.encode())
-    except PeerError as error:
-        fail(error.detail, WRONG_USAGE)
     if parsed.since or parsed.group:
-        fail(f"{text}: write the filter alone, without $replay/ and $share/", WRONG_USAGE)
+        fail(f"{text}: write the filter alone, without $replay/ and $share/")
     return parsed
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import FAILED, WRONG_USAGE, Commands, fail
+from holdfast.cli.commands import FAILED, Commands, exit_on, fail
 from holdfast.history.tokens import add_token, read_tokens, remove_token
 from holdfast.model.errors import HoldfastError
 
@@ -22,10 +22,8 @@ File = Annotated[Path, typer.Option("--file", "-f", help="The token file: the on
 @app.command()
 def add(name: Name, file: File) -> None:
     """Make a token and print it. It replaces a token of the same name. Creates the file if there is none."""
-    try:
+    with exit_on(HoldfastError):
         token = add_token(file, name)
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
     typer.echo(token)
     typer.echo(f"{file}: this is the token of {name}; it is shown only now", err=True)
 
@@ -33,10 +31,8 @@ def add(name: Name, file: File) -> None:
 @app.command()
 def remove(name: Name, file: File) -> None:
     """Remove a token. It is refused from now on."""
-    try:
+    with exit_on(HoldfastError):
         removed = remove_token(file, name)
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
     if not removed:
         fail(f"{file} has no token of {name}", FAILED)
     typer.echo(f"{file}: token of {name} removed")
@@ -45,8 +41,6 @@ def remove(name: Name, file: File) -> None:
 @app.command("list")
 def list_(file: File, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the names of all tokens."""
-    try:
+    with exit_on(HoldfastError):
         names = list(read_tokens(file))
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
     typer.echo(json.dumps(names) if as_json else "\n".join(names))

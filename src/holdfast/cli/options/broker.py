@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from holdfast.cli.commands import FAILED, WRONG_USAGE, fail
+from holdfast.cli.commands import FAILED, exit_on, fail
 from holdfast.client.address import PLAIN_PORT, TLS_PORT, BrokerAddress, parse_address
 from holdfast.client.errors import LostError, RefusedError
 from holdfast.client.options import ConnectionOptions, OptionNames, read_password, tls_context
@@ -105,23 +105,21 @@ class BrokerOptions:
         """
         address = self._address(named)
         if self._asks_for_tls() and not address.secure:
-            fail(f"{named} {self.url} is without TLS; write {address.secured()}://, or no options of TLS", WRONG_USAGE)
+            fail(f"{named} {self.url} is without TLS; write {address.secured()}://, or no options of TLS")
         if self.key is not None and self.cert is None:
-            fail("--key is given, and no certificate that it belongs to; add --cert FILE", WRONG_USAGE)
+            fail("--key is given, and no certificate that it belongs to; add --cert FILE")
         context = None
         if address.secure:
-            try:
+            with exit_on(ValueError):
                 context = tls_context(self.ca, self.cert, self.key, insecure=self.insecure, names=_NAMES)
-            except ValueError as error:
-                fail(str(error), WRONG_USAGE)
         if self.user is not None and address.user is not None:
-            fail(f"--user is given, and a user name in {named} as well; use one of them", WRONG_USAGE)
+            fail(f"--user is given, and a user name in {named} as well; use one of them")
         user = self.user if self.user is not None else address.user
         password = find_password(user, self.password_env, self.password_file)
         fields = {"client id": self.client_id.encode(), "user name": (user or "").encode(), "password": password or b""}
         for field, value in fields.items():
             if len(value) > MAX_U16:
-                fail(f"the {field} has {len(value)} bytes; MQTT carries {MAX_U16} at most", WRONG_USAGE)
+                fail(f"the {field} has {len(value)} bytes; MQTT carries {MAX_U16} at most")
         return ConnectionOptions(
             host=address.host,
             port=address.port,
@@ -145,25 +143,21 @@ class BrokerOptions:
             port = self.port or (TLS_PORT if secure else PLAIN_PORT)
             return BrokerAddress("mqtts" if secure else "mqtt", self.host or _LOOPBACK, port, None, None)
         if self.host is not None or self.port is not None:
-            fail("--url is given, and --host or --port as well; use one way to say where the broker is", WRONG_USAGE)
-        try:
+            fail("--url is given, and --host or --port as well; use one way to say where the broker is")
+        with exit_on(ValueError, named=f"{named} {self.url}"):
             return parse_address(self.url, "--password-env or --password-file")
-        except ValueError as error:
-            fail(f"{named} {self.url}: {error}", WRONG_USAGE)
 
 
 def find_password(user: str | None, variable: str | None, file: Path | None) -> bytes | None:
     """The password for `user`, from where the options say."""
     if variable is not None and file is not None:
-        fail("--password-env and --password-file are both given; use one of them", WRONG_USAGE)
+        fail("--password-env and --password-file are both given; use one of them")
     if user is None:
         if variable is not None or file is not None:
-            fail("a password is given, and no user name; add --user NAME", WRONG_USAGE)
+            fail("a password is given, and no user name; add --user NAME")
         return None
-    try:
+    with exit_on(ValueError):
         password = read_password(variable, file, _NAMES)
-    except ValueError as error:
-        fail(str(error), WRONG_USAGE)
     if password is None and sys.stdin.isatty():
         entered: str = typer.prompt("Password", hide_input=True, default="", show_default=False, err=True)
         return entered.encode()
@@ -172,7 +166,5 @@ def find_password(user: str | None, variable: str | None, file: Path | None) -> 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
     """Run a command to its end. An error of the connection becomes a message and an exit code."""
-    try:
+    with exit_on(RefusedError, LostError, code=FAILED):
         asyncio.run(work)
-    except (RefusedError, LostError) as error:
-        fail(str(error), FAILED)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on
 from holdfast.model.errors import SettingsError
 from holdfast.node.settings.loader import load
 from holdfast.node.settings.sources import Flags
@@ -42,7 +42,5 @@ class SettingsOptions:
 
     def read_or_fail(self, *, rules: bool = True) -> Settings:
         """The effective settings; prints their problems and exits if there are any."""
-        try:
+        with exit_on(SettingsError):
             return self.read(rules=rules)
-        except SettingsError as error:
-            fail(str(error), WRONG_USAGE)

@@ -3,7 +3,7 @@
 import time
 from fractions import Fraction
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on, fail
 from holdfast.model.errors import PeerError
 from holdfast.model.time import SECOND_US
 from holdfast.topics.since import parse_since
@@ -17,15 +17,13 @@ def parse_time_span(from_option: str, since: str, until_option: str, until: str 
         return from_us, None
     until_us = _time_of(until_option, until, now_us)
     if from_us >= until_us:
-        fail(f"{from_option} {since} is not before {until_option} {until}", WRONG_USAGE)
+        fail(f"{from_option} {since} is not before {until_option} {until}")
     return from_us, until_us
 
 
 def _time_of(option: str, text: str, now_us: int) -> int:
-    try:
+    with exit_on(PeerError, named=option):
         return parse_since(text).resolve(now_us)
-    except PeerError as error:
-        fail(f"{option}: {error.detail}", WRONG_USAGE)
 
 
 def parse_speed_option(text: str) -> Fraction | None:
@@ -37,5 +35,5 @@ def parse_speed_option(text: str) -> Fraction | None:
     except (ValueError, ZeroDivisionError):
         speed = Fraction(0)
     if speed <= 0:
-        fail(f"--speed {text}: write max, or a number above 0 such as 1, 10 or 0.5", WRONG_USAGE)
+        fail(f"--speed {text}: write max, or a number above 0 such as 1, 10 or 0.5")
     return speed

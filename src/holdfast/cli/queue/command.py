@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.commands import FAILED, WRONG_USAGE, Commands, fail
+from holdfast.cli.commands import FAILED, Commands, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.table import TableColumn, print_table
 from holdfast.cli.output.text import format_size, format_time
@@ -164,7 +164,7 @@ def purge(
 ) -> None:
     """Remove what waits for clients. Their queues stay, and go on with the next serial."""
     if not clients and not everything:
-        fail("name the clients with --client, or say --all", WRONG_USAGE)
+        fail("name the clients with --client, or say --all")
 
     async def work() -> tuple[int, int, list[str]]:
         messages, queues, damaged = 0, 0, []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from holdfast.cli.commands import FAILED, WRONG_USAGE, fail
+from holdfast.cli.commands import FAILED, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.file import open_output
 from holdfast.cli.output.meter import Meter
@@ -166,11 +166,11 @@ def relayout(
     """Move the queues of a journal into folders of other names. Its broker is stopped meanwhile."""
     folder = parse_backend(backend).folder if backend.startswith("journal:") else None
     if folder is None or not folder.is_dir():
-        fail(f"{backend} is no journal: relayout is for journal:FOLDER", WRONG_USAGE)
+        fail(f"{backend} is no journal: relayout is for journal:FOLDER")
     try:
         lengths = tuple(int(part) for part in fragments.split(","))
     except ValueError:
-        fail(f"--fragments {fragments}: numbers with commas between them, such as 2,2,2,2", WRONG_USAGE)
+        fail(f"--fragments {fragments}: numbers with commas between them, such as 2,2,2,2")
 
     async def work() -> int:
         # Opening and closing it recovers the changes that a killed broker has left.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from holdfast.cli.commands import FAILED, INTERRUPTED, WRONG_USAGE, fail
+from holdfast.cli.commands import FAILED, INTERRUPTED, exit_on, fail
 from holdfast.cli.options.broker import find_password
 from holdfast.model.errors import HoldfastError, SettingsError
 from holdfast.node.logs import configure_logs
@@ -80,13 +80,10 @@ def run(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """Run a command; prints an error and exits if it fails."""
     configure_logs("warning", "auto")
     try:
-        return asyncio.run(work())
-    except SettingsError as error:
-        fail(str(error), WRONG_USAGE)
-    except HoldfastError as error:
-        fail(str(error), FAILED)
+        with exit_on(HoldfastError, code=FAILED), exit_on(SettingsError):
+            return asyncio.run(work())
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}", WRONG_USAGE)
+        fail(f"{error.filename}: {error.strerror}")
     except KeyboardInterrupt:
         fail("interrupted; the same command goes on", INTERRUPTED)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import INTERRUPTED, WRONG_USAGE, fail
+from holdfast.cli.commands import INTERRUPTED, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.settings import SettingsOptions
 from holdfast.model.errors import HoldfastError, SettingsError
@@ -58,14 +58,14 @@ def import_tbmq(
     Both brokers must be stopped. Subscriptions are not imported: clients subscribe when they connect.
     """
     if (from_postgres is None) == (from_redis is None):
-        fail("one of --from-postgres and --from-redis says where TBMQ's queues are", WRONG_USAGE)
+        fail("one of --from-postgres and --from-redis says where TBMQ's queues are")
     if to not in OPENERS:
-        fail(f"there is no backend {to!r}; right would be {', '.join(OPENERS)}", WRONG_USAGE)
+        fail(f"there is no backend {to!r}; right would be {', '.join(OPENERS)}")
     settings = options.read_or_fail()
     try:
         report = asyncio.run(_run(settings, to, from_postgres, from_redis, resume, cluster=cluster))
     except SettingsError as error:
-        fail(str(error), WRONG_USAGE)
+        fail(str(error))
     except HoldfastError as error:
         fail(f"{error}; the same command goes on ({resume})", _INCOMPLETE)
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.spark.job_output import job_output
@@ -56,9 +56,9 @@ class ArchiveOptions:
         """Anything wrong ends the program."""
         check_name(self.name)
         if self.lake.exists() and not self.lake.is_dir():
-            fail(f"--lake {self.lake}: this is a file; name a folder", WRONG_USAGE)
+            fail(f"--lake {self.lake}: this is a file; name a folder")
         if "://" in str(self.lake) or ":/" in str(self.lake):
-            fail(f"--lake {self.lake}: name a folder, which all of Spark's machines see under this name", WRONG_USAGE)
+            fail(f"--lake {self.lake}: name a folder, which all of Spark's machines see under this name")
         parse_interval(self.every, once=self.once)
 
     def job(self, source: dict[str, str]) -> "ArchiveJob":
@@ -101,10 +101,8 @@ def archive(
 def _read_options(given: dict[str, str]) -> "ReadOptions":
     from holdfast.pipeline.source.read_options import parse_read_options
 
-    try:
+    with exit_on(HoldfastError):
         return parse_read_options(given)
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
 
 
 # ---- for people, and for machines
@@ -133,10 +131,8 @@ def _print_status(lake: Path, history: HistorySourceOptions, *, as_json: bool) -
     options = _read_options(history.source_options()) if is_given else None
     from holdfast.pipeline.lake.archive_job import lake_status
 
-    try:
+    with exit_on(HoldfastError):
         found = lake_status(lake, options)
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
     if as_json:
         typer.echo(json.dumps({"lake": str(lake), **asdict(found)}, ensure_ascii=False))
         return

@@ -16,7 +16,7 @@ from typing import Final
 
 import typer
 
-from holdfast.cli.commands import FAILED, INTERRUPTED, WRONG_USAGE, fail
+from holdfast.cli.commands import FAILED, INTERRUPTED, exit_on, fail
 from holdfast.cli.output.file import open_output
 from holdfast.cli.output.meter import Meter
 from holdfast.model.errors import HoldfastError, SettingsError
@@ -61,11 +61,8 @@ def job_output(name: str, *, as_json: bool, stopped: str = "") -> Iterator[JobOu
         meter.update(None, "starting")
         output = JobOutput(meter, as_json=as_json)
         try:
-            yield output
-        except SettingsError as error:
-            fail(str(error), WRONG_USAGE)
-        except HoldfastError as error:
-            fail(str(error), FAILED)
+            with exit_on(HoldfastError, code=FAILED), exit_on(SettingsError):
+                yield output
         except KeyboardInterrupt:
             typer.echo(f"holdfast: stopped{'; ' if stopped else ''}{stopped}", err=True)
             raise typer.Exit(INTERRUPTED) from None

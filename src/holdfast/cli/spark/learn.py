@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size
 from holdfast.cli.spark.job_output import JobOutput, job_output, write_file
@@ -76,8 +76,7 @@ def _check(options: QueryOptions, output: Path | None, *, apply: bool, measure: 
         if wanted and options.endpoint is not None:
             fail(
                 f"{name} goes with --data, the broker's data folder; from elsewhere, write a file with -o and put it "
-                "there as patterns.json",
-                WRONG_USAGE,
+                "there as patterns.json"
             )
 
 

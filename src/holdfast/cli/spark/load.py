@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.spark.job_output import job_output
@@ -56,13 +56,11 @@ class LoadOptions:
         """Anything wrong ends the program."""
         missing = [path for path in self.files if not path.exists()]
         if missing:
-            fail(f"{missing[0]}: there is no such file or folder", WRONG_USAGE)
+            fail(f"{missing[0]}: there is no such file or folder")
         if self.layout is not None and self.layout not in LAYOUTS:
-            fail(f"--layout {self.layout}: there are {', '.join(LAYOUTS)}", WRONG_USAGE)
-        try:
+            fail(f"--layout {self.layout}: there are {', '.join(LAYOUTS)}")
+        with exit_on(HoldfastError):
             self._kind(), self._columns(), self._mounts()
-        except HoldfastError as error:
-            fail(str(error), WRONG_USAGE)
         check_data_folder(self.data)
 
     def job(self) -> "LoadJob":

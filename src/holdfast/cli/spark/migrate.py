@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import FAILED, WRONG_USAGE, fail
+from holdfast.cli.commands import FAILED, exit_on
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.queue.options import read_secret
 from holdfast.cli.queue.tbmq import load_base, remove_base, save_base
@@ -63,11 +63,9 @@ class MigrateOptions:
 
     def check(self, master: str | None, *, dry_run: bool) -> None:
         """Anything wrong ends the program."""
-        try:
+        with exit_on(SettingsError):
             self._check_backends(master)
             self._check_data(dry_run=dry_run)
-        except SettingsError as error:
-            fail(str(error), WRONG_USAGE)
 
     @property
     def is_tbmq(self) -> bool:

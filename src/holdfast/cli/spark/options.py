@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import exit_on, fail
 from holdfast.model.errors import HoldfastError, PeerError
 from holdfast.topics.filters import parse_filter
 
@@ -45,16 +45,14 @@ class HistorySourceOptions:
     def source_options(self) -> dict[str, str]:
         """As options of the data source; wrong ones end the program."""
         if (self.data is None) == (self.endpoint is None):
-            fail(
-                "say where from: either --data, the broker's data folder, or --endpoint, grpc://HOST:PORT", WRONG_USAGE
-            )
+            fail("say where from: either --data, the broker's data folder, or --endpoint, grpc://HOST:PORT")
         if self.endpoint is not None:
             if not _ENDPOINT.fullmatch(self.endpoint):
-                fail(f"--endpoint {self.endpoint}: give grpc://HOST:PORT, or grpcs://HOST:PORT", WRONG_USAGE)
+                fail(f"--endpoint {self.endpoint}: give grpc://HOST:PORT, or grpcs://HOST:PORT")
             files = {"tokenFile": self.token_file, "ca": self.ca}
             return {"endpoint": self.endpoint} | {key: str(path) for key, path in files.items() if path is not None}
         if self.token_file is not None or self.ca is not None:
-            fail("--token-file and --ca go with --endpoint; a folder is read without", WRONG_USAGE)
+            fail("--token-file and --ca go with --endpoint; a folder is read without")
         assert self.data is not None
         check_data_folder(self.data)
         return {"path": str(self.data.absolute())}
@@ -69,9 +67,9 @@ class SparkMaster:
     def check(self) -> None:
         """A wrong master ends the program, and so does a Spark that is not installed."""
         if self.master is not None and not _MASTER.fullmatch(self.master):
-            fail(f"--master {self.master}: give local[*], spark://HOST:PORT, k8s://URL or yarn", WRONG_USAGE)
+            fail(f"--master {self.master}: give local[*], spark://HOST:PORT, k8s://URL or yarn")
         if any(find_spec(name) is None for name in _NEEDED):
-            fail(_MISSING, WRONG_USAGE)
+            fail(_MISSING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,18 +91,16 @@ class QueryOptions(HistorySourceOptions):
         from holdfast.pipeline.source.history_source import check_source
         from holdfast.pipeline.source.read_options import parse_read_options
 
-        try:
+        with exit_on(HoldfastError):
             check_source(parse_read_options(given | more))
             self._check_lake()
             return given
-        except HoldfastError as error:
-            fail(str(error), WRONG_USAGE)
 
     def _check_lake(self) -> None:
         if self.lake is None:
             return
         if self.endpoint is not None:
-            fail("--lake goes with --data", WRONG_USAGE)
+            fail("--lake goes with --data")
         from holdfast.pipeline.lake.lake import Lake
 
         Lake.open(self.lake)
@@ -115,10 +111,10 @@ def parse_interval(every: str | None, *, once: bool) -> float | None:
     if every is None:
         return None
     if once:
-        fail("give either --once or --every", WRONG_USAGE)
+        fail("give either --once or --every")
     found = _EVERY.fullmatch(every)
     if not found or float(found[1]) == 0:
-        fail(f"--every {every!r}: give a time such as 500ms, 10s, 5m or 1h", WRONG_USAGE)
+        fail(f"--every {every!r}: give a time such as 500ms, 10s, 5m or 1h")
     return float(found[1]) * _UNITS_S[found[2]]
 
 
@@ -127,33 +123,27 @@ def parse_interval(every: str | None, *, once: bool) -> float | None:
 
 def check_data_folder(data: Path) -> None:
     if not (data / "rocks" / "CURRENT").is_file():
-        fail(f"--data {data}: this is no data folder of a broker: it has no database in it", WRONG_USAGE)
+        fail(f"--data {data}: this is no data folder of a broker: it has no database in it")
 
 
 def check_lake_folder(lake: Path, option: str = "--lake") -> None:
     if not (lake / "_delta_log").is_dir():
-        fail(
-            f"{option} {lake}: this is no lake: it holds no Delta table; holdfast spark archive makes one", WRONG_USAGE
-        )
+        fail(f"{option} {lake}: this is no lake: it holds no Delta table; holdfast spark archive makes one")
 
 
 def check_output_file(output: Path) -> None:
     if output.is_dir() or not output.absolute().parent.is_dir():
-        fail(f"-o {output}: name a file in a folder that is there", WRONG_USAGE)
+        fail(f"-o {output}: name a file in a folder that is there")
 
 
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        fail(
-            f"--name {name!r}: use up to 64 letters, digits, '_' and '-', beginning with a letter or digit", WRONG_USAGE
-        )
+        fail(f"--name {name!r}: use up to 64 letters, digits, '_' and '-', beginning with a letter or digit")
 
 
 def check_filter(option: str, text: str) -> None:
     """A filter of topics alone."""
-    try:
+    with exit_on(PeerError, named=option):
         parsed = parse_filter(text.encode())
-    except PeerError as error:
-        fail(f"{option}: {error.detail}", WRONG_USAGE)
     if parsed.group or parsed.since:
-        fail(f"{option} {text}: write the filter alone, without $replay/ and $share/", WRONG_USAGE)
+        fail(f"{option} {text}: write the filter alone, without $replay/ and $share/")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.spark.job_output import job_output
@@ -53,11 +53,11 @@ class RelayoutOptions:
     def check(self) -> None:
         """Anything wrong ends the program."""
         if self.layout is not None and self.layout not in LAYOUTS:
-            fail(f"--layout {self.layout}: there are {', '.join(LAYOUTS)}", WRONG_USAGE)
+            fail(f"--layout {self.layout}: there are {', '.join(LAYOUTS)}")
         if (self.lake is None) != (not self.day):
-            fail("--from-lake and --day go together: say from which lake, and which days", WRONG_USAGE)
+            fail("--from-lake and --day go together: say from which lake, and which days")
         if self.lake is not None and self.learn:
-            fail("--learn is for what is in the log; what comes back is learnt from anyway", WRONG_USAGE)
+            fail("--learn is for what is in the log; what comes back is learnt from anyway")
         if self.lake is not None:
             check_lake_folder(self.lake, "--from-lake")
         self._days()
@@ -69,7 +69,7 @@ class RelayoutOptions:
             try:
                 found.append(date.fromisoformat(text))
             except ValueError:
-                fail(f"--day {text}: give a date such as 2026-11-01, in UTC", WRONG_USAGE)
+                fail(f"--day {text}: give a date such as 2026-11-01, in UTC")
         return found
 
     def job(self) -> "RelayoutJob":

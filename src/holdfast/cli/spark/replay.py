@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import FAILED, WRONG_USAGE, fail
+from holdfast.cli.commands import FAILED, exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.spark.job_output import job_output
@@ -71,7 +71,7 @@ def _source(history: HistorySourceOptions, lake: Path | None) -> dict[str, str]:
     if lake is not None and history.data is None and history.endpoint is None:
         return {}
     if lake is None and history.data is None and history.endpoint is None:
-        fail("say where from: --data, --endpoint grpc://HOST:PORT, or --lake, or one of them and a lake", WRONG_USAGE)
+        fail("say where from: --data, --endpoint grpc://HOST:PORT, or --lake, or one of them and a lake")
     return history.source_options()
 
 
@@ -80,7 +80,7 @@ def _check_source(source: dict[str, str], lake: Path | None) -> "ReadOptions | N
     from holdfast.pipeline.source.history_source import check_source
     from holdfast.pipeline.source.read_options import parse_read_options
 
-    try:
+    with exit_on(HoldfastError):
         if lake is not None:
             from holdfast.pipeline.lake.lake import Lake
 
@@ -89,8 +89,6 @@ def _check_source(source: dict[str, str], lake: Path | None) -> "ReadOptions | N
             return None
         read = parse_read_options(source)
         check_source(read)
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
     return read
 
 
@@ -99,15 +97,12 @@ def _check_broker(to: "WriteOptions", read: "ReadOptions | None", selection: Rep
     from holdfast.pipeline.replay.job import check_broker
 
     may_repeat = selection.no_prefix and not selection.into_itself
-    try:
+    with exit_on(HoldfastError, named=f"--into {to.place}", code=FAILED):
         is_same = check_broker(to, read if may_repeat else None)
-    except HoldfastError as error:
-        fail(f"--into {to.place}: {error}", FAILED)
     if is_same:
         fail(
             f"--into {to.place} is the broker whose history is replayed: without a prefix its subscribers would get "
-            f"everything again, and its history would have it twice. Give --prefix, or --into-itself if that is meant",
-            WRONG_USAGE,
+            f"everything again, and its history would have it twice. Give --prefix, or --into-itself if that is meant"
         )
 
 

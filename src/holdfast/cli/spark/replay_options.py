@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import fail
 from holdfast.cli.options.times import parse_speed_option, parse_time_span
 from holdfast.cli.spark.options import check_filter, check_name
 from holdfast.model.errors import HoldfastError, PeerError
@@ -61,19 +61,19 @@ class TargetBrokerOptions:
     def check(self) -> None:
         """Wrong options end the program, without a connection."""
         if urlsplit(self._url()).scheme not in ("mqtt", "mqtts"):
-            fail(f"--into {self._url()}: give mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS", WRONG_USAGE)
+            fail(f"--into {self._url()}: give mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS")
         if self.password_env is not None and self.password_env not in os.environ:
-            fail(f"--password-env {self.password_env}: there is no such variable; export it", WRONG_USAGE)
+            fail(f"--password-env {self.password_env}: there is no such variable; export it")
         ca, cert, key = self._files()
         files = {"--password-file": self.password_file, "--into-ca": ca, "--into-cert": cert, "--into-key": key}
         for option, path in files.items():
             if path is not None and not path.is_file():
-                fail(f"{option} {path}: there is no such file", WRONG_USAGE)
+                fail(f"{option} {path}: there is no such file")
 
     def _url(self) -> str:
         url = self.into or self.to
         if url is None:
-            fail("say which broker gets the messages: --into mqtt://HOST:PORT", WRONG_USAGE)
+            fail("say which broker gets the messages: --into mqtt://HOST:PORT")
         return url
 
     def _files(self) -> tuple[Path | None, Path | None, Path | None]:
@@ -97,7 +97,7 @@ class TargetBrokerOptions:
         try:
             return parse_write_options({name: text for name, text in given.items() if text is not None})
         except HoldfastError as error:
-            fail(str(error).replace("option broker", f"--into {self._url()}"), WRONG_USAGE)
+            fail(str(error).replace("option broker", f"--into {self._url()}"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,16 +137,16 @@ class ReplaySelection:
 
     def _checked_prefix(self) -> str:
         if self.no_prefix and self.prefix is not None:
-            fail("give either --prefix or --no-prefix", WRONG_USAGE)
+            fail("give either --prefix or --no-prefix")
         if self.into_itself and not self.no_prefix:
-            fail("--into-itself goes with --no-prefix; with a prefix nothing has to be confirmed", WRONG_USAGE)
+            fail("--into-itself goes with --no-prefix; with a prefix nothing has to be confirmed")
         if self.no_prefix:
             return ""
         prefix = _PREFIX if self.prefix is None else self.prefix
         try:
             check_topic_name(prefix.encode())
         except PeerError as error:
-            fail(f"--prefix: {error.detail}; to leave topics as they are, give --no-prefix", WRONG_USAGE)
+            fail(f"--prefix: {error.detail}; to leave topics as they are, give --no-prefix")
         return prefix if prefix.endswith("/") else f"{prefix}/"
 
 
@@ -175,7 +175,7 @@ class ReplayRunOptions:
         if self.name is not None:
             check_name(self.name)
         if self.state is not None and self.name is None:
-            fail("--state is where the notes of a --name are; give one", WRONG_USAGE)
+            fail("--state is where the notes of a --name are; give one")
 
     @contextmanager
     def folder(self) -> Iterator[Path]:

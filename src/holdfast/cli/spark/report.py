@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.times import parse_time_span
 from holdfast.cli.output.text import format_size
@@ -39,7 +39,7 @@ def report(
     if topic is not None:
         check_filter("--topic", topic)
     if options.endpoint is not None:
-        fail("a report is made from a data folder, with its events; name it with --data", WRONG_USAGE)
+        fail("a report is made from a data folder, with its events; name it with --data")
     options.source()
     assert options.data is not None
     with job_output("report", as_json=as_json) as job:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import WRONG_USAGE, fail
+from holdfast.cli.commands import fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size
 from holdfast.cli.spark.job_output import job_output
@@ -57,20 +57,17 @@ class RetainOptions:
         check_lake_folder(self.lake)
         client, topic = self.erase_client, self.erase_topic
         if client is not None and topic is not None:
-            fail("give either --erase-client or --erase-topic; one after the other", WRONG_USAGE)
+            fail("give either --erase-client or --erase-topic; one after the other")
         if client == "":
-            fail("--erase-client '': name a client", WRONG_USAGE)
+            fail("--erase-client '': name a client")
         if topic is not None:
             check_filter("--erase-topic", topic)
         if client is not None or topic is not None:
             if self.data is None:
-                fail(
-                    "to erase, name the broker's data folder too, with --data: it would come back otherwise",
-                    WRONG_USAGE,
-                )
+                fail("to erase, name the broker's data folder too, with --data: it would come back otherwise")
             check_data_folder(self.data)
         elif self.older_than is None and not self.compact:
-            fail("say what to do: --older-than 90d, --compact, --erase-client ID or --erase-topic FILTER", WRONG_USAGE)
+            fail("say what to do: --older-than 90d, --compact, --erase-client ID or --erase-topic FILTER")
         self._days()
 
     def _days(self) -> int | None:
@@ -79,7 +76,7 @@ class RetainOptions:
             return None
         found = _AGE.fullmatch(self.older_than)
         if not found or not int(found[1]):
-            fail(f"--older-than {self.older_than!r}: give whole days or weeks, such as 90d or 12w", WRONG_USAGE)
+            fail(f"--older-than {self.older_than!r}: give whole days or weeks, such as 90d or 12w")
         return int(found[1]) * _DAYS[found[2]]
 
     def job(self) -> "RetainJob":

@@ -58,7 +58,7 @@ def run(
     data = declared.source.options.get("path")
     if data is not None and not (Path(data) / "rocks" / "CURRENT").is_file():
         place = declared.where_is(("source", "data"))
-        fail(f"{place}: data = {data}: this is no data folder of a broker: it has no database in it", WRONG_USAGE)
+        fail(f"{place}: data = {data}: this is no data folder of a broker: it has no database in it")
     with job_output("run", as_json=as_json, stopped=_STOPPED) as job:
         from holdfast.pipeline.declared.job import check_run, run_declared
         from holdfast.pipeline.declared.parser import DeclarationError
@@ -89,7 +89,7 @@ def _load(file: Path) -> "Declaration":
     except DeclarationError as error:
         _tell(error)
     except SettingsError as error:
-        fail(str(error), WRONG_USAGE)
+        fail(str(error))
 
 
 def _tell(error: SettingsError) -> NoReturn:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import FAILED, INTERRUPTED, WRONG_USAGE, fail
+from holdfast.cli.commands import FAILED, INTERRUPTED, exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.meter import Meter
 from holdfast.cli.output.standard_output import tolerate_closed_pipe
@@ -50,13 +50,13 @@ def sql(
 ) -> None:
     """Run SQL over the views history, sessions, queues and retained. The broker may run meanwhile."""
     if statement is not None and is_empty(statement):
-        fail("the statement is empty; write one, or leave it out for a prompt", WRONG_USAGE)
+        fail("the statement is empty; write one, or leave it out for a prompt")
     given = options.source(**({} if columns is None else {"columns": columns}))
     prompts = statement is None and is_typed()
     text = statement or ("" if prompts else sys.stdin.read())
     statements, rest = cut(f"{text}\n;")
     if not prompts and not statements:
-        fail("there is no statement on standard input; right would be: SELECT count(*) FROM history", WRONG_USAGE)
+        fail("there is no statement on standard input; right would be: SELECT count(*) FROM history")
     assert is_empty(rest)
     rows = limit or (_LOOKED_AT if form is Form.TABLE else None)
     with tempfile.TemporaryDirectory(prefix="holdfast-sql-") as folder, tolerate_closed_pipe():
@@ -77,10 +77,8 @@ def _start(given: dict[str, str], options: QueryOptions, folder: Path, columns: 
         # Not above: importing Spark takes seconds.
         from holdfast.pipeline.sql.views import Sql, SqlError, SqlJob
 
-        try:
+        with exit_on(SqlError, code=FAILED):
             return Sql.start(SqlJob(given, options.lake, columns, exact), options.master, folder)
-        except SqlError as error:
-            fail(str(error), FAILED)
 
 
 def _prompt(runner: "Sql", form: Form, limit: int | None) -> None:
@@ -100,10 +98,8 @@ def _prompt(runner: "Sql", form: Form, limit: int | None) -> None:
 def _run(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
     from holdfast.pipeline.sql.views import SqlError
 
-    try:
+    with exit_on(SqlError, code=FAILED):
         _show(runner, statement, form, limit)
-    except SqlError as error:
-        fail(str(error), FAILED)
 
 
 def _show(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:

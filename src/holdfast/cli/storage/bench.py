@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.commands import WRONG_USAGE, Commands, fail
+from holdfast.cli.commands import Commands, fail
 from holdfast.storage.rocks.bench.layout_bench import Figures, Spec, measure, steps
 from holdfast.storage.rocks.bench.layout_report import CAPTION, cells, rows
 from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS
@@ -54,7 +54,7 @@ def check_layouts(text: str) -> list[str]:
     names = text.split(",")
     unknown = [name for name in names if name not in ALL_LAYOUTS]
     if unknown:
-        fail(f"there is no layout {unknown[0]!r}; there are {', '.join(ALL_LAYOUTS)}", WRONG_USAGE)
+        fail(f"there is no layout {unknown[0]!r}; there are {', '.join(ALL_LAYOUTS)}")
     return names
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from holdfast import __version__
-from holdfast.cli.commands import WRONG_USAGE, Commands, fail
+from holdfast.cli.commands import Commands, exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.settings import SettingsOptions
 from holdfast.cli.output.table import TableColumn, print_table
@@ -63,7 +63,7 @@ class FolderOptions:
         """Open the database of the folder, which must exist."""
         folder = self.folder()
         if not (folder / "rocks").is_dir():
-            fail(f"{folder} is no data folder: it has no database in it; name one with --data", WRONG_USAGE)
+            fail(f"{folder} is no data folder: it has no database in it; name one with --data")
         engine = Engine.open(folder, reserve_bytes=0)
         try:
             yield engine
@@ -74,7 +74,7 @@ class FolderOptions:
 @grouped
 def verify(options: FolderOptions, as_json: Json = False) -> None:
     """Read everything in a data folder and print what is wrong with it; the exit status is 1 if something is."""
-    with _errors():
+    with exit_on(HoldfastError):
         folder = options.folder()
         with _bar(MofNCompleteColumn()) as bar:
             task = bar.add_task("opening", total=None)
@@ -127,7 +127,7 @@ def backup(
     ] = None,
 ) -> None:
     """Make a backup of a data folder."""
-    with _errors(), options.opened() as engine, _bar() as bar:
+    with exit_on(HoldfastError), options.opened() as engine, _bar() as bar:
         bar.add_task("backup", total=None)
         made = create_backup(engine, destination, previous=previous)
     copied = f"{format_size(made.copied_bytes)} of them copied"
@@ -139,7 +139,7 @@ def restore(
     data: Annotated[Path, typer.Option("--data", help="The data folder to be made: empty, or not there yet.")],
 ) -> None:
     """Make a data folder from a backup, after checking every byte of it."""
-    with _errors(), _bar() as bar:
+    with exit_on(HoldfastError), _bar() as bar:
         bar.add_task("restore", total=None)
         found = restore_backup(source, data)
     start = f"start with: holdfast serve --data {data}"
@@ -150,7 +150,7 @@ def restore(
 @grouped
 def list_(options: FolderOptions, as_json: Json = False) -> None:
     """List the zones of a data folder with their generations."""
-    with _errors(), options.opened() as engine:
+    with exit_on(HoldfastError), options.opened() as engine:
         rows = generations_of(engine)
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
@@ -188,7 +188,7 @@ def list_(options: FolderOptions, as_json: Json = False) -> None:
 @grouped
 def patterns(options: FolderOptions, zone: ZoneName = None, as_json: Json = False) -> None:
     """Show the topic patterns that were learnt, the busiest first. `#` is for topics that follow no pattern."""
-    with _errors(), options.opened() as engine, _bar() as bar:
+    with exit_on(HoldfastError), options.opened() as engine, _bar() as bar:
         bar.add_task("counting", total=None)
         rows = list(patterns_of(engine, zone))
     if as_json:
@@ -225,12 +225,12 @@ def patterns(options: FolderOptions, zone: ZoneName = None, as_json: Json = Fals
 def rotate(name: Annotated[str, typer.Argument(metavar="ZONE", help="The zone.")], options: SettingsOptions) -> None:
     """Begin a new generation of a zone, with the settings of the broker: layout, shards and thresholds take effect."""
     settings = options.read_or_fail()
-    with _errors(), FolderOptions(data=settings.storage.data).opened() as engine:
+    with exit_on(HoldfastError), FolderOptions(data=settings.storage.data).opened() as engine:
         own, default, mounts = zones_of(settings)
         stored = [zone.name for zone in (default, *own) if zone.store]
         if name not in stored:
             there = ", ".join(sorted(stored)) or "none"
-            fail(f"the settings have no zone {name!r} that stores messages; there are: {there}", WRONG_USAGE)
+            fail(f"the settings have no zone {name!r} that stores messages; there are: {there}")
         before = max([row.number for row in generations_of(engine) if row.zone == name], default=0)
         log = open_log(engine, own, default, mounts, SystemClock(), __version__)
         zone_log = log.zone_logs[name]
@@ -242,14 +242,6 @@ def rotate(name: Annotated[str, typer.Argument(metavar="ZONE", help="The zone.")
 
 
 # ---- as text
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
 
 
 def _bar(*columns: MofNCompleteColumn) -> Progress:

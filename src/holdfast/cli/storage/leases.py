@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.commands import FAILED, WRONG_USAGE, fail
+from holdfast.cli.commands import FAILED, exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.table import TableColumn, print_table
 from holdfast.cli.storage.command import FolderOptions, Json
@@ -29,7 +29,7 @@ def leases(
     as_json: Json = False,
 ) -> None:
     """List the leases of pipelines, which retention waits for: how far behind each is, and when it was renewed."""
-    try:
+    with exit_on(HoldfastError):
         folder = options.folder()
         heads = read_heads(folder)
         if remove is not None:
@@ -39,8 +39,6 @@ def leases(
             return
         now_us = time.time_ns() // 1000
         rows = [_row(lease, heads, now_us) for lease in read_leases(folder, _complain)]
-    except HoldfastError as error:
-        fail(str(error), WRONG_USAGE)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
