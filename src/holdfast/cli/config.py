@@ -65,7 +65,9 @@ def show(
         typer.echo(json.dumps(plain, indent=2, ensure_ascii=False))
         return
     print_table(
-        (TableColumn("setting", least=30), TableColumn("value", least=20), TableColumn("source", least=12)),
-        [(row.key, format_toml(row.value), row.source) for row in rows],
-        ["dim" if row.source == "default" else "bold" for row in rows],
+        rows,
+        TableColumn("setting", lambda row: row.key, least=30),
+        TableColumn("value", lambda row: format_toml(row.value), least=20),
+        TableColumn("source", lambda row: row.source, least=12),
+        styles=["dim" if row.source == "default" else "bold" for row in rows],
     )

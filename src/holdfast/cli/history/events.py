@@ -5,7 +5,7 @@ Exit codes: 0 done, 2 wrong usage, or no data folder.
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -75,29 +75,16 @@ def events(
         typer.echo(f"{left_out} older ones are not shown; ask for more with --limit")
 
 
-def print_events(shown: Iterable[Event]) -> None:
+def print_events(shown: Sequence[Event]) -> None:
     print_table(
-        (
-            TableColumn("time (UTC)"),
-            TableColumn("reason"),
-            TableColumn("client", least=16),
-            TableColumn("topic", least=20),
-            TableColumn("shard/position", dispensable=1),
-            TableColumn("count", right=True),
-            TableColumn("detail", least=20, dispensable=2),
-        ),
-        [
-            (
-                format_event_time(event.time_us),
-                event.reason,
-                describe_client(event.client),
-                event.topic,
-                describe_place(event),
-                str(event.count) if event.count else "?",
-                event.detail or REASONS.get(event.reason, ""),
-            )
-            for event in shown
-        ],
+        shown,
+        TableColumn("time (UTC)", lambda event: format_event_time(event.time_us)),
+        TableColumn("reason", lambda event: event.reason),
+        TableColumn("client", lambda event: describe_client(event.client), least=16),
+        TableColumn("topic", lambda event: event.topic, least=20),
+        TableColumn("shard/position", describe_place, dispensable=1),
+        TableColumn("count", lambda event: str(event.count) if event.count else "?", right=True),
+        TableColumn("detail", lambda event: event.detail or REASONS.get(event.reason, ""), least=20, dispensable=2),
     )
 
 

@@ -170,31 +170,21 @@ def _session_text(session: "SessionView") -> str:
 
 def _print_fates(fates: "list[MessageFate]") -> None:
     print_table(
-        (
-            TableColumn("received (UTC)"),
-            TableColumn("topic", least=22),
-            TableColumn("publisher", least=16, dispensable=1),
-            TableColumn("QoS"),
-            TableColumn("stored (UTC)", dispensable=3),
-            TableColumn("shard/position", dispensable=4),
-            TableColumn("matched by", least=16, dispensable=2),
-            TableColumn("state", style="bold"),
-            TableColumn("why", least=14),
+        fates,
+        TableColumn("received (UTC)", lambda fate: format_event_time(fate.message.received_us)),
+        TableColumn("topic", lambda fate: fate.message.topic.decode(), least=22),
+        TableColumn("publisher", lambda fate: describe_client(fate.message.publisher), least=16, dispensable=1),
+        TableColumn("QoS", lambda fate: str(fate.message.qos)),
+        TableColumn("stored (UTC)", lambda fate: format_event_time(fate.message.position_us), dispensable=3),
+        TableColumn("shard/position", lambda fate: f"{fate.message.shard}/{fate.message.position_us}", dispensable=4),
+        TableColumn(
+            "matched by",
+            lambda fate: ", ".join(_matched_text(record) for record in fate.matched) or "nothing",
+            least=16,
+            dispensable=2,
         ),
-        [
-            (
-                format_event_time(fate.message.received_us),
-                fate.message.topic.decode(),
-                describe_client(fate.message.publisher),
-                str(fate.message.qos),
-                format_event_time(fate.message.position_us),
-                f"{fate.message.shard}/{fate.message.position_us}",
-                ", ".join(_matched_text(record) for record in fate.matched) or "nothing",
-                fate.state.replace("_", " "),
-                fate.why,
-            )
-            for fate in fates
-        ],
+        TableColumn("state", lambda fate: fate.state.replace("_", " "), style="bold"),
+        TableColumn("why", lambda fate: fate.why, least=14),
     )
 
 

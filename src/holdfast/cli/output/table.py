@@ -6,21 +6,24 @@
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+Row = TypeVar("Row")
+
 _GAP: Final = 2
 
 
-class TableColumn(NamedTuple):
-    """A column, and how it shares the width."""
+class TableColumn(NamedTuple, Generic[Row]):
+    """A column, what it shows of a row, and how it shares the width."""
 
     name: str
+    text: Callable[[Row], str]
     right: bool = False
     #: The least width to which its content is wrapped; 0 if it is never wrapped.
     least: int = 0
@@ -29,18 +32,24 @@ class TableColumn(NamedTuple):
     style: str | None = None
 
 
-def print_table(columns: Sequence[TableColumn], rows: Iterable[Sequence[str]], styles: Sequence[str] = ()) -> None:
-    """Print rows of plain text; `styles` has one style for each row."""
-    cells = [[Text(text) for text in row] for row in rows]
+def print_table(rows: Sequence[Row], *columns: TableColumn[Row], styles: Sequence[str] = ()) -> None:
+    """Print rows as plain text; `styles` has one style for each row."""
+    cells = [[Text(column.text(row)) for column in columns] for row in rows]
     console = Console()
     natural = [
         max(Text(column.name).cell_len, *(row[at].cell_len for row in cells), 0) for at, column in enumerate(columns)
     ]
+    least = [min(width, column.least or width) for width, column in zip(natural, columns, strict=True)]
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(width=sum(natural) + _GAP * len(columns))
-    shown = _columns_that_fit(columns, natural, console.width)
+    shown = list(range(len(columns)))
+    while (left := console.width + _GAP - sum(least[at] + _GAP for at in shown)) < 0:
+        first = max(shown, key=lambda at: columns[at].dispensable)
+        if not columns[first].dispensable:
+            break
+        shown.remove(first)
+    widths = _widths(natural, least, shown, left)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    widths = _widths(columns, natural, shown, console.width)
     for at in shown:
         column = columns[at]
         table.add_column(
@@ -58,22 +67,11 @@ def print_table(columns: Sequence[TableColumn], rows: Iterable[Sequence[str]], s
         typer.echo(f"not shown for want of width: {', '.join(left_out)}; see --json, or a wider terminal")
 
 
-def _columns_that_fit(columns: Sequence[TableColumn], natural: Sequence[int], width: int) -> list[int]:
-    shown = list(range(len(columns)))
-    while _least_width(columns, natural, shown) > width:
-        first = max(shown, key=lambda at: columns[at].dispensable)
-        if not columns[first].dispensable:
-            break
-        shown.remove(first)
-    return shown
-
-
-def _widths(columns: Sequence[TableColumn], natural: Sequence[int], shown: Sequence[int], width: int) -> dict[int, int]:
-    """The width of each column: its least width and a share of the rest. Empty if the least widths do not fit."""
-    left = width - _least_width(columns, natural, shown)
+def _widths(natural: Sequence[int], least: Sequence[int], shown: Sequence[int], left: int) -> dict[int, int]:
+    """The width of each column: its least width and a share of what is left. Empty if the least widths do not fit."""
     if left < 0:
         return {}
-    widths = {at: _least(columns[at], natural[at]) for at in shown}
+    widths = {at: least[at] for at in shown}
     # Narrow columns first: what they leave is for the others.
     needy = sorted(shown, key=lambda at: natural[at] - widths[at])
     for number, at in enumerate(needy):
@@ -81,11 +79,3 @@ def _widths(columns: Sequence[TableColumn], natural: Sequence[int], shown: Seque
         widths[at] += more
         left -= more
     return widths
-
-
-def _least_width(columns: Sequence[TableColumn], natural: Sequence[int], shown: Sequence[int]) -> int:
-    return sum(_least(columns[at], natural[at]) + _GAP for at in shown) - _GAP
-
-
-def _least(column: TableColumn, natural: int) -> int:
-    return min(natural, column.least) if column.least else natural

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -29,80 +29,73 @@ _PAGE = 500
 @grouped
 def list_(backend: Backend, clients: Clients = None, as_json: Json = False, *, options: PasswordOptions) -> None:
     """List the queues of a backend: what each holds, and its last serial and number."""
-
-    async def work() -> list[dict[str, object]]:
-        async with options.viewed(backend) as store:
-            return [await _row(store, client_id) for client_id in await choose_clients(store, clients)]
-
-    rows = run(work)
+    rows = run(lambda: _rows(options, backend, clients))
     if as_json:
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps([row._asdict() for row in rows], indent=2, ensure_ascii=False))
         return
     print_table(
-        (
-            TableColumn("client", least=20),
-            TableColumn("messages", right=True),
-            TableColumn("size", right=True),
-            TableColumn("last serial", right=True),
-            TableColumn("last number", right=True),
-            TableColumn("damage", least=20),
-        ),
-        [
-            (
-                str(row["client"]),
-                str(row["messages"]),
-                format_size(int(str(row["bytes"]))),
-                str(row["serial"]),
-                str(row["number"]),
-                str(row["damage"] or ""),
-            )
-            for row in rows
-        ],
+        rows,
+        TableColumn("client", lambda row: row.client, least=20),
+        TableColumn("messages", lambda row: str(row.messages), right=True),
+        TableColumn("size", lambda row: format_size(row.bytes), right=True),
+        TableColumn("last serial", lambda row: str(row.serial), right=True),
+        TableColumn("last number", lambda row: str(row.number), right=True),
+        TableColumn("damage", lambda row: row.damage or "", least=20),
     )
 
 
-async def _row(store: "QueueStore", client_id: str) -> dict[str, object]:
-    size, last, damage = (0, 0), (0, 0), None
+class QueueRow(NamedTuple):
+    """A queue, as it is listed."""
+
+    client: str
+    messages: int = 0
+    bytes: int = 0
+    serial: int = 0
+    number: int = 0
+    damage: str | None = None
+
+
+async def _rows(options: PasswordOptions, backend: str, clients: list[str] | None) -> list[QueueRow]:
+    async with options.viewed(backend) as store:
+        return [await _row(store, client_id) for client_id in await choose_clients(store, clients)]
+
+
+async def _row(store: "QueueStore", client_id: str) -> QueueRow:
     try:
         held = await store.size(client_id)
-        size, last = (held.messages, held.size_bytes), await store.last(client_id)
+        return QueueRow(client_id, held.messages, held.size_bytes, *await store.last(client_id))
     except PermanentError as error:
-        damage = str(error)
-    row: dict[str, object] = {"client": client_id, "messages": size[0], "bytes": size[1]}
-    return {**row, "serial": last[0], "number": last[1], "damage": damage}
+        return QueueRow(client_id, damage=str(error))
 
 
 @app.command()
 @grouped
 def stats(backend: Backend, as_json: Json = False, *, options: PasswordOptions) -> None:
     """Sum up a backend: queues, messages, bytes, the longest queue, and what was set aside as damaged."""
-
-    async def work() -> list[dict[str, object]]:
-        async with options.viewed(backend) as store:
-            return [await _row(store, client_id) for client_id in await choose_clients(store, None)]
-
-    rows = run(work)
+    rows = run(lambda: _rows(options, backend, None))
     folder = parse_backend(backend).folder
-    longest = max(rows, key=lambda row: int(str(row["messages"])), default=None)
-    summary = {
-        "queues": len(rows),
-        "empty": sum(not row["messages"] for row in rows),
-        "messages": sum(int(str(row["messages"])) for row in rows),
-        "bytes": sum(int(str(row["bytes"])) for row in rows),
-        "longest": longest,
-        "damaged": sum(row["damage"] is not None for row in rows),
-        "set_aside": quarantined(folder) if folder is not None else [],
-    }
+    longest = max(rows, key=lambda row: row.messages, default=None)
+    messages, size_bytes = sum(row.messages for row in rows), sum(row.bytes for row in rows)
+    empty, damaged = sum(not row.messages for row in rows), sum(row.damage is not None for row in rows)
+    set_aside = quarantined(folder) if folder is not None else []
     if as_json:
+        summary = {
+            "queues": len(rows),
+            "empty": empty,
+            "messages": messages,
+            "bytes": size_bytes,
+            "longest": None if longest is None else longest._asdict(),
+            "damaged": damaged,
+            "set_aside": set_aside,
+        }
         typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
         return
-    held = f"{summary['messages']} messages, {format_size(int(str(summary['bytes'])))}"
-    typer.echo(f"{summary['queues']} queues, {summary['empty']} of them empty: {held}")
+    typer.echo(f"{len(rows)} queues, {empty} of them empty: {messages} messages, {format_size(size_bytes)}")
     if longest is not None:
-        typer.echo(f"the longest is of {longest['client']!r}: {longest['messages']} messages")
-    if summary["damaged"]:
-        typer.echo(f"{summary['damaged']} queues cannot be read; list tells why")
-    for one in quarantined(folder) if folder is not None else []:
+        typer.echo(f"the longest is of {longest.client!r}: {longest.messages} messages")
+    if damaged:
+        typer.echo(f"{damaged} queues cannot be read; list tells why")
+    for one in set_aside:
         typer.echo(f"set aside: {one['place']}: {one.get('why', 'no report')}")
 
 

@@ -156,31 +156,16 @@ def list_(options: FolderOptions, as_json: Json = False) -> None:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
         return
     print_table(
-        (
-            TableColumn("zone"),
-            TableColumn("filters", least=30),
-            TableColumn("generation"),
-            TableColumn("layout", dispensable=4),
-            TableColumn("shards", dispensable=1),
-            TableColumn("from", dispensable=3),
-            TableColumn("to", dispensable=2),
-            TableColumn("messages", right=True),
-            TableColumn("size", right=True),
-        ),
-        [
-            (
-                row.zone,
-                ", ".join(row.filters) or "everything else",
-                str(row.number),
-                row.layout,
-                ", ".join(map(str, row.shards)),
-                _time(row.start_us),
-                _time(row.end_us) if row.end_us else "open",
-                "?" if row.messages is None else str(row.messages),
-                format_size(row.size_bytes),
-            )
-            for row in rows
-        ],
+        rows,
+        TableColumn("zone", lambda row: row.zone),
+        TableColumn("filters", lambda row: ", ".join(row.filters) or "everything else", least=30),
+        TableColumn("generation", lambda row: str(row.number)),
+        TableColumn("layout", lambda row: row.layout, dispensable=4),
+        TableColumn("shards", lambda row: ", ".join(map(str, row.shards)), dispensable=1),
+        TableColumn("from", lambda row: _time(row.start_us), dispensable=3),
+        TableColumn("to", lambda row: _time(row.end_us) if row.end_us else "open", dispensable=2),
+        TableColumn("messages", lambda row: "?" if row.messages is None else str(row.messages), right=True),
+        TableColumn("size", lambda row: format_size(row.size_bytes), right=True),
     )
 
 
@@ -198,25 +183,13 @@ def patterns(options: FolderOptions, zone: ZoneName = None, as_json: Json = Fals
     for row in rows:
         sums[row.shard, row.generation] = sums.get((row.shard, row.generation), 0) + row.messages
     print_table(
-        (
-            TableColumn("zone"),
-            TableColumn("shard", dispensable=1),
-            TableColumn("generation", dispensable=2),
-            TableColumn("pattern", least=40),
-            TableColumn("messages", right=True),
-            TableColumn("share", right=True),
-        ),
-        [
-            (
-                row.zone,
-                str(row.shard),
-                str(row.generation),
-                row.pattern,
-                str(row.messages),
-                f"{row.messages / max(1, sums[row.shard, row.generation]):.0%}",
-            )
-            for row in rows
-        ],
+        rows,
+        TableColumn("zone", lambda row: row.zone),
+        TableColumn("shard", lambda row: str(row.shard), dispensable=1),
+        TableColumn("generation", lambda row: str(row.generation), dispensable=2),
+        TableColumn("pattern", lambda row: row.pattern, least=40),
+        TableColumn("messages", lambda row: str(row.messages), right=True),
+        TableColumn("share", lambda row: f"{row.messages / max(1, sums[row.shard, row.generation]):.0%}", right=True),
     )
 
 

@@ -5,8 +5,9 @@ The broker may run or not: leases and the heads of the log are files.
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -40,46 +41,40 @@ def leases(
         now_us = time.time_ns() // 1000
         rows = [_row(lease, heads, now_us) for lease in read_leases(folder, _complain)]
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(json.dumps([row._asdict() for row in rows], indent=2))
         return
     print_table(
-        (
-            TableColumn("lease", least=20),
-            TableColumn("shards", least=10),
-            TableColumn("behind"),
-            TableColumn("renewed"),
-        ),
-        [
-            (
-                str(row["name"]),
-                ", ".join(str(shard) for shard in row["positions"]),  # type: ignore[attr-defined]
-                _ago(row["behind_s"]),
-                f"{_ago(row['age_s'])} ago",
-            )
-            for row in rows
-        ],
+        rows,
+        TableColumn("lease", lambda row: row.name, least=20),
+        TableColumn("shards", lambda row: ", ".join(str(shard) for shard in row.positions), least=10),
+        TableColumn("behind", lambda row: _ago(row.behind_s)),
+        TableColumn("renewed", lambda row: f"{_ago(row.age_s)} ago"),
     )
 
 
-def _row(lease: Lease, heads: dict[int, Head], now_us: int) -> dict[str, object]:
+class LeaseRow(NamedTuple):
+    """A lease, as it is listed."""
+
+    name: str
+    positions: Mapping[int, int]
+    behind_s: float
+    renewed_us: int
+    age_s: float
+
+
+def _row(lease: Lease, heads: dict[int, Head], now_us: int) -> LeaseRow:
     behind_us = [heads[shard].position_us - done_us for shard, done_us in lease.positions.items() if shard in heads]
-    return {
-        "name": lease.name,
-        "positions": lease.positions,
-        "behind_s": max([0, *behind_us]) / SECOND_US,
-        "renewed_us": lease.renewed_us,
-        "age_s": lease.age_s(now_us),
-    }
+    behind_s = max([0, *behind_us]) / SECOND_US
+    return LeaseRow(lease.name, lease.positions, behind_s, lease.renewed_us, lease.age_s(now_us))
 
 
 def _complain(path: Path, why: str) -> None:
     typer.echo(f"holdfast: {path} is no lease that can be read, and holds nothing: {why}", err=True)
 
 
-def _ago(seconds: object) -> str:
+def _ago(seconds: float) -> str:
     """As text: 5 s, 3 min, 2.5 h, 4.0 d."""
-    value = float(str(seconds))
     for unit, size, digits in (("d", 86400, 1), ("h", 3600, 1), ("min", 60, 0)):
-        if value >= 2 * size:
-            return f"{value / size:.{digits}f} {unit}"
-    return f"{value:.0f} s"
+        if seconds >= 2 * size:
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds:.0f} s"

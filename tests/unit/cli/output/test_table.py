@@ -5,19 +5,19 @@ import pytest
 from holdfast.cli.output.table import TableColumn, print_table
 
 TOPIC = "plants/hamburg/hall/2/machine/press-0007/telemetry/temperature/bearing/left"
-COLUMNS = (
-    TableColumn("time"),
-    TableColumn("topic", least=30),
-    TableColumn("place", dispensable=2),
-    TableColumn("publisher", least=12, dispensable=1),
-    TableColumn("count", right=True),
+COLUMNS: tuple[TableColumn[tuple[str, ...]], ...] = (
+    TableColumn("time", lambda row: row[0]),
+    TableColumn("topic", lambda row: row[1], least=30),
+    TableColumn("place", lambda row: row[2], dispensable=2),
+    TableColumn("publisher", lambda row: row[3], least=12, dispensable=1),
+    TableColumn("count", lambda row: row[4], right=True),
 )
-ROW = ("2026-11-16 19:10:52.106", TOPIC, "2/1794856251445000", "gateway-of-hall-2", "7")
+ROW: tuple[str, ...] = ("2026-11-16 19:10:52.106", TOPIC, "2/1794856251445000", "gateway-of-hall-2", "7")
 
 
 def printed(capsys: pytest.CaptureFixture[str], width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(width))
-    print_table(COLUMNS, [ROW])
+    print_table([ROW], *COLUMNS)
     return capsys.readouterr().out.splitlines()
 
 
@@ -50,5 +50,5 @@ def test_a_table_that_no_terminal_shows_is_as_wide_as_its_content(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    print_table(COLUMNS, [ROW])
+    print_table([ROW], *COLUMNS)
     assert len(capsys.readouterr().out.splitlines()) == 2
