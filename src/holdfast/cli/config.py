@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -10,7 +9,7 @@ from holdfast.broker.access.passwords import PasswordFile
 from holdfast.broker.access.rules import Rules
 from holdfast.broker.access.text_file import WrongLines
 from holdfast.cli.commands import Commands, exit_on
-from holdfast.cli.options.groups import grouped
+from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.options.settings import SettingsOptions
 from holdfast.cli.output.table import TableColumn, print_table
 from holdfast.model.errors import SettingsError
@@ -47,10 +46,7 @@ def _check_access_files(security: Security) -> None:
 
 @app.command()
 @grouped
-def show(
-    options: SettingsOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def show(options: SettingsOptions, as_json: Json = False) -> None:
     """Print the effective settings, with the source of each."""
     rows = effective_settings(options.read_or_fail(rules=False))
     if as_json:

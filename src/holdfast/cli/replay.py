@@ -40,10 +40,7 @@ class DestinationOptions:
     """Where messages are published again."""
 
     to_prefix: Annotated[
-        str | None,
-        typer.Option(
-            "--to-prefix", metavar="PREFIX", help="Publish them again, below this topic, instead of printing."
-        ),
+        str | None, typer.Option(metavar="PREFIX", help="Publish them again, below this topic, instead of printing.")
     ] = None
     into: Annotated[
         str | None,

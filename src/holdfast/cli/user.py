@@ -12,19 +12,18 @@ import typer
 
 from holdfast.broker.access.passwords import PasswordFile, check_user_name, list_users, remove_user, set_password
 from holdfast.cli.commands import FAILED, Commands, exit_on, fail
+from holdfast.cli.options.groups import Json
 from holdfast.model.errors import HoldfastError
 
 app = Commands(name="user", help="Users and their passwords.")
 
 Name = Annotated[str, typer.Argument(help="The user name.", show_default=False)]
 File = Annotated[
-    Path | None,
-    typer.Option("--file", "-f", help="The password file: the one that [security] password_file names."),
+    Path | None, typer.Option("--file", "-f", help="The password file: the one that [security] password_file names.")
 ]
 PasswordStdin = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from standard input: one line.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()

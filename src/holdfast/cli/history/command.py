@@ -1,13 +1,13 @@
 """`holdfast history`: serve the stored messages of a data folder, with or without a running broker."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from holdfast.cli.commands import exit_on
 from holdfast.cli.options.groups import grouped
+from holdfast.cli.options.settings import Assignments, ConfigFile
 from holdfast.model.errors import HoldfastError, SettingsError
 from holdfast.node.history_main import serve_history, stop_on_signals
 from holdfast.node.logs import configure_logs
@@ -22,23 +22,17 @@ _PROGRAM = "holdfast history"
 class HistoryOptions:
     """Sources of the history settings besides the environment; options win."""
 
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Settings file; without it ./holdfast.toml if there is one.")
-    ] = None
-    data: Annotated[str | None, typer.Option("--data", help="Folder of the broker's data.")] = None
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.", show_default="127.0.0.1")] = None
+    config: ConfigFile = None
+    data: Annotated[str | None, typer.Option(help="Folder of the broker's data.")] = None
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None
     flight_port: Annotated[
-        int | None, typer.Option("--flight-port", help="Port of Arrow Flight.", min=0, max=65535, show_default="18815")
+        int | None, typer.Option(help="Port of Arrow Flight.", min=0, max=65535, show_default="18815")
     ] = None
-    http_port: Annotated[
-        int | None, typer.Option("--http-port", help="Port of HTTP.", min=0, max=65535, show_default="18084")
-    ] = None
+    http_port: Annotated[int | None, typer.Option(help="Port of HTTP.", min=0, max=65535, show_default="18084")] = None
     token_file: Annotated[
-        str | None, typer.Option("--token-file", metavar="FILE", help="Who may read; `holdfast token add` writes it.")
+        str | None, typer.Option(metavar="FILE", help="Who may read; `holdfast token add` writes it.")
     ] = None
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.")
-    ] = None
+    assignments: Assignments = None
 
     def flags(self) -> Flags:
         given = {"host": self.host, "flight_port": self.flight_port, "http_port": self.http_port}

@@ -11,9 +11,9 @@ from typing import Annotated, Final
 import typer
 
 from holdfast.cli.commands import exit_on, fail
-from holdfast.cli.options.groups import grouped
+from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.output.table import TableColumn, print_table
-from holdfast.cli.storage.command import FolderOptions, Json
+from holdfast.cli.storage.command import FolderOptions
 from holdfast.exchange.drops import REASONS
 from holdfast.model.errors import HoldfastError
 from holdfast.model.time import datetime_of
@@ -25,24 +25,18 @@ from holdfast.topics.since import parse_since
 _REASONS_HELP: Final = f"This reason only: {', '.join(REASONS)}."
 
 Since = Annotated[
-    str,
-    typer.Option("--since", metavar="WHEN", help="From when on: -2h (s, m, h, d, w), ISO 8601, or earliest."),
+    str, typer.Option("--since", metavar="WHEN", help="From when on: -2h (s, m, h, d, w), ISO 8601, or earliest.")
 ]
 
 
 @grouped
 def events(
     options: FolderOptions,
-    reason: Annotated[str | None, typer.Option("--reason", help=_REASONS_HELP, show_default=False)] = None,
-    client: Annotated[
-        str | None, typer.Option("--client", help="This client only, by its client id.", show_default=False)
-    ] = None,
-    topic: Annotated[
-        str | None,
-        typer.Option("--topic", metavar="FILTER", help="Topics that match this filter only.", show_default=False),
-    ] = None,
+    reason: Annotated[str | None, typer.Option(help=_REASONS_HELP)] = None,
+    client: Annotated[str | None, typer.Option(help="This client only, by its client id.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="FILTER", help="Topics that match this filter only.")] = None,
     since: Since = "-24h",
-    limit: Annotated[int, typer.Option("--limit", help="The newest so many.", min=1)] = 100,
+    limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 100,
     as_json: Json = False,
 ) -> None:
     """List what was dropped, refused or ended, and why: the newest last. The broker may be running."""

@@ -19,9 +19,9 @@ from holdfast.cli.history.events import (
     parse_since_or_fail,
     print_events,
 )
-from holdfast.cli.options.groups import grouped
+from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.output.table import TableColumn, print_table
-from holdfast.cli.storage.command import FolderOptions, Json
+from holdfast.cli.storage.command import FolderOptions
 from holdfast.model.errors import HoldfastError
 from holdfast.records.events import Event, event_fields
 from holdfast.storage.event_files import read_events
@@ -39,13 +39,13 @@ _NEVER_S: Final = 0xFFFFFFFF
 
 @grouped
 def explain(
-    client: Annotated[str, typer.Option("--client", help="The client id.")],
-    topic: Annotated[str, typer.Option("--topic", metavar="FILTER", help="A topic, or a filter, as the log has it.")],
+    client: Annotated[str, typer.Option(help="The client id.")],
+    topic: Annotated[str, typer.Option(metavar="FILTER", help="A topic, or a filter, as the log has it.")],
     options: FolderOptions,
     since: Since = "-1h",
-    limit: Annotated[int, typer.Option("--limit", help="The newest so many messages.", min=1, max=100_000)] = 100,
+    limit: Annotated[int, typer.Option(help="The newest so many messages.", min=1, max=100_000)] = 100,
     mount_point: Annotated[
-        str, typer.Option("--mount-point", help="That of the client's listener, if it has one.", show_default=False)
+        str, typer.Option(help="That of the client's listener, if it has one.", show_default=False)
     ] = "",
     as_json: Json = False,
 ) -> None:

@@ -47,19 +47,14 @@ class ExportOptions:
     """Which messages are exported, and how."""
 
     since: Annotated[
-        str,
-        typer.Option(metavar="T", help="earliest, a time (ISO 8601, Unix microseconds), how long ago (-2h)."),
+        str, typer.Option(metavar="T", help="earliest, a time (ISO 8601, Unix microseconds), how long ago (-2h).")
     ] = EARLIEST
     until: Annotated[
         str | None, typer.Option(metavar="T", help="The end, in the same forms; not included.", show_default="all")
     ] = None
     kind: Annotated[
         ExportFormat | None,
-        typer.Option(
-            "--format",
-            help="Without it the name of the file decides; standard output gets jsonl.",
-            show_default=False,
-        ),
+        typer.Option("--format", help="Without it the name of the file decides; standard output gets jsonl."),
     ] = None
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="The file to make; - is standard output.")

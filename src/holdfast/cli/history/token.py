@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.commands import FAILED, Commands, exit_on, fail
+from holdfast.cli.options.groups import Json
 from holdfast.history.tokens import add_token, read_tokens, remove_token
 from holdfast.model.errors import HoldfastError
 
@@ -39,7 +40,7 @@ def remove(name: Name, file: File) -> None:
 
 
 @app.command("list")
-def list_(file: File, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_(file: File, as_json: Json = False) -> None:
     """List the names of all tokens."""
     with exit_on(HoldfastError):
         names = list(read_tokens(file))

@@ -15,7 +15,11 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def grouped(verb: Callable[..., None]) -> Callable[..., None]:

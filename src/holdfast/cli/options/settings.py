@@ -12,33 +12,27 @@ from holdfast.node.settings.loader import load
 from holdfast.node.settings.sources import Flags
 from holdfast.node.settings.tree import Settings
 
+ConfigFile = Annotated[Path | None, typer.Option(help="Settings file; without it ./holdfast.toml if there is one.")]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.")
+]
+
 
 @dataclass(frozen=True, kw_only=True)
-class SettingsOptions:
+class SettingsOptions(Flags):
     """The sources of settings besides the environment."""
 
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Settings file; without it ./holdfast.toml if there is one.")
-    ] = None
-    host: Annotated[str | None, typer.Option("--host", help="Address of the default listener.")] = None
+    config: ConfigFile = None
+    host: Annotated[str | None, typer.Option(help="Address of the default listener.")] = None
     port: Annotated[
-        int | None, typer.Option("--port", help="Port of the default listener; 0 picks a free one.", min=0, max=65535)
+        int | None, typer.Option(help="Port of the default listener; 0 picks a free one.", min=0, max=65535)
     ] = None
-    data: Annotated[str | None, typer.Option("--data", help="Folder of the broker's data.")] = None
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.")
-    ] = None
+    data: Annotated[str | None, typer.Option(help="Folder of the broker's data.")] = None
+    assignments: Assignments = None
 
     def read(self, *, rules: bool = True) -> Settings:
         """The effective settings; SettingsError if they are wrong."""
-        flags = Flags(
-            config=self.config,
-            host=self.host,
-            port=self.port,
-            data=self.data,
-            assignments=tuple(self.assignments or ()),
-        )
-        return load(flags, rules=rules)
+        return load(self, rules=rules)
 
     def read_or_fail(self, *, rules: bool = True) -> Settings:
         """The effective settings; prints their problems and exits if there are any."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from holdfast.cli.commands import FAILED, Commands, fail
-from holdfast.cli.options.groups import grouped
+from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.output.table import TableColumn, print_table
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.queue.move import export, import_, migrate, relayout
-from holdfast.cli.queue.options import Backend, Clients, Json, PasswordOptions, choose_clients, run
+from holdfast.cli.queue.options import Backend, Clients, PasswordOptions, choose_clients, run
 from holdfast.cli.queue.tbmq import import_tbmq
 from holdfast.model.errors import PermanentError
 from holdfast.storage.journal.quarantine import quarantined
@@ -103,9 +103,9 @@ def stats(backend: Backend, as_json: Json = False, *, options: PasswordOptions) 
 @grouped
 def peek(
     backend: Backend,
-    client: Annotated[str, typer.Argument(metavar="CLIENT", help="The client id.", show_default=False)],
-    limit: Annotated[int, typer.Option("--limit", help="So many messages.", min=1)] = 10,
-    after: Annotated[int, typer.Option("--after", help="Those behind this serial.", min=0)] = 0,
+    client: Annotated[str, typer.Argument(metavar="CLIENT", help="The client id.")],
+    limit: Annotated[int, typer.Option(help="So many messages.", min=1)] = 10,
+    after: Annotated[int, typer.Option(help="Those behind this serial.", min=0)] = 0,
     as_json: Json = False,
     *,
     options: PasswordOptions,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from holdfast.cli.commands import FAILED, fail
-from holdfast.cli.options.groups import grouped
+from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.output.file import open_output
 from holdfast.cli.output.meter import Meter
-from holdfast.cli.queue.options import Backend, Clients, Json, PasswordOptions, choose_clients, read_secret, run
+from holdfast.cli.queue.options import Backend, Clients, PasswordOptions, choose_clients, read_secret, run
 from holdfast.durable.queues.external_queue import session_of
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.node.system_clock import SystemClock
@@ -66,14 +66,13 @@ class MovePasswords:
 
 @grouped
 def migrate(
-    source: Annotated[str, typer.Option("--from", metavar="BACKEND", help="Where the queues are.", show_default=False)],
-    target: Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where they are to be.", show_default=False)],
+    source: Annotated[str, typer.Option("--from", metavar="BACKEND", help="Where the queues are.")],
+    target: Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where they are to be.")],
     clients: Clients = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="The broker's data folder, for a backend of another kind: its sessions then look in the new backend.",
-            show_default=False,
+            help="The broker's data folder, for a backend of another kind: its sessions then look in the new backend."
         ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the queues in the old backend, too.")] = False,
@@ -217,15 +216,14 @@ def export(
 
 @grouped
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that export made.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that export made.")],
     backend: Backend,
     clients: Clients = None,
     data: Annotated[
         Path | None,
         typer.Option(
             help="The data folder of the broker, which is stopped: clients without a session get one there. A client "
-            "that has none when it connects begins without a queue.",
-            show_default=False,
+            "that has none when it connects begins without a queue."
         ),
     ] = None,
     as_json: Json = False,

@@ -33,7 +33,6 @@ Backend = Annotated[str, typer.Argument(metavar="BACKEND", help=_BACKEND_HELP, s
 Clients = Annotated[
     list[str] | None, typer.Option("--client", help="Of this client only; may be given again.", show_default=False)
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,15 +35,10 @@ _SHOWN: Final = 20
 
 @grouped
 def import_tbmq(
-    to: Annotated[
-        str, typer.Option(help=f"The backend that gets the queues: {', '.join(OPENERS)}.", show_default=False)
-    ],
-    from_postgres: Annotated[
-        str | None, typer.Option(metavar="URL", help="The database of a TBMQ 1.x.", show_default=False)
-    ] = None,
+    to: Annotated[str, typer.Option(help=f"The backend that gets the queues: {', '.join(OPENERS)}.")],
+    from_postgres: Annotated[str | None, typer.Option(metavar="URL", help="The database of a TBMQ 1.x.")] = None,
     from_redis: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="The Redis of a TBMQ 2.x; members with commas.", show_default=False),
+        str | None, typer.Option(metavar="URL", help="The Redis of a TBMQ 2.x; members with commas.")
     ] = None,
     cluster: Annotated[bool, typer.Option("--cluster", help="It is a Redis Cluster.")] = False,
     resume: Annotated[

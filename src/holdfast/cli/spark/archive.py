@@ -34,14 +34,13 @@ _STOPPED: Final = "what is committed stays, and the next run goes on behind it"
 class ArchiveOptions:
     """What is archived, and how."""
 
-    lake: Annotated[Path, typer.Option("--lake", help="The folder of the Delta table; made if it is not there.")]
+    lake: Annotated[Path, typer.Option(help="The folder of the Delta table; made if it is not there.")]
     name: Annotated[str, typer.Option(help="The archive's name: of its lease, and in the lake.")] = "main"
     once: Annotated[
         bool, typer.Option("--once", help="Archive what is there now, and end; the default.", show_default=False)
     ] = False
     every: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Go on until it is stopped, a batch each 10s, 5m, 1h.", show_default=False),
+        str | None, typer.Option(metavar="TIME", help="Go on until it is stopped, a batch each 10s, 5m, 1h.")
     ] = None
     batch: Annotated[int, typer.Option(metavar="N", help="Messages of a transaction, at most.", min=1)] = 8_000_000
     patterns: Annotated[

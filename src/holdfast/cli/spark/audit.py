@@ -27,10 +27,8 @@ FAULTS_FOUND: Final = 3
 @grouped
 def audit(
     spark: SparkMaster,
-    data: Annotated[Path, typer.Option("--data", help="The broker's data folder; the broker may run meanwhile.")],
-    lake: Annotated[
-        Path | None, typer.Option("--lake", help="Its archive, to be audited with it.", show_default=False)
-    ] = None,
+    data: Annotated[Path, typer.Option(help="The broker's data folder; the broker may run meanwhile.")],
+    lake: Annotated[Path | None, typer.Option(help="Its archive, to be audited with it.")] = None,
     topics: Annotated[int, typer.Option(metavar="N", help="Topics to ask the index for, at most.", min=1)] = 10_000,
     examples: Annotated[int, typer.Option(metavar="N", help="Examples of each fault, at most.", min=1, max=1000)] = 5,
     qos0_unstored: Annotated[
@@ -38,8 +36,7 @@ def audit(
         typer.Option("--qos0-unstored", help="The broker has store_qos0 = false: judge no missing retained messages."),
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write a report, in Markdown.", show_default=False),
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a report, in Markdown.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON, on one line.")] = False,
 ) -> None:

@@ -28,7 +28,7 @@ _STOPPED: Final = "nothing is applied"
 @grouped
 def learn(
     options: QueryOptions,
-    zone: Annotated[str | None, typer.Option("--zone", help="This zone only.", show_default="all")] = None,
+    zone: Annotated[str | None, typer.Option(help="This zone only.", show_default="all")] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Let the next generation of each zone begin with what is sure.")
     ] = False,
@@ -36,8 +36,7 @@ def learn(
         bool, typer.Option("--measure", help="Try out what that would bring, with messages of the log.")
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="All of it as JSON, in a file.", show_default=False),
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="All of it as JSON, in a file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON, on one line.")] = False,
 ) -> None:

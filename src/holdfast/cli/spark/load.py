@@ -34,22 +34,20 @@ class LoadOptions:
     """What is loaded, and how."""
 
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files or folders: Parquet, CSV, JSON lines.")]
-    data: Annotated[Path, typer.Option("--data", help="The broker's data folder; it may run meanwhile.")]
+    data: Annotated[Path, typer.Option(help="The broker's data folder; it may run meanwhile.")]
     format_: Annotated[
         FileKind | None, typer.Option("--format", help="What the files are.", show_default="by their names")
     ] = None
-    column: Annotated[
-        list[str] | None,
-        typer.Option("--column", metavar="COLUMN=NAME", help="What the files call a column.", show_default=False),
-    ] = None
+    column: Annotated[list[str] | None, typer.Option(metavar="COLUMN=NAME", help="What the files call a column.")] = (
+        None
+    )
     name: Annotated[
         str | None, typer.Option(help="The load's name: loaded once under it.", show_default="made from the rows")
     ] = None
     layout: Annotated[str | None, typer.Option(help="How it is stored.", show_default="as its zone")] = None
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", help="The broker's settings, if its listeners have mount points.", show_default=False),
-    ] = None
+    config: Annotated[Path | None, typer.Option(help="The broker's settings, if its listeners have mount points.")] = (
+        None
+    )
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Read everything back and compare.")] = True
 
     def check(self) -> None:

@@ -35,13 +35,8 @@ _STOPPED: Final = "what is copied stays; the same command goes on"
 class MigrateOptions:
     """Which queues go where."""
 
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from", metavar="BACKEND", help="Where the queues are; behind tbmq+ a TBMQ.", show_default=False
-        ),
-    ]
-    target: Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where they are to be.", show_default=False)]
+    source: Annotated[str, typer.Option("--from", metavar="BACKEND", help="Where the queues are; behind tbmq+ a TBMQ.")]
+    target: Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where they are to be.")]
     clients: Annotated[
         str, typer.Option(metavar="PATTERN", help="Of these clients only, with * and ?.", show_default="all")
     ] = "*"
@@ -49,8 +44,7 @@ class MigrateOptions:
         Path | None,
         typer.Option(
             help="The broker's data folder: when all is there, its sessions look in the new backend. For a backend of "
-            "another kind, and for a TBMQ, whose clients get their sessions there.",
-            show_default=False,
+            "another kind, and for a TBMQ, whose clients get their sessions there."
         ),
     ] = None
     from_password_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Password of --from.")] = None

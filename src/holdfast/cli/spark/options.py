@@ -27,20 +27,10 @@ _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?|(spark|k8s)://.+|yarn")
 class HistorySourceOptions:
     """The history to read: a data folder, or an endpoint."""
 
-    data: Annotated[
-        Path | None, typer.Option("--data", help="The broker's data folder, if Spark runs on its machine.")
-    ] = None
-    endpoint: Annotated[
-        str | None, typer.Option("--endpoint", metavar="URL", help="Its history process, grpc://HOST:PORT.")
-    ] = None
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", metavar="FILE", help="A token for --endpoint, in a file.", show_default=False),
-    ] = None
-    ca: Annotated[
-        Path | None,
-        typer.Option("--ca", metavar="FILE", help="Whom --endpoint grpcs://… has to show, PEM.", show_default=False),
-    ] = None
+    data: Annotated[Path | None, typer.Option(help="The broker's data folder, if Spark runs on its machine.")] = None
+    endpoint: Annotated[str | None, typer.Option(metavar="URL", help="Its history process, grpc://HOST:PORT.")] = None
+    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="A token for --endpoint, in a file.")] = None
+    ca: Annotated[Path | None, typer.Option(metavar="FILE", help="Whom --endpoint grpcs://… has to show, PEM.")] = None
 
     def source_options(self) -> dict[str, str]:
         """As options of the data source; wrong ones end the program."""
@@ -77,10 +67,7 @@ class QueryOptions(HistorySourceOptions):
     """The history to read, in the log and in a lake, and where Spark runs."""
 
     lake: Annotated[
-        Path | None,
-        typer.Option(
-            "--lake", help="An archive of it: history comes from there as far as it reaches.", show_default=False
-        ),
+        Path | None, typer.Option(help="An archive of it: history comes from there as far as it reaches.")
     ] = None
     master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*]")] = None
 

@@ -30,25 +30,19 @@ _STOPPED: Final = "what is done is done; run it again for the rest"
 class RelayoutOptions:
     """Which generations are rewritten, and how."""
 
-    data: Annotated[Path, typer.Option("--data", help="The broker's data folder; it may run meanwhile.")]
+    data: Annotated[Path, typer.Option(help="The broker's data folder; it may run meanwhile.")]
     layout: Annotated[
         str | None, typer.Option(help=f"One of {', '.join(LAYOUTS)}.", show_default="that of the zone now")
     ] = None
     learn: Annotated[
         bool, typer.Option("--learn", help="Learn the patterns of topics again, where the layout stays.")
     ] = False
-    zone: Annotated[str | None, typer.Option("--zone", help="This zone only.", show_default=False)] = None
-    generation: Annotated[
-        list[int] | None, typer.Option("--generation", metavar="N", help="These only.", show_default=False)
-    ] = None
+    zone: Annotated[str | None, typer.Option(help="This zone only.")] = None
+    generation: Annotated[list[int] | None, typer.Option(metavar="N", help="These only.")] = None
     lake: Annotated[
-        Path | None,
-        typer.Option("--from-lake", metavar="LAKE", help="Bring days back from an archive.", show_default=False),
+        Path | None, typer.Option("--from-lake", metavar="LAKE", help="Bring days back from an archive.")
     ] = None
-    day: Annotated[
-        list[str] | None,
-        typer.Option("--day", metavar="DATE", help="With --from-lake: 2026-11-01.", show_default=False),
-    ] = None
+    day: Annotated[list[str] | None, typer.Option(metavar="DATE", help="With --from-lake: 2026-11-01.")] = None
 
     def check(self) -> None:
         """Anything wrong ends the program."""

@@ -33,23 +33,16 @@ class TargetBrokerOptions:
     """The broker that messages are published to, and as which user."""
 
     into: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="The broker: mqtt://HOST:PORT, or mqtts:// for TLS.", show_default=False),
+        str | None, typer.Option(metavar="URL", help="The broker: mqtt://HOST:PORT, or mqtts:// for TLS.")
     ] = None
-    user: Annotated[str | None, typer.Option("-u", "--user", help="User name there.", show_default=False)] = None
-    password_env: Annotated[
-        str | None, typer.Option(metavar="VARIABLE", help="Its password's variable.", show_default=False)
-    ] = None
-    password_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its password's file.", show_default=False)
-    ] = None
-    into_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Authorities to trust there, PEM.", show_default=False)
-    ] = None
-    into_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Our certificate.", show_default=False)] = None
-    into_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.", show_default=False)] = None
+    user: Annotated[str | None, typer.Option("-u", "--user", help="User name there.")] = None
+    password_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Its password's variable.")] = None
+    password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Its password's file.")] = None
+    into_ca: Annotated[Path | None, typer.Option(metavar="FILE", help="Authorities to trust there, PEM.")] = None
+    into_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Our certificate.")] = None
+    into_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key.")] = None
     # As they were called before.
-    to: Annotated[str | None, typer.Option("--to", hidden=True)] = None
+    to: Annotated[str | None, typer.Option(hidden=True)] = None
     to_ca: Annotated[Path | None, typer.Option(hidden=True)] = None
     to_cert: Annotated[Path | None, typer.Option(hidden=True)] = None
     to_key: Annotated[Path | None, typer.Option(hidden=True)] = None
@@ -105,7 +98,7 @@ class ReplaySelection:
     """Which messages are replayed, and how."""
 
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="FILTER", help="Messages of this filter only.", show_default="all")
+        str | None, typer.Option(metavar="FILTER", help="Messages of this filter only.", show_default="all")
     ] = None
     since: Annotated[
         str, typer.Option("--since", "--from", metavar="T", help="earliest, ISO 8601, Unix microseconds, or -2h.")
@@ -154,12 +147,8 @@ class ReplaySelection:
 class ReplayRunOptions:
     """The lake to read, the name under which a run goes on, and the size of the run."""
 
-    lake: Annotated[
-        Path | None, typer.Option("--lake", help="An archive: alone, or before what --data has.", show_default=False)
-    ] = None
-    name: Annotated[
-        str | None, typer.Option(help="A name, under which a run that was ended can go on.", show_default=False)
-    ] = None
+    lake: Annotated[Path | None, typer.Option(help="An archive: alone, or before what --data has.")] = None
+    name: Annotated[str | None, typer.Option(help="A name, under which a run that was ended can go on.")] = None
     state: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Where that is noted.", show_default="~/.local/state/holdfast/replays"),

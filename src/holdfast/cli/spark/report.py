@@ -29,7 +29,7 @@ def report(
     ] = "-7d",
     title: Annotated[str, typer.Option(help="What stands above it.")] = _TITLE,
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="FILTER", help="Messages of this filter only.", show_default="all")
+        str | None, typer.Option(metavar="FILTER", help="Messages of this filter only.", show_default="all")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, on one line.")] = False,
 ) -> None:

@@ -32,24 +32,16 @@ _DAYS: Final = {"d": 1, "w": 7}
 class RetainOptions:
     """What is done to a lake."""
 
-    lake: Annotated[Path, typer.Option("--lake", help="The folder of the Delta table.")]
+    lake: Annotated[Path, typer.Option(help="The folder of the Delta table.")]
     data: Annotated[
-        Path | None,
-        typer.Option("--data", help="The broker's data folder; needed to erase: the log must hide it, too."),
+        Path | None, typer.Option(help="The broker's data folder; needed to erase: the log must hide it, too.")
     ] = None
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="AGE", help="Drop days that are older: 90d, 12w.", show_default=False),
-    ] = None
+    older_than: Annotated[str | None, typer.Option(metavar="AGE", help="Drop days that are older: 90d, 12w.")] = None
     compact: Annotated[bool, typer.Option("--compact", help="Make large files of small ones.")] = False
-    erase_client: Annotated[
-        str | None,
-        typer.Option("--erase-client", metavar="ID", help="Erase what this client published.", show_default=False),
-    ] = None
-    erase_topic: Annotated[
-        str | None,
-        typer.Option("--erase-topic", metavar="FILTER", help="Erase the messages of these topics.", show_default=False),
-    ] = None
+    erase_client: Annotated[str | None, typer.Option(metavar="ID", help="Erase what this client published.")] = None
+    erase_topic: Annotated[str | None, typer.Option(metavar="FILTER", help="Erase the messages of these topics.")] = (
+        None
+    )
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False
 
     def check(self) -> None:

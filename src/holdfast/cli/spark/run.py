@@ -36,8 +36,7 @@ def run(
         bool, typer.Option("--once", help="Take what is there now, and end; the default.", show_default=False)
     ] = False,
     every: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Go on until it is stopped, a round each 10s, 5m, 1h.", show_default=False),
+        str | None, typer.Option(metavar="TIME", help="Go on until it is stopped, a round each 10s, 5m, 1h.")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Check the file, and end.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Show what the file declares, and end.")] = False,

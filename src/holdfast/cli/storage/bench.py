@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.commands import Commands, fail
+from holdfast.cli.options.groups import Json
 from holdfast.storage.rocks.bench.layout_bench import Figures, Spec, measure, steps
 from holdfast.storage.rocks.bench.layout_report import CAPTION, cells, rows
 from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS
@@ -39,7 +40,7 @@ def layouts(
     folder: Annotated[
         Path | None, typer.Option(help="Measure on the disk of this folder; what is written there is removed again.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the same messages with every layout of the log, read them back, and compare."""
     names = check_layouts(only)

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from holdfast import __version__
 from holdfast.cli.commands import Commands, exit_on, fail
-from holdfast.cli.options.groups import grouped
-from holdfast.cli.options.settings import SettingsOptions
+from holdfast.cli.options.groups import Json, grouped
+from holdfast.cli.options.settings import ConfigFile, SettingsOptions
 from holdfast.cli.output.table import TableColumn, print_table
 from holdfast.cli.output.text import format_size
 from holdfast.model.errors import HoldfastError
@@ -38,7 +38,6 @@ zones = Commands(name="zones", help="Zones, their generations, and what was lear
 
 PROBLEMS: Final = 1
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ZoneName = Annotated[str | None, typer.Option("--zone", help="This zone only.", show_default=False)]
 
 
@@ -46,12 +45,8 @@ ZoneName = Annotated[str | None, typer.Option("--zone", help="This zone only.", 
 class FolderOptions:
     """The data folder."""
 
-    data: Annotated[
-        Path | None, typer.Option("--data", help="The data folder; without it the one of the settings.")
-    ] = None
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Settings file; without it ./holdfast.toml if there is one.")
-    ] = None
+    data: Annotated[Path | None, typer.Option(help="The data folder; without it the one of the settings.")] = None
+    config: ConfigFile = None
 
     def folder(self) -> Path:
         if self.data is not None:
@@ -123,7 +118,7 @@ def backup(
     destination: Annotated[Path, typer.Argument(help="An empty folder, or one that is not there yet.")],
     options: FolderOptions,
     previous: Annotated[
-        Path | None, typer.Option("--previous", help="An earlier backup: what it has already is linked, not copied.")
+        Path | None, typer.Option(help="An earlier backup: what it has already is linked, not copied.")
     ] = None,
 ) -> None:
     """Make a backup of a data folder."""
@@ -136,7 +131,7 @@ def backup(
 
 def restore(
     source: Annotated[Path, typer.Argument(metavar="BACKUP", help="The folder of a backup.")],
-    data: Annotated[Path, typer.Option("--data", help="The data folder to be made: empty, or not there yet.")],
+    data: Annotated[Path, typer.Option(help="The data folder to be made: empty, or not there yet.")],
 ) -> None:
     """Make a data folder from a backup, after checking every byte of it."""
     with exit_on(HoldfastError), _bar() as bar:

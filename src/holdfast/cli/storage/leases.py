@@ -12,9 +12,9 @@ from typing import Annotated, NamedTuple
 import typer
 
 from holdfast.cli.commands import FAILED, exit_on, fail
-from holdfast.cli.options.groups import grouped
+from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.output.table import TableColumn, print_table
-from holdfast.cli.storage.command import FolderOptions, Json
+from holdfast.cli.storage.command import FolderOptions
 from holdfast.model.errors import HoldfastError
 from holdfast.model.time import SECOND_US
 from holdfast.storage.rocks.log.leases import Lease, read_leases, remove_lease
@@ -25,7 +25,7 @@ from holdfast.storage.rocks.log.published_heads import Head, read_heads
 def leases(
     options: FolderOptions,
     remove: Annotated[
-        str | None, typer.Option("--remove", metavar="NAME", help="Remove this lease: retention goes on without it.")
+        str | None, typer.Option(metavar="NAME", help="Remove this lease: retention goes on without it.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -91,7 +91,7 @@ class _Tree:
                 SettingProblem(f"{name} sets nothing; two underscores join section and key: {written}")
             )
         entries += [entry for entry in environment_entries(environment) if entry.source not in misspelt]
-        for assignment in flags.assignments:
+        for assignment in flags.assignments or ():
             try:
                 entries.append(assignment_entry(assignment))
             except UnreadableSourceError as error:

@@ -10,7 +10,7 @@ Environment and flags have text only. It is read as a TOML value; if it is not o
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -50,7 +50,7 @@ class Flags:
     port: int | None = None
     data: str | None = None
     #: `section.key=value`, each.
-    assignments: tuple[str, ...] = ()
+    assignments: Sequence[str] | None = None
 
 
 class UnreadableSourceError(Exception):
