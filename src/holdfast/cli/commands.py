@@ -7,12 +7,13 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_args
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeVar, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -108,12 +109,16 @@ def _convert(value: Any, kind: Any, limits: Any) -> Any:
 class Commands(typer.Typer):
     """A group of commands."""
 
-    def __init__(self, *, name: str, help: str, lazy: Sequence["Lazy"] = (), add_completion: bool = False) -> None:
+    def __init__(
+        self, *, name: str, help: str, lazy: Mapping[str, str] = MappingProxyType({}), add_completion: bool = False
+    ) -> None:
+        """`lazy`: commands that are imported when they are called, as `Lazy` takes them."""
+
         class Group(_Prepared, TyperGroup):
             def __init__(self, **attributes: Any) -> None:
                 super().__init__(**attributes)
-                for command in lazy:
-                    self.add_command(_Deferred(command))
+                for target, sentence in lazy.items():
+                    self.add_command(Lazy(target, sentence))
 
         super().__init__(
             name=name,
@@ -123,42 +128,28 @@ class Commands(typer.Typer):
             add_completion=add_completion,
             context_settings=_SHORT_HELP,
         )
-        if lazy:
-            # Typer makes a group only if something is registered.
-            self.callback()(_nothing)
+        # Typer makes a group only if it has a callback, or several commands that are loaded.
+        self.callback()(lambda: None)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[_Verb], _Verb]:
         return super().command(name, cls=Command, **options)
 
 
-class Lazy(NamedTuple):
-    """A command, or a group of them, that is imported when it is called."""
+class Lazy(TyperCommand):
+    """Stands for a command, or a group of them, in the help of its group, and imports it when it is called."""
 
-    name: str
-    #: `module:attribute`; a function, or a group.
-    target: str
-    #: The first sentence of its help.
-    help: str
+    def __init__(self, target: str, help: str) -> None:
+        """`target`: its module below `holdfast.cli`, and its name; `help`: the first sentence of its help."""
+        self._module, _, name = f"holdfast.cli.{target}".rpartition(".")
+        super().__init__(name, help=_escape(help))
 
-    def load(self) -> TyperCommand | TyperGroup:
-        module, _, attribute = self.target.partition(":")
-        found = getattr(import_module(module), attribute)
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        found = getattr(import_module(self._module), self.name or "")
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False)
             alone.command(self.name, cls=Command)(found)
             found = alone
-        return typer.main.get_command(found)  # type: ignore[return-value]
-
-
-class _Deferred(TyperCommand):
-    """Takes the place of a command in the help of its group, and loads it when it is called."""
-
-    def __init__(self, lazy: Lazy) -> None:
-        super().__init__(lazy.name, help=_escape(lazy.help))
-        self._lazy: Final = lazy
-
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        return self._lazy.load().make_context(*arguments, **options)
+        return typer.main.get_command(found).make_context(*arguments, **options)
 
 
 def fail(message: str, code: int = WRONG_USAGE) -> NoReturn:
@@ -175,10 +166,6 @@ def exit_on(*kinds: type[Exception], named: str = "", code: int = WRONG_USAGE) -
     except kinds as error:
         text = error.detail if isinstance(error, PeerError) and PeerError in kinds else str(error)
         fail(f"{named}: {text}" if named else text, code)
-
-
-def _nothing() -> None:
-    """The callback of a group does nothing."""
 
 
 def _name_of(parameter: Any) -> str:

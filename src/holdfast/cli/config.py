@@ -17,10 +17,10 @@ from holdfast.node.settings.loader import effective_settings
 from holdfast.node.settings.tree import Security
 from holdfast.node.settings.values import format_toml
 
-app = Commands(name="config", help="Check and show settings.")
+config = Commands(name="config", help="Check and show settings.")
 
 
-@app.command()
+@config.command()
 @grouped
 def check(options: SettingsOptions) -> None:
     """Print every problem of the settings: where it is, and what would be right."""
@@ -44,7 +44,7 @@ def _check_access_files(security: Security) -> None:
         wrong.refuse()
 
 
-@app.command()
+@config.command()
 @grouped
 def show(options: SettingsOptions, as_json: Json = False) -> None:
     """Print the effective settings, with the source of each."""

@@ -15,7 +15,7 @@ from holdfast.cli.commands import FAILED, Commands, exit_on, fail
 from holdfast.cli.options.groups import Json
 from holdfast.model.errors import HoldfastError
 
-app = Commands(name="user", help="Users and their passwords.")
+user = Commands(name="user", help="Users and their passwords.")
 
 Name = Annotated[str, typer.Argument(help="The user name.", show_default=False)]
 File = Annotated[
@@ -26,7 +26,7 @@ PasswordStdin = Annotated[
 ]
 
 
-@app.command()
+@user.command()
 def add(name: Name, file: File = None, password_stdin: PasswordStdin = False) -> None:
     """Add a user, or give one a new password. The file is created if there is none."""
     path = _required(file, f"add {name}")
@@ -36,7 +36,7 @@ def add(name: Name, file: File = None, password_stdin: PasswordStdin = False) ->
     typer.echo(f"{path}: user {name} added" if new else f"{path}: user {name} has a new password")
 
 
-@app.command()
+@user.command()
 def remove(name: Name, file: File = None) -> None:
     """Remove a user."""
     path = _required(file, f"remove {name}")
@@ -47,7 +47,7 @@ def remove(name: Name, file: File = None) -> None:
     typer.echo(f"{path}: user {name} removed")
 
 
-@app.command("list")
+@user.command("list")
 def list_(file: File = None, as_json: Json = False) -> None:
     """List the users."""
     path = _required(file, "list")
@@ -60,7 +60,7 @@ def list_(file: File = None, as_json: Json = False) -> None:
         typer.echo(user)
 
 
-@app.command()
+@user.command()
 def check(name: Name, file: File = None, password_stdin: PasswordStdin = False) -> None:
     """Check a user's password; the exit status is 0 if it is right, 1 if not."""
     path = _required(file, f"check {name}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.config import app
+from holdfast.cli.config import config as app
 
 
 @pytest.fixture(autouse=True)

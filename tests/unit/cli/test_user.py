@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from holdfast.broker.access import passwords
 from holdfast.broker.access.passwords import PasswordFile
-from holdfast.cli.user import app
+from holdfast.cli.user import user as app
 from tests.unit.broker.access.password_hashes import argon2id
 
 

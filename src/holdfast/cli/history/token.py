@@ -14,13 +14,13 @@ from holdfast.cli.options.groups import Json
 from holdfast.history.tokens import add_token, read_tokens, remove_token
 from holdfast.model.errors import HoldfastError
 
-app = Commands(name="token", help="Tokens of those who may read the history.")
+token = Commands(name="token", help="Tokens of those who may read the history.")
 
 Name = Annotated[str, typer.Argument(help="Whose token it is.", show_default=False)]
 File = Annotated[Path, typer.Option("--file", "-f", help="The token file: the one that [history] token_file names.")]
 
 
-@app.command()
+@token.command()
 def add(name: Name, file: File) -> None:
     """Make a token and print it. It replaces a token of the same name. Creates the file if there is none."""
     with exit_on(HoldfastError):
@@ -29,7 +29,7 @@ def add(name: Name, file: File) -> None:
     typer.echo(f"{file}: this is the token of {name}; it is shown only now", err=True)
 
 
-@app.command()
+@token.command()
 def remove(name: Name, file: File) -> None:
     """Remove a token. It is refused from now on."""
     with exit_on(HoldfastError):
@@ -39,7 +39,7 @@ def remove(name: Name, file: File) -> None:
     typer.echo(f"{file}: token of {name} removed")
 
 
-@app.command("list")
+@token.command("list")
 def list_(file: File, as_json: Json = False) -> None:
     """List the names of all tokens."""
     with exit_on(HoldfastError):

@@ -20,12 +20,12 @@ from holdfast.storage.queue_addresses import parse_backend
 if TYPE_CHECKING:
     from holdfast.durable.queues.queue_store import QueueEntry, QueueStore
 
-app = Commands(name="queue", help="Client queues outside the log.")
+queue = Commands(name="queue", help="Client queues outside the log.")
 
 _PAGE = 500
 
 
-@app.command("list")
+@queue.command("list")
 @grouped
 def list_(backend: Backend, clients: Clients = None, as_json: Json = False, *, options: PasswordOptions) -> None:
     """List the queues of a backend: what each holds, and its last serial and number."""
@@ -68,7 +68,7 @@ async def _row(store: "QueueStore", client_id: str) -> QueueRow:
         return QueueRow(client_id, damage=str(error))
 
 
-@app.command()
+@queue.command()
 @grouped
 def stats(backend: Backend, as_json: Json = False, *, options: PasswordOptions) -> None:
     """Sum up a backend: queues, messages, bytes, the longest queue, and what was set aside as damaged."""
@@ -99,7 +99,7 @@ def stats(backend: Backend, as_json: Json = False, *, options: PasswordOptions) 
         typer.echo(f"set aside: {one['place']}: {one.get('why', 'no report')}")
 
 
-@app.command()
+@queue.command()
 @grouped
 def peek(
     backend: Backend,
@@ -146,7 +146,7 @@ def _line(entry: "QueueEntry") -> str:
     return f"{plain['serial']} {plain['received']} {plain['topic']} {plain['payload']}{note}"
 
 
-@app.command()
+@queue.command()
 @grouped
 def purge(
     backend: Backend,
@@ -184,8 +184,8 @@ async def _empty(store: "QueueStore", client_id: str) -> int:
     return messages
 
 
-app.command()(migrate)
-app.command()(relayout)
-app.command()(export)
-app.command("import")(import_)
-app.command("import-tbmq")(import_tbmq)
+queue.command()(migrate)
+queue.command()(relayout)
+queue.command()(export)
+queue.command("import")(import_)
+queue.command("import-tbmq")(import_tbmq)

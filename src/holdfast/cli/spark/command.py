@@ -2,64 +2,38 @@
 
 from typing import Final
 
-from holdfast.cli.commands import Commands, Lazy
+from holdfast.cli.commands import Commands
 
-COMMANDS: Final = (
-    Lazy(
-        "archive",
-        "holdfast.cli.spark.archive:archive",
-        "Archive stored messages in a Delta table: once, or repeatedly. It may be killed at any time and run again.",
+COMMANDS: Final = {
+    "spark.archive.archive": (
+        "Archive stored messages in a Delta table: once, or repeatedly. It may be killed at any time and run again."
     ),
-    Lazy(
-        "audit",
-        "holdfast.cli.spark.audit:audit",
-        "Prove that history is whole and in order, and that each session is owed what its queue holds.",
+    "spark.audit.audit": (
+        "Prove that history is whole and in order, and that each session is owed what its queue holds."
     ),
-    Lazy(
-        "learn",
-        "holdfast.cli.spark.learn:learn",
-        "Learn which patterns the topics of all history follow, and explain them. The broker may run meanwhile.",
+    "spark.learn.learn": (
+        "Learn which patterns the topics of all history follow, and explain them. The broker may run meanwhile."
     ),
-    Lazy(
-        "load",
-        "holdfast.cli.spark.load:load",
-        "Load history into the log, with its own times. It may be killed at any time and run again.",
+    "spark.load.load": "Load history into the log, with its own times. It may be killed at any time and run again.",
+    "spark.migrate.migrate": (
+        "Copy client queues into another backend, compared message by message. It may be killed and run again."
     ),
-    Lazy(
-        "migrate",
-        "holdfast.cli.spark.migrate:migrate",
-        "Copy client queues into another backend, compared message by message. It may be killed and run again.",
+    "spark.relayout.relayout": (
+        "Rewrite old generations, or restore them from a lake. It may be killed at any time and run again."
     ),
-    Lazy(
-        "relayout",
-        "holdfast.cli.spark.relayout:relayout",
-        "Rewrite old generations, or restore them from a lake. It may be killed at any time and run again.",
+    "spark.replay.replay": (
+        "Publish stored messages again, into a broker: in their order, once, at any speed. It may be killed and go on."
     ),
-    Lazy(
-        "replay",
-        "holdfast.cli.spark.replay:replay",
-        "Publish stored messages again, into a broker: in their order, once, at any speed. It may be killed and go on.",
+    "spark.report.report": (
+        "Make a page with pictures: traffic, patterns, heaviest topics, sizes, gaps, drops, sessions."
     ),
-    Lazy(
-        "report",
-        "holdfast.cli.spark.report:report",
-        "Make a page with pictures: traffic, patterns, heaviest topics, sizes, gaps, drops, sessions.",
+    "spark.retain.retain": (
+        "Drop old days of a lake, compact it, or erase a client or topics, in the lake and in the broker's history."
     ),
-    Lazy(
-        "retain",
-        "holdfast.cli.spark.retain:retain",
-        "Drop old days of a lake, compact it, or erase a client or topics, in the lake and in the broker's history.",
+    "spark.run.run": (
+        "Run a declared pipeline: decode, check, de-duplicate, aggregate; into Delta tables and back into a broker."
     ),
-    Lazy(
-        "run",
-        "holdfast.cli.spark.run:run",
-        "Run a declared pipeline: decode, check, de-duplicate, aggregate; into Delta tables and back into a broker.",
-    ),
-    Lazy(
-        "sql",
-        "holdfast.cli.spark.sql:sql",
-        "Run SQL over the views history, sessions, queues and retained. The broker may run meanwhile.",
-    ),
-)
+    "spark.sql.sql": "Run SQL over the views history, sessions, queues and retained. The broker may run meanwhile.",
+}
 
-app = Commands(name="spark", help="Jobs over all of history, on Spark.", lazy=COMMANDS)
+spark = Commands(name="spark", help="Jobs over all of history, on Spark.", lazy=COMMANDS)

@@ -19,19 +19,14 @@ from holdfast.storage.rocks.bench.layout_bench import Figures, Spec, measure, st
 from holdfast.storage.rocks.bench.layout_report import CAPTION, cells, rows
 from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS
 
-app = Commands(name="bench", help="Measure the log on this machine.")
+bench = Commands(name="bench", help="Measure the log on this machine.")
 
 #: Widths of a row's label and of a cell, for output that is not a terminal.
 _LABEL_WIDTH = 64
 _CELL_WIDTH = 21
 
 
-@app.callback()
-def bench() -> None:
-    """Measure the log on this machine."""
-
-
-@app.command()
+@bench.command()
 def layouts(
     messages: Annotated[int, typer.Option(help="How many messages are stored.", min=400)] = 1_000_000,
     devices: Annotated[int, typer.Option(help="How many devices publish them.", min=1)] = 100_000,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from holdfast.cli.history.token import app
+from holdfast.cli.history.token import token as app
 from holdfast.history.tokens import Tokens
 from holdfast.model.errors import SettingsError
 

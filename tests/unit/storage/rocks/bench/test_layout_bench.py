@@ -91,7 +91,7 @@ def test_queries_are_asked_in_the_order_of_their_labels() -> None:
 
 
 def test_the_command_refuses_an_unknown_layout_and_names_those_there_are() -> None:
-    done = CliRunner().invoke(cli.app, ["layouts", "--layouts", "timeline,spiral"])
+    done = CliRunner().invoke(cli.bench, ["layouts", "--layouts", "timeline,spiral"])
 
     assert done.exit_code == 2
     assert "spiral" in done.output
@@ -101,7 +101,7 @@ def test_the_command_refuses_an_unknown_layout_and_names_those_there_are() -> No
 def test_the_command_prints_json_and_leaves_nothing_behind(tmp_path: Path) -> None:
     options = ["--messages", "400", "--devices", "10", "--layouts", "timeline", "--folder", str(tmp_path), "--json"]
 
-    done = CliRunner().invoke(cli.app, ["layouts", *options])
+    done = CliRunner().invoke(cli.bench, ["layouts", *options])
 
     assert done.exit_code == 0, done.output
     assert '"timeline"' in done.stdout
