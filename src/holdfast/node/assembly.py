@@ -15,8 +15,7 @@ from holdfast.durable.takeover.memory_registry import MemoryRegistry
 from holdfast.node.queue_stores import open_queue_stores, used_backends
 from holdfast.node.settings.tree import Settings
 from holdfast.node.system_clock import SystemClock
-from holdfast.server.listeners import ListenerSpec
-from holdfast.server.websocket import MESSAGE_LIMIT_BYTES
+from holdfast.server.listener_spec import MESSAGE_LIMIT_BYTES, ListenerSpec
 
 if TYPE_CHECKING:
     from holdfast.node.storage import DiskStorage

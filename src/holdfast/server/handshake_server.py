@@ -32,18 +32,13 @@ class HandshakeServer:
         connections: ListenerConnections,
         make: Callable[[tuple[str, int] | None], SocketLink],
         tls: TlsContext | None,
-        *,
-        proxy_protocol: bool,
-        tls_deadline_s: float,
-        header_deadline_s: float = HEADER_DEADLINE_S,
     ) -> None:
         self._sock: Final = sock
         self._connections: Final = connections
         self._make: Final = make
         self._tls: Final = tls
-        self._proxy_protocol: Final = proxy_protocol
-        self._tls_deadline_s: Final = tls_deadline_s
-        self._header_deadline_s: Final = header_deadline_s
+        self._spec: Final = connections.spec
+        self._header_deadline_s: Final = min(self._spec.handshake_deadline_s, HEADER_DEADLINE_S)
         self._loop: Final = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         #: Connections whose header or TLS handshake is not complete.
@@ -76,7 +71,7 @@ class HandshakeServer:
                 return
             except OSError as error:
                 # Mostly out of file descriptors. The connection stays ready, so an immediate retry would spin.
-                _log.error("cannot accept", listener=self._connections.listener, why=error.strerror)
+                _log.error("cannot accept", listener=self._spec.name, why=error.strerror)
                 self._loop.remove_reader(self._sock)
                 self._pause = self._loop.call_later(PAUSE_S, self._watch)
                 return
@@ -85,14 +80,14 @@ class HandshakeServer:
                 connection.close()
                 continue
             connection.setblocking(False)
-            task = self._loop.create_task(self._greet(connection, peer), name=f"greet {self._connections.listener}")
+            task = self._loop.create_task(self._greet(connection, peer), name=f"greet {self._spec.name}")
             self._greetings[task] = connection
             task.add_done_callback(self._greetings.pop)
 
     async def _greet(self, connection: socket.socket, peer: tuple[str, int]) -> None:
         """Make a link of an accepted socket. An error of one connection ends here."""
         source: tuple[str, int] | None = None
-        if self._proxy_protocol:
+        if self._spec.proxy_protocol:
             header = await self._header(connection, peer)
             if header is None:
                 return
@@ -103,7 +98,7 @@ class HandshakeServer:
                 lambda: self._make(source),
                 connection,
                 ssl=tls,
-                ssl_handshake_timeout=self._tls_deadline_s if tls else None,
+                ssl_handshake_timeout=self._spec.handshake_deadline_s if tls else None,
                 ssl_shutdown_timeout=self._connections.close_deadline_s if tls else None,
             )
         except OSError as error:  # TLS failed, or the peer has left
@@ -111,7 +106,7 @@ class HandshakeServer:
                 self._connections.refused_tls += 1
                 self._refuse((source or peer)[0], TLS_HANDSHAKE, describe_failure(tls.failure or error))
         except Exception:
-            _log.exception("a connection failed", listener=self._connections.listener)
+            _log.exception("a connection failed", listener=self._spec.name)
 
     async def _header(self, connection: socket.socket, peer: tuple[str, int]) -> ProxyHeader | None:
         """The header, or None if the connection was closed because it had none."""
@@ -141,4 +136,4 @@ class HandshakeServer:
         self._refuse(peer[0], PROXY_HEADER, why)
 
     def _refuse(self, address: str, event: str, why: str) -> None:
-        self._connections.handler.refused(self._connections.listener, address, event, why)
+        self._connections.handler.refused(self._spec.name, address, event, why)

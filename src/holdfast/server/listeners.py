@@ -8,90 +8,18 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final
 
 from holdfast.broker.connections.connection_handler import ConnectionHandler
 from holdfast.model.errors import SettingsError
 from holdfast.server import tcp_server
-from holdfast.server.handshake_server import HEADER_DEADLINE_S, HandshakeServer
+from holdfast.server.handshake_server import HandshakeServer
+from holdfast.server.listener_spec import ListenerSpec
 from holdfast.server.sockets import ACCEPTS_PER_ITERATION, BACKLOG, listen
 from holdfast.server.stream import ListenerConnections, SocketLink
 from holdfast.server.tcp_server import TcpServer
-from holdfast.server.tls import TlsContext, TlsFiles
-from holdfast.server.websocket import MESSAGE_LIMIT_BYTES, WebSocketLink, WebSocketTerms
-
-Kind = Literal["tcp", "tls", "ws", "wss"]
-
-#: Seconds for each handshake of a connection, unless the listener says otherwise.
-HANDSHAKE_DEADLINE_S: Final = 10.0
-
-
-@dataclass(frozen=True)
-class ListenerSpec:
-    """What an operator says of one listener. Impossible combinations raise SettingsError."""
-
-    name: str
-    kind: Kind = "tcp"
-    #: An address or name; `localhost` is both loopbacks, `*` is every address, `::` every IPv6 address.
-    host: str = "127.0.0.1"
-    #: 0 picks a free one.
-    port: int = 1883
-    mount_point: str = ""
-    allow_anonymous: bool = False
-    #: Whether each connection begins with a PROXY header, version 2. A client that reaches such a listener can claim
-    #: any address.
-    proxy_protocol: bool = False
-    certificate: Path | None = None
-    key: Path | None = None
-    client_ca: Path | None = None
-    require_client_certificate: bool = False
-    crl: Path | None = None
-    #: WebSocket: where MQTT is; another path is answered with 404.
-    path: str = "/mqtt"
-    #: WebSocket: values of the `Origin` header that browsers may come with; None for any.
-    allowed_origins: tuple[str, ...] | None = None
-    #: WebSocket: at least the largest packet, which many clients send as one message.
-    max_message_bytes: int = MESSAGE_LIMIT_BYTES
-    #: None for no limit but the machine's.
-    max_connections: int | None = None
-    #: Seconds for each of: PROXY header, TLS handshake, WebSocket handshake.
-    handshake_deadline_s: float = HANDSHAKE_DEADLINE_S
-
-    @property
-    def secure(self) -> bool:
-        """Whether it speaks TLS."""
-        return self.kind in ("tls", "wss")
-
-    def __post_init__(self) -> None:
-        problem = self._problem()
-        if problem is not None:
-            raise SettingsError(f"listener {self.name}: {problem}")
-
-    def _problem(self) -> str | None:
-        if self.kind not in get_args(Kind):
-            return f"kind {self.kind!r} is unknown; choose one of {', '.join(get_args(Kind))}"
-        if not 0 <= self.port <= 65535:
-            return f"port {self.port} is out of range; choose 1 to 65535, or 0 for any free one"
-        if self.secure and (self.certificate is None or self.key is None):
-            return f"{self.kind} needs certificate and key, both PEM files"
-        files = (self.certificate, self.key, self.client_ca, self.crl)
-        if not self.secure and (any(files) or self.require_client_certificate):
-            return f"{self.kind} is not encrypted; take certificates off, or choose kind tls or wss"
-        if self.require_client_certificate and self.client_ca is None:
-            return "require_client_certificate needs client_ca, the file of those who sign client certificates"
-        if self.crl is not None and self.client_ca is None:
-            return "crl needs client_ca, the file of those who sign client certificates"
-        if self.mount_point and not self.mount_point.endswith("/"):
-            return f"mount_point {self.mount_point!r} has to end with /, so that it is whole levels of a topic"
-        if "+" in self.mount_point or "#" in self.mount_point or "\0" in self.mount_point:
-            return f"mount_point {self.mount_point!r} may not contain wildcards"
-        if not self.path.startswith("/"):
-            return f"path {self.path!r} has to begin with /"
-        if self.max_connections is not None and self.max_connections < 1:
-            return "max_connections has to be at least 1; leave it out for no limit"
-        return None
+from holdfast.server.tls import TlsContext
+from holdfast.server.websocket import WebSocketLink
 
 
 class BoundListener:
@@ -99,19 +27,9 @@ class BoundListener:
 
     def __init__(self, spec: ListenerSpec, handler: ConnectionHandler) -> None:
         self.spec: Final = spec
-        self.connections: Final = ListenerConnections(
-            handler,
-            listener=spec.name,
-            transport=spec.kind,
-            mount_point=spec.mount_point,
-            allow_anonymous=spec.allow_anonymous,
-            max_connections=spec.max_connections,
-        )
-        self.tls: Final = _tls_context(spec)
+        self.connections: Final = ListenerConnections(handler, spec)
+        self.tls: Final = TlsContext(spec) if spec.secure else None
         self.port = spec.port
-        self._web: Final = WebSocketTerms(
-            spec.path, spec.allowed_origins, spec.max_message_bytes, spec.handshake_deadline_s
-        )
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server | TcpServer | HandshakeServer] = []
 
@@ -141,17 +59,8 @@ class BoundListener:
         self._servers.clear()
 
     async def _serve_one(self, sock: socket.socket) -> asyncio.Server | TcpServer | HandshakeServer:
-        deadline_s = self.spec.handshake_deadline_s
         if self.spec.proxy_protocol or self.tls is not None:
-            return HandshakeServer(
-                sock,
-                self.connections,
-                self._make,
-                self.tls,
-                proxy_protocol=self.spec.proxy_protocol,
-                tls_deadline_s=deadline_s,
-                header_deadline_s=min(deadline_s, HEADER_DEADLINE_S),
-            )
+            return HandshakeServer(sock, self.connections, self._make, self.tls)
         if self.spec.kind == "tcp" and tcp_server.AVAILABLE:
             return TcpServer(sock, self.connections)
         server = await asyncio.get_running_loop().create_server(
@@ -165,7 +74,7 @@ class BoundListener:
 
     def _make(self, source: tuple[str, int] | None) -> SocketLink:
         if self.spec.kind in ("ws", "wss"):
-            return WebSocketLink(self.connections, self._web, source)
+            return WebSocketLink(self.connections, source)
         return SocketLink(self.connections, source)
 
 
@@ -229,11 +138,3 @@ async def open_listeners(specs: Iterable[ListenerSpec], handler: ConnectionHandl
             await one.stop()
         raise
     return Listeners(listeners)
-
-
-def _tls_context(spec: ListenerSpec) -> TlsContext | None:
-    if spec.certificate is None or spec.key is None:
-        return None
-    return TlsContext(
-        TlsFiles(spec.name, spec.certificate, spec.key, spec.client_ca, spec.require_client_certificate, spec.crl),
-    )

@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 from holdfast.broker.connections.connection_handler import ConnectionHandler, Origin
 from holdfast.exchange.client import Channel
 from holdfast.exchange.link import Link
+from holdfast.server.listener_spec import ListenerSpec
 from holdfast.server.tls import verified_subject
 
 #: Bytes in the send buffer. Above the high mark the handler is told to stop, below the low one to go on. The low mark
@@ -49,25 +50,13 @@ class ListenerConnection(Protocol):
 
 
 class ListenerConnections:
-    """What the connections of one listener share: the handler, the listener's identity, its limit and its counters."""
+    """What the connections of one listener share: the handler, what the operator said, and the counters."""
 
     def __init__(
-        self,
-        handler: ConnectionHandler,
-        *,
-        listener: str,
-        transport: str,
-        mount_point: str = "",
-        allow_anonymous: bool = False,
-        max_connections: int | None = None,
-        close_deadline_s: float = CLOSE_DEADLINE_S,
+        self, handler: ConnectionHandler, spec: ListenerSpec, *, close_deadline_s: float = CLOSE_DEADLINE_S
     ) -> None:
         self.handler: Final = handler
-        self.listener: Final = listener
-        self.transport: Final = transport
-        self.mount_point: Final = mount_point
-        self.allow_anonymous: Final = allow_anonymous
-        self.max_connections: Final = max_connections
+        self.spec: Final = spec
         self.close_deadline_s: Final = close_deadline_s
         #: Each read lands here and is copied out at once. For a plain protocol asyncio allocates as much for
         #: every read and shrinks it to what came: as a rule two system calls and fresh pages, which took the CPU
@@ -88,7 +77,8 @@ class ListenerConnections:
 
     def has_room(self, more: int = 0) -> bool:
         """Whether one more connection is allowed, besides `more` that are being set up."""
-        return self.max_connections is None or len(self.links) + more < self.max_connections
+        limit = self.spec.max_connections
+        return limit is None or len(self.links) + more < limit
 
     def admit(self, link: ListenerConnection) -> bool:
         """Add a connection; False if it must be closed."""
@@ -102,9 +92,8 @@ class ListenerConnections:
 
     def open(self, link: ListenerConnection, address: str, port: int, tls_subject: str | None = None) -> Channel:
         """Pass a connection that may speak MQTT to the handler."""
-        origin = Origin(
-            self.listener, address, port, self.transport, tls_subject, self.mount_point, self.allow_anonymous
-        )
+        spec = self.spec
+        origin = Origin(spec.name, address, port, spec.kind, tls_subject, spec.mount_point, spec.allow_anonymous)
         return self.handler.opened(link, origin)
 
     def dismiss(self, link: ListenerConnection) -> None:

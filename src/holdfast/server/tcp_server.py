@@ -104,7 +104,7 @@ class TcpServer:
                 return
             except OSError as error:
                 # Mostly out of file descriptors. The connection stays ready, so an immediate retry would spin.
-                _log.error("cannot accept", listener=connections.listener, why=error.strerror)
+                _log.error("cannot accept", listener=connections.spec.name, why=error.strerror)
                 self.epoll.unregister(self._sock)
                 self._pause = self.loop.call_later(PAUSE_S, self._watch)
                 return

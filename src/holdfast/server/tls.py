@@ -8,28 +8,11 @@ old context are refused, so that a revoked client cannot resume with one.
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from holdfast.model.errors import SettingsError
-
-
-@dataclass(frozen=True)
-class TlsFiles:
-    """The PEM files of a listener."""
-
-    #: The listener's name, for messages.
-    listener: str
-    #: The server's certificate, followed by the intermediate ones.
-    certificate: Path
-    key: Path
-    #: The CA of client certificates; without it clients are not asked for one.
-    client_ca: Path | None = None
-    #: Whether a client without a certificate is refused; if not, it needs other credentials.
-    require_client_certificate: bool = False
-    #: Revocation lists of the CA; without them no client certificate counts as revoked.
-    crl: Path | None = None
+from holdfast.server.listener_spec import ListenerSpec
 
 
 class HandshakeObject(ssl.SSLObject):
@@ -61,16 +44,16 @@ class HandshakeObject(ssl.SSLObject):
 class TlsContext(ssl.SSLContext):
     """A server's context whose files can be read again."""
 
-    def __new__(cls, files: TlsFiles) -> Self:  # noqa: ARG004 - the base takes its protocol here
+    def __new__(cls, spec: ListenerSpec) -> Self:  # noqa: ARG004 - the base takes its protocol here
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
-    def __init__(self, files: TlsFiles) -> None:
-        self._files: Final = files
-        self._present = load(files)
+    def __init__(self, spec: ListenerSpec) -> None:
+        self._spec: Final = spec
+        self._present = load(spec)
 
     def reload(self) -> None:
         """Read the files again, for new connections. If one is bad, all stays as it was and SettingsError says why."""
-        self._present = load(self._files)
+        self._present = load(self._spec)
 
     def wrap_bio(
         self,
@@ -125,35 +108,38 @@ def describe_failure(error: OSError) -> str:
     return str(error)
 
 
-def load(files: TlsFiles) -> ssl.SSLContext:
-    """A context from these files; SettingsError names the bad file and its problem."""
+def load(spec: ListenerSpec) -> ssl.SSLContext:
+    """A context from the files of a listener; SettingsError names the bad file and its problem."""
+    certificate, key = spec.certificate, spec.key
+    assert certificate is not None
+    assert key is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslobject_class = HandshakeObject
     # `load_cert_chain` does not say which of its two files is wrong, so each is read alone first.
-    _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files, "certificate", files.certificate)
-    _read(files, "key", files.key)
+    _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), spec, "certificate", certificate)
+    _read(spec, "key", key)
 
     def no_passphrase() -> str:
         # Without it OpenSSL would ask at the terminal, and the whole node would wait.
-        raise _bad(files, "key", files.key, "is encrypted; store it without a passphrase, readable by the broker only")
+        raise _bad(spec, "key", key, "is encrypted; store it without a passphrase, readable by the broker only")
 
     try:
-        context.load_cert_chain(files.certificate, files.key, no_passphrase)
+        context.load_cert_chain(certificate, key, no_passphrase)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            problem = f"does not belong to the certificate {files.certificate}"
+            problem = f"does not belong to the certificate {certificate}"
         else:
             problem = f"is no private key in PEM form ({_reason(error)})"
-        raise _bad(files, "key", files.key, problem) from error
-    if files.client_ca is not None:
-        _trust(context, files, "client_ca", files.client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED if files.require_client_certificate else ssl.CERT_OPTIONAL
-    if files.crl is not None:
+        raise _bad(spec, "key", key, problem) from error
+    if spec.client_ca is not None:
+        _trust(context, spec, "client_ca", spec.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED if spec.require_client_certificate else ssl.CERT_OPTIONAL
+    if spec.crl is not None:
         before = context.cert_store_stats()["crl"]
-        _trust(context, files, "crl", files.crl, "revocation list")
+        _trust(context, spec, "crl", spec.crl, "revocation list")
         if context.cert_store_stats()["crl"] == before:
-            raise _bad(files, "crl", files.crl, "holds no revocation list in PEM form")
+            raise _bad(spec, "crl", spec.crl, "holds no revocation list in PEM form")
         # The client's own certificate: lists of every authority up to the root are rarely at hand.
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
@@ -169,23 +155,23 @@ def verified_subject(certificate: Mapping[str, Any] | None) -> str | None:
     return None
 
 
-def _trust(context: ssl.SSLContext, files: TlsFiles, setting: str, path: Path, what: str = "certificate") -> None:
-    _read(files, setting, path)
+def _trust(context: ssl.SSLContext, spec: ListenerSpec, setting: str, path: Path, what: str = "certificate") -> None:
+    _read(spec, setting, path)
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
-        raise _bad(files, setting, path, f"holds no {what} in PEM form ({_reason(error)})") from error
+        raise _bad(spec, setting, path, f"holds no {what} in PEM form ({_reason(error)})") from error
 
 
-def _read(files: TlsFiles, setting: str, path: Path) -> None:
+def _read(spec: ListenerSpec, setting: str, path: Path) -> None:
     try:
         path.read_bytes()
     except OSError as error:
-        raise _bad(files, setting, path, f"cannot be read: {error.strerror}") from error
+        raise _bad(spec, setting, path, f"cannot be read: {error.strerror}") from error
 
 
-def _bad(files: TlsFiles, setting: str, path: Path, problem: str) -> SettingsError:
-    return SettingsError(f"listener {files.listener}: {setting} {path} {problem}")
+def _bad(spec: ListenerSpec, setting: str, path: Path, problem: str) -> SettingsError:
+    return SettingsError(f"listener {spec.name}: {setting} {path} {problem}")
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -11,8 +11,6 @@ It knows frames and the handshake, nothing of MQTT beyond its subprotocol. Rules
 
 import http
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from websockets.frames import CloseCode, Frame, Opcode
@@ -29,14 +27,8 @@ from holdfast.server.stream import ListenerConnections, SocketLink
 #: The name that [MQTT-6.0.0-3] and [MQTT-6.0.0-4] ask for, and the one of clients older than MQTT 3.1.1.
 SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
 
-#: Seconds from the connection to the end of the handshake.
-HANDSHAKE_DEADLINE_S: Final = 10.0
-
 #: Bytes of the request at most. Browsers send about one kilobyte; cookies may make it more.
 HANDSHAKE_LIMIT_BYTES: Final = 16 * 1024
-
-#: Bytes of one message at most, unless packets may be larger.
-MESSAGE_LIMIT_BYTES: Final = 2 * 1024 * 1024
 
 _PONG_HEAD: Final = 0x80 | Opcode.PONG
 
@@ -45,40 +37,26 @@ _library_log: Final = logging.getLogger("holdfast.server.websocket")
 _library_log.setLevel(logging.ERROR)
 
 
-@dataclass(frozen=True)
-class WebSocketTerms:
-    """What a handshake must satisfy."""
-
-    path: str = "/mqtt"
-    #: Pages that may connect, as their `Origin` header (`https://example.org`); None for any. A client that is no
-    #: browser sends no such header, and is accepted.
-    allowed_origins: Sequence[str] | None = None
-    message_limit_bytes: int = MESSAGE_LIMIT_BYTES
-    handshake_deadline_s: float = HANDSHAKE_DEADLINE_S
-
-
 class WebSocketLink(SocketLink):
     """One connection over WebSocket, over TCP or TLS."""
 
-    __slots__ = ("_handshake_bytes", "_held_bytes", "_pong", "_stuck", "_terms", "_web")
+    __slots__ = ("_handshake_bytes", "_held_bytes", "_pong", "_spec", "_stuck", "_web")
 
-    def __init__(
-        self, connections: ListenerConnections, terms: WebSocketTerms, source: tuple[str, int] | None = None
-    ) -> None:
+    def __init__(self, connections: ListenerConnections, source: tuple[str, int] | None = None) -> None:
         super().__init__(connections, source)
-        self._terms: Final = terms
+        spec = self._spec = connections.spec
         self._handshake_bytes = 0
         #: Bytes of a frame that is not complete, as the handler was told.
         self._held_bytes = 0
         #: Whether the send buffer is above its high mark, and the newest pong held back meanwhile.
         self._stuck = False
         self._pong = b""
-        allowed = terms.allowed_origins
+        allowed = spec.allowed_origins
         origins = None if allowed is None else [*map(WebOrigin, allowed), None]
         self._web: Final = ServerProtocol(
             origins=origins,
             subprotocols=SUBPROTOCOLS,
-            max_size=terms.message_limit_bytes,
+            max_size=spec.max_message_bytes,
             logger=_library_log,
         )
 
@@ -140,11 +118,11 @@ class WebSocketLink(SocketLink):
     # Steps.
 
     def _begin(self) -> None:
-        self._set_deadline(self._terms.handshake_deadline_s)
+        self._set_deadline(self._spec.handshake_deadline_s)
 
     def _overdue(self) -> None:
         if self._channel is None and not self._closing:
-            self._refuse(f"no request within {self._terms.handshake_deadline_s} s")
+            self._refuse(f"no request within {self._spec.handshake_deadline_s} s")
         super()._overdue()
 
     def _hand_on(self, channel: Channel, payload: list[BytesLike], *, completed: bool) -> None:
@@ -178,10 +156,10 @@ class WebSocketLink(SocketLink):
             self._refuse("frames in front of the answer to the request")
             return []
         path = request.path.partition("?")[0]
-        if path == self._terms.path:
+        if path == self._spec.path:
             response = web.accept(request)
         else:
-            response = web.reject(http.HTTPStatus.NOT_FOUND, f"MQTT is at {self._terms.path}.\n")
+            response = web.reject(http.HTTPStatus.NOT_FOUND, f"MQTT is at {self._spec.path}.\n")
         web.send_response(response)
         if response.status_code != http.HTTPStatus.SWITCHING_PROTOCOLS:
             self._refuse(f"{response.status_code}, path {path}: {web.handshake_exc or 'not found'}")
@@ -196,7 +174,7 @@ class WebSocketLink(SocketLink):
         connections.refused_handshake += 1
         address = (self._source or self._transport.get_extra_info("peername") or ("", 0))[0]
         # Much of the reason is text from the peer.
-        connections.handler.refused(connections.listener, address, WEBSOCKET_HANDSHAKE, why[:200])
+        connections.handler.refused(self._spec.name, address, WEBSOCKET_HANDSHAKE, why[:200])
 
     def _flush(self) -> None:
         """Send the library's output; an empty last piece means the end."""

@@ -15,7 +15,8 @@ import uvloop
 from holdfast.broker.connections.connection_handler import ConnectionHandler, Origin
 from holdfast.exchange.client import Channel
 from holdfast.exchange.link import Link
-from holdfast.server.listeners import Listeners, ListenerSpec, open_listeners
+from holdfast.server.listener_spec import ListenerSpec
+from holdfast.server.listeners import Listeners, open_listeners
 from holdfast.wire.framing import MAX_PACKET_BYTES
 
 #: Seconds for a whole test; what is awaited in one comes at once, or never.

@@ -88,18 +88,10 @@ async def test_a_header_without_the_setting_is_data() -> None:
 
 @on_each_loop
 async def test_a_header_that_does_not_come_is_not_waited_for() -> None:
-    connections = ListenerConnections(RecordingHandler(), listener="main", transport="tcp")
+    connections = ListenerConnections(RecordingHandler(), spec(proxy_protocol=True, handshake_deadline_s=0.01))
     (sock,) = await listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    server = HandshakeServer(
-        sock,
-        connections,
-        lambda source: SocketLink(connections, source),
-        None,
-        proxy_protocol=True,
-        tls_deadline_s=1,
-        header_deadline_s=0.01,
-    )
+    server = HandshakeServer(sock, connections, lambda source: SocketLink(connections, source), None)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(stated("203.0.113.7", 1)[:20])
     assert await until_gone(reader) == b""
@@ -128,11 +120,9 @@ async def test_closing_drops_those_who_are_still_being_greeted() -> None:
 
 @on_each_loop
 async def test_closing_drops_those_whose_greeting_has_not_begun() -> None:
-    connections = ListenerConnections(RecordingHandler(), listener="main", transport="tcp")
+    connections = ListenerConnections(RecordingHandler(), spec(proxy_protocol=True))
     (sock,) = await listen("127.0.0.1", 0)
-    server = HandshakeServer(
-        sock, connections, lambda source: SocketLink(connections, source), None, proxy_protocol=True, tls_deadline_s=1
-    )
+    server = HandshakeServer(sock, connections, lambda source: SocketLink(connections, source), None)
     with socket.create_connection(sock.getsockname()) as peer:
         server._accept()
         await server.close()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.model.errors import SettingsError
-from holdfast.server.listeners import ListenerSpec, open_listeners
+from holdfast.server.listener_spec import ListenerSpec
+from holdfast.server.listeners import open_listeners
 from holdfast.server.sockets import listen
 from tests.unit.server.certificates import Authority
 from tests.unit.server.harness import RecordingHandler, dialled, echo, ipv6, listening, on_each_loop, spec, until_gone

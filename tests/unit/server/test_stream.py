@@ -173,7 +173,7 @@ async def test_calls_on_a_lost_connection_do_nothing() -> None:
 @asynccontextmanager
 async def impatient(handler: RecordingHandler) -> AsyncIterator[tuple[ListenerConnections, socket.socket]]:
     """An connections that waits no time for a peer to end, and a peer that does nothing by itself."""
-    connections = ListenerConnections(handler, listener="main", transport="tcp", close_deadline_s=0.01)
+    connections = ListenerConnections(handler, spec(), close_deadline_s=0.01)
     (sock,) = await listen("127.0.0.1", 0)
     address = sock.getsockname()
     server: TcpServer | asyncio.Server

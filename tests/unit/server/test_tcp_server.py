@@ -32,7 +32,7 @@ FLOOD = bytes(32 * 1024 * 1024)
 async def serving(handler: RecordingHandler, kind: type[socket.socket] = socket.socket) -> AsyncIterator[TcpServer]:
     """A server that is never closed by a listener."""
     (sock,) = await listen("127.0.0.1", 0)
-    server = TcpServer(kind(fileno=sock.detach()), ListenerConnections(handler, listener="main", transport="tcp"))
+    server = TcpServer(kind(fileno=sock.detach()), ListenerConnections(handler, spec()))
     server._sock.setblocking(False)
     try:
         yield server
@@ -196,7 +196,7 @@ async def test_a_server_that_is_closed_during_the_pause_accepts_no_more(monkeypa
 async def test_links_live_on_when_their_server_stops_accepting() -> None:
     handler = RecordingHandler(echo)
     (sock,) = await listen("127.0.0.1", 0)
-    server = TcpServer(sock, ListenerConnections(handler, listener="main", transport="tcp"))
+    server = TcpServer(sock, ListenerConnections(handler, spec()))
     with call(server) as peer:
         visit = await handler.visit()
         server.close()
@@ -211,7 +211,7 @@ async def test_links_live_on_when_their_server_stops_accepting() -> None:
 async def test_links_that_take_too_long_to_end_are_cut_off_one_after_the_other() -> None:
     handler = RecordingHandler()
     (sock,) = await listen("127.0.0.1", 0)
-    server = TcpServer(sock, ListenerConnections(handler, listener="main", transport="tcp", close_deadline_s=0.01))
+    server = TcpServer(sock, ListenerConnections(handler, spec(), close_deadline_s=0.01))
     with call(server), call(server):
         visits = [await handler.visit(0), await handler.visit(1)]
         visits[0].link.close()

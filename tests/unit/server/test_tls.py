@@ -17,15 +17,11 @@ from holdfast.broker.connections.connection_handler import TLS_HANDSHAKE
 from holdfast.model.errors import SettingsError
 from holdfast.server.listeners import Listeners
 from holdfast.server.stream import SocketLink
-from holdfast.server.tls import TlsFiles, load, verified_subject
+from holdfast.server.tls import load, verified_subject
 from tests.unit.server.certificates import Authority
 from tests.unit.server.harness import RecordingHandler, dialled, echo, listening, on_each_loop, spec, until_gone
 
 FLOOD = bytes(16 * 1024 * 1024)
-
-
-def tls_files(paths: dict[str, Path]) -> TlsFiles:
-    return TlsFiles("main", paths["certificate"], paths["key"], paths.get("client_ca"), crl=paths.get("crl"))
 
 
 async def round_trip(listeners: Listeners, context: ssl.SSLContext) -> str:
@@ -265,7 +261,7 @@ async def test_a_bad_file_keeps_the_old_certificate_and_does_not_hold_up_other_l
 
 
 def test_a_context_takes_nothing_older_than_tls_1_2(authority: Authority) -> None:
-    context = load(tls_files(authority.server_files("first")))
+    context = load(spec(kind="tls", **authority.server_files("first")))
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
     assert context.verify_mode == ssl.CERT_NONE
 
@@ -289,19 +285,19 @@ def test_a_bad_file_is_named_with_its_problem(
     assert callable(damage)
     damage(copies[which])
     with pytest.raises(SettingsError, match=rf"listener main: {which} {copies[which]} .*{problem}"):
-        load(tls_files(copies))
+        load(spec(kind="tls", **copies))
 
 
 def test_a_certificate_in_place_of_a_revocation_list_is_named(authority: Authority) -> None:
     files = authority.server_files("first")
     with pytest.raises(SettingsError, match=rf"crl {authority.file} holds no revocation list"):
-        load(TlsFiles("main", files["certificate"], files["key"], authority.file, crl=authority.file))
+        load(spec(kind="tls", **files, client_ca=authority.file, crl=authority.file))
 
 
 def test_a_key_of_another_certificate_is_named(authority: Authority) -> None:
     first, second = authority.server_files("first"), authority.server_files("second")
     with pytest.raises(SettingsError, match=rf"key {second['key']} does not belong to .*{first['certificate']}"):
-        load(TlsFiles("main", first["certificate"], second["key"]))
+        load(spec(kind="tls", certificate=first["certificate"], key=second["key"]))
 
 
 def test_an_encrypted_key_is_refused_instead_of_asking_for_its_passphrase(authority: Authority, tmp_path: Path) -> None:
@@ -312,7 +308,7 @@ def test_an_encrypted_key_is_refused_instead_of_asking_for_its_passphrase(author
         key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, BestAvailableEncryption(b"swordfish"))
     )
     with pytest.raises(SettingsError, match=f"key {locked} is encrypted"):
-        load(TlsFiles("main", files["certificate"], locked))
+        load(spec(kind="tls", certificate=files["certificate"], key=locked))
 
 
 @on_each_loop

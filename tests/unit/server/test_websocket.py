@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Opcode
 
 from holdfast.server.stream import HIGH_WATER_BYTES, ListenerConnections, SocketLink
-from holdfast.server.websocket import WebSocketLink, WebSocketTerms
+from holdfast.server.websocket import WebSocketLink
 from tests.unit.server.certificates import Authority
 from tests.unit.server.harness import RecordingHandler, Visit, dialled, echo, ipv6, listening, on_each_loop, spec
 from tests.unit.server.web_client import REQUEST, binary, client
@@ -212,8 +212,8 @@ async def test_bytes_in_front_of_a_close_frame_still_arrive(answer: Callable[[Vi
 @on_each_loop
 async def test_a_client_that_does_not_answer_the_close_is_cut_off() -> None:
     handler = RecordingHandler()
-    connections = ListenerConnections(handler, listener="main", transport="ws", close_deadline_s=0.01)
-    make = lambda: WebSocketLink(connections, WebSocketTerms())  # noqa: E731
+    connections = ListenerConnections(handler, spec(kind="ws"), close_deadline_s=0.01)
+    make = lambda: WebSocketLink(connections)  # noqa: E731
     server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
     with socket.create_connection(server.sockets[0].getsockname()) as peer:
         peer.sendall(REQUEST)

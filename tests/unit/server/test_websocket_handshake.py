@@ -8,7 +8,7 @@ from websockets.typing import Origin as WebOrigin
 
 from holdfast.broker.connections.connection_handler import WEBSOCKET_HANDSHAKE
 from holdfast.server.stream import ListenerConnections
-from holdfast.server.websocket import HANDSHAKE_LIMIT_BYTES, WebSocketLink, WebSocketTerms
+from holdfast.server.websocket import HANDSHAKE_LIMIT_BYTES, WebSocketLink
 from tests.unit.server.harness import RecordingHandler, dialled, listening, on_each_loop, spec, until_gone
 from tests.unit.server.web_client import REQUEST, client
 
@@ -115,9 +115,8 @@ async def test_the_size_of_a_request_is_bounded() -> None:
 @on_each_loop
 async def test_a_slow_handshake_is_not_waited_for() -> None:
     handler = RecordingHandler()
-    connections = ListenerConnections(handler, listener="main", transport="ws")
-    terms = WebSocketTerms(handshake_deadline_s=0.01)
-    server = await asyncio.get_running_loop().create_server(lambda: WebSocketLink(connections, terms), "127.0.0.1", 0)
+    connections = ListenerConnections(handler, spec(kind="ws", handshake_deadline_s=0.01))
+    server = await asyncio.get_running_loop().create_server(lambda: WebSocketLink(connections), "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     writer.write(REQUEST[:50])
     assert await until_gone(reader) == b""
