@@ -7,7 +7,7 @@ kill leaves any number of whole batches.
 import random
 
 from holdfast.client.core import ClientCore, SessionOptions
-from holdfast.client.events import ConnectionEnded, Event
+from holdfast.client.errors import ConnectionEnded, Event
 from holdfast.client.state import ClientState
 from holdfast.model.protocol import CLIENT, PUBACK, PUBCOMP, PUBREC, PUBREL, V5
 from holdfast.wire.codec import decode_all, encode

@@ -1,8 +1,8 @@
 """An MQTT client for 3.1.1 and 5: the public one, and the one of all commands.
 
-Read `core`, the state machine without I/O, with its parts `message`, `events`, `errors` and `subscriptions`; then
+Read `core`, the state machine without I/O, with its parts `message`, `errors` and `subscriptions`; then
 `state`, what a session has to remember, and `state_file`, the same on disk. `asyncio_client` and `blocking_client` are
-the shells that drive the core, on `shell` (what they share), `transport`, `websocket`, `options` and `address`.
+the shells that drive the core, on `shell` (what they share), `transport`, `websocket` and `options`.
 """
 
 from holdfast.client.asyncio_client import Client

@@ -20,8 +20,7 @@ from types import TracebackType
 from typing import Final
 
 from holdfast.client.core import WINDOW_MESSAGES
-from holdfast.client.errors import LostError
-from holdfast.client.events import Event
+from holdfast.client.errors import Event, LostError
 from holdfast.client.message import encode_message
 from holdfast.client.options import ConnectionOptions, no_answer_error
 from holdfast.client.shell import ClientShell, to_subscriptions

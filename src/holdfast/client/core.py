@@ -25,13 +25,15 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from holdfast.client.errors import (
+    ConnectionEnded,
+    Event,
     LostError,
+    MessageRefused,
     RefusedError,
     connect_refusal,
     disconnect_error,
     publish_refusal,
 )
-from holdfast.client.events import ConnectionEnded, Event, MessageRefused
 from holdfast.client.message import OutgoingMessage
 from holdfast.client.state import MAX_OFFSET_BYTES, ClientState
 from holdfast.client.subscriptions import ClientSubscriptions

@@ -1,10 +1,10 @@
-"""How a connection to a broker fails, and the text that says why. Pure.
+"""How a connection to a broker fails, the text that says why, and what a client's core tells its shell. Pure.
 
 RefusedError   the broker says no, or has announced that it would      a repetition cannot help
 LostError      there is no broker, or it does not serve now            a repetition may help
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.model.protocol import CONNACK, DISCONNECT, SUBACK, V5
@@ -23,7 +23,7 @@ from holdfast.model.reasons import (
     V3_SERVER_UNAVAILABLE,
     reason_name,
 )
-from holdfast.wire.packets import Ack, Connack, Disconnect, Suback, Unsuback
+from holdfast.wire.packets import Ack, Connack, Disconnect, Publish, Suback, Unsuback
 
 
 class RefusedError(PermanentError):
@@ -91,3 +91,18 @@ def disconnect_error(packet: Disconnect) -> RefusedError | LostError:
     if packet.reason == SESSION_TAKEN_OVER:
         return RefusedError(f"{text}; another client has connected with this client id")
     return LostError(text) if packet.reason in TEMPORARY_REASONS else RefusedError(text)
+
+
+class ConnectionEnded(NamedTuple):
+    """The connection cannot go on."""
+
+    error: RefusedError | LostError
+
+
+class MessageRefused(NamedTuple):
+    """The broker does not take a message, and never will. It is completed."""
+
+    error: RefusedError
+
+
+Event = Connack | Publish | Suback | Unsuback | MessageRefused | ConnectionEnded

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.client.core import ClientCore, ClientOutput
-from holdfast.client.errors import LostError
-from holdfast.client.events import ConnectionEnded, Event, MessageRefused
+from holdfast.client.errors import ConnectionEnded, Event, LostError, MessageRefused
 from holdfast.client.options import ConnectionOptions
 from holdfast.client.subscriptions import subscribe_refusal
 from holdfast.topics.filters import parse_filter

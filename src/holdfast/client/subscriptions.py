@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from holdfast.client.errors import RefusedError, describe_reason
-from holdfast.client.events import ConnectionEnded, Event
+from holdfast.client.errors import ConnectionEnded, Event, RefusedError, describe_reason
 from holdfast.model.reasons import UNSPECIFIED_ERROR
 from holdfast.wire.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from holdfast.wire.properties import Properties

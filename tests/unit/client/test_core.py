@@ -5,8 +5,7 @@ import random
 import pytest
 
 from holdfast.client.core import ClientCore, SessionOptions
-from holdfast.client.errors import LostError, RefusedError
-from holdfast.client.events import ConnectionEnded, Event, MessageRefused
+from holdfast.client.errors import ConnectionEnded, Event, LostError, MessageRefused, RefusedError
 from holdfast.client.message import encode_message
 from holdfast.model.errors import MisuseError
 from holdfast.model.protocol import CLIENT, PUBACK, PUBCOMP, PUBREC, PUBREL, V5, V311

@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,6 +21,7 @@ from holdfast.cli.output.standard_output import tolerate_closed_pipe
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.storage.command import FolderOptions
 from holdfast.durable.log import NO_END
+from holdfast.history.arrow.file_columns import FileKind
 from holdfast.model.errors import HoldfastError, MisuseError, PeerError
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.since import EARLIEST
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
 
 _STANDARD_OUTPUT: Final = "-"
 _MISSING: Final = 'export needs Arrow, which is not installed; install it with: pip install "holdfast[history]"'
-
-
-class ExportFormat(StrEnum):
-    """The same as FileFormat, which needs Arrow; the help does not."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
-    JSONL = "jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +45,7 @@ class ExportOptions:
         str | None, typer.Option(metavar="T", help="The end, in the same forms; not included.", show_default="all")
     ] = None
     kind: Annotated[
-        ExportFormat | None,
+        FileKind | None,
         typer.Option("--format", help="Without it the name of the file decides; standard output gets jsonl."),
     ] = None
     output: Annotated[
@@ -116,13 +108,13 @@ def export(
         _print_summary(work, output, sink.size_bytes, time.monotonic() - began_s, as_json=as_json)
 
 
-def _format_of(output: str) -> ExportFormat:
+def _format_of(output: str) -> FileKind:
     if output == _STANDARD_OUTPUT:
-        return ExportFormat.JSONL
+        return FileKind.JSONL
     suffix = Path(output).suffix.removeprefix(".").lower()
-    if suffix not in list(ExportFormat):
+    if suffix not in list(FileKind):
         fail("say which format: --format parquet, csv or jsonl; or end the name of FILE with one of them")
-    return ExportFormat(suffix)
+    return FileKind(suffix)
 
 
 def _columns(text: str | None, file_format: "FileFormat") -> tuple[str, ...]:

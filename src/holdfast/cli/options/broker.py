@@ -15,9 +15,17 @@ from typing import Annotated, Any, Final
 import typer
 
 from holdfast.cli.commands import FAILED, exit_on, fail
-from holdfast.client.address import PLAIN_PORT, TLS_PORT, BrokerAddress, parse_address
 from holdfast.client.errors import LostError, RefusedError
-from holdfast.client.options import ConnectionOptions, OptionNames, read_password, tls_context
+from holdfast.client.options import (
+    PLAIN_PORT,
+    TLS_PORT,
+    BrokerAddress,
+    ConnectionOptions,
+    OptionNames,
+    parse_address,
+    read_password,
+    tls_context,
+)
 from holdfast.model.protocol import MAX_U16, V5, V311
 
 _LOOPBACK: Final = "127.0.0.1"

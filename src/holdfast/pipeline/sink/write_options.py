@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from holdfast.client.address import BrokerAddress, parse_address
+from holdfast.client.options import BrokerAddress, parse_address
 from holdfast.model.errors import SettingsError
 from holdfast.model.protocol import MAX_U16, MAX_U32, QOS_1, QOS_2
 

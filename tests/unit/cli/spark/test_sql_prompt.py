@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cli.spark.sql_output import Form, print_rows
+from holdfast.cli.spark.sql import Form, print_rows
 from holdfast.cli.spark.sql_prompt import Prompt, cut, is_empty
 
 SCHEMAS = {"history": {"ts": "timestamp", "topic": "string"}, "sessions": {"client_id": "string"}}

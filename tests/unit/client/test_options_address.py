@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.client.address import parse_address
+from holdfast.client.options import parse_address
 
 
 @pytest.mark.parametrize(
