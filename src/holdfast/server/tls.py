@@ -1,9 +1,9 @@
 """TLS for listeners: certificates from files, checked when they are read, replaced while the listener runs.
 
-It knows files and `ssl`, nothing of sockets or connections. asyncio gets a `TlsContext` once, which uses its current
-inner context for each connection. So `reload` replaces everything at once (certificate, key, client CA, revocation
-lists) for new connections, leaves old ones alone, and has nothing to undo when a file is bad. Session tickets of the
-old context are refused, so that a revoked client cannot resume with one.
+It knows files and `ssl`, nothing of sockets or connections. asyncio gets a `ConnectionTls` for each connection, which
+uses the present context of the listener's `TlsContext`. So `reload` replaces everything at once (certificate, key,
+client CA, revocation lists) for new connections, leaves old ones alone, and has nothing to undo when a file is bad.
+Session tickets of the old context are refused, so that a revoked client cannot resume with one.
 """
 
 import ssl
@@ -41,33 +41,16 @@ class HandshakeObject(ssl.SSLObject):
             raise ssl.SSLWantReadError from error
 
 
-class TlsContext(ssl.SSLContext):
+class TlsContext:
     """A server's context whose files can be read again."""
-
-    def __new__(cls, spec: ListenerSpec) -> Self:  # noqa: ARG004 - the base takes its protocol here
-        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
     def __init__(self, spec: ListenerSpec) -> None:
         self._spec: Final = spec
-        self._present = load(spec)
+        self.present = load(spec)
 
     def reload(self) -> None:
         """Read the files again, for new connections. If one is bad, all stays as it was and SettingsError says why."""
-        self._present = load(self._spec)
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = False,
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:
-        """What the event loop calls for each connection."""
-        made = self._present.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-        if isinstance(made, HandshakeObject):
-            made.outgoing = outgoing
-        return made
+        self.present = load(self._spec)
 
 
 class ConnectionTls(ssl.SSLContext):
@@ -77,7 +60,7 @@ class ConnectionTls(ssl.SSLContext):
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
     def __init__(self, context: TlsContext) -> None:
-        self._context: Final = context
+        self._present: Final = context.present
         self._made: ssl.SSLObject | None = None
 
     @property
@@ -93,8 +76,11 @@ class ConnectionTls(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        self._made = self._context.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-        return self._made
+        """What the event loop calls."""
+        made = self._made = self._present.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        if isinstance(made, HandshakeObject):
+            made.outgoing = outgoing
+        return made
 
 
 def describe_failure(error: OSError) -> str:
