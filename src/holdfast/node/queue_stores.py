@@ -47,7 +47,7 @@ async def open_queue_stores(settings: Settings, clock: Clock, names: set[str]) -
     backends: dict[str, QueueStore] = {}
     try:
         for name in sorted(names):
-            backends[name] = await OPENERS[name](settings, clock)
+            backends[name] = await _open(name, settings, clock)
     except BaseException:
         for backend in backends.values():
             await backend.close()
@@ -55,13 +55,21 @@ async def open_queue_stores(settings: Settings, clock: Clock, names: set[str]) -
     return backends
 
 
-async def _journal(settings: Settings, clock: Clock) -> QueueStore:
+async def _open(name: str, settings: Settings, clock: Clock) -> QueueStore:
     try:
-        from holdfast.storage.journal.options import JournalOptions
-        from holdfast.storage.journal.queue.state_file import StateBackups
-        from holdfast.storage.journal.store import JournalStore
+        return await OPENERS[name](settings, clock)
     except ImportError as error:
-        raise _missing("journal", error) from error
+        install = f"pip install 'holdfast[{name}]'"
+        raise SettingsError(
+            f"queue = {name!r} needs a library that is not installed ({error.name}); install it: {install}"
+        ) from error
+
+
+async def _journal(settings: Settings, clock: Clock) -> QueueStore:
+    from holdfast.storage.journal.options import JournalOptions
+    from holdfast.storage.journal.queue.state_file import StateBackups
+    from holdfast.storage.journal.store import JournalStore
+
     journal = settings.journal
     fragments = tuple(int(part) for part in journal.fragments.split(",")) if journal.fragments else None
     options = JournalOptions(
@@ -78,11 +86,9 @@ async def _journal(settings: Settings, clock: Clock) -> QueueStore:
 
 
 async def _redis(settings: Settings, clock: Clock) -> QueueStore:
-    try:
-        from holdfast.storage.redis.options import RedisOptions
-        from holdfast.storage.redis.queues import RedisQueues
-    except ImportError as error:
-        raise _missing("redis", error) from error
+    from holdfast.storage.redis.options import RedisOptions
+    from holdfast.storage.redis.queues import RedisQueues
+
     redis = settings.redis
     options = RedisOptions(
         urls=tuple(_with_password(url.strip(), settings, "redis") for url in redis.url.split(",")),
@@ -102,11 +108,9 @@ async def _redis(settings: Settings, clock: Clock) -> QueueStore:
 
 
 async def _postgres(settings: Settings, clock: Clock) -> QueueStore:
-    try:
-        from holdfast.storage.postgres.options import PostgresOptions
-        from holdfast.storage.postgres.queues import PostgresQueues
-    except ImportError as error:
-        raise _missing("postgres", error) from error
+    from holdfast.storage.postgres.options import PostgresOptions
+    from holdfast.storage.postgres.queues import PostgresQueues
+
     postgres = settings.postgres
     options = PostgresOptions(
         url=_with_password(postgres.url, settings, "postgres"),
@@ -117,13 +121,6 @@ async def _postgres(settings: Settings, clock: Clock) -> QueueStore:
         synchronous_commit=postgres.synchronous_commit or "",
     )
     return PostgresQueues(options, clock)
-
-
-def _missing(backend: str, error: ImportError) -> SettingsError:
-    install = f"pip install 'holdfast[{backend}]'"
-    return SettingsError(
-        f"queue = {backend!r} needs a library that is not installed ({error.name}); install it: {install}"
-    )
 
 
 def _with_password(url: str, settings: Settings, backend: str) -> str:
