@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.broker.policy import ClientClass
 from holdfast.model.passwords import hide_passwords
 from holdfast.node.settings.rules import SettingProblem, problems_of, refuse
 from holdfast.node.settings.sources import (
@@ -25,23 +24,12 @@ from holdfast.node.settings.sources import (
     misspelt_variables,
     short_flag_entries,
 )
-from holdfast.node.settings.tree import (
-    DEFAULT_LISTENER,
-    DEFAULT_PORTS,
-    SECTIONS,
-    TABLES,
-    TREE,
-    Listener,
-    Settings,
-    ZoneSettings,
-)
+from holdfast.node.settings.tree import DEFAULT_LISTENER, DEFAULT_PORTS, SECTIONS, TABLES, TREE, Settings
 from holdfast.node.settings.values import convert, format_toml, keys_of
 
 #: Lower case and no two underscores in a row, so that an environment variable can name it.
 _TABLE_NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]*")
 _LISTENERS: Final = "listeners"
-_ZONES: Final = "zones"
-_CLASSES: Final = "classes"
 
 
 def load(flags: Flags | None = None, environment: Mapping[str, str] | None = None, *, rules: bool = True) -> Settings:
@@ -172,14 +160,15 @@ class _Tree:
 
     def settings(self) -> Settings:
         """The tree of all values that are right; the others have their defaults."""
-        listeners: dict[str, Listener] = {}
-        for name, values in (self._tables[_LISTENERS] or {DEFAULT_LISTENER: {}}).items():
-            port = DEFAULT_PORTS[values.get("kind", "tcp")]
-            listeners[name] = Listener(**{"port": port, **values})
-        zones = {name: ZoneSettings(**values) for name, values in self._tables[_ZONES].items()}
-        classes = {name: ClientClass(**values) for name, values in self._tables[_CLASSES].items()}
+        listeners = self._tables[_LISTENERS] = self._tables[_LISTENERS] or {DEFAULT_LISTENER: {}}
+        for values in listeners.values():
+            values.setdefault("port", DEFAULT_PORTS[values.get("kind", "tcp")])
+        tables: dict[str, Any] = {
+            section: {name: TABLES[section].table(**values) for name, values in named.items()}
+            for section, named in self._tables.items()
+        }
         sections = {name: section(**self._sections[name]) for name, section in SECTIONS.items()}
-        return Settings(listeners=listeners, zones=zones, classes=classes, sources=self._sources, **sections)
+        return Settings(sources=self._sources, **tables, **sections)
 
 
 def _which_section(section: str) -> str:

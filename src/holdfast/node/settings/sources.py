@@ -167,14 +167,13 @@ def assignment_entry(assignment: str) -> SettingEntry:
 
 def short_flag_entries(flags: Flags) -> list[SettingEntry]:
     """The entries of `--host`, `--port` and `--data`."""
-    entries = []
-    if flags.host is not None:
-        entries.append(SettingEntry(("listeners", DEFAULT_LISTENER, "host"), flags.host, "--host"))
-    if flags.port is not None:
-        entries.append(SettingEntry(("listeners", DEFAULT_LISTENER, "port"), flags.port, "--port"))
-    if flags.data is not None:
-        entries.append(SettingEntry(("storage", "data"), flags.data, "--data"))
-    return entries
+    listener = ("listeners", DEFAULT_LISTENER)
+    entries = [
+        SettingEntry((*listener, "host"), flags.host, "--host"),
+        SettingEntry((*listener, "port"), flags.port, "--port"),
+        SettingEntry(("storage", "data"), flags.data, "--data"),
+    ]
+    return [entry for entry in entries if entry.value is not None]
 
 
 def parse_text(text: str) -> object:

@@ -24,10 +24,10 @@ environment, and `rules` checks rules between keys.
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_type_hints
 
 from holdfast.broker.policy import ClientClass, Key, Limits, Mqtt, Sessions
 from holdfast.history.settings import History
@@ -357,19 +357,7 @@ class Settings:
 
 #: The sections that are one table each.
 SECTIONS: Final[Mapping[str, type]] = MappingProxyType(
-    {
-        "mqtt": Mqtt,
-        "limits": Limits,
-        "sessions": Sessions,
-        "security": Security,
-        "storage": Storage,
-        "journal": JournalSettings,
-        "redis": RedisSettings,
-        "postgres": PostgresSettings,
-        "history": History,
-        "log": Log,
-        "sys": Sys,
-    }
+    {name: kind for name, kind in get_type_hints(Settings).items() if isinstance(kind, type) and is_dataclass(kind)}
 )
 
 
