@@ -2,7 +2,7 @@
 
 import base64
 import json
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -13,12 +13,10 @@ from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.queue.move import export, import_, migrate, relayout
 from holdfast.cli.queue.options import Backend, Clients, PasswordOptions, choose_clients, run
 from holdfast.cli.queue.tbmq import import_tbmq
+from holdfast.durable.queues.queue_store import QueueEntry, QueueStore
 from holdfast.model.errors import PermanentError
 from holdfast.storage.journal.quarantine import quarantined
 from holdfast.storage.queue_addresses import parse_backend
-
-if TYPE_CHECKING:
-    from holdfast.durable.queues.queue_store import QueueEntry, QueueStore
 
 queue = Commands(name="queue", help="Client queues outside the log.")
 
@@ -60,7 +58,7 @@ async def _rows(options: PasswordOptions, backend: str, clients: list[str] | Non
         return [await _row(store, client_id) for client_id in await choose_clients(store, clients)]
 
 
-async def _row(store: "QueueStore", client_id: str) -> QueueRow:
+async def _row(store: QueueStore, client_id: str) -> QueueRow:
     try:
         held = await store.size(client_id)
         return QueueRow(client_id, held.messages, held.size_bytes, *await store.last(client_id))
@@ -112,7 +110,7 @@ def peek(
 ) -> None:
     """Show the first messages that wait for a client. They stay where they are."""
 
-    async def work() -> "list[QueueEntry]":
+    async def work() -> list[QueueEntry]:
         async with options.viewed(backend) as store:
             return await store.read(client, after, limit)
 
@@ -120,7 +118,7 @@ def peek(
         typer.echo(json.dumps(_plain(entry), ensure_ascii=False) if as_json else _line(entry))
 
 
-def _plain(entry: "QueueEntry") -> dict[str, object]:
+def _plain(entry: QueueEntry) -> dict[str, object]:
     message = entry.message
     try:
         payload, encoding = message.payload.decode(), "utf-8"
@@ -140,7 +138,7 @@ def _plain(entry: "QueueEntry") -> dict[str, object]:
     }
 
 
-def _line(entry: "QueueEntry") -> str:
+def _line(entry: QueueEntry) -> str:
     plain = _plain(entry)
     note = " (PUBREC came)" if entry.released else ""
     return f"{plain['serial']} {plain['received']} {plain['topic']} {plain['payload']}{note}"
@@ -176,7 +174,7 @@ def purge(
         fail("; ".join(damaged), FAILED)
 
 
-async def _empty(store: "QueueStore", client_id: str) -> int:
+async def _empty(store: QueueStore, client_id: str) -> int:
     messages = 0
     while page := await store.read(client_id, 0, _PAGE):
         await store.acknowledge([(client_id, [entry.owed.serial for entry in page])])

@@ -6,9 +6,10 @@ A command that was interrupted continues when it is run again. A failing `import
 import asyncio
 import json
 import os
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
@@ -16,8 +17,17 @@ from holdfast.cli.commands import FAILED, fail
 from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.output.file import open_output
 from holdfast.cli.output.meter import Meter
-from holdfast.cli.queue.options import Backend, Clients, PasswordOptions, choose_clients, read_secret, run
+from holdfast.cli.queue.options import (
+    Backend,
+    Clients,
+    PasswordOptions,
+    choose_clients,
+    closed_at_end,
+    read_secret,
+    run,
+)
 from holdfast.durable.queues.external_queue import session_of
+from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.node.system_clock import SystemClock
 from holdfast.session.state import NEVER
@@ -29,9 +39,6 @@ from holdfast.storage.queue_copy import BackendSource, QueueSource, copy_queue
 from holdfast.storage.queue_file import QueueFile, QueueFileWriter
 from holdfast.storage.rocks.sessions.session_backends import change_queue_backends
 from holdfast.storage.rocks.sessions.session_import import SessionImport
-
-if TYPE_CHECKING:
-    from holdfast.durable.queues.queue_store import QueueStore
 
 #: The most reasons that are printed one by one.
 _SHOWN: Final = 20
@@ -95,28 +102,24 @@ def migrate(
                 f"sessions remember that their queues are in {kinds[0]}; name the broker's data folder with --data, so "
                 f"that they look in {kinds[1]}, or copy with --keep"
             )
-        old = await open_backend(source, clock, passwords.old())
-        try:
-            new = await open_backend(target, clock, passwords.new(), create=True)
-            try:
-                moved = await _copy_all("migrate", BackendSource(old), new, await choose_clients(old, clients))
-                done = {client_id for client_id in await choose_clients(old, clients) if client_id not in moved.failed}
-                if data is not None and kinds[0] != kinds[1]:
-                    # Before the old queues are removed: after an interruption both exist, and sessions use one of them.
-                    await asyncio.to_thread(change_queue_backends, data, done, *kinds)
-                if not keep:
-                    await old.drop(sorted(done))
-                return moved
-            finally:
-                await new.close()
-        finally:
-            await old.close()
+        async with (
+            closed_at_end(open_backend(source, clock, passwords.old())) as old,
+            closed_at_end(open_backend(target, clock, passwords.new(), create=True)) as new,
+        ):
+            moved = await _copy_all("migrate", BackendSource(old), new, await choose_clients(old, clients))
+            done = {client_id for client_id in await choose_clients(old, clients) if client_id not in moved.failed}
+            if data is not None and kinds[0] != kinds[1]:
+                # Before the old queues are removed: after an interruption both exist, and sessions use one of them.
+                await asyncio.to_thread(change_queue_backends, data, done, *kinds)
+            if not keep:
+                await old.drop(sorted(done))
+            return moved
 
     _report(run(work), as_json=as_json, verb="moved")
 
 
 async def _copy_all(
-    what: str, source: QueueSource, target: "QueueStore", clients: list[str], *, whole: bool = False
+    what: str, source: QueueSource, target: QueueStore, clients: list[str], *, whole: bool = False
 ) -> Moved:
     """With `whole`, a queue that this call began and did not finish is removed again."""
     clock = SystemClock()
@@ -244,17 +247,14 @@ def import_(
             wanted = sorted(set(clients)) if clients else sorted(source.queues)
             if data is None:
                 return await _copy_all("import", source, store, wanted, whole=True)
-            sessions = SessionImport.open(data, SystemClock(), parse_backend(backend).kind, NEVER)
-            try:
+            with closing(SessionImport.open(data, SystemClock(), parse_backend(backend).kind, NEVER)) as sessions:
                 return await _import_with_sessions(source, store, wanted, sessions)
-            finally:
-                sessions.close()
 
     _report(run(work), as_json=as_json, verb="imported")
 
 
 async def _import_with_sessions(
-    source: QueueSource, store: "QueueStore", wanted: list[str], sessions: SessionImport
+    source: QueueSource, store: QueueStore, wanted: list[str], sessions: SessionImport
 ) -> Moved:
     """Queues of clients that have a session, or get one; the others are skipped."""
     obstacles = {name: why for name in wanted if (why := sessions.obstacle(session_of(name)))}

@@ -5,23 +5,21 @@ Exit codes: 0 done, 1 something is wrong with the data or a server is away, 2 wr
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 from holdfast.cli.commands import FAILED, INTERRUPTED, exit_on, fail
 from holdfast.cli.options.broker import find_password
+from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.model.errors import HoldfastError, SettingsError
 from holdfast.node.logs import configure_logs
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.queue_addresses import open_backend, view_backend
-
-if TYPE_CHECKING:
-    from holdfast.durable.queues.queue_store import QueueStore
 
 Result = TypeVar("Result")
 
@@ -49,23 +47,23 @@ class PasswordOptions:
     def password(self) -> str | None:
         return read_secret(self.password_env, self.password_file)
 
-    @asynccontextmanager
-    async def viewed(self, backend: str) -> AsyncIterator["QueueStore"]:
+    def viewed(self, backend: str) -> AbstractAsyncContextManager[QueueStore]:
         """The backend, for reading."""
-        store = await view_backend(backend, SystemClock(), self.password())
-        try:
-            yield store
-        finally:
-            await store.close()
+        return closed_at_end(view_backend(backend, SystemClock(), self.password()))
 
-    @asynccontextmanager
-    async def opened(self, backend: str, *, create: bool = False) -> AsyncIterator["QueueStore"]:
+    def opened(self, backend: str, *, create: bool = False) -> AbstractAsyncContextManager[QueueStore]:
         """The backend, for changes."""
-        store = await open_backend(backend, SystemClock(), self.password(), create=create)
-        try:
-            yield store
-        finally:
-            await store.close()
+        return closed_at_end(open_backend(backend, SystemClock(), self.password(), create=create))
+
+
+@asynccontextmanager
+async def closed_at_end(opening: Awaitable[QueueStore]) -> AsyncIterator[QueueStore]:
+    """Open a store for the length of the block."""
+    store = await opening
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def read_secret(variable: str | None, file: Path | None) -> str | None:
@@ -87,7 +85,7 @@ def run(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         fail("interrupted; the same command goes on", INTERRUPTED)
 
 
-async def choose_clients(store: "QueueStore", clients: list[str] | None) -> list[str]:
+async def choose_clients(store: QueueStore, clients: list[str] | None) -> list[str]:
     """The named clients, or all of them, sorted."""
     if clients:
         return sorted(set(clients))

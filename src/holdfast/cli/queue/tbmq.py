@@ -8,10 +8,10 @@ interruption.
 
 import asyncio
 import json
-from collections.abc import Callable
+from contextlib import AsyncExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -24,9 +24,6 @@ from holdfast.node.settings.tree import Settings
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.rocks.sessions.session_import import SessionImport
 from holdfast.storage.tbmq import ImportReport, TbmqSource, choose_base, import_queues
-
-if TYPE_CHECKING:
-    from holdfast.durable.queues.queue_store import QueueStore
 
 _INCOMPLETE: Final = 1
 #: The most reasons that are printed one by one; the JSON has them all.
@@ -77,35 +74,23 @@ async def _run(
     settings: Settings, to: str, from_postgres: str | None, from_redis: str | None, resume: Path, *, cluster: bool
 ) -> ImportReport:
     clock = SystemClock()
-    source = await _open_source(from_postgres, from_redis, clock, cluster=cluster)
-    try:
-        backends = await open_queue_stores(settings, clock, {to})
-        target = backends[to]
-        try:
-            sessions = SessionImport.open(settings.storage.data, clock, to, settings.mqtt.max_session_expiry_s)
-            try:
-                return await _bring(source, target, clock, resume, to, sessions)
-            finally:
-                sessions.close()
-        finally:
-            await target.close()
-    finally:
-        await source.close()
-
-
-async def _bring(
-    source: TbmqSource, target: "QueueStore", clock: SystemClock, resume: Path, to: str, sessions: SessionImport
-) -> ImportReport:
-    base = load_base(resume, to)
-    if base is None:
-        base = await choose_base(source, clock)
-        save_base(resume, to, base)
-    report = await import_queues(source, target, clock, base, sessions, _teller())
-    report.sessions = sessions.made
-    # Only when all is imported: a queue that was skipped may be imported later.
-    if not (report.refused or report.miscounted):
-        remove_base(resume)
-    return report
+    async with AsyncExitStack() as opened:
+        source = await _open_source(from_postgres, from_redis, clock, cluster=cluster)
+        opened.push_async_callback(source.close)
+        target = (await open_queue_stores(settings, clock, {to}))[to]
+        opened.push_async_callback(target.close)
+        expiry_s = settings.mqtt.max_session_expiry_s
+        sessions = opened.enter_context(closing(SessionImport.open(settings.storage.data, clock, to, expiry_s)))
+        base = load_base(resume, to)
+        if base is None:
+            base = await choose_base(source, clock)
+            save_base(resume, to, base)
+        report = await import_queues(source, target, clock, base, sessions, _tell)
+        report.sessions = sessions.made
+        # Only when all is imported: a queue that was skipped may be imported later.
+        if not (report.refused or report.miscounted):
+            remove_base(resume)
+        return report
 
 
 def save_base(resume: Path, to: str, base: int) -> None:
@@ -154,14 +139,10 @@ async def _open_source(
     return TbmqRedis(RedisOptions(tuple(from_redis.split(",")), cluster=cluster), clock)
 
 
-def _teller() -> Callable[[ImportReport], None]:
+def _tell(report: ImportReport) -> None:
     """Print progress now and then."""
-
-    def told(report: ImportReport) -> None:
-        if report.clients and report.clients % 10_000 == 0:
-            typer.echo(f"{report.clients:,} queues, {report.messages:,} messages", err=True)
-
-    return told
+    if report.clients and report.clients % 10_000 == 0:
+        typer.echo(f"{report.clients:,} queues, {report.messages:,} messages", err=True)
 
 
 def _print(report: ImportReport) -> None:

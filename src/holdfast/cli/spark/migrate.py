@@ -6,6 +6,7 @@ Exit codes: 0 everything is there, 1 something was left out or it cannot go on, 
 """
 
 import asyncio
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -169,8 +170,7 @@ def _import(
     from holdfast.pipeline.migrate.task import tbmq_base, tbmq_obstacles
     from holdfast.storage.rocks.sessions.session_import import SessionImport
 
-    sessions = SessionImport.open(data, work.clock, parse_backend(work.target).kind, NEVER)
-    try:
+    with closing(SessionImport.open(data, work.clock, parse_backend(work.target).kind, NEVER)) as sessions:
         base = load_base(resume, work.target)
         if base is None:
             job.begin("listing clients")
@@ -179,8 +179,6 @@ def _import(
         work = replace(work, base=base, obstacles=asyncio.run(tbmq_obstacles(work, sessions.obstacle)))
         done = run_migrate(work, spark.master, job.begin, job.progress)
         made = make_sessions(done, base, sessions)
-    finally:
-        sessions.close()
     if not done.failed:
         remove_base(resume)
     return done, made
