@@ -15,15 +15,7 @@ from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.times import parse_speed_option, parse_time_span
 from holdfast.cli.output.meter import Meter
 from holdfast.cli.output.standard_output import tolerate_closed_pipe
-from holdfast.cli.replay_transfer import (
-    MessagePrinter,
-    ReplayRequest,
-    ReplaySink,
-    ReplaySource,
-    ReplaySummary,
-    Republisher,
-    transfer,
-)
+from holdfast.cli.replay_transfer import MessagePrinter, ReplaySource, ReplaySummary, Republisher, transfer
 from holdfast.cli.sub import MessageFormat
 from holdfast.client.asyncio_client import Client
 from holdfast.client.options import ConnectionOptions
@@ -31,8 +23,6 @@ from holdfast.model.errors import PeerError
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.names import check_topic_name
 from holdfast.topics.since import LATEST
-
-#: As a shell has it for a program that SIGINT ended.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +99,12 @@ def replay(
     """Replay stored messages of a running broker: print them, or publish them again."""
     if broker.version is not Version.V5:
         fail("replay needs MQTT 5; with -V 3 use: holdfast sub '$replay/-2h/FILTER'")
-    request = _request(topic_filter, since, until, speed, follow=follow)
+    if follow and until is not None:
+        fail("--follow has no end; leave --until out")
+    parse_speed_option(speed)
+    end = None if follow else until or LATEST
+    parse_time_span("--from", since, "--until", end)
+    parsed = _filter_of(topic_filter)
     source_target = broker.target()
     prefix = into.prefix()
     sink_target = into.target(source_target, broker)
@@ -118,8 +113,8 @@ def replay(
     async def work() -> None:
         async with AsyncExitStack() as connections:
             client = await connections.enter_async_context(Client(source_target))
-            source = ReplaySource(client, request)
-            sink: ReplaySink = MessagePrinter(MessageFormat.JSON if as_json else output)
+            source = ReplaySource(client, parsed, since, end, speed)
+            sink: MessagePrinter | Republisher = MessagePrinter(MessageFormat.JSON if as_json else output)
             if sink_target is not None:
                 writer = await connections.enter_async_context(Client(sink_target))
             await source.subscribe()
@@ -128,7 +123,9 @@ def replay(
                 same = (sink_target.host, sink_target.port) == (source_target.host, source_target.port)
                 own_since_us = source.asked_us if same else None
                 sink = Republisher(writer, prefix, into.qos, own_since_us=own_since_us)
-            meter = connections.enter_context(Meter("replay", shown=sink_target is not None or not _on_terminal()))
+            # Not where messages are printed on a terminal: a bar would stand in between.
+            shown = sink_target is not None or not sys.stdout.isatty()
+            meter = connections.enter_context(Meter("replay", shown=shown))
             await transfer(source, sink, summary, meter)
 
     interrupted = False
@@ -145,15 +142,6 @@ def replay(
         raise typer.Exit(INTERRUPTED)
 
 
-def _request(text: str, since: str, until: str | None, speed: str, *, follow: bool) -> ReplayRequest:
-    if follow and until is not None:
-        fail("--follow has no end; leave --until out")
-    parse_speed_option(speed)
-    end = None if follow else until or LATEST
-    parse_time_span("--from", since, "--until", end)
-    return ReplayRequest(_filter_of(text), since, end, speed)
-
-
 def _filter_of(text: str) -> TopicFilter:
     with exit_on(PeerError):
         parsed = parse_filter(text.encode())
@@ -162,11 +150,6 @@ def _filter_of(text: str) -> TopicFilter:
     if parsed.group:
         fail(f"{text} is shared, and a replay is not; write the filter alone")
     return parsed
-
-
-def _on_terminal() -> bool:
-    """Whether messages are printed where a bar would stand in between."""
-    return sys.stdout.isatty()
 
 
 def _print_summary(summary: ReplaySummary, *, as_json: bool, printed: bool) -> None:

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from holdfast.cli.output.meter import Meter
 from holdfast.cli.output.standard_output import write_line
@@ -35,17 +35,6 @@ _OFFSET: Final = "offset"
 
 
 @dataclass(frozen=True)
-class ReplayRequest:
-    """What is to be replayed, as the broker's user properties say it."""
-
-    filter: TopicFilter
-    since: str
-    #: None to go on live.
-    until: str | None
-    speed: str
-
-
-@dataclass(frozen=True)
 class ReplayedMessage:
     """A message as it was published, its time and its position."""
 
@@ -54,16 +43,6 @@ class ReplayedMessage:
     time_us: int
     #: Shard and position; None for a live message.
     offset: str | None
-
-
-class ReplaySink(Protocol):
-    """Where messages go."""
-
-    async def take(self, found: ReplayedMessage, *, more: bool) -> bool:
-        """Whether the sink took the message. `more` says that the next one is waiting already."""
-
-    async def finish(self) -> None:
-        """Ensures: everything that was taken is printed or acknowledged."""
 
 
 class ReplaySummary:
@@ -110,22 +89,15 @@ class MessagePrinter:
         self._output: Final = output
 
     async def take(self, found: ReplayedMessage, *, more: bool) -> bool:
-        write_line(_line(found, self._output), flush=not more)
+        """Print a message. `more` says that the next one is waiting already: the last one makes all of them visible."""
+        moment, message = format_time(found.time_us), found.message
+        if self._output is MessageFormat.TEXT:
+            line = b"%s %s %s" % (moment.encode(), message.topic.encode(), message.payload)
+        else:
+            offset = {} if found.offset is None else {"offset": found.offset}
+            line = json.dumps({"time": moment} | offset | as_row(message), ensure_ascii=False).encode()
+        write_line(line + b"\n", flush=not more)
         return True
-
-    async def finish(self) -> None:
-        """Every line was handed to the system with the last one."""
-
-
-def _line(found: ReplayedMessage, output: MessageFormat) -> bytes:
-    moment = format_time(found.time_us)
-    message = found.message
-    if output is MessageFormat.TEXT:
-        return b"%s %s %s\n" % (moment.encode(), message.topic.encode(), message.payload)
-    row: dict[str, object] = {"time": moment}
-    if found.offset is not None:
-        row["offset"] = found.offset
-    return json.dumps(row | as_row(message), ensure_ascii=False).encode() + b"\n"
 
 
 class Republisher:
@@ -136,7 +108,7 @@ class Republisher:
     """
 
     def __init__(self, client: Client, prefix: str, qos: int, *, own_since_us: int | None) -> None:
-        """With `own_since_us`, messages below the prefix from then on are copies of this run, and are left out."""
+        """With `own_since_us`, messages below the prefix from then on are copies of this run, and are not taken."""
         self._client: Final = client
         self._prefix: Final = prefix
         self._qos: Final = qos
@@ -146,15 +118,8 @@ class Republisher:
         message = found.message
         if message.topic.startswith(self._prefix) and self._is_own(found):
             return False
-        kept = message.properties
-        properties = Properties(
-            payload_format_indicator=kept.payload_format_indicator,
-            message_expiry_interval=kept.message_expiry_interval,
-            content_type=kept.content_type,
-            response_topic=kept.response_topic,
-            correlation_data=kept.correlation_data,
-            user_properties=(*kept.user_properties, (_TS, str(found.time_us))),
-        )
+        own = (*message.properties.user_properties, (_TS, str(found.time_us)))
+        properties = replace(message.properties, topic_alias=None, subscription_identifiers=(), user_properties=own)
         await self._client.publish(self._prefix + message.topic, message.payload, self._qos, properties=properties)
         return True
 
@@ -164,15 +129,19 @@ class Republisher:
         return found.offset is None or found.time_us >= self._own_since_us
 
     async def finish(self) -> None:
+        """Ensures: everything that was taken is acknowledged."""
         await self._client.settle()
 
 
 class ReplaySource:
     """Stored messages, as a broker sends them."""
 
-    def __init__(self, client: Client, request: ReplayRequest) -> None:
+    def __init__(self, client: Client, topic_filter: TopicFilter, since: str, until: str | None, speed: str) -> None:
+        """Times and speed as the broker's user properties have them; without `until` it goes on live."""
         self._client: Final = client
-        self._request: Final = request
+        self._filter: Final = topic_filter
+        self._until: Final = until
+        self._wanted: Final = [("replay-from", since), ("replay-speed", speed)]
         # Random: no other client publishes to it.
         self._end_topic: Final = f"holdfast-replay-end/{secrets.token_hex(16)}"
         #: By the broker's clock; set by `subscribe`.
@@ -182,11 +151,10 @@ class ReplaySource:
 
     async def subscribe(self) -> None:
         """RefusedError if the broker does not replay."""
-        request = self._request
-        wanted = [("replay-from", request.since), ("replay-speed", request.speed)]
-        if request.until is not None:
-            wanted += [("replay-until", request.until), ("replay-end", self._end_topic)]
-        line = Subscription(request.filter, _QOS, retain_as_published=True)
+        wanted = self._wanted
+        if self._until is not None:
+            wanted = [*wanted, ("replay-until", self._until), ("replay-end", self._end_topic)]
+        line = Subscription(self._filter, _QOS, retain_as_published=True)
         answer = await self._client.subscribe([line], properties=Properties(user_properties=tuple(wanted)))
         granted = dict(answer.properties.user_properties)
         if "replay-from" not in granted:
@@ -221,7 +189,6 @@ def _split_properties(message: Publish) -> ReplayedMessage:
     pairs = message.properties.user_properties
     if len(pairs) < 2 or (pairs[-2][0], pairs[-1][0]) != (_TS, _OFFSET):
         return ReplayedMessage(message, int(time.time() * SECOND_US), None)
-    kept = message.properties
     plain = Publish(
         message.topic,
         message.payload,
@@ -229,12 +196,14 @@ def _split_properties(message: Publish) -> ReplayedMessage:
         message.packet_id,
         dup=message.dup,
         retain=message.retain,
-        properties=replace(kept, user_properties=pairs[:-2]),
+        properties=replace(message.properties, user_properties=pairs[:-2]),
     )
     return ReplayedMessage(plain, int(pairs[-2][1]), pairs[-1][1])
 
 
-async def transfer(source: ReplaySource, sink: ReplaySink, summary: ReplaySummary, meter: Meter) -> None:
+async def transfer(
+    source: ReplaySource, sink: MessagePrinter | Republisher, summary: ReplaySummary, meter: Meter
+) -> None:
     """Hand all messages of the source to the sink, until the end."""
     async for found in source.messages():
         if await sink.take(found, more=source.has_more):
@@ -242,5 +211,6 @@ async def transfer(source: ReplaySource, sink: ReplaySink, summary: ReplaySummar
         if meter.is_due():
             moment = f", at {format_time(summary.last_us)}" if summary.messages else ""
             meter.update(source.share(summary), f"{summary.messages:,} messages{moment}")
-    await sink.finish()
+    if isinstance(sink, Republisher):
+        await sink.finish()
     summary.complete = True

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.cli.replay_transfer import ReplayedMessage, ReplayRequest, ReplaySource, ReplaySummary, Republisher
+from holdfast.cli.replay_transfer import ReplayedMessage, ReplaySource, ReplaySummary, Republisher
 from holdfast.client.asyncio_client import Client
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Publish
@@ -73,7 +73,7 @@ def test_a_copy_has_the_properties_of_the_original_and_its_time() -> None:
 
 
 def test_the_share_is_that_of_time_from_the_first_message_on() -> None:
-    source = ReplaySource(cast("Client", None), ReplayRequest(parse_filter(b"a"), "earliest", "latest", "max"))
+    source = ReplaySource(cast("Client", None), parse_filter(b"a"), "earliest", "latest", "max")
     source.from_us, source.until_us = 1, 2_000
     summary = ReplaySummary()
     assert source.share(summary) is None
