@@ -1,9 +1,4 @@
-"""`holdfast spark archive`: the log into a Delta table, exactly once, whatever is killed when.
-
-Everything that can be wrong with the options is found before Spark is started, and without importing it.
-
-Exit codes: 0 done, 1 it cannot go on, 2 wrong usage, 130 Ctrl-C.
-"""
+"""`holdfast spark archive`: the log into a Delta table, exactly once, whatever is killed when."""
 
 import json
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """`holdfast spark learn`: the topic patterns of all history, explained, and the next generation from them.
 
-Everything that can be wrong with the options is found before Spark is started, and without importing it.
-
 Exit codes: 0 done, 1 the data cannot be read or something not be written, 2 wrong usage or no data there, 130 Ctrl-C.
 """
 

@@ -1,7 +1,5 @@
 """`holdfast spark load`: history from files into the log, with its own times, whether the broker runs or not.
 
-Everything that can be wrong with the options is found before Spark is started, and without importing it.
-
 Exit codes: 0 done, or there already; 1 it cannot be loaded, and nothing of it was; 2 wrong usage; 130 Ctrl-C.
 """
 

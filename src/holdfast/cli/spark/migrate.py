@@ -1,7 +1,5 @@
 """`holdfast spark migrate`: client queues from one backend into another, by many tasks at once.
 
-Everything that can be wrong with the options is found before Spark is started, and without importing it.
-
 Exit codes: 0 everything is there, 1 something was left out or it cannot go on, 2 wrong usage, 130 Ctrl-C.
 """
 

@@ -1,7 +1,5 @@
 """`holdfast spark relayout`: old generations rewritten in another layout or with new patterns, or restored from a lake.
 
-Everything that can be wrong with the options is found before Spark is started, and without importing it.
-
 Exit codes: 0 done, or nothing to do; 1 it cannot go on, and what is not done is as it was; 2 wrong usage; 130 Ctrl-C.
 """
 

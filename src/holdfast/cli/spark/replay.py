@@ -1,8 +1,6 @@
 """`holdfast spark replay`: history from a log, a lake or both, into a broker, through many connections at a time.
 
 Everything that can be wrong with the options is found before Spark is started, and whether the broker lets us in.
-
-Exit codes: 0 done, 1 it cannot go on, 2 wrong usage, 130 Ctrl-C.
 """
 
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`holdfast spark report`: a broker's history as one page of HTML.
 
-Everything that can be wrong with the options is found before Spark is started.
-
 Exit codes: 0 done, 1 the data cannot be read or the file not be written, 2 wrong usage or no data folder, 130 Ctrl-C.
 """
 

@@ -1,9 +1,4 @@
-"""`holdfast spark retain`: old days out of a lake, small files into large ones, and messages erased for good.
-
-Everything that can be wrong with the options is found before Spark is started, and without importing it.
-
-Exit codes: 0 done, 1 it cannot go on, 2 wrong usage, 130 Ctrl-C.
-"""
+"""`holdfast spark retain`: old days out of a lake, small files into large ones, and messages erased for good."""
 
 import getpass
 import re

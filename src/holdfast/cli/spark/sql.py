@@ -1,7 +1,5 @@
 """`holdfast spark sql`: SQL over a broker's history, sessions, queues and retained messages; a statement or a prompt.
 
-Everything that can be wrong with the options is found before Spark is started.
-
 Exit codes: 0 done, 1 a statement failed, 2 wrong usage or no data there, 130 Ctrl-C. A prompt goes on after an error,
 and ends with 0.
 """
