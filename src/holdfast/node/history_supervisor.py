@@ -6,10 +6,9 @@
 
 import asyncio
 import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import structlog
@@ -60,11 +59,8 @@ async def _keep(settings: Settings) -> None:
 async def _run(settings: Settings) -> int:
     """Run the process until it ends; its exit status."""
     # A killed process leaves the log files of its RocksDB secondaries behind, so they are in a folder that is removed.
-    scratch = tempfile.mkdtemp(prefix=SCRATCH_PREFIX)
-    try:
+    with TemporaryDirectory(prefix=SCRATCH_PREFIX, ignore_cleanup_errors=True) as scratch:
         return await _run_in(scratch, settings)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 async def _run_in(scratch: str, settings: Settings) -> int:

@@ -1,10 +1,9 @@
 """`holdfast bench`: measure Holdfast's log on this machine and this disk."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -61,12 +60,9 @@ def measure_layouts(specs: Sequence[Spec], folder: Path | None) -> list[Figures]
         task = progress.add_task("", total=sum(map(steps, specs)))
         for spec in specs:
             progress.update(task, description=f"{spec.layout}, {spec.messages:,} of {spec.devices:,} devices")
-            place = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=folder))
-            try:
-                fresh = Spec(spec.layout, spec.messages, spec.devices, spec.payload_bytes, str(place))
+            with TemporaryDirectory(prefix="holdfast-bench-", dir=folder, ignore_cleanup_errors=True) as place:
+                fresh = Spec(spec.layout, spec.messages, spec.devices, spec.payload_bytes, place)
                 results.append(measure(fresh, lambda done: progress.advance(task, done)))
-            finally:
-                shutil.rmtree(place, ignore_errors=True)
     return results
 
 
