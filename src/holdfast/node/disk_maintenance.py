@@ -61,15 +61,9 @@ class DiskMaintenance:
         while True:
             self.run_once(broker)
             for _slice in range(int(_TICK_S / _BEHIND_S)):
-                more = False
-                try:
-                    more = self._storage.maintenance.write_index_slice()
-                except Exception:
-                    _log.exception("index entries could not be written")
-                try:
-                    more = self._storage.incoming.step() or more
-                except Exception:
-                    _log.exception("what came in could not be taken; it is tried again")
+                written = self._try(self._storage.maintenance.write_index_slice, "index entries could not be written")
+                taken = self._try(self._storage.incoming.step, "what came in could not be taken; it is tried again")
+                more = written or taken
                 await asyncio.sleep(_BEHIND_S if more else _TICK_S)
                 if not more:
                     break
@@ -86,14 +80,15 @@ class DiskMaintenance:
             self._sync,
             self._storage.store_events,
         ):
-            self._try(step)
+            self._try(step, "maintenance of the disk failed")
 
     @staticmethod
-    def _try(step: Callable[[], object]) -> None:
+    def _try(step: Callable[[], object], failure: str) -> object:
         try:
-            step()
+            return step()
         except Exception:
-            _log.exception("maintenance of the disk failed")
+            _log.exception(failure)
+            return None
 
     def _check_disk_space(self, broker: Broker) -> None:
         """Refuse messages before the disk is full, and accept them again when there is room."""

@@ -45,11 +45,6 @@ class SettingProblem:
     keys: frozenset[str] = frozenset()
 
 
-def check(settings: Settings) -> None:
-    """SettingsError with every broken rule."""
-    refuse(problems_of(settings))
-
-
 def refuse(problems: list[SettingProblem]) -> None:
     """SettingsError with all `problems`, a paragraph each, unless there are none."""
     if problems:

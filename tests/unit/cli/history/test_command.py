@@ -15,7 +15,7 @@ from holdfast.model.clock import ManualClock
 from holdfast.model.errors import SettingsError
 from holdfast.node.history_main import decode_settings, encode_settings
 from holdfast.node.settings.loader import load
-from holdfast.node.settings.rules import check
+from holdfast.node.settings.rules import problems_of, refuse
 from holdfast.node.settings.sources import Flags
 from holdfast.node.settings.tree import Settings
 from tests.unit.storage.rocks.log_node import Node
@@ -86,8 +86,8 @@ def test_without_arrow_the_command_that_brings_it_is_named(data: Path, monkeypat
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert 'pyarrow and numpy is not installed; run: pip install "holdfast[history]"' in refusal("--data", str(data))
     with pytest.raises(SettingsError, match="holdfast\\[history\\]"):
-        check(Settings(history=History(enabled=True)))
-    check(Settings())
+        refuse(problems_of(Settings(history=History(enabled=True))))
+    refuse(problems_of(Settings()))
 
 
 def test_a_broker_refuses_history_for_everybody_and_of_nothing() -> None:

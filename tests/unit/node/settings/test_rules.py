@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.errors import SettingsError
 from holdfast.node.settings.loader import load
-from holdfast.node.settings.rules import check
+from holdfast.node.settings.rules import problems_of, refuse
 from holdfast.node.settings.sources import Flags
 from holdfast.node.settings.tree import Durability, Listener, Security, Settings, Storage, ZoneSettings
 
@@ -22,6 +22,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("server.pem", "server.key", "ca.pem", "holdfast.passwd", "holdfast.acl"):
         (tmp_path / name).touch()
     return tmp_path
+
+
+def check(settings: Settings) -> None:
+    """SettingsError with every broken rule."""
+    refuse(problems_of(settings))
 
 
 def refusal(settings: Settings) -> str:
