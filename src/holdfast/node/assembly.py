@@ -1,6 +1,6 @@
 """Assembly: from settings to a broker with its listeners. The only place that picks implementations."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
@@ -21,23 +21,17 @@ if TYPE_CHECKING:
     from holdfast.node.storage import DiskStorage
 
 
-class AssembledNode:
-    """A broker, its storage on disk if it has one, and its queue backends outside the log."""
+async def assemble(settings: Settings) -> tuple[Broker, "DiskStorage | None", dict[str, QueueStore]]:
+    """A broker, its storage on disk if it has one, and its queue backends outside the log.
 
-    def __init__(self, broker: Broker, disk: "DiskStorage | None", backends: dict[str, QueueStore]) -> None:
-        self.broker: Final = broker
-        self.disk: Final = disk
-        self.backends: Final = backends
-
-
-async def assemble(settings: Settings) -> AssembledNode:
-    """Build the broker that the settings describe. SettingsError if a file is wrong or the data folder is in use."""
+    SettingsError if a file is wrong or the data folder is in use.
+    """
     policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions, classes=settings.classes)
     clock = SystemClock()
     files = settings.security
     authenticator = Authenticator(files.password_file, files.acl_file, policy=policy, clock=clock)
     if not settings.on_disk():
-        return AssembledNode(Broker(policy, clock, authenticator, memory_stores(policy)), None, {})
+        return Broker(policy, clock, authenticator, memory_stores(policy)), None, {}
     # Imported here: a node that keeps everything in memory does not need RocksDB.
     from holdfast.node.storage import DiskStorage
 
@@ -47,7 +41,7 @@ async def assemble(settings: Settings) -> AssembledNode:
     except BaseException:
         disk.close()
         raise
-    return AssembledNode(Broker(policy, clock, authenticator, disk.stores(backends)), disk, backends)
+    return Broker(policy, clock, authenticator, disk.stores(backends)), disk, backends
 
 
 def memory_stores(policy: Policy) -> Stores:

@@ -96,8 +96,7 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
 
     SettingsError if a listener cannot be opened, a file of the settings is wrong, or another process has the data.
     """
-    assembled = await assemble(settings)
-    broker, disk = assembled.broker, assembled.disk
+    broker, disk, backends = await assemble(settings)
     try:
         async with broker:
             listeners = await open_listeners(listener_specs(settings), broker)
@@ -125,7 +124,7 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
                     await asyncio.gather(maintenance, return_exceptions=True)
     finally:
         try:
-            for backend in assembled.backends.values():
+            for backend in backends.values():
                 await backend.close()
         finally:
             if disk is not None:

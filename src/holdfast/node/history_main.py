@@ -10,10 +10,10 @@ import shutil
 import signal
 import sys
 import threading
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import msgspec
 import structlog
 
 from holdfast.history.settings import History
@@ -25,8 +25,9 @@ _log = structlog.get_logger()
 #: So that the broker gets the processor first when both want it.
 _NICE: Final = 10
 SCRATCH_PREFIX: Final = "holdfast-history-"
-_PATHS: Final = ("token_file", "certificate", "key")
 CANNOT_START: Final = 2
+#: The data folder, settings, level and form of logs, and the folder for temporary files.
+_Words = tuple[Path, History, str, str, Path]
 
 
 def serve_history(folder: Path, settings: History, stop: threading.Event) -> None:
@@ -54,17 +55,12 @@ def stop_on_signals() -> threading.Event:
 
 def encode_settings(folder: Path, settings: History, level: str, form: str, scratch: str) -> bytes:
     """The line that the process reads. `scratch` is the folder for its temporary files, which it removes at its end."""
-    values = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(settings).items()}
-    words = {"folder": str(folder), "history": values, "level": level, "format": form, "scratch": scratch}
-    return json.dumps(words).encode() + b"\n"
+    return msgspec.json.encode((folder, settings, level, form, scratch), enc_hook=str) + b"\n"
 
 
-def decode_settings(line: bytes) -> tuple[Path, History, str, str, Path]:
-    words: dict[str, Any] = json.loads(line)
-    values: dict[str, Any] = words["history"]
-    paths = {name: None if values[name] is None else Path(values[name]) for name in _PATHS}
-    settings = History(**{**values, **paths})
-    return Path(words["folder"]), settings, words["level"], words["format"], Path(words["scratch"])
+def decode_settings(line: bytes) -> _Words:
+    words: _Words = msgspec.json.decode(line, type=_Words, dec_hook=lambda path, text: path(text))
+    return words
 
 
 def main() -> None:

@@ -22,7 +22,6 @@ else. `mqtt`, `limits`, `sessions` and `classes` are in `broker.policy`, with th
 environment, and `rules` checks rules between keys.
 """
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from types import MappingProxyType
 from typing import Annotated, Final, Literal, get_type_hints
 
 from holdfast.broker.policy import ClientClass, Key, Limits, Mqtt, Sessions
-from holdfast.history.settings import History
+from holdfast.history.settings import History, is_loopback
 from holdfast.node.settings.queue_sections import JournalSettings, PostgresSettings, RedisSettings
 
 ListenerKind = Literal["tcp", "tls", "ws", "wss"]
@@ -123,12 +122,7 @@ class Listener:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it. Any name other than localhost counts as reachable by others."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 @dataclass(frozen=True, kw_only=True)
