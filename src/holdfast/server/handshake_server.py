@@ -114,11 +114,14 @@ class HandshakeServer:
             async with asyncio.timeout(self._header_deadline_s):
                 return await self._read_header(connection)
         except ProxyHeaderError as error:
-            self._refuse_header(peer, str(error))
+            why = str(error)
         except TimeoutError:
-            self._refuse_header(peer, f"no PROXY header within {self._header_deadline_s} s")
-        except OSError:  # the peer has left; load balancers check this way whether the port is open
-            pass
+            why = f"no PROXY header within {self._header_deadline_s} s"
+        except OSError:
+            why = ""  # the peer has left; load balancers check this way whether the port is open
+        if why:
+            self._connections.refused_proxy += 1
+            self._refuse(peer[0], PROXY_HEADER, why)
         connection.close()
         return None
 
@@ -130,10 +133,6 @@ class HandshakeServer:
                 raise ConnectionResetError("closed before its PROXY header was complete")
             data += chunk
         return found
-
-    def _refuse_header(self, peer: tuple[str, int], why: str) -> None:
-        self._connections.refused_proxy += 1
-        self._refuse(peer[0], PROXY_HEADER, why)
 
     def _refuse(self, address: str, event: str, why: str) -> None:
         self._connections.handler.refused(self._spec.name, address, event, why)
