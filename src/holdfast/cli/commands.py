@@ -60,7 +60,8 @@ class Command(_Prepared, TyperCommand):
         for parameter in self.params:
             value = ctx.params.get(parameter.name or "")
             for text in value if isinstance(value, list | tuple) else [value]:
-                if isinstance(text, str) and not _is_utf8(text):
+                # Python decodes bytes that are not UTF-8 to lone surrogates.
+                if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
                     # As a bytes literal: the message itself must be valid text.
                     fail(f"{_name_of(parameter)} is not valid UTF-8: {os.fsencode(text)!r}")
         return super().invoke(ctx)
@@ -176,8 +177,3 @@ def _name_of(parameter: Any) -> str:
 
 def _escape(text: str | None) -> str | None:
     return None if text is None else _TAG.sub(r"\\\1", text)
-
-
-def _is_utf8(text: str) -> bool:
-    """Whether an argument was valid UTF-8; Python decodes other bytes to lone surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)

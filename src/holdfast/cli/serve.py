@@ -1,14 +1,9 @@
 """`holdfast serve`: a broker in the foreground."""
 
-from typing import Final
-
-from holdfast.cli.commands import exit_on
+from holdfast.cli.commands import FAILED, exit_on
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.settings import SettingsOptions
 from holdfast.model.errors import PermanentError, PoisonedError, SettingsError
-
-#: The data folder cannot be read, or cannot be written any more.
-CANNOT_GO_ON: Final = 1
 
 
 @grouped
@@ -22,6 +17,6 @@ def serve(options: SettingsOptions) -> None:
     configure_logs(settings.log.level, settings.log.format)
     with (
         exit_on(SettingsError),
-        exit_on(PermanentError, PoisonedError, named="the broker cannot go on", code=CANNOT_GO_ON),
+        exit_on(PermanentError, PoisonedError, named="the broker cannot go on", code=FAILED),
     ):
         run_node(settings, options.read)

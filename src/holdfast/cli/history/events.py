@@ -45,9 +45,7 @@ def events(
     topic_filter = None if topic is None else parse_filter_or_fail(topic)
     since_us = parse_since_or_fail(since)
     with exit_on(HoldfastError):
-        folder = options.folder()
-    if not (folder / "rocks").is_dir():
-        fail(f"{folder} is no data folder: it has no database in it; name one with --data")
+        folder = options.existing_folder()
     chosen = [
         event
         for event in read_events(folder)

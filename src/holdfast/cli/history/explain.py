@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import exit_on, fail
+from holdfast.cli.commands import FAILED, exit_on, fail
 from holdfast.cli.history.events import (
     Since,
     describe_client,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from holdfast.history.explanation import Explanation, MessageFate
     from holdfast.history.tables.session_view import SessionView
 
-NO_SESSION: Final = 1
 #: The most events of the client that are shown below its messages.
 _EVENTS: Final = 20
 _NEVER_S: Final = 0xFFFFFFFF
@@ -91,7 +90,7 @@ def _no_session(client: str, about: list[Event], *, as_json: bool) -> None:
     fail(
         f"there is no stored session of client {client!r}: it never had one that outlives its connection, or it has "
         "ended" + (" (see the events)" if any(event.reason == "session_ended" for event in about) else ""),
-        NO_SESSION,
+        FAILED,
     )
 
 

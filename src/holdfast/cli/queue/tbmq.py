@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import INTERRUPTED, fail
+from holdfast.cli.commands import FAILED, INTERRUPTED, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.settings import SettingsOptions
 from holdfast.model.errors import HoldfastError, SettingsError
@@ -25,7 +25,6 @@ from holdfast.node.system_clock import SystemClock
 from holdfast.storage.rocks.sessions.session_import import SessionImport
 from holdfast.storage.tbmq import ImportReport, TbmqSource, choose_base, import_queues
 
-_INCOMPLETE: Final = 1
 #: The most reasons that are printed one by one; the JSON has them all.
 _SHOWN: Final = 20
 
@@ -59,7 +58,7 @@ def import_tbmq(
     except SettingsError as error:
         fail(str(error))
     except HoldfastError as error:
-        fail(f"{error}; the same command goes on ({resume})", _INCOMPLETE)
+        fail(f"{error}; the same command goes on ({resume})", FAILED)
     except KeyboardInterrupt:
         fail(f"interrupted; the same command goes on ({resume})", INTERRUPTED)
     if as_json:
@@ -67,7 +66,7 @@ def import_tbmq(
     else:
         _print(report)
     if not report.complete():
-        raise typer.Exit(_INCOMPLETE)
+        raise typer.Exit(FAILED)
 
 
 async def _run(

@@ -80,17 +80,13 @@ class QueryOptions(HistorySourceOptions):
 
         with exit_on(HoldfastError):
             check_source(parse_read_options(given | more))
-            self._check_lake()
-            return given
+            if self.lake is not None and self.endpoint is not None:
+                fail("--lake goes with --data")
+            if self.lake is not None:
+                from holdfast.pipeline.lake.lake import Lake
 
-    def _check_lake(self) -> None:
-        if self.lake is None:
-            return
-        if self.endpoint is not None:
-            fail("--lake goes with --data")
-        from holdfast.pipeline.lake.lake import Lake
-
-        Lake.open(self.lake)
+                Lake.open(self.lake)
+        return given
 
 
 def parse_interval(every: str | None, *, once: bool) -> float | None:

@@ -66,9 +66,9 @@ def replay(
 
 def _source(history: HistorySourceOptions, lake: Path | None) -> dict[str, str]:
     """Options of the data source; none for the lake alone."""
-    if lake is not None and history.data is None and history.endpoint is None:
-        return {}
-    if lake is None and history.data is None and history.endpoint is None:
+    if history.data is None and history.endpoint is None:
+        if lake is not None:
+            return {}
         fail("say where from: --data, --endpoint grpc://HOST:PORT, or --lake, or one of them and a lake")
     return history.source_options()
 

@@ -26,7 +26,7 @@ from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.meter import Meter
 from holdfast.cli.output.standard_output import tolerate_closed_pipe
 from holdfast.cli.spark.options import QueryOptions
-from holdfast.cli.spark.sql_prompt import Prompt, cut, is_empty, is_typed, remember_lines
+from holdfast.cli.spark.sql_prompt import Prompt, cut, is_empty, remember_lines
 
 if TYPE_CHECKING:
     from holdfast.pipeline.sql.views import Sql
@@ -67,7 +67,7 @@ def sql(
     if statement is not None and is_empty(statement):
         fail("the statement is empty; write one, or leave it out for a prompt")
     given = options.source(**({} if columns is None else {"columns": columns}))
-    prompts = statement is None and is_typed()
+    prompts = statement is None and sys.stdin.isatty()
     text = statement or ("" if prompts else sys.stdin.read())
     statements, rest = cut(f"{text}\n;")
     if not prompts and not statements:

@@ -6,7 +6,6 @@ was typed, or ends the statement that runs; Ctrl-D ends the prompt.
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -116,11 +115,6 @@ def remember_lines() -> None:
     import atexit
 
     atexit.register(keep)
-
-
-def is_typed() -> bool:
-    """Whether standard input is a terminal."""
-    return sys.stdin.isatty()
 
 
 def cut(text: str) -> tuple[list[str], str]:

@@ -4,18 +4,17 @@ Exit codes: 0 done, 1 something is wrong with the data, 2 wrong usage, or the fo
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from holdfast import __version__
-from holdfast.cli.commands import Commands, exit_on, fail
+from holdfast.cli.commands import FAILED, Commands, exit_on, fail
 from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.options.settings import ConfigFile, SettingsOptions
 from holdfast.cli.output.table import TableColumn, print_table
@@ -36,8 +35,6 @@ from holdfast.storage.rocks.log.startup import open_log
 
 zones = Commands(name="zones", help="Zones, their generations, and what was learnt.")
 
-PROBLEMS: Final = 1
-
 ZoneName = Annotated[str | None, typer.Option("--zone", help="This zone only.", show_default=False)]
 
 
@@ -53,17 +50,16 @@ class FolderOptions:
             return self.data
         return load(Flags(config=self.config), rules=False).storage.data
 
-    @contextmanager
-    def opened(self) -> Iterator[Engine]:
-        """Open the database of the folder, which must exist."""
+    def existing_folder(self) -> Path:
+        """The folder, if it has a database; else the program ends."""
         folder = self.folder()
         if not (folder / "rocks").is_dir():
             fail(f"{folder} is no data folder: it has no database in it; name one with --data")
-        engine = Engine.open(folder, reserve_bytes=0)
-        try:
-            yield engine
-        finally:
-            engine.close()
+        return folder
+
+    def opened(self) -> "closing[Engine]":
+        """The database of the folder, for the length of a block."""
+        return closing(Engine.open(self.existing_folder(), reserve_bytes=0))
 
 
 @grouped
@@ -81,7 +77,7 @@ def verify(options: FolderOptions, as_json: Json = False) -> None:
     else:
         _print(folder, report)
     if not report.is_sound:
-        raise typer.Exit(PROBLEMS)
+        raise typer.Exit(FAILED)
 
 
 def _plain(report: VerifyReport) -> dict[str, object]:
