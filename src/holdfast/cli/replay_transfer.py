@@ -116,17 +116,14 @@ class Republisher:
 
     async def take(self, found: ReplayedMessage, *, more: bool) -> bool:  # noqa: ARG002
         message = found.message
-        if message.topic.startswith(self._prefix) and self._is_own(found):
+        since_us = self._own_since_us
+        is_own = since_us is not None and (found.offset is None or found.time_us >= since_us)
+        if is_own and message.topic.startswith(self._prefix):
             return False
         own = (*message.properties.user_properties, (_TS, str(found.time_us)))
         properties = replace(message.properties, topic_alias=None, subscription_identifiers=(), user_properties=own)
         await self._client.publish(self._prefix + message.topic, message.payload, self._qos, properties=properties)
         return True
-
-    def _is_own(self, found: ReplayedMessage) -> bool:
-        if self._own_since_us is None:
-            return False
-        return found.offset is None or found.time_us >= self._own_since_us
 
     async def finish(self) -> None:
         """Ensures: everything that was taken is acknowledged."""

@@ -105,7 +105,8 @@ def _read_options(given: dict[str, str]) -> "ReadOptions":
 def _summary(lake: Path, outcome: "ArchiveOutcome") -> tuple[dict[str, object], str]:
     row = asdict(outcome)
     offsets = {str(shard): list(offset) for shard, offset in sorted(row.pop("offsets").items())}
-    parts = [f"{outcome.rows:,} messages in {_batches(outcome)}, {format_size(outcome.size_bytes)}"]
+    batches = "1 batch" if outcome.batches == 1 else f"{outcome.batches} batches"
+    parts = [f"{outcome.rows:,} messages in {batches}, {format_size(outcome.size_bytes)}"]
     if outcome.compacted:
         parts.append(f"{outcome.compacted} small files replaced")
     if outcome.swept:
@@ -114,10 +115,6 @@ def _summary(lake: Path, outcome: "ArchiveOutcome") -> tuple[dict[str, object], 
         parts.append(f"{outcome.lost:,} messages were lost to retention")
     words = f"{lake}: {', '.join(parts)}; version {outcome.version}"
     return {"lake": str(lake), **row, "offsets": offsets}, words
-
-
-def _batches(outcome: "ArchiveOutcome") -> str:
-    return "1 batch" if outcome.batches == 1 else f"{outcome.batches} batches"
 
 
 def _print_status(lake: Path, history: HistorySourceOptions, *, as_json: bool) -> None:

@@ -97,19 +97,15 @@ def retain(
         from holdfast.pipeline.spark.runner import SparkRunner
 
         outcome = run_retain(work, lambda: SparkRunner.start("holdfast-retain", spark.master), job.progress)
-        job.summarize(_row(work, outcome), _text(work, outcome))
+        job.summarize(*_summary(work, outcome))
 
 
 # ---- for people, and for machines
 
 
-def _row(work: "RetainJob", outcome: "RetainOutcome") -> dict[str, object]:
+def _summary(work: "RetainJob", outcome: "RetainOutcome") -> tuple[dict[str, object], str]:
     row = asdict(outcome)
     hidden = {str(shard): position_us for shard, position_us in row.pop("hidden_up_to").items()}
-    return {"lake": str(work.lake), "dry_run": work.dry_run, **row, "hidden_up_to": hidden}
-
-
-def _text(work: "RetainJob", outcome: "RetainOutcome") -> str:
     would = "would be " if work.dry_run else ""
     parts = []
     if work.erases:
@@ -126,4 +122,5 @@ def _text(work: "RetainJob", outcome: "RetainOutcome") -> str:
     if outcome.removed:
         parts.append(f"{outcome.removed} old files removed")
     size = f"{format_size(outcome.size_before)} before, {format_size(outcome.size_bytes)} now"
-    return f"{work.lake}: {', '.join(parts)}; {size}; version {outcome.version}"
+    words = f"{work.lake}: {', '.join(parts)}; {size}; version {outcome.version}"
+    return {"lake": str(work.lake), "dry_run": work.dry_run, **row, "hidden_up_to": hidden}, words

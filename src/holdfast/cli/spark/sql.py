@@ -80,8 +80,11 @@ def sql(
             if prompts:
                 _prompt(runner, form, rows)
             else:
-                for one in statements:
-                    _run(runner, one, form, rows)
+                from holdfast.pipeline.sql.views import SqlError
+
+                with exit_on(SqlError, code=FAILED):
+                    for one in statements:
+                        _show(runner, one, form, rows)
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 
@@ -108,13 +111,6 @@ def _prompt(runner: "Sql", form: Form, limit: int | None) -> None:
     remember_lines()
     typer.echo(f"views: {', '.join(runner.schemas())}; .help says more")
     Prompt(runner.schemas, run).loop()
-
-
-def _run(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
-    from holdfast.pipeline.sql.views import SqlError
-
-    with exit_on(SqlError, code=FAILED):
-        _show(runner, statement, form, limit)
 
 
 def _show(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:

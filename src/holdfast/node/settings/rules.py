@@ -74,14 +74,11 @@ def problems_of(settings: Settings) -> list[SettingProblem]:
     return problems
 
 
-def _at(settings: Settings, key: str) -> str:
-    """The key, with the source of its value."""
-    source = settings.sources.get(key)
-    return key if source is None else f"{source}: {key}"
-
-
 def _problem(settings: Settings, key: str, text: str, *others: str) -> SettingProblem:
-    return SettingProblem(f"{_at(settings, key)} {text}", frozenset((key, *others)))
+    """A problem of a key, behind the source of its value."""
+    source = settings.sources.get(key)
+    place = key if source is None else f"{source}: {key}"
+    return SettingProblem(f"{place} {text}", frozenset((key, *others)))
 
 
 def _tls_problems(settings: Settings, name: str, listener: Listener) -> Iterator[SettingProblem]:

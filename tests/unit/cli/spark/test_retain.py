@@ -57,12 +57,12 @@ def test_what_was_done_is_told_in_words() -> None:
     done = RetainOutcome(
         erased_rows=1_200, rewritten=3, emptied=1, removed=9, hidden_up_to={0: 5}, size_before=5_000, version=7
     )
-    assert spark_retain._text(RetainJob(Path("/lake"), client="a"), done) == (
+    assert spark_retain._summary(RetainJob(Path("/lake"), client="a"), done)[1] == (
         "/lake: 1,200 messages erased (3 files rewritten, 1 emptied), the log hides what it has of them, "
         "9 old files removed; 5.0 KB before, 0 B now; version 7"
     )
     would = RetainJob(Path("/lake"), keep_from=date(2026, 7, 1), compacts=True, dry_run=True)
-    told = spark_retain._text(would, RetainOutcome(expired_rows=10, expired_days=["2026-06-01", "2026-06-03"]))
+    _row, told = spark_retain._summary(would, RetainOutcome(expired_rows=10, expired_days=["2026-06-01", "2026-06-03"]))
     assert told.startswith(
         "/lake: 10 messages of 2 days would be dropped (2026-06-01 to 2026-06-03), 0 small files would be replaced; "
     )
