@@ -6,23 +6,9 @@ LostError      there is no broker, or it does not serve now            a repetit
 
 from typing import Final, NamedTuple
 
+from holdfast.model import reasons
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.model.protocol import CONNACK, DISCONNECT, SUBACK, V5
-from holdfast.model.reasons import (
-    ADMINISTRATIVE_ACTION,
-    CONNECTION_RATE_EXCEEDED,
-    KEEP_ALIVE_TIMEOUT,
-    MAXIMUM_CONNECT_TIME,
-    MESSAGE_RATE_TOO_HIGH,
-    NORMAL_DISCONNECTION,
-    QUOTA_EXCEEDED,
-    SERVER_BUSY,
-    SERVER_SHUTTING_DOWN,
-    SERVER_UNAVAILABLE,
-    SESSION_TAKEN_OVER,
-    V3_SERVER_UNAVAILABLE,
-    reason_name,
-)
 from holdfast.wire.packets import Ack, Connack, Disconnect, Publish, Suback, Unsuback
 
 
@@ -37,16 +23,16 @@ class LostError(TransientError):
 #: Reasons that may be gone after a while.
 TEMPORARY_REASONS: Final = frozenset(
     (
-        NORMAL_DISCONNECTION,
-        SERVER_UNAVAILABLE,
-        SERVER_BUSY,
-        SERVER_SHUTTING_DOWN,
-        KEEP_ALIVE_TIMEOUT,
-        MESSAGE_RATE_TOO_HIGH,
-        QUOTA_EXCEEDED,
-        ADMINISTRATIVE_ACTION,
-        CONNECTION_RATE_EXCEEDED,
-        MAXIMUM_CONNECT_TIME,
+        reasons.NORMAL_DISCONNECTION,
+        reasons.SERVER_UNAVAILABLE,
+        reasons.SERVER_BUSY,
+        reasons.SERVER_SHUTTING_DOWN,
+        reasons.KEEP_ALIVE_TIMEOUT,
+        reasons.MESSAGE_RATE_TOO_HIGH,
+        reasons.QUOTA_EXCEEDED,
+        reasons.ADMINISTRATIVE_ACTION,
+        reasons.CONNECTION_RATE_EXCEEDED,
+        reasons.MAXIMUM_CONNECT_TIME,
     )
 )
 #: The six return codes of MQTT 3.
@@ -62,7 +48,7 @@ _CONNACK_V3: Final = (
 
 def describe_reason(packet: Connack | Ack | Suback | Unsuback | Disconnect, reason: int, kind: int = SUBACK) -> str:
     """The name of a reason code, and the broker's reason string if there is one."""
-    text = f"{reason_name(reason, kind)} (0x{reason:02X})"
+    text = f"{reasons.reason_name(reason, kind)} (0x{reason:02X})"
     detail = packet.properties.reason_string
     return f"{text}: {detail}" if detail else text
 
@@ -74,7 +60,7 @@ def connect_refusal(connack: Connack, version: int) -> RefusedError | LostError:
         temporary = connack.reason in TEMPORARY_REASONS
     else:
         text = f"{_CONNACK_V3[connack.reason]} (return code {connack.reason})"
-        temporary = connack.reason == V3_SERVER_UNAVAILABLE
+        temporary = connack.reason == reasons.V3_SERVER_UNAVAILABLE
     text = f"the broker refused the connection: {text}"
     return LostError(text) if temporary else RefusedError(text)
 
@@ -88,7 +74,7 @@ def publish_refusal(topic: str, ack: Ack) -> RefusedError | LostError:
 def disconnect_error(packet: Disconnect) -> RefusedError | LostError:
     """The error for a DISCONNECT of the broker."""
     text = f"the broker ended the connection: {describe_reason(packet, packet.reason, DISCONNECT)}"
-    if packet.reason == SESSION_TAKEN_OVER:
+    if packet.reason == reasons.SESSION_TAKEN_OVER:
         return RefusedError(f"{text}; another client has connected with this client id")
     return LostError(text) if packet.reason in TEMPORARY_REASONS else RefusedError(text)
 
