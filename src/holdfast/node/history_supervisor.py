@@ -45,7 +45,9 @@ async def _keep(settings: Settings) -> None:
     while True:
         began_s = loop.time()
         try:
-            status = await _run(settings)
+            # A killed process leaves files of its RocksDB secondaries behind, so they are in a folder that is removed.
+            with TemporaryDirectory(prefix=SCRATCH_PREFIX, ignore_cleanup_errors=True) as scratch:
+                status = await _run(settings, scratch)
         except Exception:
             _log.exception("the history process cannot be kept running, and is started again", pause_s=pause_s)
         else:
@@ -56,14 +58,8 @@ async def _keep(settings: Settings) -> None:
         pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
 
 
-async def _run(settings: Settings) -> int:
+async def _run(settings: Settings, scratch: str) -> int:
     """Run the process until it ends; its exit status."""
-    # A killed process leaves the log files of its RocksDB secondaries behind, so they are in a folder that is removed.
-    with TemporaryDirectory(prefix=SCRATCH_PREFIX, ignore_cleanup_errors=True) as scratch:
-        return await _run_in(scratch, settings)
-
-
-async def _run_in(scratch: str, settings: Settings) -> int:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",

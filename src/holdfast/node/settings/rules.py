@@ -32,6 +32,7 @@ from holdfast.node.settings.tree import (
 )
 from holdfast.node.settings.zones import DEFAULT_ZONE, parse_thresholds, zones_of
 
+_TLS_FILES: Final = ("certificate", "key", "client_ca", "crl")
 _EVERY_ADDRESS: Final = frozenset({"*", "0.0.0.0", "::"})
 _LOCALHOST: Final = frozenset({"127.0.0.1", "::1"})
 
@@ -84,12 +85,7 @@ def _problem(settings: Settings, key: str, text: str, *others: str) -> SettingPr
 def _tls_problems(settings: Settings, name: str, listener: Listener) -> Iterator[SettingProblem]:
     prefix = f"listeners.{name}"
     kind_key = f"{prefix}.kind"
-    given = {
-        "certificate": listener.certificate,
-        "key": listener.key,
-        "client_ca": listener.client_ca,
-        "crl": listener.crl,
-    }
+    given = {field: getattr(listener, field) for field in _TLS_FILES}
     if listener.kind in TLS_KINDS:
         for field in ("certificate", "key"):
             if given[field] is None:
@@ -199,7 +195,7 @@ def _file_problems(settings: Settings) -> Iterator[SettingProblem]:
         "security.acl_file": settings.security.acl_file,
     }
     for name, listener in settings.listeners.items():
-        for field in ("certificate", "key", "client_ca", "crl"):
+        for field in _TLS_FILES:
             named[f"listeners.{name}.{field}"] = getattr(listener, field)
     for field in ("token_file", "certificate", "key"):
         named[f"history.{field}"] = getattr(settings.history, field)
