@@ -93,13 +93,10 @@ class Publisher:
                     flow.sent += 1
                     self.in_flight.append((flow, flow.sent))
                     await client.publish(flow.topic, b"%d" % flow.sent, flow.qos)
-                self._note(client.settled)
-
-    def _note(self, settled: int) -> None:
-        while self._settled < settled:
-            flow, number = self.in_flight.popleft()
-            flow.acknowledged.add(number)
-            self._settled += 1
+                while self._settled < client.settled:
+                    flow, number = self.in_flight.popleft()
+                    flow.acknowledged.add(number)
+                    self._settled += 1
 
 
 class Subscriber:
