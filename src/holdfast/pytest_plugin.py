@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from queue import Queue
+from concurrent.futures import Future
 
 import pytest
 
@@ -13,27 +13,25 @@ from holdfast import testing
 @pytest.fixture
 def holdfast_broker() -> Iterator[str]:
     """The URL of a broker that runs for the length of the test, whether the test is asynchronous or not."""
-    answers: Queue[str | BaseException] = Queue()
+    answer: Future[str] = Future()
     stop = threading.Event()
 
     async def run() -> None:
         async with testing.broker() as url:
-            answers.put(url)
+            answer.set_result(url)
             await asyncio.to_thread(stop.wait)
 
     def main() -> None:
         try:
             asyncio.run(run())
         except BaseException as error:
-            answers.put(error)
+            if not answer.done():
+                answer.set_exception(error)
 
     thread = threading.Thread(target=main, name="holdfast-broker")
     thread.start()
     try:
-        answer = answers.get(timeout=30)
-        if isinstance(answer, BaseException):
-            raise answer
-        yield answer
+        yield answer.result(timeout=30)
     finally:
         stop.set()
         thread.join()
