@@ -105,10 +105,9 @@ def _measure(folder: Path, zones: dict[str, list[str]], job: JobOutput) -> "list
 
 def _print_learnt(result: "LearnOutcome") -> None:
     """A table of patterns with their explanations, and one of those that are in doubt."""
-    sure = [one for one in result.found if one.is_sure]
-    unsure = [one for one in result.found if not one.is_sure]
-    _print("", sure, with_zone=len({one.pattern.zone for one in result.found}) > 1)
-    _print("not sure", unsure, with_zone=len({one.pattern.zone for one in result.found}) > 1)
+    with_zone = len({one.pattern.zone for one in result.found}) > 1
+    _print("", [one for one in result.found if one.is_sure], with_zone=with_zone)
+    _print("not sure", [one for one in result.found if not one.is_sure], with_zone=with_zone)
     outside = result.outside
     if outside.topics:
         size = f"topics that are too long or too deep to follow a pattern: {outside.topics:,}"
@@ -119,21 +118,10 @@ def _print(title: str, found: "Sequence[ExplainedPattern]", *, with_zone: bool) 
     if not found:
         return
     table = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
-    for name in (
-        *(("zone",) if with_zone else ()),
-        "pattern",
-        ">topics",
-        ">messages",
-        ">share",
-        ">payload",
-        "about it",
-    ):
-        table.add_column(
-            name.removeprefix(">"),
-            justify="right" if name.startswith(">") else "left",
-            no_wrap=name.startswith(">"),
-            overflow="fold",
-        )
+    numbers = ("topics", "messages", "share", "payload")
+    for name in (*(("zone",) if with_zone else ()), "pattern", *numbers, "about it"):
+        right = name in numbers
+        table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
     for one in found[:_SHOWN]:
         pattern = one.pattern
         about = [*one.against, *([] if one.against else [one.words]), *one.near]

@@ -56,7 +56,8 @@ def check_layouts(text: str) -> list[str]:
 def measure_layouts(specs: Sequence[Spec], folder: Path | None) -> list[Figures]:
     """Measure one layout after the other, each in a new folder, with a progress bar on standard error."""
     results: list[Figures] = []
-    with progress_bar() as progress:
+    columns = (TextColumn("{task.description:<48}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=sum(map(steps, specs)))
         for spec in specs:
             progress.update(task, description=f"{spec.layout}, {spec.messages:,} of {spec.devices:,} devices")
@@ -64,17 +65,6 @@ def measure_layouts(specs: Sequence[Spec], folder: Path | None) -> list[Figures]
                 fresh = Spec(spec.layout, spec.messages, spec.devices, spec.payload_bytes, place)
                 results.append(measure(fresh, lambda done: progress.advance(task, done)))
     return results
-
-
-def progress_bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description:<48}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
 
 
 def print_table(title: str, names: Sequence[str], results: Sequence[Figures]) -> None:
