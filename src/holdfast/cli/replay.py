@@ -127,6 +127,9 @@ def replay(
             shown = sink_target is not None or not sys.stdout.isatty()
             meter = connections.enter_context(Meter("replay", shown=shown))
             await transfer(source, sink, summary, meter)
+            if sink_target is not None:
+                await writer.settle()
+            summary.complete = True
 
     interrupted = False
     with tolerate_closed_pipe():
@@ -137,7 +140,10 @@ def replay(
         finally:
             if summary.began:
                 summary.complete = summary.complete or (follow and interrupted)
-                _print_summary(summary, as_json=as_json, printed=sink_target is None)
+                state = "" if summary.complete else " (not all)"
+                text = json.dumps(summary.as_row()) if as_json else f"replayed {summary.describe()}{state}"
+                # Standard output belongs to the messages, if they are printed.
+                typer.echo(text, err=sink_target is None)
     if interrupted and not follow:
         raise typer.Exit(INTERRUPTED)
 
@@ -150,9 +156,3 @@ def _filter_of(text: str) -> TopicFilter:
     if parsed.group:
         fail(f"{text} is shared, and a replay is not; write the filter alone")
     return parsed
-
-
-def _print_summary(summary: ReplaySummary, *, as_json: bool, printed: bool) -> None:
-    """Standard output belongs to the messages, if they are printed."""
-    state = "" if summary.complete else " (not all)"
-    typer.echo(json.dumps(summary.as_row()) if as_json else f"replayed {summary.describe()}{state}", err=printed)

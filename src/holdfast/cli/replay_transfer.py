@@ -125,10 +125,6 @@ class Republisher:
         await self._client.publish(self._prefix + message.topic, message.payload, self._qos, properties=properties)
         return True
 
-    async def finish(self) -> None:
-        """Ensures: everything that was taken is acknowledged."""
-        await self._client.settle()
-
 
 class ReplaySource:
     """Stored messages, as a broker sends them."""
@@ -137,10 +133,11 @@ class ReplaySource:
         """Times and speed as the broker's user properties have them; without `until` it goes on live."""
         self._client: Final = client
         self._filter: Final = topic_filter
-        self._until: Final = until
-        self._wanted: Final = [("replay-from", since), ("replay-speed", speed)]
         # Random: no other client publishes to it.
         self._end_topic: Final = f"holdfast-replay-end/{secrets.token_hex(16)}"
+        self._wanted: Final = [("replay-from", since), ("replay-speed", speed)]
+        if until is not None:
+            self._wanted.extend([("replay-until", until), ("replay-end", self._end_topic)])
         #: By the broker's clock; set by `subscribe`.
         self.asked_us = 0
         self.from_us = 0
@@ -148,11 +145,8 @@ class ReplaySource:
 
     async def subscribe(self) -> None:
         """RefusedError if the broker does not replay."""
-        wanted = self._wanted
-        if self._until is not None:
-            wanted = [*wanted, ("replay-until", self._until), ("replay-end", self._end_topic)]
         line = Subscription(self._filter, _QOS, retain_as_published=True)
-        answer = await self._client.subscribe([line], properties=Properties(user_properties=tuple(wanted)))
+        answer = await self._client.subscribe([line], properties=Properties(user_properties=tuple(self._wanted)))
         granted = dict(answer.properties.user_properties)
         if "replay-from" not in granted:
             raise RefusedError("the broker took the subscription, and does not replay; is it of this kind and version?")
@@ -208,6 +202,3 @@ async def transfer(
         if meter.is_due():
             moment = f", at {format_time(summary.last_us)}" if summary.messages else ""
             meter.update(source.share(summary), f"{summary.messages:,} messages{moment}")
-    if isinstance(sink, Republisher):
-        await sink.finish()
-    summary.complete = True
