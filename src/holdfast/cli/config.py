@@ -1,7 +1,7 @@
 """`holdfast config`: the settings, the source of each, and their problems."""
 
 import json
-from pathlib import Path
+from dataclasses import asdict
 
 import typer
 
@@ -50,15 +50,8 @@ def show(options: SettingsOptions, as_json: Json = False) -> None:
     """Print the effective settings, with the source of each."""
     rows = effective_settings(options.read_or_fail(rules=False))
     if as_json:
-        plain = [
-            {
-                "key": row.key,
-                "value": str(row.value) if isinstance(row.value, Path) else row.value,
-                "source": row.source,
-            }
-            for row in rows
-        ]
-        typer.echo(json.dumps(plain, indent=2, ensure_ascii=False))
+        # Paths are written as text.
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False, default=str))
         return
     print_table(
         rows,
