@@ -161,7 +161,7 @@ def fail(message: str, code: int = WRONG_USAGE) -> NoReturn:
 
 @contextmanager
 def exit_on(*kinds: type[Exception], named: str = "", code: int = WRONG_USAGE) -> Iterator[None]:
-    """Print an error of these kinds, behind the option that it is about, and exit."""
+    """Print an error of these kinds, behind `named`, and exit. Of a PeerError among the kinds, only its detail."""
     try:
         yield
     except kinds as error:

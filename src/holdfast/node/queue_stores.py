@@ -4,6 +4,7 @@ A backend is imported when it is used, because it may need a library that is not
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -91,7 +92,7 @@ async def _redis(settings: Settings, clock: Clock) -> QueueStore:
 
     redis = settings.redis
     options = RedisOptions(
-        urls=tuple(_with_password(url.strip(), settings, "redis") for url in redis.url.split(",")),
+        urls=tuple(_with_password(url.strip(), redis.password_file) for url in redis.url.split(",")),
         cluster=redis.cluster,
         prefix=redis.prefix,
         replicas=redis.replicas,
@@ -113,7 +114,7 @@ async def _postgres(settings: Settings, clock: Clock) -> QueueStore:
 
     postgres = settings.postgres
     options = PostgresOptions(
-        url=_with_password(postgres.url, settings, "postgres"),
+        url=_with_password(postgres.url, postgres.password_file),
         schema=postgres.schema,
         timeout_s=postgres.timeout_s,
         give_up_s=postgres.give_up_s,
@@ -123,9 +124,8 @@ async def _postgres(settings: Settings, clock: Clock) -> QueueStore:
     return PostgresQueues(options, clock)
 
 
-def _with_password(url: str, settings: Settings, backend: str) -> str:
+def _with_password(url: str, path: Path | None) -> str:
     """The URL with the password from its file. Settings hold no password, because commands print them."""
-    path = settings.redis.password_file if backend == "redis" else settings.postgres.password_file
     if path is None:
         return url
     lines = path.read_text(encoding="utf-8").splitlines()
