@@ -87,7 +87,7 @@ def export(
     began_s = time.monotonic()
     with exit_on(HoldfastError):
         reader = HistoryReader.open(options.folder())
-    with tolerate_closed_pipe(), reader:
+    with tolerate_closed_pipe(), reader, exit_on(HoldfastError, code=FAILED):
         try:
             work = Export(reader, parsed, columns, since_us, NO_END if until_us is None else until_us)
             with open_output(path) as sink, Meter("export", shown=path is not None or not sys.stdout.isatty()) as meter:
@@ -99,8 +99,6 @@ def export(
                 writer.close()
         except BrokenPipeError:
             raise
-        except HoldfastError as error:
-            fail(str(error), FAILED)
         except OSError as error:
             fail(f"{output}: {error.strerror or error}", FAILED)
         except KeyboardInterrupt:
