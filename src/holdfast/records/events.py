@@ -8,6 +8,7 @@ nothing is decided by them, and a line that cannot be read is left out.
 """
 
 import json
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from holdfast.model.errors import PermanentError
@@ -18,6 +19,7 @@ MAX_DETAIL_BYTES: Final = 512
 CUT: Final = "…"
 
 
+@dataclass(unsafe_hash=True)
 class Event:
     """The same thing, once or many times within a second.
 
@@ -25,57 +27,23 @@ class Event:
     2. `from_us` and `to_us` are the first and the last position that it concerns, in `shard`; 0 if there is none.
     """
 
-    def __init__(
-        self,
-        time_us: int,
-        reason: str,
-        client: str,
-        topic: str,
-        *,
-        shard: int = 0,
-        from_us: int = 0,
-        to_us: int = 0,
-        count: int = 1,
-        detail: str = "",
-    ) -> None:
-        #: When it happened first.
-        self.time_us: Final = time_us
-        self.reason: Final = reason
-        self.client: Final = client
-        self.topic: Final = topic
-        self.shard: Final = shard
-        self.from_us = from_us
-        self.to_us = to_us
-        #: Messages, or whatever the reason is about.
-        self.count = count
-        #: Of the first.
-        self.detail: Final = detail
+    #: When it happened first.
+    time_us: int
+    reason: str
+    client: str
+    topic: str
+    _: KW_ONLY
+    shard: int = 0
+    from_us: int = 0
+    to_us: int = 0
+    #: Messages, or whatever the reason is about.
+    count: int = 1
+    #: Of the first.
+    detail: str = ""
 
     def covers(self, shard: int, position_us: int) -> bool:
         """Whether a place in the log is inside of what it concerns."""
         return self.shard == shard and 0 < self.from_us <= position_us <= self.to_us
-
-    def _fields(self) -> tuple[int, str, str, str, int, int, int, int, str]:
-        return (
-            self.time_us,
-            self.reason,
-            self.client,
-            self.topic,
-            self.shard,
-            self.from_us,
-            self.to_us,
-            self.count,
-            self.detail,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Event) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        return f"Event({self.reason}, client={self.client!r}, topic={self.topic!r}, count={self.count})"
 
 
 def event_fields(event: Event) -> dict[str, object]:

@@ -17,6 +17,7 @@ end. An edition is the time of its ingestion, in µs: a family whose name was us
 every process that reads the log beside the broker, because RocksDB's secondaries take one for the other and crash.
 """
 
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PermanentError
@@ -45,6 +46,7 @@ class ZoneRecord:
         self.created_us: Final = created_us
 
 
+@dataclass(frozen=True, eq=False)
 class Generation:
     """A time slice of a zone.
 
@@ -55,37 +57,29 @@ class Generation:
     4. Another edition has the same messages, at the same positions and with the same serials.
     """
 
-    def __init__(
-        self,
-        zone: str,
-        number: int,
-        layout: str,
-        parameters: dict[str, Parameter],
-        start_us: int,
-        shards: tuple[int, ...],
-        created_us: int,
-        *,
-        inherits: int = 0,
-        end_us: int = 0,
-        last_serials: tuple[int, ...] = (),
-        edition: int = 0,
-    ) -> None:
-        if last_serials and len(last_serials) != len(shards):
-            raise MisuseError(f"generation {number} has {len(shards)} shards and {len(last_serials)} last serials")
-        self.zone: Final = zone
-        #: The first is 1.
-        self.number: Final = number
-        self.layout: Final = layout
-        self.parameters: Final = parameters
-        self.start_us: Final = start_us
-        self.shards: Final = shards
-        self.created_us: Final = created_us
-        #: The generation whose learned structure it began with; 0 if none.
-        self.inherits: Final = inherits
-        self.end_us: Final = end_us
-        self.last_serials: Final = last_serials or (0,) * len(shards)
-        #: 0 if the broker wrote it itself; else no other edition of it has the same.
-        self.edition: Final = edition
+    zone: str
+    #: The first is 1.
+    number: int
+    layout: str
+    parameters: dict[str, Parameter]
+    start_us: int
+    shards: tuple[int, ...]
+    created_us: int
+    _: KW_ONLY
+    #: The generation whose learned structure it began with; 0 if none.
+    inherits: int = 0
+    end_us: int = 0
+    last_serials: tuple[int, ...] = ()
+    #: 0 if the broker wrote it itself; else no other edition of it has the same.
+    edition: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.last_serials:
+            object.__setattr__(self, "last_serials", (0,) * len(self.shards))
+        if len(self.last_serials) != len(self.shards):
+            raise MisuseError(
+                f"generation {self.number} has {len(self.shards)} shards and {len(self.last_serials)} last serials"
+            )
 
     def family(self, shard: int) -> str:
         """The column family of one of its shards."""
@@ -98,23 +92,11 @@ class Generation:
         """The same generation, closed: nothing at or above `end_us` is written to it."""
         if end_us < self.start_us or end_us <= 0:
             raise MisuseError(f"generation {self.number} starts at {self.start_us} and cannot end at {end_us}")
-        return Generation(
-            self.zone,
-            self.number,
-            self.layout,
-            self.parameters,
-            self.start_us,
-            self.shards,
-            self.created_us,
-            inherits=self.inherits,
-            end_us=end_us,
-            last_serials=last_serials,
-            edition=self.edition,
-        )
+        return replace(self, end_us=end_us, last_serials=last_serials)
 
     def in_edition(self, edition: int) -> "Generation":
         """The same messages, in other families."""
-        return self._edition(self.layout, self.parameters, self.created_us, edition)
+        return replace(self, inherits=0, edition=edition)
 
     def edited(self, layout: str, parameters: dict[str, Parameter], created_us: int) -> "Generation":
         """The next edition of a sealed generation: its messages in another layout, or in another form of it.
@@ -123,21 +105,8 @@ class Generation:
         """
         if not self.end_us:
             raise MisuseError(f"generation {self.number} is open; only what is sealed can be written again")
-        return self._edition(layout, parameters, created_us, self.edition + 1)
-
-    def _edition(self, layout: str, parameters: dict[str, Parameter], created_us: int, edition: int) -> "Generation":
-        return Generation(
-            self.zone,
-            self.number,
-            layout,
-            parameters,
-            self.start_us,
-            self.shards,
-            created_us,
-            end_us=self.end_us,
-            last_serials=self.last_serials,
-            edition=edition,
-        )
+        edition = self.in_edition(self.edition + 1)
+        return replace(edition, layout=layout, parameters=parameters, created_us=created_us)
 
 
 def family_name(shard: int, generation: int, edition: int = 0) -> str:

@@ -13,6 +13,7 @@
 Groups that were stored before 0a and 0b existed have neither. Such a group is never known to have lost its last member.
 """
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from holdfast.records.fields import RecordReader, i64, u8, u64
@@ -26,30 +27,19 @@ _REPLAYING: Final = 0x01
 _UNLISTED: Final = 0x02
 
 
+@dataclass(frozen=True)
 class GroupRecord:
     """What holds for all members of a group. Never changes; a step replaces it."""
 
-    def __init__(self, since_us: int, *, replaying: bool, steal_after_us: int, unlisted: bool = False) -> None:
-        #: Where it began: what was stored before does not concern it.
-        self.since_us: Final = since_us
-        #: Whether it reads history, and has not reached the present.
-        self.replaying: Final = replaying
-        #: How long QoS 1 work may rest with a member before another one gets it; 0 for as long as it is online.
-        self.steal_after_us: Final = steal_after_us
-        #: Whether an earlier version began it: then it may have members that are not listed.
-        self.unlisted: Final = unlisted
-
-    def _fields(self) -> tuple[int, bool, int, bool]:
-        return (self.since_us, self.replaying, self.steal_after_us, self.unlisted)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GroupRecord) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        return f"GroupRecord({self.since_us}, replaying={self.replaying}, steal_after_us={self.steal_after_us})"
+    #: Where it began: what was stored before does not concern it.
+    since_us: int
+    _: KW_ONLY
+    #: Whether it reads history, and has not reached the present.
+    replaying: bool
+    #: How long QoS 1 work may rest with a member before another one gets it; 0 for as long as it is online.
+    steal_after_us: int
+    #: Whether an earlier version began it: then it may have members that are not listed.
+    unlisted: bool = False
 
 
 def group_key(client_id: str) -> bytes:

@@ -12,6 +12,7 @@ Topics are passed in the order of their levels. There are two marks, because QoS
      all done           QoS 1 again                       not sent yet
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from holdfast.records.fields import RecordReader, blob, i64, u8, u16, u32
@@ -20,6 +21,7 @@ from holdfast.records.fields import RecordReader, blob, i64, u8, u16, u32
 VERSION: Final = 1
 
 
+@dataclass(frozen=True)
 class RetainedProgress:
     """How far a retained delivery is. Never changes; a step replaces it.
 
@@ -27,22 +29,9 @@ class RetainedProgress:
     2. Of the topics up to `sent_qos2`, every QoS 2 message is stored as in flight, or done.
     """
 
-    def __init__(self, newest: int, sent: bytes, sent_qos2: bytes) -> None:
-        self.newest: Final = newest
-        self.sent: Final = sent
-        self.sent_qos2: Final = sent_qos2
-
-    def _fields(self) -> tuple[int, bytes, bytes]:
-        return (self.newest, self.sent, self.sent_qos2)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RetainedProgress) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        return f"RetainedProgress({self.newest}, {self.sent!r}, {self.sent_qos2!r})"
+    newest: int
+    sent: bytes
+    sent_qos2: bytes
 
 
 class RetainedPlace:

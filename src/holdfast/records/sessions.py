@@ -19,6 +19,7 @@ Numbers are little-endian (`fields.py`). Each value begins with its version:
                     02 | the same | speed u64 (millionths) | at i64 (µs): for one that keeps a pace
 """
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from holdfast.model.errors import PermanentError
@@ -109,28 +110,20 @@ class Progress:
         self.last_packet_id: Final = last_packet_id
 
 
+@dataclass(frozen=True)
 class ReplayProgress:
     """How far the replay of a subscription was sent, in each shard.
 
     `joined` when it has reached the present, or its own end, from which on it delivers nothing.
     """
 
-    def __init__(self, sent: dict[int, int], until_us: int, *, joined: bool, speed: int = 0, at_us: int = 0) -> None:
-        self.sent: Final = sent
-        self.until_us: Final = until_us
-        self.joined: Final = joined
-        #: Millionths; 0 for as fast as the client takes it. And the moment that its pace has come to, 0 for none yet.
-        self.speed: Final = speed
-        self.at_us: Final = at_us
-
-    def _fields(self) -> tuple[dict[int, int], int, bool, int, int]:
-        return (self.sent, self.until_us, self.joined, self.speed, self.at_us)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ReplayProgress) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash((self.until_us, self.joined))
+    sent: dict[int, int] = field(hash=False)
+    until_us: int
+    _: KW_ONLY
+    joined: bool
+    #: Millionths; 0 for as fast as the client takes it. And the moment that its pace has come to, 0 for none yet.
+    speed: int = 0
+    at_us: int = 0
 
 
 def encode_subscription(record: SubscriptionRecord) -> bytes:
