@@ -9,7 +9,7 @@
 
 from collections.abc import Iterable, Iterator
 from heapq import nlargest
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.durable.log import NO_END
 from holdfast.exchange.counters import (
@@ -51,31 +51,29 @@ _PAGE: Final = 1000
 _WINDOW_US: Final = 1_000_000
 
 
-class MessageFate:
+class MessageFate(NamedTuple):
     """A message and its state for one client."""
 
-    def __init__(self, message: Message, state: str, why: str) -> None:
-        self.message: Final = message
-        self.state: Final = state
-        self.why: Final = why
-        #: The subscriptions that match it.
-        self.matched: list[SubscriptionRecord] = []
-        self.packet_id = 0
-        self.event: Event | None = None
+    message: Message
+    state: str
+    why: str
+    #: The subscriptions that match it.
+    matched: list[SubscriptionRecord]
+    packet_id: int
+    event: Event | None
 
 
-class Explanation:
+class Explanation(NamedTuple):
     """The answer."""
 
-    def __init__(self, fates: list[MessageFate], found: int, lost_at_most: int, *, events_complete: bool) -> None:
-        #: The newest, in the order of their positions.
-        self.fates: Final = fates
-        #: How many messages of the filter there are, shown or not.
-        self.found: Final = found
-        #: At most this many messages, of all topics, were removed by retention in the time asked for.
-        self.lost_at_most: Final = lost_at_most
-        #: Whether each dropped message has an event; False if some second had too many.
-        self.events_complete: Final = events_complete
+    #: The newest, in the order of their positions.
+    fates: list[MessageFate]
+    #: How many messages of the filter there are, shown or not.
+    found: int
+    #: At most this many messages, of all topics, were removed by retention in the time asked for.
+    lost_at_most: int
+    #: Whether each dropped message has an event; False if some second had too many.
+    events_complete: bool
 
 
 def explain(
@@ -88,28 +86,24 @@ def explain(
     now_us: int,
 ) -> Explanation:
     """Explain the newest `limit` messages that match a filter, from a time on."""
-    counted = _Counted(_messages(reader, topic_filter, since_us))
-    newest = nlargest(limit, counted, key=lambda message: (message.position_us, message.shard))
+    found = 0
+
+    def counted() -> Iterator[Message]:
+        nonlocal found
+        for message in _messages(reader, topic_filter, since_us):
+            found += 1
+            yield message
+
+    newest = nlargest(limit, counted(), key=lambda message: (message.position_us, message.shard))
     own = _Taken([event for event in events if event.reason in _TAKES and event.client in ("", session.session_id)])
     judge = _Judge(reader, session, own, now_us)
     lost = [reader.lost(shard, since_us, head.position_us + 1) for shard, head in reader.heads().items()]
     return Explanation(
         [judge.fate(message) for message in reversed(newest)],
-        counted.count,
+        found,
         sum(one.at_most for one in lost if one is not None),
         events_complete=own.complete_since(since_us),
     )
-
-
-class _Counted(Iterator[Message]):
-    def __init__(self, messages: Iterator[Message]) -> None:
-        self._messages: Final = messages
-        self.count = 0
-
-    def __next__(self) -> Message:
-        message = next(self._messages)
-        self.count += 1
-        return message
 
 
 def _messages(reader: HistoryReader, topic_filter: TopicFilter, since_us: int) -> Iterator[Message]:
@@ -171,32 +165,28 @@ class _Judge:
     def fate(self, message: Message) -> MessageFate:
         matching = [record for record in self._session.subscriptions.values() if _matches(record, message.topic)]
         entitled = [record for record in matching if self._refuses(record, message) == ""]
-        found = self._fate(message, matching, entitled)
-        found.matched = entitled or matching
-        return found
-
-    def _fate(
-        self, message: Message, matching: list[SubscriptionRecord], entitled: list[SubscriptionRecord]
-    ) -> MessageFate:
         flight = self._session.inflight.get((message.shard, message.position_us))
+        event = self._events.of(message) if matching and flight is None else None
         if flight is not None:
-            found = MessageFate(
-                message, IN_FLIGHT, f"sent with packet id {flight.packet_id}, waits for {flight.waits_for}"
-            )
-            found.packet_id = flight.packet_id
-            return found
-        event = self._events.of(message) if matching else None
-        if event is not None:
-            found = MessageFate(message, DROPPED, _told(event))
-            found.event = event
-            return found
+            state, why = IN_FLIGHT, f"sent with packet id {flight.packet_id}, waits for {flight.waits_for}"
+        elif event is not None:
+            state, why = DROPPED, _told(event)
+        else:
+            state, why = self._state(message, matching, entitled)
+        return MessageFate(message, state, why, entitled or matching, flight.packet_id if flight else 0, event)
+
+    def _state(
+        self, message: Message, matching: list[SubscriptionRecord], entitled: list[SubscriptionRecord]
+    ) -> tuple[str, str]:
+        """The state of a message that is not in flight and has no event, and why."""
         if not matching:
-            return MessageFate(message, NOT_FOR_IT, "no subscription of the session matches the topic")
+            return NOT_FOR_IT, "no subscription of the session matches the topic"
         if not entitled:
-            return MessageFate(message, NOT_FOR_IT, self._refuses(matching[0], message))
+            return NOT_FOR_IT, self._refuses(matching[0], message)
         alone = [record for record in entitled if not record.filter.group]
-        if min(message.qos, max(record.qos for record in entitled)) == 0 and not self._is_replayed(alone):
-            return MessageFate(message, LIVE_ONLY, "QoS 0: sent if the client was connected and reading; not kept")
+        replayed = any(record.filter.raw in self._session.replays for record in alone)
+        if min(message.qos, max(record.qos for record in entitled)) == 0 and not replayed:
+            return LIVE_ONLY, "QoS 0: sent if the client was connected and reading; not kept"
         return self._of_own(message, alone) if alone else self._of_group(message, entitled[0])
 
     def _refuses(self, record: SubscriptionRecord, message: Message) -> str:
@@ -210,28 +200,20 @@ class _Judge:
             return "the replay that was asked for ends before it"
         return ""
 
-    def _is_replayed(self, records: list[SubscriptionRecord]) -> bool:
-        return any(record.filter.raw in self._session.replays for record in records)
-
-    def _of_own(self, message: Message, records: list[SubscriptionRecord]) -> MessageFate:
-        place = (message.shard, message.position_us)
+    def _of_own(self, message: Message, records: list[SubscriptionRecord]) -> tuple[str, str]:
         if any(self._replay_has_passed(record, message) for record in records):
-            return MessageFate(message, ACKNOWLEDGED, "replayed, and the client has it")
+            return ACKNOWLEDGED, "replayed, and the client has it"
         live = [record for record in records if not self._replays_still(record)]
         if live and self._session.record.queue:
             where = self._session.record.queue
-            return MessageFate(
-                message, OWED, f"given to the client's own queue ({where}); whether it waits there is not seen"
-            )
-        if live and self._session.has_passed(place):
-            return MessageFate(message, ACKNOWLEDGED, "the client has it")
+            return OWED, f"given to the client's own queue ({where}); whether it waits there is not seen"
+        if live and self._session.has_passed((message.shard, message.position_us)):
+            return ACKNOWLEDGED, "the client has it"
         if message.expired(self._now_us):
-            return MessageFate(message, OWED, "it has expired: it is dropped when its turn comes")
+            return OWED, "it has expired: it is dropped when its turn comes"
         if self._session.record.disconnected_us:
-            return MessageFate(message, OWED, "waits for the client, which is offline")
-        return MessageFate(
-            message, OWED, "not known to be acknowledged; the client is connected, so it may be on its way"
-        )
+            return OWED, "waits for the client, which is offline"
+        return OWED, "not known to be acknowledged; the client is connected, so it may be on its way"
 
     def _replay_has_passed(self, record: SubscriptionRecord, message: Message) -> bool:
         replay = self._session.replays.get(record.filter.raw)
@@ -244,14 +226,14 @@ class _Judge:
         replay = self._session.replays.get(record.filter.raw)
         return replay is not None and not replay.joined
 
-    def _of_group(self, message: Message, record: SubscriptionRecord) -> MessageFate:
+    def _of_group(self, message: Message, record: SubscriptionRecord) -> tuple[str, str]:
         raw = record.filter.raw
         if raw not in self._groups:
             self._groups[raw] = read_group(self._reader, record)
         group = self._groups[raw]
         if group is None or group.has_passed((message.shard, message.position_us)):
-            return MessageFate(message, WITH_GROUP, "one member of the group has it, or was sent it")
-        return MessageFate(message, WITH_GROUP, "waits for a member of the group, or is on its way to one")
+            return WITH_GROUP, "one member of the group has it, or was sent it"
+        return WITH_GROUP, "waits for a member of the group, or is on its way to one"
 
 
 def _matches(record: SubscriptionRecord, topic: bytes) -> bool:
