@@ -13,8 +13,9 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.reader.reader import BATCH_ROWS, HistoryReader
@@ -23,8 +24,6 @@ from holdfast.history.tables.tables import TableQuery, table_batches
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.storage.rocks.log.published_heads import Head
 from holdfast.topics.learned_patterns import LearnedPattern
-
-Answer = TypeVar("Answer")
 
 STALL_S: Final = 300.0
 #: Less than WAIT_S, so that stalled scans give way to waiting ones.
@@ -96,9 +95,7 @@ class ReaderPool:
                 else:
                     self._own.refresh()
             except BaseException:
-                own, self._own = self._own, None
-                if own is not None:
-                    own.close()
+                self._close_own()
                 raise
             return self._own.view()
 
@@ -128,9 +125,7 @@ class ReaderPool:
         self, part: Part | None, read: Callable[[HistoryReader], Iterator[Any]], gone: Callable[[], bool]
     ) -> Iterator[Any]:
         """The batches of a scan. It gets its reader with the first one."""
-        lent = self._lend(part)
-        sound = False
-        try:
+        with self._lending(part) as lent:
             lent.batches = read(lent.reader)
             while True:
                 with lent.turn:
@@ -143,37 +138,19 @@ class ReaderPool:
                     finally:
                         lent.used_s = self._clock()
                 if batch is _END or gone():
-                    sound = True
                     return
                 if batch is not None:
                     yield batch
-        except (GeneratorExit, PermanentError):
-            sound = True
-            raise
-        finally:
-            self._take_back(lent, sound=sound)
 
     def first(self, part: Part) -> Head | None:
         """As `HistoryReader.first`. TransientError as in `scan`."""
-        return self._asked(part, lambda reader: reader.first(part))
+        with self._lending(part) as lent, lent.turn:
+            return lent.reader.first(part)
 
     def patterns(self) -> list[LearnedPattern]:
         """As `HistoryReader.patterns`. TransientError as in `scan`."""
-        return self._asked(None, HistoryReader.patterns)
-
-    def _asked(self, part: Part | None, ask: Callable[[HistoryReader], Answer]) -> Answer:
-        lent = self._lend(part)
-        sound = False
-        try:
-            with lent.turn:
-                found = ask(lent.reader)
-            sound = True
-            return found
-        except PermanentError:
-            sound = True
-            raise
-        finally:
-            self._take_back(lent, sound=sound)
+        with self._lending(None) as lent, lent.turn:
+            return lent.reader.patterns()
 
     def busy(self) -> int:
         """The number of running scans."""
@@ -201,9 +178,8 @@ class ReaderPool:
                         self._lent.remove(lent)
                         self._changed.notify()
         with self._viewing:
-            if self._own is not None and now_s - self._own_used_s > self._idle_s:
-                self._own.close()
-                self._own = None
+            if now_s - self._own_used_s > self._idle_s:
+                self._close_own()
 
     def close(self) -> None:
         with self._changed:
@@ -211,24 +187,38 @@ class ReaderPool:
         for lent in free:
             lent.close()
         with self._viewing:
-            if self._own is not None:
-                self._own.close()
-                self._own = None
+            self._close_own()
+
+    def _close_own(self) -> None:
+        own, self._own = self._own, None
+        if own is not None:
+            own.close()
 
     # ---- readers in use
+
+    @contextmanager
+    def _lending(self, part: Part | None) -> Iterator[_Lent]:
+        """Lend a reader. After an error that may be its own it is closed."""
+        lent = self._lend(part)
+        sound = False
+        try:
+            yield lent
+            sound = True
+        except (GeneratorExit, PermanentError):
+            sound = True
+            raise
+        finally:
+            self._take_back(lent, sound=sound)
 
     def _lend(self, part: Part | None) -> _Lent:
         """A reader that sees a part; without a part, one that sees the present state."""
         lent = self._next_free(part)
-        fresh = False
         try:
             if lent is None:
                 lent = _Lent(HistoryReader.open(self._folder), self._clock())
-                fresh = True
-            if part is None:
-                if not fresh:
-                    lent.reader.refresh()
-            elif not _sees(lent.reader, part):
+            elif part is None:
+                lent.reader.refresh()
+            if part is not None and not _sees(lent.reader, part):
                 lent.reader.refresh()
                 _check(lent.reader, part)
         except BaseException as error:
