@@ -12,10 +12,12 @@
 3. It can be pickled, with the address of the server. Connections are made where they are used.
 """
 
+import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Self, TypeVar
+from functools import partial
+from typing import Any, Final, Self
 
 from pyarrow import ArrowException, flight  # type: ignore[import-untyped]
 
@@ -28,8 +30,6 @@ from holdfast.history.tables.tables import TableQuery
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
 from holdfast.storage.rocks.log.published_heads import Head
 from holdfast.topics.learned_patterns import LearnedPattern
-
-_T = TypeVar("_T")
 
 PATIENCE_S: Final = 60.0
 #: Seconds that a call may take that reads no messages.
@@ -71,7 +71,7 @@ class FlightHistory(ViewReader):
         self._closed = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (self.endpoint, self._token, self._ca, self._patience_s)
+        return partial(FlightHistory, patience_s=self._patience_s), (self.endpoint, self._token, self._ca)
 
     def __repr__(self) -> str:
         return f"FlightHistory({self.endpoint!r})"
@@ -181,19 +181,13 @@ class FlightHistory(ViewReader):
     # ---- within
 
     def _act(self, kind: str, asked: object) -> Any:
-        def call() -> Any:
-            with _translated(self.endpoint):
-                action = flight.Action(kind, protocol.encode(asked))
-                [result] = self._connected().do_action(action, self._options(_CALL_S))
-                return protocol.decode(result.body.to_pybytes())
-
-        return self._patiently(call)
-
-    def _patiently(self, call: Callable[[], _T]) -> _T:
         waiting = _Patience(self._patience_s)
         while True:
             try:
-                return call()
+                with _translated(self.endpoint):
+                    action = flight.Action(kind, protocol.encode(asked))
+                    [result] = self._connected().do_action(action, self._options(_CALL_S))
+                    return json.loads(result.body.to_pybytes())
             except TransientError:
                 self._let_go()
                 if not waiting.wait():
@@ -231,10 +225,6 @@ class _Patience:
         time.sleep(min(left_s, self._pause_s))
         self._pause_s = min(_LONGEST_PAUSE_S, self._pause_s * 2)
         return True
-
-
-def _opened(endpoint: str, token: str | None, ca: bytes | None, patience_s: float) -> FlightHistory:
-    return FlightHistory(endpoint, token, ca, patience_s=patience_s)
 
 
 def _location(endpoint: str) -> str:

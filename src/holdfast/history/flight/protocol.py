@@ -20,7 +20,8 @@ client continues after it lost its server.
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 from holdfast.durable.log import NO_END
@@ -35,10 +36,7 @@ from holdfast.storage.rocks.log.published_heads import Head
 from holdfast.topics.filters import parse_filter
 
 PLACE: Final = struct.Struct("<qq")
-PERMANENT: Final = "permanent"
-TRANSIENT: Final = "transient"
-DROPPED: Final = "dropped"
-_FAMILIES: Final = {TRANSIENT: TransientError, DROPPED: DroppedError, PERMANENT: PermanentError}
+_FAMILIES: Final = {"transient": TransientError, "dropped": DroppedError, "permanent": PermanentError}
 _MAX_BYTES: Final = 1 << 20
 #: The most rows of a batch.
 MAX_ROWS: Final = 65_536
@@ -56,10 +54,6 @@ class ScanRequest(NamedTuple):
 
 def encode(words: object) -> bytes:
     return json.dumps(words, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def decode(content: bytes) -> Any:
-    return json.loads(content)
 
 
 def decode_object(content: bytes) -> dict[str, Any]:
@@ -115,7 +109,8 @@ def encode_table_request(query: TableQuery) -> bytes:
 
 def decode_ticket(content: bytes) -> ScanRequest | TableQuery:
     """PermanentError says what is wrong with it."""
-    return _table_query(words) if "table" in (words := decode_object(content)) else decode_request(content)
+    words = decode_object(content)
+    return _table_query(words) if "table" in words else _scan_request(words)
 
 
 def _table_query(words: Mapping[str, Any]) -> TableQuery:
@@ -132,9 +127,7 @@ def _table_query(words: Mapping[str, Any]) -> TableQuery:
     return TableQuery(table, tuple(names), levels, exact)
 
 
-def decode_request(content: bytes) -> ScanRequest:
-    """PermanentError says what is wrong with it."""
-    words = decode_object(content)
+def _scan_request(words: Mapping[str, Any]) -> ScanRequest:
     return ScanRequest(
         parse_part(words),
         parse_levels(words.get("filter") or ""),
@@ -212,25 +205,8 @@ def decode_view(words: Mapping[str, Any]) -> View:
     return View(heads, zones, records["live"], records["dropped"])
 
 
-def encode_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    return [part._asdict() for part in parts]
-
-
 def _generation_words(record: Generation) -> dict[str, Any]:
-    return {
-        "zone": record.zone,
-        "number": record.number,
-        "layout": record.layout,
-        "parameters": {
-            name: list(value) if isinstance(value, tuple) else value for name, value in record.parameters.items()
-        },
-        "start_us": record.start_us,
-        "end_us": record.end_us,
-        "created_us": record.created_us,
-        "inherits": record.inherits,
-        "shards": list(record.shards),
-        "last_serials": list(record.last_serials),
-    }
+    return {name: value for name, value in asdict(record).items() if name != "edition"}
 
 
 def _generation(words: Mapping[str, Any]) -> Generation:
@@ -252,7 +228,7 @@ def _generation(words: Mapping[str, Any]) -> Generation:
 
 
 def encode_error(error: HoldfastError) -> bytes:
-    family = next((name for name, kind in _FAMILIES.items() if isinstance(error, kind)), PERMANENT)
+    family = next((name for name, kind in _FAMILIES.items() if isinstance(error, kind)), "permanent")
     return encode({"family": family, "text": str(error)})
 
 

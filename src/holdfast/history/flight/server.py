@@ -99,7 +99,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def _parts(self, asked: dict[str, Any]) -> Any:
         zone = None if asked.get("zone") is None else protocol.text(asked, "zone")
         since_us, until_us = protocol.number(asked, "since_us", 0), protocol.number(asked, "until_us", NO_END)
-        return protocol.encode_parts(self._pool.view().parts(since_us, until_us, zone))
+        return [part._asdict() for part in self._pool.view().parts(since_us, until_us, zone)]
 
     def _lost(self, asked: dict[str, Any]) -> Any:
         shard = protocol.number(asked, "shard")
