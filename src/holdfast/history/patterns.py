@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.durable.log import NO_END
 from holdfast.history.reader.reader import HistoryReader
@@ -38,14 +38,13 @@ INHERITED: Final = "inherited"
 GIVEN: Final = "given"
 
 
-class PatternMeasurement:
+class PatternMeasurement(NamedTuple):
     """The trials, by name, of a number of messages of a shard."""
 
-    def __init__(self, zone: str, shard: int, messages: int, trials: dict[str, PatternTrial]) -> None:
-        self.zone: Final = zone
-        self.shard: Final = shard
-        self.messages: Final = messages
-        self.trials: Final = trials
+    zone: str
+    shard: int
+    messages: int
+    trials: dict[str, PatternTrial]
 
 
 def measure_patterns(

@@ -10,7 +10,7 @@ of steps is the length of the longest list, for any number of rows.
 That is all that is stored: topic aliases and subscription identifiers belong to one connection (`model/message.py`).
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,12 @@ _HAS_LENGTH: Final = np.zeros(256, np.int64)
 _HAS_LENGTH[[CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA, USER_PROPERTY]] = 1
 
 
-class PropertySlices:
+class PropertySlices(NamedTuple):
     """Values of one property: the row, where it begins, how long it is. A row may occur several times, in order."""
 
-    def __init__(self, rows: Numbers, starts: Numbers, lengths: Numbers) -> None:
-        self.rows: Final = rows
-        self.starts: Final = starts
-        self.lengths: Final = lengths
+    rows: Numbers
+    starts: Numbers
+    lengths: Numbers
 
 
 class PropertyTable:
@@ -48,8 +47,8 @@ class PropertyTable:
         """Requires: padded data. `damaged` is a row with malformed properties; -1 if there is none."""
         self.damaged = -1
         self._ids: Final[list[NDArray[np.uint8]]] = []
-        self._found: Final[list[tuple[Numbers, Numbers, Numbers]]] = []
-        self._user_values: Final[list[tuple[Numbers, Numbers]]] = []
+        self._found: Final[list[PropertySlices]] = []
+        self._user_values: Final[list[PropertySlices]] = []
         self._walk(data, starts, starts + lengths)
 
     def _walk(self, data: Bytes, starts: Numbers, ends: Numbers) -> None:
@@ -70,8 +69,8 @@ class PropertyTable:
                 self.damaged = int(rows[bad.argmax()])
                 return
             self._ids.append(ids)
-            self._found.append((rows, begin, length))
-            self._user_values.append((value_begin, value_length))
+            self._found.append(PropertySlices(rows, begin, length))
+            self._user_values.append(PropertySlices(rows[user], value_begin, value_length))
             more = stop < end
             rows = rows[more]
             at = stop[more]
@@ -79,20 +78,12 @@ class PropertyTable:
 
     def of(self, identifier: int) -> PropertySlices:
         """The values of a property, or the names of user properties, ordered by row."""
-        picked = [ids == identifier for ids in self._ids]
-        columns = [_joined([found[i][mask] for found, mask in zip(self._found, picked, strict=True)]) for i in range(3)]
-        order = np.argsort(columns[0], kind="stable")
-        return PropertySlices(columns[0][order], columns[1][order], columns[2][order])
+        steps = zip(self._ids, self._found, strict=True)
+        return _by_row([PropertySlices(*(part[ids == identifier] for part in found)) for ids, found in steps])
 
     def user_values(self) -> PropertySlices:
         """The values of user properties, in the order in which `of(USER_PROPERTY)` has their names."""
-        rows = _joined(
-            [found[0][ids == USER_PROPERTY] for found, ids in zip(self._found, self._ids, strict=True)],
-        )
-        order = np.argsort(rows, kind="stable")
-        starts = _joined([pair[0] for pair in self._user_values])
-        lengths = _joined([pair[1] for pair in self._user_values])
-        return PropertySlices(rows[order], starts[order], lengths[order])
+        return _by_row(self._user_values)
 
 
 def _u16(data: Bytes, at: Numbers) -> Numbers:
@@ -103,5 +94,9 @@ def _u16(data: Bytes, at: Numbers) -> Numbers:
     return high << 8 | low
 
 
-def _joined(parts: list[Numbers]) -> Numbers:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+def _by_row(steps: list[PropertySlices]) -> PropertySlices:
+    if not steps:
+        return PropertySlices(*[np.zeros(0, np.int64)] * 3)
+    joined = [np.concatenate(parts) for parts in zip(*steps, strict=True)]
+    order = np.argsort(joined[0], kind="stable")
+    return PropertySlices(*(part[order] for part in joined))
