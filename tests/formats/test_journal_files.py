@@ -5,7 +5,7 @@ from pathlib import Path
 from zlib import crc32
 
 from holdfast.storage.journal.queue.change import QueueChange, decode_changes
-from holdfast.storage.journal.queue.message_records import (
+from holdfast.storage.journal.queue.message_file import (
     FULL,
     HEADER_BYTES,
     MESSAGE,
@@ -14,7 +14,7 @@ from holdfast.storage.journal.queue.message_records import (
     encode_header,
     encode_record,
 )
-from holdfast.storage.journal.queue.queue_state import (
+from holdfast.storage.journal.queue.state_file import (
     QueueState,
     decode_owner,
     decode_state,

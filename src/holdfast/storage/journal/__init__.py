@@ -6,5 +6,5 @@ append_plan     which messages of an append batch a queue takes, drops or refuse
 queue_folders   the folder of each queue, and moving queues to other folders
 queue/          one queue: its state, its message files, how it is loaded and changed
 commit/         the commit file of all queues, its checkpoint, and the recovery after a crash
-view, sweeper, quarantine     reading beside a broker, expiry, what cannot be read
+view, quarantine     reading beside a broker, what cannot be read
 """

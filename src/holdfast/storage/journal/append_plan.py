@@ -14,28 +14,16 @@ from typing import Final
 from holdfast.durable.queues.queue_store import REFUSE, TAKE, AppendBatch, Appended, QueueEntry
 from holdfast.records.queued_message import encode_queued
 from holdfast.storage.journal.queue.change import QueueChange
-from holdfast.storage.journal.queue.message_records import FULL, MESSAGE, encode_record
+from holdfast.storage.journal.queue.message_file import FULL, MESSAGE, encode_record
 from holdfast.storage.journal.queue.queue import JournalQueue
 from holdfast.storage.journal.queue.serials import Serials
 
 
-class PlannedAppend:
-    """A change, and the result for the caller once it is committed."""
+class AppendPlan:
+    """The plan for one batch. It changes nothing; `make` may be called once."""
 
-    def __init__(self, change: QueueChange, appended: Appended, *, is_empty: bool) -> None:
-        self.change: Final = change
-        self.appended: Final = appended
-        #: Nothing has to be written.
-        self.is_empty: Final = is_empty
-
-
-def plan(queue: JournalQueue, batch: AppendBatch, now_us: int, most: int | None = None) -> PlannedAppend:
-    """Changes nothing yet. `most`: the journal's limit of waiting messages; None has no such limit."""
-    return _Plan(queue, batch, now_us, most).result()
-
-
-class _Plan:
-    def __init__(self, queue: JournalQueue, batch: AppendBatch, now_us: int, most: int | None) -> None:
+    def __init__(self, queue: JournalQueue, batch: AppendBatch, now_us: int, most: int | None = None) -> None:
+        """`most`: the journal's limit of waiting messages; None has no such limit."""
         asked = batch.limits.max_messages
         self._most: Final = asked if most is None or batch.limits.on_full == TAKE else min(most, asked)
         self._queue: Final = queue
@@ -55,7 +43,8 @@ class _Plan:
         #: Indexes of the new messages in the batch.
         self._new: list[int] = []
 
-    def result(self) -> PlannedAppend:
+    def make(self) -> tuple[QueueChange | None, Appended]:
+        """The change, None if nothing has to be written; and the result for the caller once it is committed."""
         places = [self._place(index, entry) for index, entry in enumerate(self._batch.entries)]
         if self._batch.limits.on_full != REFUSE:
             self._drop_oldest()
@@ -78,7 +67,7 @@ class _Plan:
             records=b"".join(records),
         )
         is_empty = not records and not self._gone and self._number == self._queue.number
-        return PlannedAppend(change, Appended(places, self._dropped, self._refused), is_empty=is_empty)
+        return None if is_empty else change, Appended(places, self._dropped, self._refused)
 
     def _place(self, index: int, entry: QueueEntry) -> int:
         """The serial of an entry that is stored already, else 0. Notes a new one in `_new`."""

@@ -25,16 +25,15 @@ from holdfast.files.replacement import is_temporary
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, PoisonedError, TransientError
 from holdfast.model.time import SECOND_US
-from holdfast.storage.journal.append_plan import plan
-from holdfast.storage.journal.commit.checkpoint import Checkpoint
-from holdfast.storage.journal.commit.commit_file import CommitFile
+from holdfast.storage.journal.append_plan import AppendPlan
+from holdfast.storage.journal.commit.commit_file import Checkpoint, CommitFile
 from holdfast.storage.journal.options import FSYNC, JournalOptions
 from holdfast.storage.journal.quarantine import set_aside
 from holdfast.storage.journal.queue.change import REMOVED, QueueChange
 from holdfast.storage.journal.queue.loader import open_queue
 from holdfast.storage.journal.queue.queue import JournalQueue
-from holdfast.storage.journal.queue.queue_state import QueueState, encode_state
 from holdfast.storage.journal.queue.serials import Serials
+from holdfast.storage.journal.queue.state_file import QueueState, encode_state
 from holdfast.storage.journal.queue_folders import LAYOUT_NAME, QueueFolders
 
 _log = structlog.get_logger()
@@ -169,13 +168,13 @@ class Journal:
         """Requires: `flush` before the result is reported."""
         self._writable()
         queue = self._queue(batch.client_id)
-        planned = plan(queue, batch, self._clock.wall_us(), self.options.max_queue_messages)
-        if not planned.is_empty:
-            expires = planned.change.gone != "-" and queue.earliest_us
-            self._stage(queue, planned.change)
+        change, appended = AppendPlan(queue, batch, self._clock.wall_us(), self.options.max_queue_messages).make()
+        if change is not None:
+            expires = change.gone != "-" and queue.earliest_us
+            self._stage(queue, change)
             if expires:
                 queue.find_earliest_expiry()
-        return planned.appended
+        return appended
 
     def acknowledge(self, client_id: str, serials: list[int]) -> None:
         queue = self._queue(client_id)

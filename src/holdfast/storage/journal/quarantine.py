@@ -20,8 +20,7 @@ from holdfast.files.private import FOLDER_MODE
 from holdfast.files.replacement import replace_json, sync_path
 from holdfast.model.errors import PermanentError
 from holdfast.model.time import datetime_of
-from holdfast.storage.journal.queue.queue_state import QueueState
-from holdfast.storage.journal.queue.state_file import load_state_file
+from holdfast.storage.journal.queue.state_file import QueueState, load_state_file
 from holdfast.storage.journal.queue_folders import queue_id
 
 _log = structlog.get_logger()

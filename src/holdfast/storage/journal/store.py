@@ -29,19 +29,18 @@ from holdfast.files.replacement import sync_path
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
 from holdfast.storage.folder_lock import LOCK_NAME, FolderLock
-from holdfast.storage.journal.commit.checkpoint import Checkpoint
+from holdfast.storage.journal.commit.commit_file import Checkpoint
 from holdfast.storage.journal.commit.recovery import JournalRecovery, RecoveredJournal
 from holdfast.storage.journal.journal import Journal
 from holdfast.storage.journal.options import JournalOptions
-from holdfast.storage.journal.queue.state_file import load_owner
+from holdfast.storage.journal.queue.state_file import load_owner, load_state_file
 from holdfast.storage.journal.queue_folders import QueueFolders
-from holdfast.storage.journal.sweeper import Sweeper
 
 _log = structlog.get_logger()
 
 #: The most requests of a round, so that the last does not delay the first too long.
 _ROUND: Final = 4096
-#: Clients per page of a scan of all queues.
+#: Queues per page of a scan of all queues, and per sweep.
 _PAGE: Final = 256
 #: Seconds between two checks for periodic work, without requests.
 _LOOK_S: Final = 1.0
@@ -82,7 +81,8 @@ class JournalStore:
         self._journal: Final = journal
         self._lock: Final = lock
         self.recovered: Final = recovered
-        self._sweeping: Final = Sweeper(journal)
+        #: Queues that the next sweeps look at.
+        self._unswept: Iterator[tuple[str, Path]] = iter(())
         self._requests: Final[deque[_Request]] = deque()
         self._wake: Final = threading.Condition()
         self._closing = False
@@ -170,10 +170,25 @@ class JournalStore:
                 _log.error("a queue is damaged, and will be set aside when its client comes", why=str(error))
 
     async def sweep(self, now_us: int) -> int:
-        def stage() -> int:
-            return self._sweeping.sweep(now_us)
+        """A part of all queues at a time. Of a queue that is not open, only the last state is read: it has the next
+        expiry. Files of idle queues are closed.
+        """
+        went: int = await self._ask(_Request(lambda: self._sweep(now_us)))
+        return went
 
-        went: int = await self._ask(_Request(stage))
+    def _sweep(self, now_us: int) -> int:
+        self._journal.close_idle()
+        part = list(islice(self._unswept, _PAGE))
+        if not part:
+            self._unswept = self._journal.folders.each()
+            part = list(islice(self._unswept, _PAGE))
+        went = 0
+        for _name, folder in part:
+            # A damaged queue is set aside when it is used.
+            with suppress(PermanentError, FileNotFoundError):
+                loaded = load_state_file(folder)
+                if 0 < next(loaded.states).expires_us <= now_us:
+                    went += self._journal.expire(loaded.client_id)
         return went
 
     async def close(self) -> None:

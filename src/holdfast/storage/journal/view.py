@@ -37,10 +37,7 @@ class JournalView:
         return await self._look(client_id, lambda queue: queue.read(after, limit, self._clock.wall_us())) or []
 
     async def size(self, client_id: str) -> QueueSize:
-        return await self._look(client_id, self._size) or QueueSize(0, 0)
-
-    def _size(self, queue: JournalQueue) -> QueueSize:
-        return queue.size(self._clock.wall_us())
+        return await self._look(client_id, lambda queue: queue.size(self._clock.wall_us())) or QueueSize(0, 0)
 
     async def last(self, client_id: str) -> tuple[int, int]:
         return await self._look(client_id, lambda queue: (queue.serial, queue.number)) or (0, 0)

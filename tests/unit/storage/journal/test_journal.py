@@ -11,8 +11,7 @@ from holdfast.model.errors import PermanentError, PoisonedError, SettingsError, 
 from holdfast.storage.journal.commit.commit_file import CommitFile, commit_files
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.quarantine import quarantined
-from holdfast.storage.journal.queue.queue_state import QueueState, decode_state
-from holdfast.storage.journal.queue.state_file import StateBackups, load_owner
+from holdfast.storage.journal.queue.state_file import QueueState, StateBackups, decode_state, load_owner
 from holdfast.storage.journal.queue_folders import queue_id
 from tests.journal_world import SECOND_US, JournalWorld, entry, limits, pack
 

@@ -1,1 +1,1 @@
-"""The commit file: one sync makes the changes of all queues durable (`commit_file`, `checkpoint`, `recovery`)."""
+"""The commit file: one sync makes the changes of all queues durable (`commit_file`, `recovery`)."""

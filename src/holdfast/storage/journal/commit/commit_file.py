@@ -24,7 +24,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from holdfast.files.folders import write_all
+from holdfast.files.folders import sync_folders, write_all
 from holdfast.files.private import FILE_MODE
 from holdfast.files.replacement import sync_path
 from holdfast.model.errors import PermanentError
@@ -65,11 +65,6 @@ class CommitFileContent(NamedTuple):
 def commit_files(root: Path) -> list[Path]:
     """The oldest first."""
     return sorted(path for path in root.glob("commit.*.log") if _NAME.fullmatch(path.name))
-
-
-def first_commit(path: Path) -> int:
-    match = _NAME.fullmatch(path.name)
-    return int(match[1]) if match else 0
 
 
 class CommitFile:
@@ -119,6 +114,24 @@ class CommitFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+class Checkpoint:
+    """A finished commit file, and what must be synced before it is deleted: its changes, in the files of the queues."""
+
+    def __init__(self, root: Path, file: CommitFile, begun_us: int) -> None:
+        self.root: Final = root
+        self.file: Final = file
+        self.begun_us: Final = begun_us
+        #: Queues whose base is in the file; folders with something to sync.
+        self.touched: Final[set[str]] = set()
+        self.dirty: Final[set[Path]] = set()
+        #: Files to delete at the end, by the folder of their queue.
+        self.drained: Final[dict[Path, list[Path]]] = {}
+
+    def sync(self) -> None:
+        """May run on any thread. Requires: nothing is added any more."""
+        sync_folders(self.dirty, self.root)
 
 
 def read_commit_file(path: Path) -> CommitFileContent:

@@ -27,9 +27,8 @@ from holdfast.storage.journal.queue.change import REMOVED, QueueChange
 from holdfast.storage.journal.queue.loader import message_files, open_queue
 from holdfast.storage.journal.queue.message_file import file_name
 from holdfast.storage.journal.queue.queue import JournalQueue
-from holdfast.storage.journal.queue.queue_state import QueueState, decode_state
-from holdfast.storage.journal.queue.state_file import StateFile, load_owner, load_state_file
-from holdfast.storage.journal.queue_folders import QueueFolders, queue_id
+from holdfast.storage.journal.queue.state_file import QueueState, StateFile, decode_state, load_owner, load_state_file
+from holdfast.storage.journal.queue_folders import QueueFolders
 
 _log = structlog.get_logger()
 
@@ -136,7 +135,7 @@ class JournalRecovery:
                     os.truncate(path, base.write_byte)
             elif number >= base.write_file:
                 path.unlink()
-        state_file = StateFile(folder, queue_id(client_id), client_id, self._options.backups)
+        state_file = StateFile(folder, client_id, self._options.backups)
         state_file.create(base)
         return open_queue(folder, client_id, *self._shape, self._now_us)
 
@@ -151,7 +150,7 @@ class JournalRecovery:
         self._found.lost.append(client_id)
         if after.serial:
             self._dirty.update([folder, *make_folders(folder)])
-            fresh = StateFile(folder, queue_id(client_id), client_id, self._options.backups)
+            fresh = StateFile(folder, client_id, self._options.backups)
             fresh.create(after._replace(commit=self._found.commit + 1))
 
     def _look_at_all(self) -> None:

@@ -15,11 +15,12 @@ file has it: after any crash the queue can be taken back to that state, because 
 """
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from struct import Struct, error
 from typing import Final
 
 from holdfast.model.errors import PermanentError
-from holdfast.storage.journal.queue.message_records import MessageRecord, decode_record
+from holdfast.storage.journal.queue.message_file import MessageRecord, decode_record
 
 #: Never change.
 CHANGE: Final = 1
@@ -27,29 +28,20 @@ REMOVED: Final = 2
 _HEAD: Final = Struct("<BBQIIIII")
 
 
+@dataclass
 class QueueChange:
     """Fields as above. Serials in `gone` and `released` that the queue does not have are ignored."""
 
-    def __init__(
-        self,
-        client_id: str,
-        *,
-        kind: int = CHANGE,
-        full: bool = False,
-        number: int = 0,
-        gone: str = "-",
-        released: str = "-",
-        records: bytes = b"",
-    ) -> None:
-        self.client_id: Final = client_id
-        self.kind: Final = kind
-        self.full: Final = full
-        self.number: Final = number
-        self.gone: Final = gone
-        self.released: Final = released
-        self.records: Final = records
-        #: Set when the change is staged.
-        self.base = b""
+    client_id: str
+    _: KW_ONLY
+    kind: int = CHANGE
+    full: bool = False
+    number: int = 0
+    gone: str = "-"
+    released: str = "-"
+    records: bytes = b""
+    #: Set when the change is staged.
+    base: bytes = b""
 
     def each_record(self) -> Iterator[MessageRecord]:
         at = 0
@@ -86,8 +78,8 @@ def decode_changes(data: bytes) -> list[QueueChange]:
                 gone=gone.decode(),
                 released=released.decode(),
                 records=records,
+                base=base,
             )
-            change.base = base
             found.append(change)
     except (error, UnicodeDecodeError) as wrong:
         raise PermanentError(f"changes of queues cannot be read: {wrong}") from wrong

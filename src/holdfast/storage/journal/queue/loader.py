@@ -15,12 +15,17 @@ from typing import Final
 
 from holdfast.model.errors import PermanentError
 from holdfast.records.queued_message import queued_number
-from holdfast.storage.journal.queue.message_file import MessageFile, PlacedRecord, read_header, scan
-from holdfast.storage.journal.queue.message_records import HEADER_BYTES, MESSAGE
+from holdfast.storage.journal.queue.message_file import (
+    HEADER_BYTES,
+    MESSAGE,
+    MessageFile,
+    PlacedRecord,
+    read_header,
+    scan,
+)
 from holdfast.storage.journal.queue.queue import JournalQueue
-from holdfast.storage.journal.queue.queue_state import QueueState
 from holdfast.storage.journal.queue.serials import Serials
-from holdfast.storage.journal.queue.state_file import StateBackups, load_state_file
+from holdfast.storage.journal.queue.state_file import QueueState, StateBackups, load_state_file
 from holdfast.storage.journal.queue_folders import queue_hash, queue_id
 
 _NAME: Final = re.compile(r"messages\.([0-9a-f]{8})\.log", re.ASCII)

@@ -24,12 +24,10 @@ from holdfast.files.folders import make_folders
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.records.queued_message import decode_queued
 from holdfast.storage.journal.queue.change import QueueChange
-from holdfast.storage.journal.queue.message_file import MessageFile, PlacedRecord
-from holdfast.storage.journal.queue.message_records import MESSAGE, MessageRecord
-from holdfast.storage.journal.queue.queue_state import QueueState
+from holdfast.storage.journal.queue.message_file import MESSAGE, MessageFile, MessageRecord, PlacedRecord
 from holdfast.storage.journal.queue.serials import Serials
-from holdfast.storage.journal.queue.state_file import StateBackups, StateFile, load_state_file
-from holdfast.storage.journal.queue_folders import queue_hash, queue_id
+from holdfast.storage.journal.queue.state_file import QueueState, StateBackups, StateFile, load_state_file
+from holdfast.storage.journal.queue_folders import queue_hash
 
 #: A file of this size is given up as soon as its queue is empty; a smaller one when the queue is idle.
 DRAINED_BYTES: Final = 1 << 16
@@ -43,7 +41,7 @@ class JournalQueue:
         self.client_id: Final = client_id
         self._hash: Final = queue_hash(client_id)
         self._max_file_messages: Final = max_file_messages
-        self.state_file: Final = StateFile(folder, queue_id(client_id), client_id, backups)
+        self.state_file: Final = StateFile(folder, client_id, backups)
         self.files: Final[list[MessageFile]] = []
         self.next_file = 1
         self.serial = 0
