@@ -1,7 +1,6 @@
 """Client queues in Redis or Redis Cluster, behind the contract `durable/queues/queue_store.py`.
 
 queues            the contract, as script calls and their replies
-append_arguments  append batches as one script call takes them, and their results
 scripts           what happens in Redis, each call in one step
 calls             many script calls, grouped by server, sent again until they arrive or the time is up
 servers           who serves a key: one Redis, or the masters of a cluster

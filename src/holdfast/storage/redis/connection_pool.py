@@ -59,10 +59,8 @@ class RedisPool:
                 reason = str(error) or f"no answer in {timeout_s:.3g} s"
                 raise ConnectionLostError(f"Redis at {self.name}: {reason}") from error
             finally:
-                if whole:
-                    self._idle.append(connection)
-                else:
-                    self._idle.append(connection)
+                self._idle.append(connection)
+                if not whole:
                     await self.close()
             return replies
 

@@ -1,30 +1,42 @@
 """The queues of all clients in Redis (`durable/queues/queue_store.py`), as script calls and their replies."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
+from struct import error
 from typing import Final
 
+import structlog
 from redis.exceptions import ClusterCrossSlotError, ResponseError
 
-from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntry, QueueSize
+from holdfast.durable.queues.queue_store import REFUSE, AppendBatch, Appended, QueueEntry, QueueSize
 from holdfast.model.clock import Clock
-from holdfast.model.errors import HoldfastError, PermanentError, TransientError
-from holdfast.records.queued_message import decode_queued
+from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
+from holdfast.records.queued_message import decode_queued, encode_queued
 from holdfast.storage.redis import scripts
-from holdfast.storage.redis.append_arguments import appended, arguments_of, portions
 from holdfast.storage.redis.calls import Call, Calls
 from holdfast.storage.redis.connection_pool import ConnectionLostError, RedisPool
 from holdfast.storage.redis.keys import EXPIRING, STATE, base_key, client_of, pattern
 from holdfast.storage.redis.options import RedisOptions
 from holdfast.storage.redis.servers import Servers, open_servers
 
-#: First byte of a value: PUBREC was received. Never change: it is stored, and a script writes it.
+#: First byte of a value: PUBREC was not received, or it was. Never change: it is stored, and a script writes it.
+_WAITS: Final = b"\0"
 _RELEASED: Final = 1
 
 #: Keys per step of SCAN, and steps per sweep.
 _SCAN_KEYS: Final = 1_000
 _SWEEP_STEPS: Final = 10
+
+#: The argument for no expiry.
+_NOT_STORED: Final = b"-"
+_LAST_NUMBER: Final = 2**64 - 1
+#: The most messages and bytes of a call: enough to make it cheap, and few enough for Redis to work on one while the
+#: next is encoded, and for other calls in between.
+_PORTION: Final = 500
+_PORTION_BYTES: Final = 1_000_000
+
+_log = structlog.get_logger()
 
 
 class RedisQueues:
@@ -58,7 +70,7 @@ class RedisQueues:
         calls: list[tuple[Call, list[AppendBatch]]] = []
         sending: list[asyncio.Task[None]] = []
         try:
-            for portion in portions(batches) if self._options.pipelined else [batches]:
+            for portion in _portions(batches) if self._options.pipelined else [batches]:
                 groups = [portion] if self._many else [[batch] for batch in portion]
                 made = [(self._append_call(group), group) for group in groups]
                 calls += made
@@ -183,8 +195,64 @@ class RedisQueues:
         return base_key(self._prefix, client_id)
 
     def _append_call(self, batches: list[AppendBatch]) -> Call:
-        arguments = arguments_of(batches, self._clock.wall_us())
+        arguments = _arguments(batches, self._clock.wall_us())
         return Call(scripts.APPEND, [self._base(batch.client_id) for batch in batches], arguments)
+
+
+def _portions(batches: Iterable[AppendBatch]) -> Iterator[list[AppendBatch]]:
+    """Groups of batches for one call each, in order; a batch is not divided."""
+    portion: list[AppendBatch] = []
+    messages = 0
+    size_bytes = 0
+    for batch in batches:
+        portion.append(batch)
+        messages += len(batch.entries)
+        for entry in batch.entries:
+            size_bytes += entry.owed.size_bytes
+        if messages >= _PORTION or size_bytes >= _PORTION_BYTES:
+            yield portion
+            portion = []
+            messages = 0
+            size_bytes = 0
+    if portion:
+        yield portion
+
+
+def _arguments(batches: list[AppendBatch], now_us: int) -> list[bytes | int]:
+    """A message that cannot be encoded has a number and no serial, which is logged."""
+    arguments: list[bytes | int] = [now_us]
+    for batch in batches:
+        limits = batch.limits
+        arguments += (limits.max_messages, limits.max_bytes, int(limits.on_full == REFUSE), len(batch.entries))
+        for entry in batch.entries:
+            owed = entry.owed
+            expires_us = limits.expiry_us(owed.message, entry.expires_us)
+            expiry = b""
+            if expires_us:
+                left_ms = (expires_us - now_us + 999) // 1000
+                expiry = b"%d:%d" % (expires_us, left_ms) if expires_us > now_us else _NOT_STORED
+            if not 0 < entry.number <= _LAST_NUMBER:
+                raise MisuseError(f"{entry!r} has a number that is not above 0 and below 2^64")
+            value = b""
+            try:
+                value = _WAITS + encode_queued(owed, entry.number, expires_us)
+            except (HoldfastError, error) as wrong:
+                # The rest of the batch is stored.
+                expiry = _NOT_STORED
+                _log.warning("a message cannot be stored in Redis", client=batch.client_id, reason=str(wrong))
+            arguments += (b"%020d:%d" % (entry.number, owed.size_bytes), expiry, value)
+    return arguments
+
+
+def _appended(answer: object, batch: AppendBatch) -> Appended | Exception:
+    """The result of APPEND for one client, or its error."""
+    if isinstance(answer, Exception):
+        return answer
+    if isinstance(answer, int):
+        return Appended(list(range(answer, answer + len(batch.entries))), 0, 0)
+    if isinstance(answer, list):
+        return Appended(answer[2:], answer[0], answer[1])
+    return PermanentError(f"Redis refused a call: {answer!r}")
 
 
 def _answers(call: Call, batches: list[AppendBatch]) -> list[Appended | Exception]:
@@ -194,7 +262,7 @@ def _answers(call: Call, batches: list[AppendBatch]) -> list[Appended | Exceptio
         reply = [failure] * len(batches)
     assert isinstance(reply, list)
     found = enumerate(zip(reply, batches, strict=True))
-    return [appended(call.served.get(place, answer), batch) for place, (answer, batch) in found]
+    return [_appended(call.served.get(place, answer), batch) for place, (answer, batch) in found]
 
 
 def _decode_entry(serial: int, value: object) -> QueueEntry:

@@ -1,10 +1,10 @@
 """The server of a key: one Redis, or the master of its slot in a cluster.
 
-What is known may be out of date at any time. `refresh` is called after an error.
+What is known may be out of date at any time. `refresh` is called after an error. Both classes have the same methods.
 """
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from redis.exceptions import ResponseError
 
@@ -14,32 +14,6 @@ from holdfast.storage.redis.options import RedisOptions
 
 #: Host and port.
 Address = tuple[str, int]
-
-
-class Servers(Protocol):
-    """Classes match it by shape."""
-
-    def pool(self, slot: int) -> RedisPool | None:
-        """The server of a slot; None if it is not known."""
-        ...
-
-    def pool_of(self, base: bytes) -> RedisPool | None:
-        """The server of a client's keys."""
-        ...
-
-    def pool_to(self, address: Address) -> RedisPool:
-        """The server of a redirection."""
-        ...
-
-    def masters(self) -> Iterator[RedisPool]:
-        """All servers that hold keys."""
-        ...
-
-    async def refresh(self, timeout_s: float) -> None:
-        """Ask which server has which slots. ConnectionLostError if no server answers."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 class OneServer:
@@ -98,23 +72,28 @@ class ClusterServers:
         self._slots: list[Address | None] = [None] * SLOTS
 
     def pool(self, slot: int) -> RedisPool | None:
+        """The server of a slot; None if it is not known."""
         address = self._slots[slot]
         return None if address is None else self.pool_to(address)
 
     def pool_of(self, base: bytes) -> RedisPool | None:
+        """The server of a client's keys."""
         return self.pool(slot_of_key(base))
 
     def pool_to(self, address: Address) -> RedisPool:
+        """The server of a redirection."""
         pool = self._pools.get(address)
         if pool is None:
             pool = self._pools[address] = RedisPool(self._options, self._options.urls[0], address)
         return pool
 
     def masters(self) -> Iterator[RedisPool]:
+        """All servers that hold keys."""
         for address in sorted({address for address in self._slots if address is not None}):
             yield self.pool_to(address)
 
     async def refresh(self, timeout_s: float) -> None:
+        """Ask which server has which slots. ConnectionLostError if no server answers."""
         # Known masters first: the servers in the settings may be gone.
         asked = [*self._pools.values(), *self._seeds]
         reason = "no member is known"
@@ -149,6 +128,9 @@ class ClusterServers:
     async def close(self) -> None:
         for pool in [*self._pools.values(), *self._seeds]:
             await pool.close()
+
+
+Servers = OneServer | ClusterServers
 
 
 def open_servers(options: RedisOptions) -> Servers:
