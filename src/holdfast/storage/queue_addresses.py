@@ -6,10 +6,12 @@
     redis+cluster://host1:7000,host2:7000           members of a Redis Cluster; rediss+cluster for TLS
     postgresql://user@host/database#holdfast        behind `#`: the schema
 
+    tbmq+postgresql://user@host/thingsboard_mqtt_broker         the queues of a TBMQ 1.x, in its tables
+    tbmq+redis://host:6379/0, tbmq+redis+cluster://host,host    those of a TBMQ 2.x, in its keys; rediss for TLS
+
 A password is never part of an address, which every user of the machine can read: it comes from a file or a variable.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -22,10 +24,12 @@ from holdfast.storage.journal.commit.commit_file import commit_files
 from holdfast.storage.journal.store import JournalStore
 from holdfast.storage.journal.view import JournalView
 from holdfast.storage.rocks.engine.failures import FolderHeldError
+from holdfast.storage.tbmq import TbmqSource
 
 _FORMS: Final = "journal:FOLDER, redis://HOST, rediss://HOST, redis+cluster://HOSTS, postgresql://HOST/DATABASE"
 _REDIS: Final = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 _POSTGRES: Final = ("postgresql", "postgres")
+_TBMQ: Final = "tbmq+"
 
 
 class BackendAddress(NamedTuple):
@@ -94,12 +98,12 @@ def _is_held(folder: Path) -> bool:
     return False
 
 
-def missing_library(backend: BackendAddress, error: ImportError) -> SettingsError:
+def _missing_library(backend: BackendAddress, error: ImportError) -> SettingsError:
     """An error that names the package to install."""
     return SettingsError(f"{error.name} is not installed; install it: pip install 'holdfast[{backend.kind}]'")
 
 
-def redis_urls(backend: BackendAddress, password: str | None) -> tuple[str, ...]:
+def _redis_urls(backend: BackendAddress, password: str | None) -> tuple[str, ...]:
     """Of each member."""
     scheme, _cluster, _ = backend.scheme.partition("+cluster")
     parts = urlsplit(backend.url)
@@ -109,26 +113,23 @@ def redis_urls(backend: BackendAddress, password: str | None) -> tuple[str, ...]
     )
 
 
-def postgres_url(backend: BackendAddress, password: str | None) -> str:
+def _postgres_url(backend: BackendAddress, password: str | None) -> str:
     parts = urlsplit(backend.url)
     return urlunsplit(parts._replace(netloc=_with_password(parts.netloc, password)))
 
 
 def _open_server(backend: BackendAddress, clock: Clock, password: str | None) -> QueueStore:
-    opener: Callable[[BackendAddress, Clock, str | None], QueueStore] = (
-        _redis if backend.scheme in _REDIS else _postgres
-    )
     try:
-        return opener(backend, clock, password)
+        return (_redis if backend.kind == "redis" else _postgres)(backend, clock, password)
     except ImportError as error:
-        raise missing_library(backend, error) from error
+        raise _missing_library(backend, error) from error
 
 
 def _redis(backend: BackendAddress, clock: Clock, password: str | None) -> QueueStore:
     from holdfast.storage.redis.options import RedisOptions
     from holdfast.storage.redis.queues import RedisQueues
 
-    urls = redis_urls(backend, password)
+    urls = _redis_urls(backend, password)
     cluster = backend.scheme.endswith("+cluster")
     return RedisQueues(RedisOptions(urls, cluster=cluster, prefix=backend.name or RedisOptions(urls).prefix), clock)
 
@@ -137,7 +138,7 @@ def _postgres(backend: BackendAddress, clock: Clock, password: str | None) -> Qu
     from holdfast.storage.postgres.options import PostgresOptions
     from holdfast.storage.postgres.queues import PostgresQueues
 
-    url = postgres_url(backend, password)
+    url = _postgres_url(backend, password)
     return PostgresQueues(PostgresOptions(url, schema=backend.name or PostgresOptions(url).schema), clock)
 
 
@@ -152,3 +153,27 @@ def _with_password(netloc: str, password: str | None) -> str:
         return netloc
     user, _at, host = netloc.rpartition("@")
     return f"{user}:{quote(password, safe='')}@{host}"
+
+
+def parse_tbmq(address: str) -> BackendAddress | None:
+    """Parse an address; None if it is not of a TBMQ. SettingsError says what would be right."""
+    if not address.startswith(_TBMQ):
+        return None
+    backend = parse_backend(address.removeprefix(_TBMQ))
+    if backend.folder is not None or backend.name:
+        raise SettingsError(f"{address!r}: a TBMQ is named by tbmq+postgresql://HOST/DATABASE or tbmq+redis://HOST/0")
+    return backend
+
+
+async def open_tbmq(backend: BackendAddress, clock: Clock, password: str | None = None) -> TbmqSource:
+    """Open the queues. SettingsError: there is no TBMQ, or a library is missing."""
+    try:
+        if backend.kind == "postgres":
+            from holdfast.storage.postgres.tbmq import TbmqPostgres
+
+            return await TbmqPostgres.open(_postgres_url(backend, password))
+        from holdfast.storage.redis.options import RedisOptions
+        from holdfast.storage.redis.tbmq import TbmqRedis
+    except ImportError as error:
+        raise _missing_library(backend, error) from error
+    return TbmqRedis(RedisOptions(_redis_urls(backend, password), cluster=backend.scheme.endswith("+cluster")), clock)

@@ -13,7 +13,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.durable.queues.external_queue import queue_name
@@ -47,34 +47,24 @@ class ImportedSessions(Protocol):
 
     def obstacle(self, client_id: str) -> str:
         """Why no session would read the queue of a client; empty if one would."""
-        ...
 
     def make(self, client_id: str, begun: int, packets: list[OwedPacket]) -> None:
         """Make the session of a client, which reads its queue from the number `begun` on. May be repeated."""
-        ...
 
 
+@dataclass(frozen=True)
 class TbmqMessage:
     """An entry of a TBMQ queue: a message, or the reason why there is none; without a reason it has expired."""
 
-    def __init__(
-        self,
-        serial: int,
-        message: Message | None,
-        expires_us: int = 0,
-        *,
-        packet_id: int = 0,
-        released: bool = False,
-        reason: str = "",
-    ) -> None:
-        self.serial: Final = serial
-        #: The packet id with which TBMQ sends it; 0 if it is not known.
-        self.packet_id: Final = packet_id
-        self.message: Final = message
-        self.expires_us: Final = expires_us
-        self.released: Final = released
-        #: Why there is no message, or what of it is lost.
-        self.reason: Final = reason
+    serial: int
+    message: Message | None
+    expires_us: int = 0
+    _: KW_ONLY
+    #: The packet id with which TBMQ sends it; 0 if it is not known.
+    packet_id: int = 0
+    released: bool = False
+    #: Why there is no message, or what of it is lost.
+    reason: str = ""
 
 
 class TbmqSource(Protocol):
@@ -82,11 +72,9 @@ class TbmqSource(Protocol):
 
     def clients(self) -> AsyncIterator[tuple[str, int]]:
         """Every client that has messages, with their last serial."""
-        ...
 
     async def messages(self, client_id: str, after: int, limit: int) -> list[TbmqMessage]:
         """At most `limit` entries above `after`, in order; none at the end."""
-        ...
 
     async def close(self) -> None: ...
 

@@ -21,8 +21,7 @@ from holdfast.model.errors import SettingsError
 from holdfast.node.system_clock import SystemClock
 from holdfast.session.state import NEVER
 from holdfast.storage.folder_lock import FolderLock
-from holdfast.storage.queue_addresses import BackendAddress, parse_backend
-from holdfast.storage.tbmq_addresses import parse_tbmq
+from holdfast.storage.queue_addresses import BackendAddress, parse_backend, parse_tbmq
 
 if TYPE_CHECKING:
     from holdfast.pipeline.migrate.task import MigrateJob, MigrateSums

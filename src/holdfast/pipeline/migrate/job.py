@@ -28,11 +28,10 @@ from holdfast.pipeline.spark.errors import translate_error
 from holdfast.pipeline.spark.progress import Progress, count_tasks, run_watched
 from holdfast.pipeline.spark.session import session
 from holdfast.storage.folder_lock import FolderLock
-from holdfast.storage.queue_addresses import open_backend, parse_backend
+from holdfast.storage.queue_addresses import open_backend, parse_backend, parse_tbmq
 from holdfast.storage.rocks.sessions.session_backends import change_queue_backends
 from holdfast.storage.rocks.sessions.session_import import SessionImport
 from holdfast.storage.tbmq import OwedPacket
-from holdfast.storage.tbmq_addresses import parse_tbmq
 
 #: Each share is a listing of all clients: not too many of them. More than tasks, because queues are not alike.
 _SHARES_PER_TASK: Final = 4

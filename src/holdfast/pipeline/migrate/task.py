@@ -24,10 +24,9 @@ from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, PermanentError
 from holdfast.pipeline.spark.fault_points import fault
-from holdfast.storage.queue_addresses import open_backend, view_backend
+from holdfast.storage.queue_addresses import open_backend, open_tbmq, parse_tbmq, view_backend
 from holdfast.storage.queue_copy import PAGE, BackendSource, copy_queue
 from holdfast.storage.tbmq import OwedPacket, TbmqMessage, TbmqSource, choose_base, import_queues
-from holdfast.storage.tbmq_addresses import open_tbmq, parse_tbmq
 
 #: Queues that a task copies at the same time: most of it is waiting for two servers.
 _AT_ONCE: Final = 8

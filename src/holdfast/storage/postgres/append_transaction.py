@@ -26,13 +26,7 @@ async def lock_queues(
 
 
 def states_of(rows: list[Any]) -> dict[str, PostgresQueueState]:
-    found: dict[str, PostgresQueueState] = {}
-    for client_id, serial, number, read, waiting, waiting_bytes, full in rows:
-        state = found[client_id] = PostgresQueueState(client_id)
-        state.is_new = False
-        state.serial, state.number, state.read = serial, number, read
-        state.waiting, state.waiting_bytes, state.full = waiting, waiting_bytes, full
-    return found
+    return {row[0]: PostgresQueueState(*row, is_new=False) for row in rows}
 
 
 def take_off(states: dict[str, PostgresQueueState], gone: list[Any]) -> set[str]:

@@ -1,32 +1,33 @@
 """Limits of a queue: which entries of a batch are stored, with which serials, and what is dropped. No I/O."""
 
-from typing import Final
+from dataclasses import KW_ONLY, dataclass
+from typing import Final, NamedTuple
 
 from holdfast.durable.queues.queue_store import REFUSE, QueueEntry, QueueLimits
 
 
+@dataclass
 class PostgresQueueState:
-    """A row of `session_context`, being changed."""
+    """A row of `session_context`, being changed; fields in the order of `statements.STATE`."""
 
-    def __init__(self, client_id: str) -> None:
-        self.client_id: Final = client_id
-        self.is_new = True
-        self.serial = 0
-        self.number = 0
-        self.read = 0
-        self.waiting = 0
-        self.waiting_bytes = 0
-        self.full = False
+    client_id: str
+    serial: int = 0
+    number: int = 0
+    read: int = 0
+    waiting: int = 0
+    waiting_bytes: int = 0
+    full: bool = False
+    _: KW_ONLY
+    is_new: bool = True
 
 
-class PlacedEntry:
+class PlacedEntry(NamedTuple):
     """An entry that gets a row, and its index in the batch."""
 
-    def __init__(self, entry: QueueEntry, place: int, serial: int, expires_us: int) -> None:
-        self.entry: Final = entry
-        self.place: Final = place
-        self.serial: Final = serial
-        self.expires_us: Final = expires_us
+    entry: QueueEntry
+    place: int
+    serial: int
+    expires_us: int
 
 
 class Placement:
