@@ -22,26 +22,37 @@ _U32_KEY: Final = Struct(">I")
 _U64_KEY: Final = Struct(">Q")
 
 
+class ValueRecord:
+    """A record that equals those of its class with the same fields. Not for hot comparisons."""
+
+    def _fields(self) -> tuple[object, ...]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ValueRecord) and type(other) is type(self) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self._fields()}"
+
+
 class RecordReader:
     """A place in the bytes of one record; `record` names it in errors."""
 
-    def __init__(self, value: bytes, record: str) -> None:
+    def __init__(self, value: bytes, record: str, newest: int) -> None:
+        """Read the version byte, from 1 to the newest version that is known; PermanentError for another one."""
+        if not value:
+            raise PermanentError(f"{record} has 0 bytes and ends within the version")
+        version = value[0]
+        if not 1 <= version <= newest:
+            known = f"versions 1 to {newest}" if newest > 1 else "version 1"
+            raise PermanentError(f"{record} has version {version}, this Holdfast reads {known}")
+        self.version: Final = version
         self._value: Final = value
         self._record: Final = record
-        self._at = 0
-
-    def version(self, known: int) -> None:
-        """Read the version byte; PermanentError unless it is the one that is known."""
-        version = self.u8("the version")
-        if version != known:
-            raise PermanentError(f"{self._record} has version {version}, this Holdfast reads version {known}")
-
-    def version_up_to(self, newest: int) -> int:
-        """Read the version byte of a record that has been written in several; PermanentError for an unknown one."""
-        version = self.u8("the version")
-        if not 1 <= version <= newest:
-            raise PermanentError(f"{self._record} has version {version}, this Holdfast reads versions 1 to {newest}")
-        return version
+        self._at = 1
 
     def u8(self, field: str) -> int:
         return self._value[self._step(1, field)]

@@ -39,10 +39,9 @@ def encode_folder(folder: DataFolder) -> bytes:
 
 def decode_folder(value: bytes) -> DataFolder:
     """NewerFormatError if it is of a format that this Holdfast does not read, PermanentError if it is damaged."""
-    fields = RecordReader(value, "the record of the data folder")
-    version = fields.u8("the version")
-    if version != VERSION:
-        raise _of_another(f"the record of the data folder has version {version}, this Holdfast reads {VERSION}")
+    if value and value[0] != VERSION:
+        raise _of_another(f"the record of the data folder has version {value[0]}, this Holdfast reads {VERSION}")
+    fields = RecordReader(value, "the record of the data folder", VERSION)
     format_version = fields.u16("the format")
     if not OLDEST_FORMAT <= format_version <= FORMAT:
         raise _of_another(

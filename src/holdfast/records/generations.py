@@ -136,8 +136,7 @@ def encode_zone(zone: ZoneRecord) -> bytes:
 
 def decode_zone(key: bytes, value: bytes) -> ZoneRecord:
     name = zone_of_key(key)
-    fields = RecordReader(value, f"the record of zone {name!r}")
-    fields.version(VERSION)
+    fields = RecordReader(value, f"the record of zone {name!r}", VERSION)
     created_us = fields.i64("the time")
     shards = tuple([fields.u16("a shard") for _index in range(fields.u16("the shards"))])
     filters = tuple([fields.text("a filter") for _index in range(fields.u16("the filters"))])
@@ -170,9 +169,8 @@ def encode_generation(generation: Generation) -> bytes:
 
 def decode_generation(key: bytes, value: bytes) -> Generation:
     zone = zone_of_key(key)
-    fields = RecordReader(value, f"a generation of zone {zone!r}")
     # An older Holdfast refuses version 2: it would take the generation for dropped, and its families for strays.
-    edited = fields.version_up_to(EDITED_VERSION) == EDITED_VERSION
+    fields = RecordReader(value, f"a generation of zone {zone!r}", EDITED_VERSION)
     number = fields.u32("the number")
     if number != int.from_bytes(key[-4:], "big"):
         raise PermanentError(f"generation {number} of zone {zone!r} lies under the key {key.hex()} of another")
@@ -190,7 +188,7 @@ def decode_generation(key: bytes, value: bytes) -> Generation:
     for _index in range(fields.u16("the shards")):
         shards.append(fields.u16("a shard"))
         last_serials.append(fields.u64("a last serial"))
-    edition = fields.u64("the edition") if edited else 0
+    edition = fields.u64("the edition") if fields.version == EDITED_VERSION else 0
     fields.end()
     return Generation(
         zone,

@@ -56,8 +56,7 @@ def encode_group(record: GroupRecord) -> bytes:
 
 
 def decode_group(value: bytes) -> GroupRecord:
-    fields = RecordReader(value, "a group")
-    fields.version(VERSION)
+    fields = RecordReader(value, "a group", VERSION)
     flags = fields.u8("the flags")
     since_us = fields.i64("the start")
     steal_after_us = fields.u64("the time before stealing")

@@ -26,8 +26,7 @@ def encode_number(last: LastNumber) -> bytes:
 
 
 def decode_number(value: bytes) -> LastNumber:
-    fields = RecordReader(value, "the last number of a client")
-    fields.version(VERSION)
+    fields = RecordReader(value, "the last number of a client", VERSION)
     last = LastNumber(fields.i64("the number"), fields.i64("the time"))
     fields.end()
     return last

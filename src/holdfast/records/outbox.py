@@ -30,8 +30,7 @@ def encode_outbox(message: Message, targets: list[tuple[str, Owed]]) -> bytes:
 
 
 def decode_outbox(value: bytes) -> tuple[Message, list[tuple[str, Owed]]]:
-    fields = RecordReader(value, "a message in the outbox")
-    fields.version(VERSION)
+    fields = RecordReader(value, "a message in the outbox", VERSION)
     options: list[tuple[str, int, tuple[int, ...]]] = []
     for _client in range(fields.u32("the clients")):
         client_id = fields.text("a client")
@@ -53,8 +52,7 @@ def encode_queue_drop(backend: str, client_id: str) -> bytes:
 
 
 def decode_queue_drop(value: bytes) -> tuple[str, str]:
-    fields = RecordReader(value, "a queue that is to go")
-    fields.version(VERSION)
+    fields = RecordReader(value, "a queue that is to go", VERSION)
     backend = fields.text("the backend")
     client_id = fields.text("the client")
     fields.end()
@@ -66,8 +64,7 @@ def encode_outbox_ceiling(number: int) -> bytes:
 
 
 def decode_outbox_ceiling(value: bytes) -> int:
-    fields = RecordReader(value, "the ceiling of the outbox")
-    fields.version(VERSION)
+    fields = RecordReader(value, "the ceiling of the outbox", VERSION)
     number = fields.u64("the number")
     fields.end()
     return number

@@ -39,8 +39,7 @@ def encode_ceiling(ceiling_us: int) -> bytes:
 
 
 def decode_ceiling(value: bytes) -> int:
-    fields = RecordReader(value, "the ceiling of a shard")
-    fields.version(VERSION)
+    fields = RecordReader(value, "the ceiling of a shard", VERSION)
     ceiling_us = fields.i64("the ceiling")
     fields.end()
     return ceiling_us
@@ -51,8 +50,7 @@ def encode_head(head: ShardHead) -> bytes:
 
 
 def decode_head(value: bytes) -> ShardHead:
-    fields = RecordReader(value, "the head of a shard")
-    fields.version(VERSION)
+    fields = RecordReader(value, "the head of a shard", VERSION)
     head = ShardHead(fields.i64("the position"), fields.u64("the serial"), fields.u64("the commits"))
     fields.end()
     return head
@@ -63,8 +61,7 @@ def encode_applied(mark: AppliedMark) -> bytes:
 
 
 def decode_applied(value: bytes) -> AppliedMark:
-    fields = RecordReader(value, "the applied mark of a shard")
-    fields.version(VERSION)
+    fields = RecordReader(value, "the applied mark of a shard", VERSION)
     mark = AppliedMark(fields.u64("the sequence"), fields.text("the source"))
     fields.end()
     return mark

@@ -60,8 +60,7 @@ def encode_retained(record: RetainedRecord) -> bytes:
 
 
 def decode_retained(value: bytes) -> RetainedRecord:
-    fields = RecordReader(value, "a retained message")
-    fields.version(VERSION)
+    fields = RecordReader(value, "a retained message", VERSION)
     shard = fields.u16("the shard")
     stored_us = fields.i64("the time")
     return RetainedRecord(decode_message(fields.rest()), shard, stored_us)

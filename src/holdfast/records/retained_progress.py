@@ -15,7 +15,7 @@ Topics are passed in the order of their levels. There are two marks, because QoS
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.records.fields import RecordReader, blob, i64, u8, u16, u32
+from holdfast.records.fields import RecordReader, ValueRecord, blob, i64, u8, u16, u32
 
 #: Never change.
 VERSION: Final = 1
@@ -34,7 +34,7 @@ class RetainedProgress:
     sent_qos2: bytes
 
 
-class RetainedPlace:
+class RetainedPlace(ValueRecord):
     """Where a retained message in flight is found again, and how its client gets it."""
 
     def __init__(self, topic: bytes, newest: int, identifiers: tuple[int, ...]) -> None:
@@ -43,17 +43,8 @@ class RetainedPlace:
         self.newest: Final = newest
         self.identifiers: Final = identifiers
 
-    def _fields(self) -> tuple[bytes, int, tuple[int, ...]]:
+    def _fields(self) -> tuple[object, ...]:
         return (self.topic, self.newest, self.identifiers)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RetainedPlace) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        return f"RetainedPlace({self.topic!r}, {self.newest})"
 
 
 def encode_retained_progress(progress: RetainedProgress) -> bytes:
@@ -61,8 +52,7 @@ def encode_retained_progress(progress: RetainedProgress) -> bytes:
 
 
 def decode_retained_progress(value: bytes) -> RetainedProgress:
-    fields = RecordReader(value, "the progress of a retained delivery")
-    fields.version(VERSION)
+    fields = RecordReader(value, "the progress of a retained delivery", VERSION)
     newest = fields.i64("the number")
     sent = fields.blob("the topic")
     sent_qos2 = fields.blob("the topic with QoS 2")

@@ -121,8 +121,7 @@ def connected_key(client_id: str) -> bytes:
 
 def connected_after(client_id: str) -> tuple[bytes, bytes]:
     """The range [lo, hi) of connected sessions above a client id; of all if it is empty."""
-    lo = b"\x03" if not client_id else connected_key(client_id) + b"\x00"
-    return lo, b"\x04"
+    return connected_key(client_id) + (b"\x00" if client_id else b""), b"\x04"
 
 
 def external_queue_key(client_id: str) -> bytes:
@@ -131,8 +130,7 @@ def external_queue_key(client_id: str) -> bytes:
 
 def external_queues_after(client_id: str) -> tuple[bytes, bytes]:
     """The range [lo, hi) of sessions above a client id whose queue is outside the log; of all if it is empty."""
-    lo = b"\x05" if not client_id else external_queue_key(client_id) + b"\x00"
-    return lo, b"\x06"
+    return external_queue_key(client_id) + (b"\x00" if client_id else b""), b"\x06"
 
 
 def listed_client(key: bytes) -> str:

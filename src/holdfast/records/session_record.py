@@ -11,7 +11,7 @@ A record of version 1 does not say whose it is. Groups have it, and sessions tha
 from typing import Final
 
 from holdfast.model.will import StoredWill
-from holdfast.records.fields import RecordReader, blob, i64, text, u8, u32, u64
+from holdfast.records.fields import RecordReader, ValueRecord, blob, i64, text, u8, u32, u64
 
 #: Never change.
 VERSION: Final = 1
@@ -22,7 +22,7 @@ _CUT_OFF: Final = 0x02
 _QUEUE: Final = 0x04
 
 
-class SessionRecord:
+class SessionRecord(ValueRecord):
     """What is kept of a session besides its lists. Never changes; a step replaces it."""
 
     def __init__(
@@ -72,17 +72,8 @@ class SessionRecord:
             return -1
         return self.disconnected_us + min(self.will.delay_s, self.expiry_s) * 1_000_000
 
-    def _fields(self) -> tuple[int, int, StoredWill | None, bool, str, int, str | None]:
+    def _fields(self) -> tuple[object, ...]:
         return (self.expiry_s, self.disconnected_us, self.will, self.cut_off, self.queue, self.begun, self.user)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SessionRecord) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        return f"SessionRecord(expiry_s={self.expiry_s}, disconnected_us={self.disconnected_us}, will={self.will!r})"
 
 
 def encode_session(record: SessionRecord) -> bytes:
@@ -101,8 +92,7 @@ def encode_session(record: SessionRecord) -> bytes:
 
 
 def decode_session(value: bytes) -> SessionRecord:
-    fields = RecordReader(value, "a session")
-    version = fields.version_up_to(OWNED_VERSION)
+    fields = RecordReader(value, "a session", OWNED_VERSION)
     expiry_s = fields.u32("the expiry")
     disconnected_us = fields.i64("the time")
     will: StoredWill | None = None
@@ -121,7 +111,7 @@ def decode_session(value: bytes) -> SessionRecord:
     if flags & _QUEUE:
         queue = fields.text("the backend of its queue")
         begun = fields.u64("the first number of its queue")
-    user = fields.text("its user") if version == OWNED_VERSION else None
+    user = fields.text("its user") if fields.version == OWNED_VERSION else None
     fields.end()
     return SessionRecord(
         expiry_s=expiry_s,

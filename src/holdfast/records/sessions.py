@@ -24,7 +24,7 @@ from typing import Final
 
 from holdfast.model.errors import PermanentError
 from holdfast.model.owed import QUEUE_SHARD, Owed, place_of
-from holdfast.records.fields import RecordReader, blob, i64, text, u8, u16, u32, u64
+from holdfast.records.fields import RecordReader, ValueRecord, blob, i64, text, u8, u16, u32, u64
 from holdfast.records.messages import decode_message, encode_message
 from holdfast.records.retained_progress import RetainedPlace, encode_place, read_place
 from holdfast.records.session_keys import DONE, INCOMING, INFLIGHT, RELEASED, SLOT, done_place
@@ -73,7 +73,7 @@ class SlotRecord:
         self.stored: Final = stored
 
 
-class ProgressEntry:
+class ProgressEntry(ValueRecord):
     """A message that was sent and is not acknowledged."""
 
     def __init__(
@@ -86,17 +86,8 @@ class ProgressEntry:
         #: Where it is found if it was a retained message, which has no place in the log.
         self.retained: Final = retained
 
-    def _fields(self) -> tuple[int, int, int, int, RetainedPlace | None]:
+    def _fields(self) -> tuple[object, ...]:
         return (self.packet_id, self.qos, self.shard, self.position_us, self.retained)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ProgressEntry) and self._fields() == other._fields()
-
-    def __hash__(self) -> int:
-        return hash(self._fields())
-
-    def __repr__(self) -> str:
-        return f"ProgressEntry({self.packet_id}, shard {self.shard}, {self.position_us})"
 
 
 class Progress:
@@ -144,8 +135,7 @@ def encode_subscription(record: SubscriptionRecord) -> bytes:
 
 
 def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
-    fields = RecordReader(value, f"the subscription {raw!r}")
-    version = fields.version_up_to(WINDOW_VERSION)
+    fields = RecordReader(value, f"the subscription {raw!r}", WINDOW_VERSION)
     qos = fields.u8("the QoS")
     flags = fields.u8("the flags")
     retain_handling = fields.u8("the retain handling")
@@ -153,7 +143,7 @@ def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
     since_us = fields.i64("the start")
     mount_bytes = fields.u16("the mount point")
     levels = tuple(fields.blob("the levels").split(SEPARATOR))
-    share_window = fields.u16("the share window") if version == WINDOW_VERSION else 0
+    share_window = fields.u16("the share window") if fields.version == WINDOW_VERSION else 0
     fields.end()
     plain = parse_filter(raw)
     return SubscriptionRecord(
@@ -187,8 +177,7 @@ class StoredInflight:
     """What an entry in flight says; its message is looked up in the log if it is not given."""
 
     def __init__(self, value: bytes) -> None:
-        fields = RecordReader(value, "a message in flight")
-        fields.version(VERSION)
+        fields = RecordReader(value, "a message in flight", VERSION)
         self.order: Final = fields.u64("the order")
         self.retain: Final = fields.u8("the retain flag") != 0
         self.shard: Final = fields.u16("the shard")
@@ -209,8 +198,7 @@ def encode_slot(slot: SlotRecord) -> bytes:
 
 
 def decode_slot(value: bytes) -> SlotRecord:
-    fields = RecordReader(value, "a slot of a session")
-    fields.version(VERSION)
+    fields = RecordReader(value, "a slot of a session", VERSION)
     kind = fields.u8("the kind")
     if kind == DONE:
         shard = fields.u16("the shard")
@@ -245,9 +233,8 @@ def encode_replay(replay: ReplayProgress) -> bytes:
 
 
 def decode_replay(value: bytes) -> ReplayProgress:
-    fields = RecordReader(value, "the progress of a replay")
-    paced = value[:1] == bytes((PACED_VERSION,))
-    fields.version(PACED_VERSION if paced else VERSION)
+    fields = RecordReader(value, "the progress of a replay", PACED_VERSION)
+    paced = fields.version == PACED_VERSION
     joined = fields.u8("whether it joined") != 0
     until_us = fields.i64("the end")
     sent = _read_places(fields)
@@ -294,15 +281,14 @@ def encode_progress(progress: Progress) -> bytes:
 
 
 def decode_progress(value: bytes) -> Progress:
-    fields = RecordReader(value, "the progress of a session")
-    version = fields.version_up_to(PROGRESS_VERSION)
+    fields = RecordReader(value, "the progress of a session", PROGRESS_VERSION)
     last_packet_id = fields.u16("the last packet id")
     sent = _read_places(fields)
     entries: list[ProgressEntry] = []
     for _entry in range(fields.u32("the entries")):
         packet_id = fields.u16("a packet id")
         qos = fields.u8("a QoS")
-        if version == PROGRESS_VERSION and fields.u8("whether it was retained"):
+        if fields.version == PROGRESS_VERSION and fields.u8("whether it was retained"):
             entries.append(ProgressEntry(packet_id, qos, 0, 0, read_place(fields)))
             continue
         shard = fields.u16("a shard")

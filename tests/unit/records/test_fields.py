@@ -10,8 +10,7 @@ pytestmark = pytest.mark.compiled
 
 def name_of(value: bytes) -> str:
     """A record with a version and a name."""
-    fields = RecordReader(value, "a record")
-    fields.version(1)
+    fields = RecordReader(value, "a record", 1)
     name = fields.text("its name")
     fields.end()
     return name
@@ -19,9 +18,9 @@ def name_of(value: bytes) -> str:
 
 def test_fields_come_back_as_they_were_written() -> None:
     value = b"".join((u8(1), u16(2), u32(3), u64(4), i64(-5), text("é"), blob(b"\0"), b"rest"))
-    fields = RecordReader(value, "a record")
+    fields = RecordReader(value, "a record", 1)
 
-    fields.version(1)
+    assert fields.version == 1
     assert [fields.u16("a"), fields.u32("b"), fields.u64("c"), fields.i64("d")] == [2, 3, 4, -5]
     assert (fields.text("e"), fields.blob("f"), fields.rest()) == ("é", b"\0", b"rest")
     fields.end()
@@ -48,10 +47,10 @@ def test_damage_names_the_record_and_the_field(value: bytes, wrong: str) -> None
 
 
 def test_a_record_may_have_several_versions() -> None:
-    assert RecordReader(b"\x02", "a record").version_up_to(2) == 2
+    assert RecordReader(b"\x02", "a record", 2).version == 2
     for wrong in (b"\x00", b"\x03"):
         with pytest.raises(PermanentError, match="reads versions 1 to 2"):
-            RecordReader(wrong, "a record").version_up_to(2)
+            RecordReader(wrong, "a record", 2)
 
 
 def test_a_number_that_does_not_fit_is_our_own_mistake() -> None:
