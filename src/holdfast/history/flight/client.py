@@ -24,7 +24,7 @@ from pyarrow import ArrowException, flight  # type: ignore[import-untyped]
 from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.flight import protocol
 from holdfast.history.reader.reader import BATCH_ROWS
-from holdfast.history.reader.seen_serials import SERIAL, SeenSerials
+from holdfast.history.reader.record_replay import SERIAL, SeenSerials
 from holdfast.history.reader.view import Part, View, ViewReader
 from holdfast.history.tables.tables import TableQuery
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
@@ -90,7 +90,7 @@ class FlightHistory(ViewReader):
         """See everything that was durable when this was called."""
         self._view = protocol.decode_view(self._act("state", {}))
 
-    def _seen(self) -> View:
+    def view(self) -> View:
         if self._view is None:
             self.refresh()
         assert self._view is not None

@@ -18,6 +18,7 @@ from holdfast.durable.log import NO_END
 from holdfast.history.arrow.message_batches import COLUMNS, schema_of
 from holdfast.history.flight import protocol
 from holdfast.history.reader.reader_pool import ReaderPool
+from holdfast.history.reader.record_replay import SERIAL
 from holdfast.history.reader.view import Part
 from holdfast.history.tables import tables
 from holdfast.history.tables.tables import TableQuery
@@ -39,7 +40,6 @@ ACTIONS: Final = {
     "leases": "all leases",
 }
 _OFFSET: Final = "offset"
-_SERIAL: Final = "serial"
 
 
 class _Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -183,7 +183,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             yield from self._pool.scan_table(query, time.time_ns() // MICROSECOND_NS, context.is_cancelled)
 
     def _stream(self, context: Any, request: protocol.ScanRequest) -> Iterator[Any]:
-        own = [name for name in (_OFFSET, _SERIAL) if request.in_order and name not in request.columns]
+        own = [name for name in (_OFFSET, SERIAL) if request.in_order and name not in request.columns]
         with _translated():
             for batch in self._pool.scan(
                 request.part,
@@ -194,7 +194,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 gone=context.is_cancelled,
             ):
                 if request.in_order:
-                    last = protocol.PLACE.pack(batch.column(_OFFSET)[-1].as_py(), batch.column(_SERIAL)[-1].as_py())
+                    last = protocol.PLACE.pack(batch.column(_OFFSET)[-1].as_py(), batch.column(SERIAL)[-1].as_py())
                     yield batch.select(list(request.columns)), last
                 else:
                     yield batch

@@ -22,7 +22,7 @@ from rocksdict import Rdict
 from holdfast.durable.erasures import Erasures, no_erasures
 from holdfast.history.arrow.message_batches import COLUMNS, record_batch
 from holdfast.history.reader.erasure_filter import ERASABLE, without_erased
-from holdfast.history.reader.record_replay import RecordReplay, SerialCount
+from holdfast.history.reader.record_replay import SERIAL, RecordReplay, SerialCount
 from holdfast.history.reader.secondary import Secondary
 from holdfast.history.reader.view import UNKNOWN, DroppedError, Part, View, ViewReader, ZoneView
 from holdfast.model.errors import PermanentError
@@ -41,7 +41,6 @@ __all__ = ["BATCH_ROWS", "UNKNOWN", "HistoryReader", "Part", "ZoneView"]
 
 #: Rows of a record batch: enough for numpy, and few enough to send one while the next is made.
 BATCH_ROWS: Final = 16_384
-_SERIAL: Final = "serial"
 
 
 class HistoryReader(ViewReader):
@@ -84,10 +83,6 @@ class HistoryReader(ViewReader):
     # ---- what can be read
 
     def view(self) -> View:
-        """The whole state as data, for clients that cannot read the files."""
-        return self._view
-
-    def _seen(self) -> View:
         return self._view
 
     def family(self, name: str) -> Rdict:
@@ -136,7 +131,7 @@ class HistoryReader(ViewReader):
         """The messages of a part as pyarrow.RecordBatches, of at most `rows` rows and about PAGE_BYTES."""
         erasures = self.erasures()
         erased = erasures.may_hide(part.shard, part.lo_us)
-        own = [*(() if levels else (_SERIAL,)), *(ERASABLE if erased else ())]
+        own = [*(() if levels else (SERIAL,)), *(ERASABLE if erased else ())]
         wanted = list(dict.fromkeys([*columns, *own]))
         count = SerialCount(part)
         # Rows are counted, and erased ones removed, on whole columns.
@@ -144,7 +139,7 @@ class HistoryReader(ViewReader):
         while not (page := replay.next(rows)).at_end:
             batch = record_batch(page.messages, part.shard, wanted)
             if not levels:
-                bounds = min_max(batch.column(_SERIAL))
+                bounds = min_max(batch.column(SERIAL))
                 count.add(len(page.messages), bounds["min"].as_py(), bounds["max"].as_py())
             if erased:
                 batch = without_erased(batch, part.shard, erasures)

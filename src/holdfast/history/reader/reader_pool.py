@@ -6,7 +6,7 @@
 1. A client that was shown a head can read up to it: a reader that does not see so far is refreshed first.
 2. A reader serves one scan at a time, and is not refreshed meanwhile: the scan sees one state, also if retention drops
    it. So a scan whose client stops reading keeps disk space. Its reader is revoked after `stall_s`, or after
-   `waited_for_s` if another scan waits for a reader.
+   WAITED_FOR_S if another scan waits for a reader.
 3. A reader that was not used for `idle_s` is closed: it keeps files open that the broker may have removed.
 """
 
@@ -60,7 +60,6 @@ class ReaderPool:
         most: int,
         *,
         stall_s: float = STALL_S,
-        waited_for_s: float = WAITED_FOR_S,
         idle_s: float = IDLE_S,
         wait_s: float = WAIT_S,
         clock: Callable[[], float] = time.monotonic,
@@ -69,7 +68,6 @@ class ReaderPool:
         self._folder: Final = folder
         self._most: Final = most
         self._stall_s: Final = stall_s
-        self._waited_for_s: Final = waited_for_s
         self._idle_s: Final = idle_s
         self._wait_s: Final = wait_s
         self._clock: Final = clock
@@ -162,7 +160,7 @@ class ReaderPool:
         with self._changed:
             idle = [lent for lent in self._free if now_s - lent.used_s > self._idle_s]
             self._free = [lent for lent in self._free if lent not in idle]
-            stall_s = self._waited_for_s if self._waiting else self._stall_s
+            stall_s = WAITED_FOR_S if self._waiting else self._stall_s
             stalled = [lent for lent in self._lent if now_s - lent.used_s > stall_s]
         for lent in idle:
             lent.close()

@@ -60,7 +60,7 @@ class Secondary:
         if self._database is None:
             raise MisuseError("this secondary is closed")
         with lock_to_look(self._folder):
-            if self._list() == self._names and self._list_of_files() == self._current:
+            if self._list() == (self._names, self._current):
                 try:
                     self._database.try_catch_up_with_primary()
                 except Exception:
@@ -87,17 +87,11 @@ class Secondary:
         self._let_go()
         shutil.rmtree(self._own, ignore_errors=True)
 
-    def _list(self) -> list[str]:
+    def _list(self) -> tuple[list[str], bytes]:
+        """The column families, and the name of the primary's MANIFEST."""
         try:
-            return sorted(Rdict.list_cf(self._path))
+            return sorted(Rdict.list_cf(self._path)), (Path(self._path) / "CURRENT").read_bytes()
         except Exception as error:
-            raise TransientError(f"{self._path} cannot be read now: {error}") from error
-
-    def _list_of_files(self) -> bytes:
-        """The name of the primary's MANIFEST."""
-        try:
-            return (Path(self._path) / "CURRENT").read_bytes()
-        except OSError as error:
             raise TransientError(f"{self._path} cannot be read now: {error}") from error
 
     def _open(self) -> None:
@@ -108,7 +102,7 @@ class Secondary:
             self._number += 1
             own = Path(self._own) / str(self._number)
             try:
-                names, current = self._list(), self._list_of_files()
+                names, current = self._list()
                 database = Rdict(
                     self._path,
                     options=_options(),

@@ -145,29 +145,29 @@ class ViewReader(ABC):
     """The base of readers of files and of Flight: they show one state until `refresh`."""
 
     @abstractmethod
-    def _seen(self) -> View:
-        """The state that it shows."""
+    def view(self) -> View:
+        """The state that it shows, as data: also for clients that cannot read the files."""
 
     def heads(self) -> dict[int, Head]:
         """The durable head of every shard."""
-        return dict(self._seen().heads)
+        return dict(self.view().heads)
 
     def zones(self) -> list[ZoneView]:
-        seen = self._seen()
+        seen = self.view()
         return [seen.zones[name] for name in sorted(seen.zones)]
 
     def generations(self, zone: str) -> list[Generation]:
         """Generations that can be read, oldest first."""
-        return list(self._seen().generations(zone))
+        return list(self.view().generations(zone))
 
     def parts(self, since_us: int = 0, until_us: int = NO_END, zone: str | None = None) -> list[Part]:
         """All parts with since <= position < until, by generation, oldest first in each zone."""
-        return self._seen().parts(since_us, until_us, zone)
+        return self.view().parts(since_us, until_us, zone)
 
     def shard_parts(self, shard: int, from_us: int, before_us: int) -> list[Part]:
         """The same for one shard."""
-        return self._seen().shard_parts(shard, from_us, before_us)
+        return self.view().shard_parts(shard, from_us, before_us)
 
     def lost(self, shard: int, from_us: int, before_us: int) -> LostRange | None:
         """What retention dropped of [from, before) in a shard."""
-        return self._seen().lost(shard, from_us, before_us)
+        return self.view().lost(shard, from_us, before_us)

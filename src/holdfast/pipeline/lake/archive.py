@@ -24,7 +24,7 @@ import numpy as np
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from holdfast.history.arrow.message_batches import COLUMNS
-from holdfast.history.reader.seen_serials import SERIAL
+from holdfast.history.reader.record_replay import SERIAL
 from holdfast.history.reader.view import DroppedError
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.lake.erasures import UNARCHIVED, record_erasure
