@@ -5,7 +5,8 @@ import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +43,8 @@ class HistoryService:
             tokens = Tokens(settings.token_file)
             self._pool: Final = ReaderPool(folder, settings.max_readers)
             _check_port(settings.host, settings.flight_port)
-            self._http: Final = _http(self._pool, tokens, settings, context)
+            with _listening(settings.host, settings.http_port):
+                self._http: Final = HistoryHttp(self._pool, tokens, settings, context)
             self._flight: Final = FlightServer(folder, self._pool, tokens, settings.host, settings.flight_port, tls)
         except BaseException:
             self._clean()
@@ -73,13 +75,6 @@ class HistoryService:
                 _log.exception("readers could not be looked after")
 
 
-def _http(pool: ReaderPool, tokens: Tokens, settings: History, tls: ssl.SSLContext | None) -> HistoryHttp:
-    try:
-        return HistoryHttp(pool, tokens, settings, tls)
-    except OSError as error:
-        raise _taken(settings.host, settings.http_port, error) from error
-
-
 def _within(limit_s: float, work: Callable[[], object]) -> None:
     """Call it in a thread, and wait for a limited time: the process ends soon."""
     thread = threading.Thread(target=work, daemon=True)
@@ -104,13 +99,14 @@ def _tls(settings: History) -> tuple[tuple[bytes, bytes] | None, ssl.SSLContext 
 def _check_port(host: str, port: int) -> None:
     """Check that a port is free. SettingsError if not; gRPC would not say why."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    with _listening(host, port), socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("" if host == "*" else host, port))
-        except OSError as error:
-            raise _taken(host, port, error) from error
+        probe.bind(("" if host == "*" else host, port))
 
 
-def _taken(host: str, port: int, error: OSError) -> SettingsError:
-    return SettingsError(f"history cannot listen on {host}, port {port}: {error.strerror or error}")
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(f"history cannot listen on {host}, port {port}: {error.strerror or error}") from error

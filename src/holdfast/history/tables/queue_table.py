@@ -155,9 +155,6 @@ class _Places:
             found |= self._shards[levels]
         return found if queue.replay is not None else found - self._loaded
 
-    def zone_of(self, shard: int) -> str:
-        return self._reader.view().zone_of(shard)
-
     def first(self, shard: int, from_us: int) -> tuple[int, int]:
         """Position and serial of the first message from a position on; behind the head if there is none."""
         head = self.heads[shard]
@@ -189,7 +186,7 @@ def _row(
         "group": view.group or None,
         "replay": queue.replay.filter.raw.decode(errors="replace") if queue.replay else None,
         "connected": None if view.group else view.record.disconnected_us == 0,
-        "zone": places.zone_of(shard),
+        "zone": reader.view().zone_of(shard),
         "shard": shard,
         "sent_at": queue.sent.get(shard) or None,
         "sent_offset": queue.sent.get(shard) or None,
