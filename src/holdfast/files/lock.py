@@ -7,7 +7,6 @@ import fcntl
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from holdfast.files.private import FILE_MODE
@@ -49,7 +48,5 @@ class FileLock:
     def __enter__(self) -> "FileLock":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.release()

@@ -13,6 +13,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -92,8 +93,6 @@ def _events_of(path: Path) -> list[Event]:
         return []
     found: list[Event] = []
     for line in lines:
-        try:
+        with suppress(PermanentError):
             found.append(decode_event(line))
-        except PermanentError:
-            continue
     return found

@@ -98,15 +98,12 @@ class Journal:
             # The changes of the old queue in commit files do not apply to the new one.
             self._open_commit.append(QueueChange(client_id, kind=REMOVED))
             self._write_commit()
-            self._make_successor(client_id, after)
+            if after.serial:
+                fresh = JournalQueue(self.folders.find(client_id), client_id, 1, self.options.backups)
+                self._checkpoint().dirty.update([fresh.folder, *make_folders(fresh.folder)])
+                fresh.state_file.create(after._replace(commit=self._next_commit))
+                self._next_commit += 1
         return PermanentError(f"the queue of {client_id!r} cannot be read and was set aside: {why}")
-
-    def _make_successor(self, client_id: str, after: QueueState) -> None:
-        if after.serial:
-            fresh = JournalQueue(self.folders.find(client_id), client_id, 1, self.options.backups)
-            self._checkpoint().dirty.update([fresh.folder, *make_folders(fresh.folder)])
-            fresh.state_file.create(after._replace(commit=self._next_commit))
-            self._next_commit += 1
 
     def _forget_folder(self, client_id: str, folder: Path) -> None:
         """Forget a folder that was removed: no pending work may touch a new folder in its place."""

@@ -121,10 +121,8 @@ class JournalStore:
     # ---- the contract
 
     async def append(self, batches: list[AppendBatch]) -> list[Appended | Exception]:
-        def stage() -> list[Appended | Exception]:
-            return [_outcome(self._journal.append, batch) for batch in batches]
-
-        answer: list[Appended | Exception] = await self._ask(_Request(stage, sync=True))
+        request = _Request(lambda: [_outcome(self._journal.append, batch) for batch in batches], sync=True)
+        answer: list[Appended | Exception] = await self._ask(request)
         return answer
 
     async def read(self, client_id: str, after: int, limit: int) -> list[QueueEntry]:

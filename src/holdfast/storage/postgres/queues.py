@@ -1,6 +1,7 @@
 """The queues of all clients in PostgreSQL (`durable/queues/queue_store.py`)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import repeat
 from typing import Final
 
 import structlog
@@ -32,13 +33,10 @@ class PostgresQueues:
         self._statements: Final = Statements(options.schema)
 
     async def append(self, batches: list[AppendBatch]) -> list[Appended | Exception]:
-        answers: list[Appended | Exception] = [Appended([], 0, 0)] * len(batches)
-        places = [place for place, batch in enumerate(batches) if _is_text(batch.client_id)]
-        for place in set(range(len(batches))) - set(places):
-            answers[place] = PermanentError(f"PostgreSQL cannot store the client id {batches[place].client_id!r}")
         wanted = [
             AppendBatch(encode_client(batch.client_id), batch.entries, batch.limits)
-            for batch in (batches[place] for place in places)
+            for batch in batches
+            if _is_text(batch.client_id)
         ]
         bad = [_bad_entries(batch) for batch in wanted]
         now_us = self._clock.wall_us()
@@ -46,15 +44,12 @@ class PostgresQueues:
         async def work(connection: PostgresConnection) -> list[Appended]:
             return await append_transaction.append(connection, self._statements, wanted, bad, now_us)
 
+        done: Iterator[Appended | Exception]
         try:
-            done = await self._pool.run(work)
+            done = iter(await self._pool.run(work))
         except HoldfastError as error:
-            for place in places:
-                answers[place] = error
-            return answers
-        for place, answer in zip(places, done, strict=True):
-            answers[place] = answer
-        return answers
+            done = repeat(error)
+        return [next(done) if _is_text(batch.client_id) else _not_text(batch.client_id) for batch in batches]
 
     async def read(self, client_id: str, after: int, limit: int) -> list[QueueEntry]:
         """A message that cannot be read is set aside and logged once; the next read returns the rest."""
@@ -171,6 +166,10 @@ def _is_text(client_id: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _not_text(client_id: str) -> PermanentError:
+    return PermanentError(f"PostgreSQL cannot store the client id {client_id!r}")
 
 
 def _bad_entries(batch: AppendBatch) -> set[int]:

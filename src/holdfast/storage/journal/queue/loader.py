@@ -9,7 +9,6 @@
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +18,6 @@ from holdfast.storage.journal.queue.message_file import (
     HEADER_BYTES,
     MESSAGE,
     MessageFile,
-    PlacedRecord,
     read_header,
     scan,
 )
@@ -96,8 +94,11 @@ def _fill(queue: JournalQueue, state: QueueState, *, writable: bool) -> None:
         _check_gap(queue, file.first_indexed if not queue.files else file.first_serial)
         queue.files.append(file)
         end_bytes = state.write_byte if number == state.write_file else path.stat().st_size
-        for placed in _up_to(scan(path, begin), end_bytes):
-            _check_serial(file, placed)
+        for placed in scan(path, begin):
+            if placed.offset >= end_bytes:
+                break
+            if placed.record.kind == MESSAGE and placed.record.serial != file.last_serial + 1:
+                raise PermanentError(f"{path.name} has message {placed.record.serial} after {file.last_serial}")
             queue.index(file, placed)
         if file.end_bytes != end_bytes:
             raise PermanentError(
@@ -107,18 +108,6 @@ def _fill(queue: JournalQueue, state: QueueState, *, writable: bool) -> None:
             raise PermanentError(f"{path.name} holds {file.messages} messages, and its state says {state.write_msg}")
     _check_gap(queue, state.serial + 1)
     _settle(queue, state)
-
-
-def _up_to(records: Iterator[PlacedRecord], end_bytes: int) -> Iterator[PlacedRecord]:
-    for placed in records:
-        if placed.offset >= end_bytes:
-            return
-        yield placed
-
-
-def _check_serial(file: MessageFile, placed: PlacedRecord) -> None:
-    if placed.record.kind == MESSAGE and placed.record.serial != file.last_serial + 1:
-        raise PermanentError(f"{file.path.name} has message {placed.record.serial} after {file.last_serial}")
 
 
 def _check_gap(queue: JournalQueue, next_serial: int) -> None:
