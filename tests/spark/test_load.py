@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli.main import app
-from holdfast.history.arrow.file_columns import FileKind
+from holdfast.history.arrow.file_columns import FileFormat
 from holdfast.pipeline import Files, history, load
 from holdfast.pipeline.spark.fault_points import VARIABLE
 from holdfast.storage.rocks.checking.verification import verify_folder
@@ -120,7 +120,7 @@ def test_a_load_that_is_killed_is_run_again(
     with Broker(tmp_path) as broker:
         broker.publish([Sent("plant/1/temp", b"new")])
     old = written(tmp_path / "old.jsonl", 3_000)
-    files = Files((tmp_path / "old.jsonl",), FileKind.JSONL)
+    files = Files((tmp_path / "old.jsonl",), FileFormat.JSONL)
     killed_at(
         "load-tables", "spark", "load", str(tmp_path / "old.jsonl"), "--data", str(broker.data), "--master", "local[2]"
     )
@@ -166,7 +166,7 @@ def test_an_export_is_loaded_as_it_was(spark: SparkSession, tmp_path: Path) -> N
     (tmp_path / "other").mkdir()
     with Broker(tmp_path / "other") as other:
         other.publish([Sent("plant/1/temp", b"new")])
-    for kind in FileKind:
+    for kind in FileFormat:
         file = tmp_path / f"all.{kind}"
         made = CliRunner().invoke(app, ["export", "#", "-o", str(file), "--data", str(broker.data)])
         assert made.exit_code == 0, made.output

@@ -21,13 +21,12 @@ from holdfast.cli.output.standard_output import tolerate_closed_pipe
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.storage.command import FolderOptions
 from holdfast.durable.log import NO_END
-from holdfast.history.arrow.file_columns import FileKind
+from holdfast.history.arrow.file_columns import FileFormat
 from holdfast.model.errors import HoldfastError, MisuseError, PeerError
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.since import EARLIEST
 
 if TYPE_CHECKING:
-    from holdfast.history.arrow.file_writer import FileFormat
     from holdfast.history.export import Export
 
 _STANDARD_OUTPUT: Final = "-"
@@ -45,7 +44,7 @@ class ExportOptions:
         str | None, typer.Option(metavar="T", help="The end, in the same forms; not included.", show_default="all")
     ] = None
     kind: Annotated[
-        FileKind | None,
+        FileFormat | None,
         typer.Option("--format", help="Without it the name of the file decides; standard output gets jsonl."),
     ] = None
     output: Annotated[
@@ -69,7 +68,7 @@ def export(
 ) -> None:
     """Write stored messages to a file, from the data folder itself. The broker may run meanwhile."""
     try:
-        from holdfast.history.arrow.file_writer import FileFormat, open_writer
+        from holdfast.history.arrow.file_writer import open_writer
         from holdfast.history.export import Export
         from holdfast.history.reader.reader import HistoryReader
     except ModuleNotFoundError as error:
@@ -77,7 +76,7 @@ def export(
             fail(_MISSING)
         raise
     output = wanted.output
-    file_format = FileFormat(wanted.kind or _format_of(output))
+    file_format = wanted.kind or _format_of(output)
     columns = _columns(wanted.columns, file_format)
     parsed = _parse(topic_filter)
     since_us, until_us = parse_time_span("--since", wanted.since, "--until", wanted.until)
@@ -106,20 +105,21 @@ def export(
         _print_summary(work, output, sink.size_bytes, time.monotonic() - began_s, as_json=as_json)
 
 
-def _format_of(output: str) -> FileKind:
+def _format_of(output: str) -> FileFormat:
     if output == _STANDARD_OUTPUT:
-        return FileKind.JSONL
+        return FileFormat.JSONL
     suffix = Path(output).suffix.removeprefix(".").lower()
-    if suffix not in list(FileKind):
+    if suffix not in list(FileFormat):
         fail("say which format: --format parquet, csv or jsonl; or end the name of FILE with one of them")
-    return FileKind(suffix)
+    return FileFormat(suffix)
 
 
-def _columns(text: str | None, file_format: "FileFormat") -> tuple[str, ...]:
+def _columns(text: str | None, file_format: FileFormat) -> tuple[str, ...]:
+    from holdfast.history.arrow.file_writer import default_columns
     from holdfast.history.arrow.message_batches import schema_of
 
     if text is None:
-        return file_format.columns
+        return default_columns(file_format)
     names = tuple(name.strip() for name in text.split(","))
     twice = [name for name in names if names.count(name) > 1]
     if twice:

@@ -14,7 +14,7 @@ from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.spark.job_output import job_output
 from holdfast.cli.spark.options import SparkMaster, check_data_folder
-from holdfast.history.arrow.file_columns import FileKind, kind_of, parse_columns
+from holdfast.history.arrow.file_columns import FileFormat, format_of, parse_columns
 from holdfast.model.errors import HoldfastError
 from holdfast.node.settings.loader import load as load_settings
 from holdfast.node.settings.sources import Flags
@@ -34,7 +34,7 @@ class LoadOptions:
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files or folders: Parquet, CSV, JSON lines.")]
     data: Annotated[Path, typer.Option(help="The broker's data folder; it may run meanwhile.")]
     format_: Annotated[
-        FileKind | None, typer.Option("--format", help="What the files are.", show_default="by their names")
+        FileFormat | None, typer.Option("--format", help="What the files are.", show_default="by their names")
     ] = None
     column: Annotated[list[str] | None, typer.Option(metavar="COLUMN=NAME", help="What the files call a column.")] = (
         None
@@ -67,8 +67,8 @@ class LoadOptions:
             self.data, files, self.name, self._columns(), self.layout, tuple(self._mounts()), verify=self.verify
         )
 
-    def _kind(self) -> FileKind:
-        return self.format_ or kind_of(self.files)
+    def _kind(self) -> FileFormat:
+        return self.format_ or format_of(self.files)
 
     def _columns(self) -> dict[str, str]:
         return parse_columns(self.column or [])

@@ -1,4 +1,7 @@
-"""Columns and kinds of files that can be loaded. This needs no Spark, so that a wrong one is reported at once."""
+"""Formats of exported and loaded files, and the columns of those that can be loaded.
+
+This needs neither Arrow nor Spark, so that a wrong one is reported at once.
+"""
 
 from enum import StrEnum
 from pathlib import Path
@@ -33,25 +36,25 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
 CLIENT_ID: Final = "load"
 
 
-class FileKind(StrEnum):
-    """Kinds of files, by the ends of their names."""
+class FileFormat(StrEnum):
+    """By the ends of names."""
 
     PARQUET = "parquet"
     CSV = "csv"
     JSONL = "jsonl"
 
 
-_ENDS: Final = {".parquet": FileKind.PARQUET, ".csv": FileKind.CSV, ".jsonl": FileKind.JSONL, ".json": FileKind.JSONL}
+_ENDS: Final = {".json": FileFormat.JSONL, **{f".{each}": each for each in FileFormat}}
 
 
-def kind_of(paths: list[Path]) -> FileKind:
-    """The kind of files, by their names; a folder has the kind of its files. SettingsError if it is not clear."""
+def format_of(paths: list[Path]) -> FileFormat:
+    """The format of files, by their names; a folder has that of its files. SettingsError if it is not clear."""
     ends = {file.suffix.lower() for path in paths for file in ([path] if path.is_file() else path.rglob("*"))}
-    kinds = {_ENDS[end] for end in ends if end in _ENDS}
-    if len(kinds) != 1:
-        what = "they are of several kinds" if kinds else "their names do not tell what they are"
+    formats = {_ENDS[end] for end in ends if end in _ENDS}
+    if len(formats) != 1:
+        what = "they are of several kinds" if formats else "their names do not tell what they are"
         raise SettingsError(f"{what}; say which: --format parquet, csv or jsonl")
-    return kinds.pop()
+    return formats.pop()
 
 
 def parse_columns(texts: list[str]) -> dict[str, str]:

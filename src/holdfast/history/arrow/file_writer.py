@@ -11,7 +11,6 @@ Parquet has the columns as they are. The other two have no bytes, times or maps,
 import base64
 import json
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -20,6 +19,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyarrow.csv import CSVWriter  # type: ignore[import-untyped]
 from pyarrow.parquet import ParquetWriter  # type: ignore[import-untyped]
 
+from holdfast.history.arrow.file_columns import FileFormat
 from holdfast.history.arrow.message_batches import COLUMNS, schema_of
 
 #: Rows and bytes of a row group: large enough that readers can skip, small enough to be held in memory.
@@ -32,36 +32,21 @@ _BASE64: Final = "base64"
 _TEXT_COLUMNS: Final = tuple(name for name in COLUMNS if name != "properties")
 
 
-class FileFormat(StrEnum):
-    """Kinds of files, by the ends of their names."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
-    JSONL = "jsonl"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The default columns of a file."""
-        return COLUMNS if self is FileFormat.PARQUET else _TEXT_COLUMNS
-
-
 class ByteSink(Protocol):
     """Something to write bytes to, such as a file."""
 
     def write(self, data: bytes, /) -> int: ...
 
 
-class BatchFileWriter(Protocol):
-    """Writes batches of the columns that it was opened with, in their order."""
-
-    def write(self, batch: Any) -> None: ...
-
-    def close(self) -> None:
-        """Ensures: the sink has a complete file of the format, also without any batch."""
+def default_columns(file_format: FileFormat) -> tuple[str, ...]:
+    return COLUMNS if file_format is FileFormat.PARQUET else _TEXT_COLUMNS
 
 
-def open_writer(file_format: FileFormat, sink: ByteSink, columns: Sequence[str]) -> BatchFileWriter:
-    """MisuseError for an unknown column, before anything is written."""
+def open_writer(file_format: FileFormat, sink: ByteSink, columns: Sequence[str]) -> "_Parquet | _Csv | _JsonLines":
+    """A writer of batches of these columns, in their order. MisuseError for an unknown column, before it writes.
+
+    Its `close` ensures that the sink has a complete file of the format, also without any batch.
+    """
     schema = schema_of(columns)
     if file_format is FileFormat.PARQUET:
         return _Parquet(sink, schema)

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qs
 
 from holdfast.durable.log import NO_END
-from holdfast.history.arrow.file_writer import FileFormat
+from holdfast.history.arrow.file_columns import FileFormat
+from holdfast.history.arrow.file_writer import default_columns
 from holdfast.history.flight.protocol import parse_columns, parse_levels
 from holdfast.model.errors import PeerError, PermanentError
 from holdfast.topics.since import EARLIEST, parse_since
@@ -62,7 +63,7 @@ def parse_query(text: str, now_us: int) -> HttpQuery:
         since_us,
         until_us,
         file_format,
-        file_format.columns if columns is None else parse_columns(columns.split(",")),
+        default_columns(file_format) if columns is None else parse_columns(columns.split(",")),
         asked.get("zone"),
         _limit(asked.get("limit")),
     )

@@ -28,7 +28,8 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from holdfast.history.arrow.file_writer import FileFormat, open_writer
+from holdfast.history.arrow.file_columns import FileFormat
+from holdfast.history.arrow.file_writer import open_writer
 from holdfast.history.http.admission import Admission, SlotDecision
 from holdfast.history.http.query import HttpQuery, parse_query
 from holdfast.history.reader.reader_pool import ReaderPool

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import BinaryType, BooleanType, NumericType, StringType, StructField, StructType, TimestampType
 
-from holdfast.history.arrow.file_columns import ALIASES, CLIENT_ID, COLUMNS, NEEDED, FileKind
+from holdfast.history.arrow.file_columns import ALIASES, CLIENT_ID, COLUMNS, NEEDED, FileFormat
 from holdfast.model.errors import SettingsError
 
 #: Which row comes first of those with one time.
@@ -33,12 +33,12 @@ _PAIRS: Final = "array<array<string>>"
 _OFFSET_WITHOUT_COLON: Final = r"([+-]\d\d)(\d\d)$"
 
 
-def read_files(spark: SparkSession, paths: Sequence[Path], kind: FileKind, names: Mapping[str, str]) -> DataFrame:
+def read_files(spark: SparkSession, paths: Sequence[Path], kind: FileFormat, names: Mapping[str, str]) -> DataFrame:
     """Files of one kind, with all columns that may be needed as they are there."""
     places = [str(path) for path in paths]
-    if kind is FileKind.PARQUET:
+    if kind is FileFormat.PARQUET:
         found = spark.read.parquet(*places)
-    elif kind is FileKind.CSV:
+    elif kind is FileFormat.CSV:
         found = spark.read.csv(places, header=True, multiLine=True, escape='"', enforceSchema=False)
     else:
         # All that is known, as text: what an object is in JSON stays as it was written.

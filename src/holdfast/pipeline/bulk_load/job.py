@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from holdfast.history.arrow.file_columns import FileKind
+from holdfast.history.arrow.file_columns import FileFormat
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.reader.view import View
 from holdfast.model.errors import PermanentError, SettingsError
@@ -41,7 +41,7 @@ from holdfast.storage.rocks.layouts.build import LAYOUTS
 from holdfast.storage.rocks.shipments.shipment import NAME, is_waiting, make_folder, ship, shipment_folder, sweep
 
 #: Rows of a stretch, by the size of the files: what one worker sorts and lays out at once.
-_STRETCH_BYTES: Final = {FileKind.PARQUET: 24 << 20, FileKind.CSV: 128 << 20, FileKind.JSONL: 128 << 20}
+_STRETCH_BYTES: Final = {FileFormat.PARQUET: 24 << 20, FileFormat.CSV: 128 << 20, FileFormat.JSONL: 128 << 20}
 _PREFIX: Final = "load-"
 
 
@@ -50,7 +50,7 @@ class Files:
     """What to load, from files."""
 
     paths: tuple[Path, ...]
-    kind: FileKind
+    kind: FileFormat
     #: What the files call a column, where it is another name.
     columns: Mapping[str, str] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli.main import app
-from holdfast.history.arrow.file_columns import FileKind, kind_of, parse_columns
+from holdfast.history.arrow.file_columns import FileFormat, format_of, parse_columns
 from holdfast.model.errors import SettingsError
 
 
@@ -67,7 +67,7 @@ def test_a_folder_is_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "day=1" / "part.parquet").touch()
     (tmp_path / "_SUCCESS").touch()
 
-    assert kind_of([tmp_path]) is FileKind.PARQUET
+    assert format_of([tmp_path]) is FileFormat.PARQUET
 
 
 def test_columns_are_named_once() -> None:

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from holdfast.history.arrow import file_writer
-from holdfast.history.arrow.file_writer import FileFormat, open_writer
+from holdfast.history.arrow.file_columns import FileFormat
+from holdfast.history.arrow.file_writer import default_columns, open_writer
 from holdfast.history.arrow.message_batches import COLUMNS, record_batch
 from holdfast.model.errors import MisuseError
 from holdfast.model.ids import ClientId
@@ -74,7 +75,7 @@ def test_payloads_of_text_files_come_back_byte_by_byte(file_format: FileFormat, 
 @pytest.mark.parametrize("file_format", [FileFormat.CSV, FileFormat.JSONL])
 def test_the_other_columns_of_text_files_are_plain(file_format: FileFormat) -> None:
     properties = text_property(0x26, b"a", b"1") + text_property(0x26, b"a", b"2") + text_property(0x09, b"\xff")
-    columns = file_format.columns
+    columns = default_columns(file_format)
     row = rows_of(file_format, written(file_format, columns, batch_of([b"x"], columns, properties)))[0]
     assert row["ts"] == "2023-11-14T22:13:20.000000Z"
     assert row["received_at"] == "2023-11-14T22:13:20.000005Z"

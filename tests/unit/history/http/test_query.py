@@ -3,7 +3,8 @@
 import pytest
 
 from holdfast.durable.log import NO_END
-from holdfast.history.arrow.file_writer import FileFormat
+from holdfast.history.arrow.file_columns import FileFormat
+from holdfast.history.arrow.file_writer import default_columns
 from holdfast.history.http.query import parse_query
 from holdfast.model.errors import PermanentError
 
@@ -15,7 +16,7 @@ def test_without_parameters_it_asks_for_everything_as_json_lines() -> None:
 
     assert (query.levels, query.since_us, query.until_us) == ((b"#",), 0, NO_END)
     assert query.file_format is FileFormat.JSONL
-    assert query.columns == FileFormat.JSONL.columns
+    assert query.columns == default_columns(FileFormat.JSONL)
     assert (query.zone, query.limit) == (None, None)
 
 
