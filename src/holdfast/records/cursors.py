@@ -19,6 +19,7 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
 
@@ -37,26 +38,17 @@ _MAX_VARINT_BYTES: Final = 10
 _MAX_CHARS: Final = 2_000_000
 
 
+@dataclass(frozen=True)
 class Cursor:
     """The last position done, in each shard that the reader knows."""
 
-    def __init__(self, zone: str, done: dict[int, int]) -> None:
-        self.zone: Final = zone
-        self.done: Final = done
+    zone: str
+    done: dict[int, int] = field(hash=False)
 
     def from_us(self, shard: int, since_us: int) -> int:
         """Where to continue in a shard, included; in one that is not known yet: at `since_us`."""
         done = self.done.get(shard)
         return since_us if done is None else done + 1
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cursor) and self.zone == other.zone and self.done == other.done
-
-    def __hash__(self) -> int:
-        return hash(self.zone)
-
-    def __repr__(self) -> str:
-        return f"Cursor({self.zone!r}, {self.done!r})"
 
 
 def encode_cursor(cursor: Cursor) -> str:

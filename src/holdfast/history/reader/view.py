@@ -5,6 +5,7 @@ the same parts in it.
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from holdfast.durable.log import NO_END, LostRange
@@ -61,21 +62,15 @@ class Part(NamedTuple):
         return [*parts, rest]
 
 
+@dataclass(frozen=True)
 class View:
     """One state of the history."""
 
-    def __init__(
-        self,
-        heads: dict[int, Head],
-        zones: dict[str, ZoneView],
-        live: dict[str, list[Generation]],
-        dropped: dict[str, list[Generation]],
-    ) -> None:
-        self.heads: Final = heads
-        self.zones: Final = zones
-        #: By zone, oldest first: generations that can be read, and records of dropped ones.
-        self.live: Final = live
-        self.dropped: Final = dropped
+    heads: dict[int, Head]
+    zones: dict[str, ZoneView]
+    #: By zone, oldest first: generations that can be read, and records of dropped ones.
+    live: dict[str, list[Generation]]
+    dropped: dict[str, list[Generation]]
 
     def generations(self, zone: str) -> list[Generation]:
         found = self.live.get(zone)
@@ -106,11 +101,8 @@ class View:
 
     def shard_parts(self, shard: int, from_us: int, before_us: int) -> list[Part]:
         zone = self.zone_of(shard)
-        found = [
-            self._part(zone, record, shard, from_us, before_us)
-            for record in self.generations(zone)
-            if shard in record.shards
-        ]
+        records = [record for record in self.generations(zone) if shard in record.shards]
+        found = [self._part(zone, record, shard, from_us, before_us) for record in records]
         return [part for part in found if part is not None]
 
     def lost(self, shard: int, from_us: int, before_us: int) -> LostRange | None:

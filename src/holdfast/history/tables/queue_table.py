@@ -12,7 +12,7 @@
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -69,23 +69,14 @@ def queue_rows(reader: HistoryReader, lo: bytes, hi: bytes, now_us: int, *, exac
                 yield _row(reader, places, queue, shard, now_us, exact=exact)
 
 
-class _Queue:
+class _Queue(NamedTuple):
     """A place in each shard, and what is wanted from there on."""
 
-    def __init__(
-        self,
-        view: SessionView,
-        wanted: Mapping[bytes, SubscriptionRecord],
-        sent: Mapping[int, int],
-        *,
-        replay: SubscriptionRecord | None = None,
-        until_us: int = NO_END,
-    ) -> None:
-        self.view: Final = view
-        self.wanted: Final = wanted
-        self.sent: Final = sent
-        self.replay: Final = replay
-        self.until_us: Final = until_us
+    view: SessionView
+    wanted: Mapping[bytes, SubscriptionRecord]
+    sent: Mapping[int, int]
+    replay: SubscriptionRecord | None = None
+    until_us: int = NO_END
 
     def filters(self) -> set[tuple[bytes, ...]]:
         return {record.filter.levels for record in self.wanted.values()}
@@ -124,7 +115,7 @@ def _queues(view: SessionView) -> Iterator[_Queue]:
     for raw, progress in sorted(view.replays.items()):
         if not progress.joined and raw in own:
             record = own[raw]
-            yield _Queue(view, {raw: record}, progress.sent, replay=record, until_us=progress.until_us)
+            yield _Queue(view, {raw: record}, progress.sent, record, progress.until_us)
 
 
 class _Places:
