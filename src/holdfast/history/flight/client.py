@@ -17,13 +17,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from pyarrow import ArrowException, flight  # type: ignore[import-untyped]
 
 from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.flight import protocol
-from holdfast.history.reader.reader import BATCH_ROWS
+from holdfast.history.reader.reader import BATCH_ROWS, ScanRequest
 from holdfast.history.reader.record_replay import SERIAL, SeenSerials
 from holdfast.history.reader.view import Part, View, ViewReader
 from holdfast.history.tables.tables import TableQuery
@@ -76,12 +76,6 @@ class FlightHistory(ViewReader):
     def __repr__(self) -> str:
         return f"FlightHistory({self.endpoint!r})"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
     def close(self) -> None:
         self._closed = True
         self._let_go()
@@ -124,7 +118,7 @@ class FlightHistory(ViewReader):
         passed = False
         waiting = _Patience(self._patience_s)
         while rest.lo_us < rest.hi_us:
-            ticket = flight.Ticket(protocol.encode_request(protocol.ScanRequest(rest, levels, asked, in_order, rows)))
+            ticket = flight.Ticket(protocol.encode_request(ScanRequest(rest, levels, asked, in_order, rows)))
             try:
                 for found, place in self._read(ticket):
                     batch = found if seen is None else seen.news(found)

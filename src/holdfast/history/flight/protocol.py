@@ -22,11 +22,11 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from holdfast.durable.log import NO_END
 from holdfast.history.arrow.message_batches import COLUMNS
-from holdfast.history.reader.reader import BATCH_ROWS
+from holdfast.history.reader.reader import BATCH_ROWS, ScanRequest
 from holdfast.history.reader.view import UNKNOWN, DroppedError, Part, View, ZoneView
 from holdfast.history.tables.tables import QUEUES, RETAINED, TableQuery
 from holdfast.history.tables.tables import schema_of as table_schema_of
@@ -40,16 +40,6 @@ _FAMILIES: Final = {"transient": TransientError, "dropped": DroppedError, "perma
 _MAX_BYTES: Final = 1 << 20
 #: The most rows of a batch.
 MAX_ROWS: Final = 65_536
-
-
-class ScanRequest(NamedTuple):
-    """What a ticket asks for."""
-
-    part: Part
-    levels: tuple[bytes, ...] = ()
-    columns: tuple[str, ...] = COLUMNS
-    in_order: bool = True
-    rows: int = BATCH_ROWS
 
 
 def encode(words: object) -> bytes:

@@ -17,6 +17,7 @@ from pyarrow import flight  # type: ignore[import-untyped]
 from holdfast.durable.log import NO_END
 from holdfast.history.arrow.message_batches import COLUMNS, schema_of
 from holdfast.history.flight import protocol
+from holdfast.history.reader.reader import ScanRequest
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.reader.record_replay import SERIAL
 from holdfast.history.reader.view import Part
@@ -146,9 +147,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             columns = protocol.parse_columns(asked.get("columns", list(COLUMNS)))
             in_order = bool(asked.get("in_order", True))
             endpoints = [
-                flight.FlightEndpoint(
-                    protocol.encode_request(protocol.ScanRequest(Part(**part), levels, columns, in_order)), []
-                )
+                flight.FlightEndpoint(protocol.encode_request(ScanRequest(Part(**part), levels, columns, in_order)), [])
                 for part in self._parts(asked)
             ]
             return flight.FlightInfo(schema_of(columns), descriptor, endpoints, -1, -1)
@@ -182,17 +181,11 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         with _translated():
             yield from self._pool.scan_table(query, time.time_ns() // MICROSECOND_NS, context.is_cancelled)
 
-    def _stream(self, context: Any, request: protocol.ScanRequest) -> Iterator[Any]:
+    def _stream(self, context: Any, request: ScanRequest) -> Iterator[Any]:
         own = [name for name in (_OFFSET, SERIAL) if request.in_order and name not in request.columns]
         with _translated():
-            for batch in self._pool.scan(
-                request.part,
-                request.levels,
-                [*request.columns, *own],
-                rows=request.rows,
-                in_order=request.in_order,
-                gone=context.is_cancelled,
-            ):
+            wanted = request._replace(columns=[*request.columns, *own])
+            for batch in self._pool.scan(wanted, context.is_cancelled):
                 if request.in_order:
                     last = protocol.PLACE.pack(batch.column(_OFFSET)[-1].as_py(), batch.column(SERIAL)[-1].as_py())
                     yield batch.select(list(request.columns)), last

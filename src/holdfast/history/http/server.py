@@ -32,6 +32,7 @@ from holdfast.history.arrow.file_columns import FileFormat
 from holdfast.history.arrow.file_writer import open_writer
 from holdfast.history.http.admission import Admission, SlotDecision
 from holdfast.history.http.query import HttpQuery, parse_query
+from holdfast.history.reader.reader import ScanRequest
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.reader.view import View
 from holdfast.history.settings import History
@@ -313,7 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _batches(self, view: View, asked: HttpQuery) -> Generator[Any, None, None]:
         left = asked.limit
         for part in view.parts(asked.since_us, asked.until_us, asked.zone):
-            for batch in self.server.pool.scan(part, asked.levels, asked.columns):
+            for batch in self.server.pool.scan(ScanRequest(part, asked.levels, asked.columns)):
                 if left is None:
                     yield batch
                     continue

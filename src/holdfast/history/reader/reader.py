@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from pyarrow.compute import min_max  # type: ignore[import-untyped]
 from rocksdict import Rdict
@@ -37,10 +37,20 @@ from holdfast.storage.rocks.log.published_heads import Head, read_heads
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration
 from holdfast.topics.learned_patterns import LearnedPattern
 
-__all__ = ["BATCH_ROWS", "UNKNOWN", "HistoryReader", "Part", "ZoneView"]
+__all__ = ["BATCH_ROWS", "UNKNOWN", "HistoryReader", "Part", "ScanRequest", "ZoneView"]
 
 #: Rows of a record batch: enough for numpy, and few enough to send one while the next is made.
 BATCH_ROWS: Final = 16_384
+
+
+class ScanRequest(NamedTuple):
+    """Which messages of a part to read, and how (`HistoryReader.batches`)."""
+
+    part: Part
+    levels: tuple[bytes, ...] = ()
+    columns: Sequence[str] = COLUMNS
+    in_order: bool = True
+    rows: int = BATCH_ROWS
 
 
 class HistoryReader(ViewReader):
@@ -63,12 +73,6 @@ class HistoryReader(ViewReader):
     @classmethod
     def open(cls, folder: Path) -> Self:
         return cls(folder)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._generations.clear()

@@ -12,13 +12,12 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.history.arrow.message_batches import COLUMNS
-from holdfast.history.reader.reader import BATCH_ROWS, HistoryReader
+from holdfast.history.reader.reader import HistoryReader, ScanRequest
 from holdfast.history.reader.view import Part, View
 from holdfast.history.tables.tables import TableQuery, table_batches
 from holdfast.model.errors import PermanentError, TransientError
@@ -97,23 +96,12 @@ class ReaderPool:
                 raise
             return self._own.view()
 
-    def scan(
-        self,
-        part: Part,
-        levels: tuple[bytes, ...] = (),
-        columns: Sequence[str] = COLUMNS,
-        *,
-        rows: int = BATCH_ROWS,
-        in_order: bool = True,
-        gone: Callable[[], bool] = lambda: False,
-    ) -> Iterator[Any]:
+    def scan(self, request: ScanRequest, gone: Callable[[], bool] = lambda: False) -> Iterator[Any]:
         """As `HistoryReader.batches`. TransientError if no reader is free in time, or if the reader was revoked.
 
         `gone` says whether the client has left; it is also asked while nothing matches.
         """
-        return self._passed_on(
-            part, lambda reader: _sliced(reader, part, levels, columns, rows=rows, in_order=in_order), gone
-        )
+        return self._passed_on(request.part, lambda reader: _sliced(reader, request), gone)
 
     def scan_table(self, query: TableQuery, now_us: int, gone: Callable[[], bool] = lambda: False) -> Iterator[Any]:
         """The same for a table, as of now."""
@@ -271,16 +259,9 @@ class ReaderPool:
             lent.close()
 
 
-def _sliced(
-    reader: HistoryReader,
-    part: Part,
-    levels: tuple[bytes, ...],
-    columns: Sequence[str],
-    *,
-    rows: int,
-    in_order: bool,
-) -> Iterator[Any]:
+def _sliced(reader: HistoryReader, request: ScanRequest) -> Iterator[Any]:
     """The batches of a part, with None now and then while nothing matches."""
+    part, levels, columns, in_order, rows = request
     # A read without a filter always finds something, and can be checked only if its part is not divided.
     for piece in part.split(_SLICES) if levels else [part]:
         yield from reader.batches(piece, levels, columns, rows=rows, in_order=in_order)

@@ -6,7 +6,7 @@ the same parts in it.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.model.errors import PermanentError
@@ -135,6 +135,15 @@ class View:
 
 class ViewReader(ABC):
     """The base of readers of files and of Flight: they show one state until `refresh`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None: ...
 
     @abstractmethod
     def view(self) -> View:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.history.reader.reader import ScanRequest
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.reader.view import Part
 from holdfast.model.clock import ManualClock
@@ -24,7 +25,7 @@ class World:
         return self.pool.view().parts(0, 2**62, None)[-1]
 
     def count(self, part: Part) -> int:
-        return sum(batch.num_rows for batch in self.pool.scan(part, (), ("topic",)))
+        return sum(batch.num_rows for batch in self.pool.scan(ScanRequest(part, (), ("topic",))))
 
 
 @pytest.fixture
@@ -36,12 +37,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_there_are_no_more_readers_than_that(world: World) -> None:
-    scans = [world.pool.scan(world.part(), (), ("topic",), rows=10) for _index in range(3)]
+    scans = [world.pool.scan(ScanRequest(world.part(), (), ("topic",), rows=10)) for _index in range(3)]
     assert [next(scan).num_rows for scan in scans[:2]] == [10, 10]
     with pytest.raises(TransientError, match="all 2 readers are busy"):
         next(scans[2])
     assert 10 + sum(batch.num_rows for batch in scans[0]) == 600
-    again = world.pool.scan(world.part(), (), ("topic",), rows=10)
+    again = world.pool.scan(ScanRequest(world.part(), (), ("topic",), rows=10))
     assert next(again).num_rows == 10
     again.close()  # type: ignore[attr-defined]
     scans[1].close()  # type: ignore[attr-defined]
@@ -60,8 +61,8 @@ def test_a_reader_sees_what_it_is_asked_for(world: World) -> None:
 
 
 def test_whoever_does_not_go_on_loses_the_reader(world: World) -> None:
-    slow = world.pool.scan(world.part(), (), ("topic",), rows=10)
-    quick = world.pool.scan(world.part(), (), ("topic",), rows=10)
+    slow = world.pool.scan(ScanRequest(world.part(), (), ("topic",), rows=10))
+    quick = world.pool.scan(ScanRequest(world.part(), (), ("topic",), rows=10))
     next(slow)
     world.now_s += 200
     next(quick)
@@ -79,13 +80,14 @@ def test_readers_that_take_nothing_make_way_for_a_scan_that_waits(world: World) 
     """Slow clients with all readers keep nobody out for longer than a scan waits."""
     pool = ReaderPool(world.node.folder, 2, wait_s=60, clock=lambda: world.now_s)
     try:
-        slow = [pool.scan(world.part(), (), ("topic",), rows=10) for _index in range(2)]
+        slow = [pool.scan(ScanRequest(world.part(), (), ("topic",), rows=10)) for _index in range(2)]
         assert [next(scan).num_rows for scan in slow] == [10, 10]
         world.now_s += 31
         pool.maintain()
         assert pool.busy() == 2  # nobody waits
         with ThreadPoolExecutor() as others:
-            waiting = others.submit(lambda: sum(batch.num_rows for batch in pool.scan(world.part(), (), ("topic",))))
+            request = ScanRequest(world.part(), (), ("topic",))
+            waiting = others.submit(lambda: sum(batch.num_rows for batch in pool.scan(request)))
             while not pool._waiting:
                 pass
             pool.maintain()
@@ -112,7 +114,7 @@ def test_a_scan_that_nobody_waits_for_ends(world: World) -> None:
         asked.append(True)
         return len(asked) == 3
 
-    assert list(world.pool.scan(world.part(), (b"nowhere",), ("topic",), gone=gone)) == []
+    assert list(world.pool.scan(ScanRequest(world.part(), (b"nowhere",), ("topic",)), gone)) == []
     assert len(asked) == 3
     assert world.pool.busy() == 0
 
