@@ -123,7 +123,7 @@ def merge_by_time(streams: Sequence[Iterator[Any]]) -> Iterator[Any]:
         there = [index for index, hand in enumerate(hands) if hand is not None]
         if not there:
             return
-        frontier_us = min(_last_us(hands[index]) for index in there)
+        frontier_us = min(hands[index].column("offset")[-1].as_py() for index in there)
         taken: list[Any] = []
         for index in there:
             hand = hands[index]
@@ -132,7 +132,3 @@ def merge_by_time(streams: Sequence[Iterator[Any]]) -> Iterator[Any]:
                 taken.append(hand.slice(0, count))
             hands[index] = hand.slice(count) if count < hand.num_rows else next(waiting[index], None)
         yield from pa.Table.from_batches(taken).sort_by(_ORDER).combine_chunks().to_batches()
-
-
-def _last_us(hand: Any) -> int:
-    return int(hand.column("offset")[-1].as_py())

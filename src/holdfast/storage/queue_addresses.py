@@ -104,12 +104,13 @@ def _missing_library(backend: BackendAddress, error: ImportError) -> SettingsErr
 
 
 def _redis_urls(backend: BackendAddress, password: str | None) -> tuple[str, ...]:
-    """Of each member."""
+    """Of each member, with the user of the first."""
     scheme, _cluster, _ = backend.scheme.partition("+cluster")
     parts = urlsplit(backend.url)
+    user, at, hosts = parts.netloc.rpartition("@")
     return tuple(
-        urlunsplit(parts._replace(scheme=scheme, netloc=_with_password(host, password)))
-        for host in _hosts(parts.netloc)
+        urlunsplit(parts._replace(scheme=scheme, netloc=_with_password(f"{user}{at}{host}", password)))
+        for host in hosts.split(",")
     )
 
 
@@ -140,12 +141,6 @@ def _postgres(backend: BackendAddress, clock: Clock, password: str | None) -> Qu
 
     url = _postgres_url(backend, password)
     return PostgresQueues(PostgresOptions(url, schema=backend.name or PostgresOptions(url).schema), clock)
-
-
-def _hosts(netloc: str) -> list[str]:
-    """The hosts, each with the user of the first."""
-    user, found, hosts = netloc.rpartition("@")
-    return [f"{user}{found}{host}" for host in hosts.split(",")]
 
 
 def _with_password(netloc: str, password: str | None) -> str:

@@ -46,14 +46,10 @@ def collect(data: Bytes, starts: Numbers, lengths: Numbers, kind: Any) -> Any:
     return _viewed(data, starts, lengths, kind)
 
 
-def _offsets(lengths: Numbers) -> NDArray[np.int32]:
+def _contiguous(content: Bytes, lengths: Numbers, kind: Any) -> Any:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    return offsets
-
-
-def _contiguous(content: Bytes, lengths: Numbers, kind: Any) -> Any:
-    buffers = [None, pa.py_buffer(_offsets(lengths)), pa.py_buffer(content)]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     return pa.Array.from_buffers(kind, len(lengths), buffers)
 
 

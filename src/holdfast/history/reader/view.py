@@ -85,19 +85,17 @@ class View:
         raise PermanentError(f"there is no shard {shard}; there are {', '.join(map(str, sorted(self.heads)))}")
 
     def parts(self, since_us: int, until_us: int, zone: str | None) -> list[Part]:
-        names = sorted(self.zones) if zone is None else self._with_lanes(zone)
+        """Of a zone: with what was loaded into it. PermanentError if there is no such zone."""
+        if zone is not None:
+            self.generations(zone)
         return [
             part
-            for name in names
+            for name in sorted(self.zones)
+            if zone is None or self.zones[name].is_of(zone)
             for record in self.generations(name)
             for shard in record.shards
             if (part := self._part(name, record, shard, since_us, until_us)) is not None
         ]
-
-    def _with_lanes(self, zone: str) -> list[str]:
-        """A zone, and what was loaded into it."""
-        self.generations(zone)
-        return [name for name in sorted(self.zones) if self.zones[name].is_of(zone)]
 
     def shard_parts(self, shard: int, from_us: int, before_us: int) -> list[Part]:
         zone = self.zone_of(shard)

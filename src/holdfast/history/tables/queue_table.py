@@ -20,7 +20,6 @@ from holdfast.durable.log import NO_END
 from holdfast.durable.queues.owed_rule import OwedRule
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.tables.session_view import SessionView, scan_sessions
-from holdfast.model.message import Message
 from holdfast.records.lanes import is_lane
 from holdfast.records.messages import decode_message, stored_position, stored_serial
 from holdfast.topics.filters import TopicFilter, parse_filter
@@ -152,14 +151,10 @@ class _Places:
         if from_us > head.position_us:
             return 0, head.serial + 1
         if (shard, from_us) not in self._first:
-            self._first[shard, from_us] = self._look(shard, from_us)
+            replay = self._reader.start_replay(self._reader.shard_parts(shard, from_us, NO_END))
+            found = [(stored_position(value), stored_serial(value)) for value in replay.next(1).messages]
+            self._first[shard, from_us] = found[0] if found else (0, head.serial + 1)
         return self._first[shard, from_us]
-
-    def _look(self, shard: int, from_us: int) -> tuple[int, int]:
-        replay = self._reader.start_replay(self._reader.shard_parts(shard, from_us, NO_END))
-        for value in replay.next(1).messages:
-            return stored_position(value), stored_serial(value)
-        return 0, self.heads[shard].serial + 1
 
 
 def _row(
@@ -202,13 +197,9 @@ def _count(reader: HistoryReader, queue: _Queue, shard: int, from_us: int, now_u
     parts = reader.shard_parts(shard, from_us, queue.until_us)
     for levels in filters if len(filters) <= _MAX_FILTERS else [()]:
         for value in reader.start_replay(parts, levels, in_order=False).records():
-            message = _message(value, shard)
+            stored = decode_message(value)
+            message = stored.message
+            message.shard, message.position_us = shard, stored.position_us
             if not message.expired(now_us) and rule.owed(message) is not None:
                 owed.add(message.position_us)
     return len(owed), min(owed, default=0)
-
-
-def _message(value: bytes, shard: int) -> Message:
-    stored = decode_message(value)
-    stored.message.shard, stored.message.position_us = shard, stored.position_us
-    return stored.message

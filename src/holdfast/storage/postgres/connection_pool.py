@@ -78,8 +78,10 @@ class PostgresPool:
                     result = await work(connection)
             except BaseException:
                 # Idle connections probably lead to the same server that is gone.
-                self._idle.extend([] if connection is None else [connection])
-                self._cut_off()
+                for lost in [*self._idle, connection]:
+                    if lost is not None:
+                        lost.terminate()
+                self._idle.clear()
                 raise
             self._idle.append(connection)
             return result
@@ -98,10 +100,6 @@ class PostgresPool:
         except (ValueError, asyncpg.ClientConfigurationError) as wrong:
             raise SettingsError(f"the URL of PostgreSQL: {wrong}") from wrong
         return connection
-
-    def _cut_off(self) -> None:
-        while self._idle:
-            self._idle.pop().terminate()
 
     async def close(self) -> None:
         while self._idle:

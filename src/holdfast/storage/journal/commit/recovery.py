@@ -20,7 +20,7 @@ import structlog
 
 from holdfast.files.folders import make_folders, remove_folder, sync_folders
 from holdfast.model.errors import PermanentError
-from holdfast.storage.journal.commit.commit_file import CommitFileContent, commit_files, read_commit_file
+from holdfast.storage.journal.commit.commit_file import commit_files, read_commit_file
 from holdfast.storage.journal.options import JournalOptions
 from holdfast.storage.journal.quarantine import set_aside, set_aside_commits
 from holdfast.storage.journal.queue.change import REMOVED, QueueChange
@@ -63,15 +63,17 @@ class JournalRecovery:
     def run(self) -> RecoveredJournal:
         """Ensures: no commit file is left, and all queues in them are synced."""
         files = commit_files(self._root)
-        logs = [self._read(path) for path in files]
         changes: dict[str, list[tuple[int, QueueChange]]] = {}
-        for log in logs:
+        for path in files:
+            log = read_commit_file(path)
+            if log.damage:
+                set_aside_commits(self._root, path, log.damage, self._now_us)
+            self._unsynced = self._unsynced or not (log.synced or log.same_boot)
             for commit in log.commits:
                 self._found.commits += 1
                 self._found.commit = max(self._found.commit, commit.number)
                 for change in commit.changes:
                     changes.setdefault(change.client_id, []).append((commit.number, change))
-        self._unsynced = any(not log.synced and not log.same_boot for log in logs)
         for client_id, own in changes.items():
             self._recover(client_id, own)
         if self._unsynced:
@@ -80,12 +82,6 @@ class JournalRecovery:
         for path in [*self._drained, *files]:
             path.unlink(missing_ok=True)
         return self._found
-
-    def _read(self, path: Path) -> CommitFileContent:
-        log = read_commit_file(path)
-        if log.damage:
-            set_aside_commits(self._root, path, log.damage, self._now_us)
-        return log
 
     def _recover(self, client_id: str, changes: list[tuple[int, QueueChange]]) -> None:
         self._found.queues += 1
