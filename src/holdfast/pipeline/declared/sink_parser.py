@@ -12,25 +12,10 @@ from typing import Any, Final
 from holdfast.model.errors import PeerError, SettingsError
 from holdfast.pipeline.declared.declaration import DeltaSink, PublishSink, join_names
 from holdfast.pipeline.declared.toml_fields import Mistakes, TomlFields, expression, one_of
-from holdfast.pipeline.sink.write_options import WriteOptions, parse_write_options
+from holdfast.pipeline.sink.write_options import OPTION_FIELDS, WriteOptions, parse_write_options
 from holdfast.topics.names import check_topic_name
 
-_OF_WRITER: Final = (
-    "broker",
-    "user",
-    "password_env",
-    "password_file",
-    "ca_file",
-    "cert_file",
-    "key_file",
-    "qos",
-    "retain",
-    "content_type",
-    "message_expiry_s",
-    "max_inflight",
-    "timeout_s",
-    "retry_for_s",
-)
+_OF_WRITER: Final = tuple(name for name in OPTION_FIELDS if name not in ("order_by", "ledger", "summary_file"))
 _FILES: Final = ("password_file", "ca_file", "cert_file", "key_file")
 _KEYS: Final = {
     "delta": ("kind", "of", "path"),

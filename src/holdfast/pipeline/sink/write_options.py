@@ -11,46 +11,31 @@ Everything is checked at once, before anything is published, and an option that 
 is no option: options stand in plans and logs. Its variable or its file is read by the workers.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from holdfast.client.options import BrokerAddress, parse_address
 from holdfast.model.errors import SettingsError
 from holdfast.model.protocol import MAX_U16, MAX_U32, QOS_1, QOS_2
+from holdfast.pipeline.spark.option_texts import (
+    OptionTable,
+    name_options,
+    parse_boolean,
+    parse_options,
+    strip_file_scheme,
+)
 
 BROKER: Final = "broker"
 NONE: Final = "none"
-_NAMES: Final = (
-    BROKER,
-    "user",
-    "passwordEnv",
-    "passwordFile",
-    "caFile",
-    "certFile",
-    "keyFile",
-    "qos",
-    "retain",
-    "contentType",
-    "messageExpiryS",
-    "maxInflight",
-    "timeoutS",
-    "retryForS",
-    "orderBy",
-    "ledger",
-    "summaryFile",
-)
 #: Spark's own, which it passes on to every sink.
-_FOREIGN: Final = ("__", "spark.")
 _CHECKPOINT: Final = "checkpointlocation"
 _SPARKS: Final = (_CHECKPOINT, "queryname")
 #: A ledger lies in the checkpoint of its query, where nobody else writes.
 _LEDGER: Final = "holdfast-ledger"
 #: As many as the broker takes from a client unless its settings say otherwise.
 _MAX_INFLIGHT: Final = 1000
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -91,61 +76,24 @@ def is_writing(given: Mapping[str, str]) -> bool:
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     """SettingsError names the option that is wrong, and says what would be right."""
-    texts = _by_name(given)
-
-    def take(name: str, parse: Callable[[str], _T], default: _T) -> _T:
-        try:
-            return parse(texts[name]) if name in texts else default
-        except ValueError as wrong:
-            raise SettingsError(f"option {name}: {wrong}") from None
-
-    address = take(BROKER, _address, None)
-    if address is None:
+    if any(key.lower() == "password" for key in given):
+        raise SettingsError("a password is no option, where logs would show it; give passwordEnv or passwordFile")
+    texts = name_options(given, _OPTIONS, "a writer has no option {}; it has {}", _SPARKS)
+    if BROKER not in texts:
         raise SettingsError("option broker: name the broker to publish to, as mqtt://host:port")
-    user = texts.get("user", address.user)
+    fields = parse_options(texts, _OPTIONS)
+    address: BrokerAddress = fields.pop(BROKER)
+    fields.setdefault("user", address.user)
     if "passwordEnv" in texts and "passwordFile" in texts:
         raise SettingsError("give either the option passwordEnv or passwordFile")
-    if user is None and ("passwordEnv" in texts or "passwordFile" in texts):
+    if fields["user"] is None and ("passwordEnv" in texts or "passwordFile" in texts):
         raise SettingsError("there is a password and no user; give the option user")
     if not address.secure and not {"caFile", "certFile", "keyFile"}.isdisjoint(texts):
         raise SettingsError("caFile, certFile and keyFile are for TLS; write mqtts:// in the option broker")
     if "keyFile" in texts and "certFile" not in texts:
         raise SettingsError("option keyFile: give certFile, the certificate that it belongs to, as well")
-    return WriteOptions(
-        host=address.host,
-        port=address.port,
-        tls=address.secure,
-        user=user,
-        password_env=texts.get("passwordEnv"),
-        password_file=texts.get("passwordFile"),
-        ca_file=texts.get("caFile"),
-        cert_file=texts.get("certFile"),
-        key_file=texts.get("keyFile"),
-        qos=take("qos", _number(0, QOS_2), QOS_1),
-        retain=take("retain", _yes, False),
-        content_type=texts.get("contentType"),
-        message_expiry_s=take("messageExpiryS", _number(0, MAX_U32), None),
-        max_inflight=take("maxInflight", _number(1, MAX_U16), _MAX_INFLIGHT),
-        timeout_s=take("timeoutS", _number(1, 3600), 30),
-        retry_for_s=take("retryForS", _number(0, 86_400), 60),
-        order_by=take("orderBy", _columns, None),
-        ledger=_ledger(texts.get("ledger"), given),
-        summary_file=texts.get("summaryFile"),
-    )
-
-
-def _by_name(given: Mapping[str, str]) -> dict[str, str]:
-    known = {name.lower(): name for name in _NAMES}
-    texts = {}
-    for key, value in given.items():
-        name = known.get(key.lower().replace("_", ""))
-        if name is not None:
-            texts[name] = value
-        elif key.lower() == "password":
-            raise SettingsError("a password is no option, where logs would show it; give passwordEnv or passwordFile")
-        elif not key.startswith(_FOREIGN) and key.lower() not in _SPARKS:
-            raise SettingsError(f"a writer has no option {key!r}; it has {', '.join(_NAMES)}")
-    return texts
+    fields["ledger"] = _ledger(texts.get("ledger"), given)
+    return WriteOptions(address.host, address.port, address.secure, **fields)
 
 
 def _address(text: str) -> BrokerAddress:
@@ -164,12 +112,6 @@ def _number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
-def _yes(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
-
-
 def _columns(text: str) -> tuple[str, ...]:
     if text.strip().lower() == NONE:
         return ()
@@ -184,6 +126,28 @@ def _ledger(text: str | None, given: Mapping[str, str]) -> str | None:
     if text is not None:
         return None if text.lower() == NONE else text
     checkpoint = next((value for key, value in given.items() if key.lower() == _CHECKPOINT), "")
-    found = re.match(r"file:(?://)?(/.*)", checkpoint)
-    path = found[1] if found else checkpoint
+    path = strip_file_scheme(checkpoint)
     return None if not path or "://" in path else str(Path(path).absolute() / _LEDGER)
+
+
+_OPTIONS: Final[OptionTable] = {
+    BROKER: (BROKER, _address),
+    "user": ("user", str),
+    "passwordEnv": ("password_env", str),
+    "passwordFile": ("password_file", str),
+    "caFile": ("ca_file", str),
+    "certFile": ("cert_file", str),
+    "keyFile": ("key_file", str),
+    "qos": ("qos", _number(0, QOS_2)),
+    "retain": ("retain", parse_boolean),
+    "contentType": ("content_type", str),
+    "messageExpiryS": ("message_expiry_s", _number(0, MAX_U32)),
+    "maxInflight": ("max_inflight", _number(1, MAX_U16)),
+    "timeoutS": ("timeout_s", _number(1, 3600)),
+    "retryForS": ("retry_for_s", _number(0, 86_400)),
+    "orderBy": ("order_by", _columns),
+    "ledger": ("ledger", str),
+    "summaryFile": ("summary_file", str),
+}
+#: All options, written with underscores.
+OPTION_FIELDS: Final = tuple(field for field, _parse in _OPTIONS.values())

@@ -17,50 +17,32 @@ nothing for the table that is read.
 Files are read where the query is made, and their content is sent to the workers.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from holdfast.history.tables.tables import QUEUES, RETAINED, SCHEMAS
 from holdfast.model.errors import PeerError, PermanentError, SettingsError
 from holdfast.pipeline.source.offsets import EARLIEST, LATEST, parse_offsets
 from holdfast.pipeline.source.schema import DEFAULT_COLUMNS, JSON, check_columns, check_table_columns
+from holdfast.pipeline.spark.option_texts import (
+    OptionTable,
+    name_options,
+    option_errors,
+    parse_boolean,
+    parse_options,
+    strip_file_scheme,
+)
 from holdfast.storage.rocks.log.leases import check_name
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
 
 HISTORY: Final = "history"
-_NAMES: Final = (
-    "path",
-    "endpoint",
-    "table",
-    "topicFilter",
-    "startingTime",
-    "endingTime",
-    "startingOffsets",
-    "columns",
-    "zone",
-    "payloadFormat",
-    "maxRowsPerTrigger",
-    "rowsPerPartition",
-    "failOnDataLoss",
-    "pushdown",
-    "owed",
-    "lease",
-    "inStep",
-    "token",
-    "tokenFile",
-    "ca",
-)
 _OF_ENDPOINTS: Final = ("token", "tokenFile", "ca")
 #: What the other tables than history know; some know one thing more.
 _OF_TABLES: Final = ("path", "endpoint", *_OF_ENDPOINTS, "table", "columns")
 _OF_TABLE: Final = {RETAINED: ("topicFilter",), QUEUES: ("owed",)}
-#: Spark's own, which it passes on to every source.
-_FOREIGN: Final = ("__", "spark.")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -103,78 +85,30 @@ class ReadOptions:
 
 def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
     """SettingsError names the option that is wrong, and says what would be right."""
-    texts = _by_name(given)
-
-    def take(name: str, parse: Callable[[str], _T], default: _T) -> _T:
-        try:
-            return parse(texts[name]) if name in texts else default
-        except PeerError as wrong:
-            raise SettingsError(f"option {name}: {wrong.detail}") from None
-        except ValueError as wrong:
-            raise SettingsError(f"option {name}: {wrong}") from None
-
-    path, endpoint = take("path", _path, ""), texts.get("endpoint", "")
-    if bool(path) == bool(endpoint):
+    texts = name_options(given, _OPTIONS, "there is no option {}; there are {}")
+    if bool(texts.get("path")) == bool(texts.get("endpoint")):
         raise SettingsError(
             "give either the option path, a broker's data folder on this machine, or endpoint, grpc://host:port"
         )
     for name in _OF_ENDPOINTS:
-        if name in texts and path:
+        if name in texts and texts.get("path"):
             raise SettingsError(f"option {name}: it goes with the option endpoint; a path is read without")
-    if "token" in texts and "tokenFile" in texts:
-        raise SettingsError("give either the option token or tokenFile")
-    token = take("tokenFile", _token_file, take("token", _token, None))
-    ca = take("ca", _content, None)
-    table = take("table", _table, HISTORY)
+    for name, other in (("token", "tokenFile"), ("startingTime", "startingOffsets")):
+        if name in texts and other in texts:
+            raise SettingsError(f"give either the option {name} or {other}")
+    fields = parse_options(texts, _OPTIONS)
+    with_json = fields.pop(JSON, False)
+    table = fields.setdefault("table", HISTORY)
     _check_meaning(table, texts)
-    if table != HISTORY:
-        return ReadOptions(
-            path=path,
-            endpoint=endpoint,
-            table=table,
-            levels=take("topicFilter", _levels, ()),
-            columns=take("columns", lambda text: _table_columns(table, text), tuple(SCHEMAS[table].names)),
-            exact=take("owed", _owed, False),
-            token=token,
-            ca=ca,
-        )
-    columns = take("columns", _columns, DEFAULT_COLUMNS)
-    if take("payloadFormat", _payload_format, "") and JSON not in columns:
-        columns = (*columns, JSON)
-    if "startingTime" in texts and "startingOffsets" in texts:
-        raise SettingsError("give either the option startingTime or startingOffsets")
-    return ReadOptions(
-        path=path,
-        endpoint=endpoint,
-        table=table,
-        levels=take("topicFilter", _levels, ()),
-        starting_time=take("startingTime", _time, None),
-        ending_time=take("endingTime", _time, None),
-        starting_offsets=take("startingOffsets", _offsets, EARLIEST),
-        columns=columns,
-        zone=texts.get("zone"),
-        max_rows_per_trigger=take("maxRowsPerTrigger", _count, None),
-        rows_per_partition=take("rowsPerPartition", _count, None),
-        fail_on_data_loss=take("failOnDataLoss", _yes, True),
-        pushdown=take("pushdown", _yes, False),
-        lease=take("lease", _lease, None),
-        in_step=take("inStep", _yes, False),
-        token=token,
-        ca=ca,
-    )
-
-
-def _by_name(given: Mapping[str, str]) -> dict[str, str]:
-    # Both spellings are in use: Spark's own options have no underscores, its columns have.
-    known = {name.lower(): name for name in _NAMES}
-    texts = {}
-    for key, value in given.items():
-        name = known.get(key.lower().replace("_", ""))
-        if name is not None:
-            texts[name] = value
-        elif not key.startswith(_FOREIGN):
-            raise SettingsError(f"there is no option {key!r}; there are {', '.join(_NAMES)}")
-    return texts
+    columns = fields.setdefault("columns", DEFAULT_COLUMNS if table == HISTORY else tuple(SCHEMAS[table].names))
+    with option_errors("columns"):
+        if table == HISTORY:
+            check_columns(columns)
+        else:
+            check_table_columns(table, columns)
+    if with_json and JSON not in columns:
+        fields["columns"] = (*columns, JSON)
+    return ReadOptions(**fields)
 
 
 def _check_meaning(table: str, texts: Mapping[str, str]) -> None:
@@ -187,8 +121,7 @@ def _check_meaning(table: str, texts: Mapping[str, str]) -> None:
 
 
 def _path(text: str) -> str:
-    found = re.match(r"file:(?://)?(/.*)", text)
-    path = found[1] if found else text
+    path = strip_file_scheme(text)
     if "://" in path:
         raise ValueError(f"{text!r} is not a folder of this machine; to read from elsewhere, give endpoint")
     return path
@@ -224,27 +157,16 @@ def _offsets(text: str) -> str:
 
 
 def _columns(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    check_columns(names)
-    return names
+    return tuple(name.strip() for name in text.split(","))
 
 
-def _table_columns(table: str, text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    check_table_columns(table, names)
-    return names
+def _either(chosen: str, other: str, listed: str) -> Callable[[str], bool]:
+    def parse(text: str) -> bool:
+        if text not in (chosen, other):
+            raise ValueError(f"{text!r} is not known; give {listed}")
+        return text == chosen
 
-
-def _owed(text: str) -> bool:
-    if text not in ("estimate", "exact"):
-        raise ValueError(f"{text!r} is not known; give estimate or exact")
-    return text == "exact"
-
-
-def _payload_format(text: str) -> str:
-    if text not in ("json", "binary"):
-        raise ValueError(f"{text!r} is not known; give json or binary")
-    return "" if text == "binary" else text
+    return parse
 
 
 def _lease(text: str) -> str:
@@ -281,7 +203,25 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _yes(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
+_OPTIONS: Final[OptionTable] = {
+    "path": ("path", _path),
+    "endpoint": ("endpoint", str),
+    "table": ("table", _table),
+    "topicFilter": ("levels", _levels),
+    "startingTime": ("starting_time", _time),
+    "endingTime": ("ending_time", _time),
+    "startingOffsets": ("starting_offsets", _offsets),
+    "columns": ("columns", _columns),
+    "zone": ("zone", str),
+    "payloadFormat": (JSON, _either("json", "binary", "json or binary")),
+    "maxRowsPerTrigger": ("max_rows_per_trigger", _count),
+    "rowsPerPartition": ("rows_per_partition", _count),
+    "failOnDataLoss": ("fail_on_data_loss", parse_boolean),
+    "pushdown": ("pushdown", parse_boolean),
+    "owed": ("exact", _either("exact", "estimate", "estimate or exact")),
+    "lease": ("lease", _lease),
+    "inStep": ("in_step", parse_boolean),
+    "token": ("token", _token),
+    "tokenFile": ("token", _token_file),
+    "ca": ("ca", _content),
+}
