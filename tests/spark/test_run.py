@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.main import app
 from holdfast.model.errors import PermanentError
-from holdfast.pipeline.declared import decode_step
+from holdfast.pipeline.declared import steps
 from holdfast.pipeline.declared.job import run_declared
 from holdfast.pipeline.declared.parser import DeclarationError, load
 from tests.spark.declared_pipeline import MIDNIGHT, Expected, Found, declare, reading, some
@@ -80,7 +80,7 @@ def test_kills_leave_no_trace(
             raise PermanentError("the end")
 
     with monkeypatch.context() as patched:
-        patched.setattr(decode_step, "fault", ended)
+        patched.setattr(steps, "fault", ended)
         with pytest.raises(PermanentError, match="the end"):
             run_declared(load(file), spark)
     found = Found(tmp_path, broker)

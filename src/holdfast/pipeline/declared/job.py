@@ -6,31 +6,23 @@ between steps are emptied at the end of a round, when all have read them.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.model.errors import TransientError
 from holdfast.pipeline.declared.declaration import ALSO_READ, BASE, DECODE, QUARANTINE, ROWS, Declaration
-from holdfast.pipeline.declared.decode_step import DecodeStep
 from holdfast.pipeline.declared.expression_check import aggregate_windows, check_expressions, fill_topic
 from holdfast.pipeline.declared.state import PipelineState, check_state, mark_tables_made, open_state
-from holdfast.pipeline.declared.steps import (
-    PipelineStep,
-    StepCounts,
-    TableStep,
-    as_json,
-    read_table_stream,
-    start_publishing,
-    start_query,
-)
+from holdfast.pipeline.declared.steps import DecodeStep, PipelineStep, StepCounts, TableStep
 from holdfast.pipeline.declared.table import PipelineTable
-from holdfast.pipeline.declared.table_files import DAY, make_target
+from holdfast.pipeline.declared.table_files import DAY
+from holdfast.pipeline.declared.table_stream import NAME as TABLE_SOURCE
 from holdfast.pipeline.declared.table_stream import TableSource
 from holdfast.pipeline.lake.upkeep import compact, lock_folder, remove_orphans
 from holdfast.pipeline.source.data_source import NAME, HoldfastSource
@@ -189,8 +181,6 @@ class _Run:
             self.outcome.compacted += compact(table, partitions=(DAY,))
         self.outcome.rounds += 1
 
-    # ---- steps
-
     def _decode(self) -> None:
         into = self._tables[ROWS if self._declared.deduplicate is None else ACCEPTED]
         step = DecodeStep(self._declared, self._state, self._progress, into, self._tables[QUARANTINE])
@@ -202,7 +192,7 @@ class _Run:
             "inStep": "true",
         }
         messages = self._spark.readStream.format(NAME).options(**options).load()
-        self._run(step, start_query(messages, self._state.checkpoint(step.name), step.guarded(step.batch)))
+        step.run_batches(messages, self._state.checkpoint(step.name))
         self.outcome.messages += step.counts.messages
         failed = step.counts.failed
         self.outcome.passed += step.counts.rows_out
@@ -215,10 +205,11 @@ class _Run:
         wanted = self._declared.deduplicate
         if wanted is None:
             return
-        step = TableStep(DEDUPLICATE, self._progress, self._tables[ROWS], self._target(ROWS, "ts"))
+        columns = self._schemas[ROWS].fieldNames()
+        step = TableStep(DEDUPLICATE, self._progress, self._tables[ROWS], columns, "ts")
         rows = self._stream(ACCEPTED).withWatermark("ts", wanted.within)
         rows = rows.dropDuplicatesWithinWatermark(list(wanted.by))
-        self._run(step, start_query(rows, self._state.checkpoint(step.name), step.guarded(step.batch)))
+        step.run_batches(rows, self._state.checkpoint(step.name))
         counts = step.counts
         self.outcome.duplicates += counts.rows_in - counts.rows_out - counts.late
         if counts.late:
@@ -226,12 +217,10 @@ class _Run:
 
     def _aggregate(self) -> None:
         for each in self._declared.aggregates:
-            step = TableStep(
-                each.name, self._progress, self._tables[each.name], self._target(each.name, "window_start")
-            )
+            columns = self._schemas[each.name].fieldNames()
+            step = TableStep(each.name, self._progress, self._tables[each.name], columns, "window_start")
             rows = self._stream(ROWS).where(sql.col(each.time).isNotNull()).withWatermark(each.time, each.watermark)
-            found = aggregate_windows(rows, each)
-            self._run(step, start_query(found, self._state.checkpoint(step.name), step.guarded(step.batch)))
+            step.run_batches(aggregate_windows(rows, each), self._state.checkpoint(step.name))
             _add(self.outcome.windows, each.name, step.counts.rows_out)
             if step.counts.late:
                 _add(self.outcome.late, each.name, step.counts.late)
@@ -240,22 +229,18 @@ class _Run:
         for sink in self._declared.publishes:
             step = PipelineStep(sink.name, self._progress)
             rows = self._stream(sink.of)
-            payload: Any = as_json(rows) if sink.payload is None else sql.expr(sink.payload)
-            checkpoint = self._state.checkpoint(step.name)
-            self._run(step, start_publishing(rows, fill_topic(sink.topic), payload, sink.options, checkpoint))
+            payload = sql.to_json(sql.struct(*rows.columns)) if sink.payload is None else sql.expr(sink.payload)
+            messages = rows.select(fill_topic(sink.topic).alias("topic"), payload.alias("payload"))
+            # Rows have the order of the table, in which they come each time.
+            writer = messages.writeStream.format(NAME).options(**sink.options, orderBy="none")
+            step.run(writer, self._state.checkpoint(step.name))
             _add(self.outcome.published, sink.name, step.counts.rows_in)
 
-    # ---- within
-
-    def _run(self, step: PipelineStep, start: Any) -> None:
-        step.run(start)
-
-    def _target(self, name: str, time_column: str) -> Any:
-        return make_target(self._tables[name].folder, dict.fromkeys(self._schemas[name].fieldNames(), ""), time_column)
-
-    def _stream(self, name: str) -> Any:
+    def _stream(self, name: str) -> DataFrame:
+        """The rows of a table, as they come."""
         schema = self._schemas[ROWS if name == ACCEPTED else name]
-        return read_table_stream(self._spark, self._tables[name], schema, self._declared.batch_rows)
+        options = {"path": str(self._tables[name].folder), "maxRows": str(self._declared.batch_rows)}
+        return self._spark.readStream.format(TABLE_SOURCE).schema(schema).options(**options).load()
 
 
 def _add(counts: dict[str, int], name: str, count: int) -> None:

@@ -8,7 +8,7 @@
 3. All rows of a version stay until `empty`: who reads version by version reads the same each time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,19 +17,19 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.pipeline.declared.table_files import DAY, DayFile
-from holdfast.pipeline.lake.delta_log import add_action, append, sync_log
+from holdfast.pipeline.declared.table_files import DAY, TableTarget
+from holdfast.pipeline.lake.delta_files import DataFile
+from holdfast.pipeline.lake.delta_log import DeltaFolder, add_action
 
 _ABOUT: Final = "Made by holdfast spark run"
 
 
-class PipelineTable:
+class PipelineTable(DeltaFolder):
     """As of one version, until `commit`."""
 
     def __init__(self, folder: Path, step: str, table: DeltaTable) -> None:
-        self.folder: Final = folder
-        self._step: Final = step
-        self.table = table
+        super().__init__(folder, table)
+        self._mark: Final = f"holdfast/run/{step}"
 
     @classmethod
     def open_or_make(cls, folder: Path, step: str, state_id: str, schema: Any, *, is_new: bool) -> "PipelineTable":
@@ -63,26 +63,18 @@ class PipelineTable:
             )
         return cls(folder, step, table)
 
-    @property
-    def version(self) -> int:
-        return int(self.table.version())
-
-    def refresh(self) -> None:
-        self.table = DeltaTable(str(self.folder))
-
-    def sync(self, since_version: int) -> None:
-        """Have all transactions behind a version on the disk."""
-        sync_log(self.folder, since_version, self.version)
+    def target(self, columns: Iterable[str], time: str) -> TableTarget:
+        """For tasks that write files of it, partitioned by the day of the column `time`."""
+        return TableTarget(str(self.folder), tuple(columns), time)
 
     def has(self, batch: int) -> bool:
         """Whether a batch is in it."""
         last = self.table.transaction_version(self._mark)
         return last is not None and last >= batch
 
-    def commit(self, batch: int, files: Sequence[DayFile], metadata: Mapping[str, Any]) -> None:
+    def commit(self, batch: int, files: Sequence[DataFile], metadata: Mapping[str, Any]) -> None:
         """Add a batch. Survives: a power loss, when it has returned; a kill, as a whole or not at all."""
-        actions = [add_action(each.file, {DAY: each.day}) for each in files]
-        self.table = append(self.folder, self.table, actions, [DAY], {self._mark: batch}, metadata)
+        self.append([add_action(file) for file in files], [DAY], {self._mark: batch}, metadata)
 
     def empty(self) -> None:
         """Drop all rows. Requires: all who read it are done with them."""
@@ -95,7 +87,3 @@ class PipelineTable:
         self.sync(before)
         for path in paths:
             path.unlink(missing_ok=True)
-
-    @property
-    def _mark(self) -> str:
-        return f"holdfast/run/{self._step}"

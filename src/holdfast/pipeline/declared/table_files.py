@@ -5,18 +5,16 @@ null if it did; rules that drop or fail are only counted. What comes back to the
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from holdfast.files.replacement import sync_path
-from holdfast.pipeline.lake.delta_files import DataFile, OpenDeltaFile
+from holdfast.pipeline.lake.delta_files import DataFile, DeltaFiles
 
 DAY: Final = "day"
 RULE: Final = "_rule"
@@ -28,12 +26,6 @@ _HELD_BYTES: Final = 64 * 2**20
 _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 _RESULT: Final = pa.schema([pa.field("result", pa.string())])
 RESULT_TYPE: Final = "result string"
-
-
-class DayFile(NamedTuple):
-    file: DataFile
-    #: None: of rows without a time.
-    day: str | None
 
 
 @dataclass(frozen=True)
@@ -65,8 +57,8 @@ class WriteTask:
 class StepFiles(NamedTuple):
     """What all tasks of a batch did."""
 
-    rows: list[DayFile]
-    quarantine: list[DayFile]
+    rows: list[DataFile]
+    quarantine: list[DataFile]
     passed: int
     messages: int
     #: By rule.
@@ -84,8 +76,8 @@ def gather_results(results: Sequence[str]) -> StepFiles:
             failed[rule] = failed.get(rule, 0) + count
         examples |= each["examples"]
     return StepFiles(
-        [_file(file) for each in found for file in each["rows"]],
-        [_file(file) for each in found for file in each["quarantine"]],
+        [DataFile(*file) for each in found for file in each["rows"]],
+        [DataFile(*file) for each in found for file in each["quarantine"]],
         sum(each["passed"] for each in found),
         sum(each["messages"] for each in found),
         failed,
@@ -93,17 +85,15 @@ def gather_results(results: Sequence[str]) -> StepFiles:
     )
 
 
-def _file(found: list[Any]) -> DayFile:
-    return DayFile(DataFile(*found[0]), found[1])
-
-
 def _write(job: WriteTask, batches: Iterator[Any]) -> dict[str, Any]:
     passed = messages = 0
     failed: dict[str, int] = {}
     examples: dict[str, list[Any]] = {}
     with ExitStack() as stack:
-        rows = None if job.rows is None else _Days(job.rows, stack)
-        quarantine = None if job.quarantine is None else _Days(job.quarantine, stack)
+        rows, quarantine = (
+            None if target is None else stack.enter_context(DeltaFiles(Path(target.folder), _HELD_BYTES, True))
+            for target in (job.rows, job.quarantine)
+        )
         for batch in batches:
             if FIRST in batch.schema.names:
                 messages += pc.sum(batch.column(FIRST)).as_py() or 0
@@ -112,21 +102,17 @@ def _write(job: WriteTask, batches: Iterator[Any]) -> dict[str, Any]:
                 rules = batch.column(RULE)
                 good = batch.filter(rules.is_null())
                 _count(batch, failed, examples)
-                if quarantine is not None:
-                    quarantine.add(_kept(batch, job.kept))
+                _add(quarantine, job.quarantine, _kept(batch, job.kept))
             passed += good.num_rows
-            if rows is not None:
-                rows.add(good)
-        files = [[] if days is None else days.close() for days in (rows, quarantine)]
-        stack.pop_all()
-    return {
-        "rows": files[0],
-        "quarantine": files[1],
-        "passed": passed,
-        "messages": messages,
-        "failed": failed,
-        "examples": examples,
-    }
+            _add(rows, job.rows, good)
+        return {
+            "rows": rows.close() if rows else [],
+            "quarantine": quarantine.close() if quarantine else [],
+            "passed": passed,
+            "messages": messages,
+            "failed": failed,
+            "examples": examples,
+        }
 
 
 def _count(batch: Any, failed: dict[str, int], examples: dict[str, list[Any]]) -> None:
@@ -144,44 +130,16 @@ def _kept(batch: Any, kept: Sequence[str]) -> Any:
     return found.rename_columns(names)
 
 
-class _Days:
-    """The files of one table: one for each day."""
-
-    def __init__(self, target: TableTarget, stack: ExitStack) -> None:
-        self._target: Final = target
-        self._folder: Final = Path(target.folder)
-        self._stack: Final = stack
-        self._files: Final[dict[date | None, OpenDeltaFile]] = {}
-
-    def add(self, batch: Any) -> None:
-        if not batch.num_rows:
-            return
-        kept = batch.select(list(self._target.columns))
-        days = kept.column(self._target.time).cast(pa.date32())
-        for day in pc.unique(days).to_pylist():
-            chosen = days.is_null() if day is None else pc.equal(days, pa.scalar(day, pa.date32()))
-            self._file(day, kept.schema).add(kept.filter(chosen))
-        if sum(file.held_bytes for file in self._files.values()) > _HELD_BYTES:
-            max(self._files.values(), key=lambda file: file.held_bytes).flush()
-
-    def _file(self, day: date | None, schema: Any) -> OpenDeltaFile:
-        file = self._files.get(day)
-        if file is None:
-            bounds = [] if day is None else [self._target.time]
-            place = f"{DAY}={_NO_DAY if day is None else day.isoformat()}"
-            file = self._files[day] = OpenDeltaFile(self._folder, place, schema, bounds, repeating=True)
-            self._stack.callback(file.abandon)
-        return file
-
-    def close(self) -> list[DayFile]:
-        """Ensures: files and their names survive a power loss."""
-        files = [DayFile(file.close(), None if day is None else day.isoformat()) for day, file in self._files.items()]
-        for folder in {(self._folder / file.file.path).parent for file in files}:
-            sync_path(folder)
-        if files:
-            sync_path(self._folder)
-        return files
-
-
-def make_target(folder: Path, types: Mapping[str, str], time: str) -> TableTarget:
-    return TableTarget(str(folder), tuple(types), time)
+def _add(files: DeltaFiles | None, target: TableTarget | None, batch: Any) -> None:
+    """Rows into the files of their days, if they are to be written."""
+    if files is None or target is None or not batch.num_rows:
+        return
+    kept = batch.select(list(target.columns))
+    days = kept.column(target.time).cast(pa.date32())
+    for day in pc.unique(days).to_pylist():
+        if day is None:
+            files.add(f"{DAY}={_NO_DAY}", {DAY: None}, (), kept.filter(days.is_null()))
+        else:
+            own = kept.filter(pc.equal(days, pa.scalar(day, pa.date32())))
+            files.add(f"{DAY}={day.isoformat()}", {DAY: day.isoformat()}, (target.time,), own)
+    files.limit_memory()

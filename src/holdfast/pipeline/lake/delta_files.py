@@ -1,7 +1,7 @@
 """Parquet files of Delta tables: what lakes and declared pipelines have in common.
 
 1. A name is used once: a task that is tried again writes other files. No reader sees a file before it is in the table.
-2. When `close` returns, the file survives a power loss; its folder is for the caller to `sync`.
+2. When `DeltaFiles.close` returns, the files and their names survive a power loss.
 3. Statistics never exclude a row: times are rounded outwards to the milliseconds that Delta keeps.
 
 Written where Spark's tasks run, which need nothing of Delta itself: `delta_log.py` adds them to their table.
@@ -14,11 +14,13 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from holdfast.files.replacement import sync_path
 
 #: Rows of a row group: it is what a reader skips or reads.
 _GROUP_ROWS: Final = 131_072
@@ -30,19 +32,67 @@ class DataFile(NamedTuple):
 
     #: From the folder of the table.
     path: str
+    #: By partition column; it stands in Delta's log, not in the file.
+    partition: dict[str, str | None]
     size_bytes: int
     modified_ms: int
     rows: int
     stats: str
 
 
-class OpenDeltaFile:
-    """A Parquet file that is being written. `bounds` are columns without nulls whose least and greatest are noted."""
+class DeltaFiles:
+    """The files that a task writes to a table, one for each place. A block that ends with an error removes them."""
+
+    def __init__(self, folder: Path, held_bytes: int, repeating: Sequence[str] | bool) -> None:
+        """`held_bytes`: what is held in memory, about. `repeating`: columns whose values repeat, or whether all do."""
+        self._folder: Final = folder
+        self._held_bytes: Final = held_bytes
+        self._repeating: Final = repeating
+        self._files: Final[dict[str, _OpenFile]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        if kind is not None:
+            for file in self._files.values():
+                file.abandon()
+
+    def add(self, place: str, partition: dict[str, str | None], bounds: Sequence[str], batch: Any) -> None:
+        """Rows for the file in a folder. `bounds`: columns without nulls whose least and greatest are noted."""
+        file = self._files.get(place)
+        if file is None:
+            file = self._files[place] = _OpenFile(self._folder, place, partition, batch.schema, bounds, self._repeating)
+        file.add(batch)
+
+    def limit_memory(self) -> None:
+        """Write the largest row group early, if too much is held."""
+        if sum(file.held_bytes for file in self._files.values()) > self._held_bytes:
+            max(self._files.values(), key=lambda file: file.held_bytes).flush()
+
+    def close(self) -> list[DataFile]:
+        files = [file.close() for file in self._files.values()]
+        paths = [self._folder / file.path for file in files]
+        folders = {folder for path in paths for folder in path.parents if folder.is_relative_to(self._folder)}
+        for folder in sorted(folders, reverse=True):  # a folder behind those in it
+            sync_path(folder)
+        return files
+
+
+class _OpenFile:
+    """A Parquet file that is being written."""
 
     def __init__(
-        self, folder: Path, place: str, schema: Any, bounds: Sequence[str], repeating: Sequence[str] | bool
+        self,
+        folder: Path,
+        place: str,
+        partition: dict[str, str | None],
+        schema: Any,
+        bounds: Sequence[str],
+        repeating: Sequence[str] | bool,
     ) -> None:
         self._path: Final = f"{place}/{_BEGINNING}{uuid.uuid4()}.parquet"
+        self._partition: Final = partition
         self._whole: Final = folder / self._path
         self._held: list[Any] = []
         self._held_rows = 0
@@ -81,7 +131,8 @@ class OpenDeltaFile:
         os.fsync(self._file.fileno())
         size_bytes = self._file.tell()
         self._file.close()
-        return DataFile(self._path, size_bytes, time.time_ns() // 1_000_000, self._rows, self._stats())
+        modified_ms = time.time_ns() // 1_000_000
+        return DataFile(self._path, self._partition, size_bytes, modified_ms, self._rows, self._stats())
 
     def abandon(self) -> None:
         """Remove the file: it will not be in the table."""

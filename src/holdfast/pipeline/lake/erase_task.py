@@ -14,7 +14,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from holdfast.durable.erasures import Erasure
 from holdfast.model.errors import PermanentError
-from holdfast.pipeline.lake.lake_files import LakeFile, rewrite_file
+from holdfast.pipeline.lake.delta_files import DataFile
+from holdfast.pipeline.lake.lake_files import rewrite_file
 from holdfast.pipeline.lake.serial_ranges import SerialRanges, merge_ranges, ranges_of, span_ranges
 
 _BATCH_ROWS: Final = 65_536
@@ -38,7 +39,7 @@ class SearchedFile(NamedTuple):
     #: By shard.
     gone: tuple[SerialRanges, ...]
     #: What is left of it; None if nothing is, or if nothing was to be written.
-    left: LakeFile | None
+    left: DataFile | None
 
 
 class ErasureFilter(NamedTuple):
@@ -78,7 +79,7 @@ def _searched(folder: Path, wanted: ErasureFilter, place: StoredFile, *, writes:
     left = None
     if writes and not wanted.everything:
         with pq.ParquetFile(place.path) as file:
-            left = rewrite_file(folder, place.day, place.pattern, file.schema_arrow, _others(file, wanted))
+            left = rewrite_file(folder, place.day, place.pattern, _others(file, wanted))
     return SearchedFile(place.name, gone, left)
 
 

@@ -29,13 +29,13 @@ from urllib.parse import unquote
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import RemoveAction
 
 from holdfast.history.arrow.message_batches import SCHEMA
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.lake.delta_files import DataFile
-from holdfast.pipeline.lake.delta_log import add_action, append, sync_log
-from holdfast.pipeline.lake.lake_files import DAY, PATTERN, STATISTICS, LakeFile
+from holdfast.pipeline.lake.delta_log import DeltaFolder, add_action
+from holdfast.pipeline.lake.lake_files import DAY, PATTERN, STATISTICS
 from holdfast.pipeline.source.offsets import NOWHERE, Offset, Offsets
 
 PARTITIONS: Final = [DAY, PATTERN]
@@ -51,12 +51,11 @@ TABLE_SCHEMA: Final = pa.schema(
 )
 
 
-class Lake:
+class Lake(DeltaFolder):
     """The table as of one version, until `refresh` or `commit`."""
 
     def __init__(self, folder: Path, table: DeltaTable) -> None:
-        self.folder: Final = folder
-        self._table = table
+        super().__init__(folder, table)
         #: Of the archive that fills it.
         self.name: Final = str(table.metadata().name or "")
         self.offsets: Offsets = self._read_offsets()
@@ -102,22 +101,12 @@ class Lake:
         lake.evolve()
         return lake
 
-    # ---- what there is
-
-    @property
-    def version(self) -> int:
-        return int(self._table.version())
-
-    @property
-    def table(self) -> DeltaTable:
-        return self._table
-
     def refresh(self) -> None:
-        self._table = DeltaTable(str(self.folder))
+        super().refresh()
         self.offsets = self._read_offsets()
 
     def _read_offsets(self) -> Offsets:
-        found = self._table.transaction_version
+        found = self.table.transaction_version
         offsets = {}
         for shard in range(found(_shards(self.name)) or 0):
             position_us, serial = found(_position(self.name, shard)), found(_serial(self.name, shard))
@@ -125,11 +114,9 @@ class Lake:
                 offsets[shard] = Offset(position_us, serial)
         return offsets
 
-    # ---- changing it
-
     def evolve(self) -> None:
         """Add the columns that this Holdfast has and the table has not. PermanentError if one is of another type."""
-        known = {field.name: field for field in self._table.schema().fields}
+        known = {field.name: field for field in self.table.schema().fields}
         wanted = Schema.from_arrow(TABLE_SCHEMA).fields
         for field in wanted:
             if field.name in known and known[field.name].type != field.type:
@@ -139,13 +126,13 @@ class Lake:
                 )
         new = [field for field in wanted if field.name not in known]
         if new:
-            self._table.alter.add_columns(new)
+            self.table.alter.add_columns(new)
             self.refresh()
-        if not _PROPERTIES.items() <= self._table.metadata().configuration.items():
-            self._table.alter.set_table_properties(dict(_PROPERTIES))
+        if not _PROPERTIES.items() <= self.table.metadata().configuration.items():
+            self.table.alter.set_table_properties(dict(_PROPERTIES))
             self.refresh()
 
-    def commit(self, end: Offsets, files: Sequence[LakeFile], metadata: Mapping[str, Any]) -> int:
+    def commit(self, end: Offsets, files: Sequence[DataFile], metadata: Mapping[str, Any]) -> int:
         """Add a batch that began at `offsets`; the version that has it. `metadata` is for people.
 
         Survives: a power loss, when it has returned; a kill, as a whole or not at all.
@@ -155,9 +142,10 @@ class Lake:
         for shard, offset in moved.items():
             marks[_position(self.name, shard)] = offset.position_us
             marks[_serial(self.name, shard)] = offset.serial
-        return self._change([_add(file) for file in files], metadata, marks)
+        self.append([add_action(file) for file in files], PARTITIONS, marks, metadata, "lake")
+        return self.version
 
-    def replace(self, gone: Sequence[Mapping[str, Any]], files: Sequence[LakeFile], metadata: Mapping[str, Any]) -> int:
+    def replace(self, gone: Sequence[Mapping[str, Any]], files: Sequence[DataFile], metadata: Mapping[str, Any]) -> int:
         """Take files out of the table, as `list_files` names them, and put others in; the version that has it.
 
         Survives: as `commit`. What is taken out lies there until it is vacuumed.
@@ -173,27 +161,11 @@ class Lake:
             )
             for file in gone
         ]
-        version = self._change([*removed, *[_add(file) for file in files]], metadata, {})
-        there = set(self._table.file_uris())
+        self.append([*removed, *[add_action(file) for file in files]], PARTITIONS, {}, metadata, "lake")
+        there = set(self.table.file_uris())
         if any(str(self.folder / unquote(file["path"])) in there for file in gone):
             raise PermanentError(f"files of the lake {self.folder} were taken out, and Delta has them still")
-        return version
-
-    def _change(
-        self, actions: list[AddAction | RemoveAction], metadata: Mapping[str, Any], marks: Mapping[str, int]
-    ) -> int:
-        self._table = append(self.folder, self._table, actions, PARTITIONS, marks, metadata, "lake")
-        self.offsets = self._read_offsets()
         return self.version
-
-    def sync(self, since_version: int) -> None:
-        """Have all transactions behind a version on the disk."""
-        sync_log(self.folder, since_version, self.version)
-
-
-def _add(file: LakeFile) -> AddAction:
-    data = DataFile(file.path, file.size_bytes, file.modified_ms, file.rows, file.stats)
-    return add_action(data, {DAY: file.day, PATTERN: file.pattern})
 
 
 def _shards(name: str) -> str:

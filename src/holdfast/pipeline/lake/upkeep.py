@@ -10,16 +10,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import DeltaTable, WriterProperties
+from deltalake import WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from holdfast.files.lock import FileLock
 from holdfast.files.replacement import sync_path
 from holdfast.model.errors import SettingsError
+from holdfast.pipeline.lake.delta_log import DeltaFolder
 from holdfast.pipeline.lake.lake import OWN_FOLDER
 from holdfast.pipeline.lake.lake_files import DAY, PATTERN
 from holdfast.pipeline.spark.fault_points import fault
@@ -58,19 +59,6 @@ def lock_folder(folder: Path, who: str = "archive") -> Iterator[bool]:
         unfinished.touch()
         yield was_left
         unfinished.unlink()
-
-
-class DeltaFolder(Protocol):
-    """A lake, or a table of another job."""
-
-    @property
-    def folder(self) -> Path: ...
-    @property
-    def table(self) -> DeltaTable: ...
-    @property
-    def version(self) -> int: ...
-    def refresh(self) -> None: ...
-    def sync(self, since_version: int) -> None: ...
 
 
 def remove_orphans(lake: DeltaFolder) -> int:

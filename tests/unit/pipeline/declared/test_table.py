@@ -145,8 +145,8 @@ def test_rows_that_do_not_pass_go_where_their_rule_says(tmp_path: Path) -> None:
     written = wrote(job, given, **more)
     assert (written.passed, written.messages, written.failed) == (3, 5, {"strict": 2, "loose": 4})
     assert written.examples == {"strict": ["t", 0, 3], "loose": ["t", 0, 5]}
-    assert sum(each.file.rows for each in written.rows) == 3
-    assert sum(each.file.rows for each in written.quarantine) == 2
+    assert sum(file.rows for file in written.rows) == 3
+    assert sum(file.rows for file in written.quarantine) == 2
 
     # Nobody asked for them in the end: they are files that no table knows.
     assert remove_orphans(good) == 1
