@@ -14,6 +14,7 @@ import base64
 import json
 import math
 import struct
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -60,30 +61,26 @@ class _Reader:
         if major in (2, 3):
             return self._string(major, number)
         if major == 4:
-            return self._array(number, depth)
+            return list(self._items(number, depth, "an array"))
         if major == 5:
             return self._map(number, depth)
         return self._tagged(number, depth)
 
-    def _array(self, count: int, depth: int) -> list[Any]:
-        items: list[Any] = []
-        while count == _INDEFINITE or len(items) < count:
+    def _items(self, count: int, depth: int, within: str) -> Iterator[Any]:
+        """So many, or all up to a break."""
+        taken = 0
+        while count == _INDEFINITE or taken < count:
             item = self.item(depth + 1)
             if item is _BREAK:
                 if count != _INDEFINITE:
-                    raise ValueError("not CBOR: a break in an array of known length")
-                break
-            items.append(item)
-        return items
+                    raise ValueError(f"not CBOR: a break in {within} of known length")
+                return
+            taken += 1
+            yield item
 
     def _map(self, count: int, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        while count == _INDEFINITE or len(found) < count:
-            key = self.item(depth + 1)
-            if key is _BREAK:
-                if count != _INDEFINITE:
-                    raise ValueError("not CBOR: a break in a map of known length")
-                break
+        for key in self._items(count, depth, "a map"):
             if not isinstance(key, str | int) or isinstance(key, bool):
                 raise ValueError("not decoded: a key of a map is neither text nor a whole number")
             if str(key) in found:

@@ -164,13 +164,6 @@ class Declaration:
         """Of the table `rows`."""
         return {**BASE, **self.decode.types()}
 
-    def needed(self) -> list[str]:
-        """Tables that have to be, in the order in which they are filled."""
-        wanted = {sink.of for sink in self.tables} | {sink.of for sink in self.publishes}
-        if self.aggregates:
-            wanted.add(ROWS)
-        return [name for name in (QUARANTINE, ROWS, *(each.name for each in self.aggregates)) if name in wanted]
-
 
 def line_of(lines: dict[Place, int], place: Place) -> int:
     while place and place not in lines:

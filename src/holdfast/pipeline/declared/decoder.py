@@ -22,7 +22,7 @@ from holdfast.pipeline.declared.declaration import (
     DecodeSpec,
     PayloadFormat,
 )
-from holdfast.pipeline.declared.sparkplug import SparkplugPayload, address_of, decode_payload, metrics_of
+from holdfast.pipeline.declared.sparkplug import address_of, decode_payload, metrics_of
 from holdfast.pipeline.declared.sparkplug_aliases import Aliases
 from holdfast.pipeline.declared.table_files import FIRST, WHY
 
@@ -89,17 +89,7 @@ def _part(rows: DataFrame, column: DecodedColumn) -> DataFrame:
         typed = sql.when(number.between(_LEAST_MS, _MOST_MS), sql.timestamp_millis(number))
     else:
         typed = sql.try_variant_get(document, column.path, TYPES[column.kind])
-    rows = rows.withColumn(column.name, typed)
-    shown = sql.substring(sql.to_json(found), 1, _SHOWN)
-    wrong = sql.when(
-        there & sql.col(column.name).isNull(),
-        sql.concat(sql.lit(f"column {column.name}: "), shown, sql.lit(f" is no {column.kind}")),
-    )
-    if column.required:
-        wrong = wrong.when(
-            ~sql.coalesce(there, sql.lit(False)), sql.lit(f"column {column.name}: {column.path} is missing")
-        )
-    return _explained(rows, wrong)
+    return _typed(rows, column, typed, there, sql.to_json(found))
 
 
 def _level(rows: DataFrame, column: DecodedColumn) -> DataFrame:
@@ -108,18 +98,19 @@ def _level(rows: DataFrame, column: DecodedColumn) -> DataFrame:
     if column.kind == "timestamp_ms":
         number = found.try_cast("bigint")
         typed = sql.when(number.between(_LEAST_MS, _MOST_MS), sql.timestamp_millis(number))
+    return _typed(rows, column, typed, found.isNotNull(), found)
+
+
+def _typed(rows: DataFrame, column: DecodedColumn, typed: Column, there: Column, text: Column) -> DataFrame:
+    """With the column, and the reason where it is missing or is there and not of its type. The first reason counts."""
     rows = rows.withColumn(column.name, typed)
-    wrong = sql.when(
-        found.isNotNull() & sql.col(column.name).isNull(),
-        sql.concat(
-            sql.lit(f"column {column.name}: "), sql.substring(found, 1, _SHOWN), sql.lit(f" is no {column.kind}")
-        ),
+    shown = sql.concat(
+        sql.lit(f"column {column.name}: "), sql.substring(text, 1, _SHOWN), sql.lit(f" is no {column.kind}")
     )
-    return _explained(rows, wrong)
-
-
-def _explained(rows: DataFrame, wrong: Column) -> DataFrame:
-    """What was wrong first counts."""
+    wrong = sql.when(there & sql.col(column.name).isNull(), shown)
+    if column.required:
+        missing = sql.lit(f"column {column.name}: {column.path} is missing")
+        wrong = wrong.when(~sql.coalesce(there, sql.lit(False)), missing)
     return rows.withColumn(WHY, sql.coalesce(sql.col(WHY), wrong))
 
 
@@ -143,19 +134,18 @@ def _cbor_texts(payloads: pa.Array) -> pa.Array:
 
 def _sparkplug(messages: DataFrame, aliases: Aliases) -> DataFrame:
     """A row for each metric; a message without any, and one that cannot be decoded, is one row."""
-    types = {**BASE, **ALSO_READ, **SPARKPLUG, WHY: "string", FIRST: "int"}
-    schema = ", ".join(f"`{name}` {kind}" for name, kind in types.items())
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in _SPARKPLUG_TYPES.items())
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             rows: list[dict[str, Any]] = []
             for message in batch.to_pylist():
-                rows += sparkplug_rows(message, aliases)
                 if len(rows) >= _SPARKPLUG_ROWS:
-                    yield _batch(rows)
+                    yield pa.RecordBatch.from_pylist(rows, schema=_SPARKPLUG_ARROW)
                     rows = []
+                rows += sparkplug_rows(message, aliases)
             if rows:
-                yield _batch(rows)
+                yield pa.RecordBatch.from_pylist(rows, schema=_SPARKPLUG_ARROW)
 
     return messages.select(*BASE, *ALSO_READ).mapInArrow(run, schema)
 
@@ -191,21 +181,12 @@ def sparkplug_rows(message: dict[str, Any], aliases: Aliases) -> list[dict[str, 
         }
         for metric in metrics_of(address, payload, ts_us, aliases)
     ]
-    return _with_first(rows or [{**message, **known, **_empty(payload), WHY: None}])
-
-
-def _empty(payload: SparkplugPayload) -> dict[str, Any]:
-    """Of a message that says only that it is there, as a death may."""
-    return {"payload": None, "at": None if payload.at_ms is None else payload.at_ms * 1000}
-
-
-def _with_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not rows:
+        # A message that says only that it is there, as a death may.
+        at_us = None if payload.at_ms is None else payload.at_ms * 1000
+        rows = [{**message, **known, "payload": None, "at": at_us, WHY: None}]
     rows[0][FIRST] = 1
     return rows
-
-
-def _batch(rows: list[dict[str, Any]]) -> Any:
-    return pa.RecordBatch.from_pylist(rows, schema=_SPARKPLUG_ARROW)
 
 
 _ARROW: Final = {
@@ -218,6 +199,5 @@ _ARROW: Final = {
     "binary": pa.binary(),
     "double": pa.float64(),
 }
-_SPARKPLUG_ARROW: Final = pa.schema(
-    [(name, _ARROW[kind]) for name, kind in {**BASE, **ALSO_READ, **SPARKPLUG, WHY: "string", FIRST: "int"}.items()]
-)
+_SPARKPLUG_TYPES: Final = {**BASE, **ALSO_READ, **SPARKPLUG, WHY: "string", FIRST: "int"}
+_SPARKPLUG_ARROW: Final = pa.schema([(name, _ARROW[kind]) for name, kind in _SPARKPLUG_TYPES.items()])

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.declared.declaration import (
+    BASE,
     DECODE,
     QUARANTINE,
     QUARANTINED,
@@ -18,13 +19,18 @@ from holdfast.pipeline.declared.declaration import (
     AggregateSpec,
     Declaration,
     DeduplicateSpec,
-    DeltaSink,
-    PublishSink,
     line_of,
 )
-from holdfast.pipeline.declared.part_parser import read_decode, read_rule, read_source
-from holdfast.pipeline.declared.sink_parser import read_sinks
-from holdfast.pipeline.declared.toml_fields import Mistakes, TomlFields, duration, duration_ms, expression, name
+from holdfast.pipeline.declared.part_parser import SOURCE_KEYS, read_decode, read_rule, read_sinks, read_source
+from holdfast.pipeline.declared.toml_fields import (
+    Mistakes,
+    TomlFields,
+    duration,
+    duration_ms,
+    expression,
+    name,
+    named_fields,
+)
 from holdfast.pipeline.declared.toml_lines import Path as Place
 from holdfast.pipeline.declared.toml_lines import lines_of
 
@@ -82,14 +88,11 @@ def _read(file: Path, found: dict[str, Any], lines: dict[Place, int], said: Mist
     for key in ("source", "decode"):
         if not top.has(key):
             top.lacks(f"[{key}]", {"source": 'data = "holdfast-data"', "decode": 'format = "json"'}[key] + " in it")
-    source = read_source(TomlFields(said, ("source",), found.get("source", {}), "[source]", _SOURCE), folder, title)
+    source = read_source(TomlFields(said, ("source",), found.get("source", {}), "[source]", SOURCE_KEYS), folder, title)
     decode = read_decode(TomlFields(said, ("decode",), found.get("decode", {}), "[decode]", ("format", "columns")))
     rules = tuple(read_rule(said, number, each) for number, each in enumerate(top.tables("rule")))
     _differ(said, "rule", [rule.name for rule in rules])
-    declared = Declaration(
-        file, title, folder / state, max(1, batch_rows), source, decode, rules, None, (), (), (), lines
-    )
-    rows = declared.row_types()
+    rows = {**BASE, **decode.types()}
     deduplicate = None
     if top.has("deduplicate"):
         deduplicate = _deduplicate(
@@ -101,30 +104,22 @@ def _read(file: Path, found: dict[str, Any], lines: dict[Place, int], said: Mist
     columns |= {each.name: [*WINDOW, *each.by, *each.measures] for each in aggregates}
     _lead_somewhere(said, aggregates, top.tables("sink"))
     tables, publishes = read_sinks(said, top.tables("sink"), columns, folder, source.options.get("topicFilter", "#"))
+    if not top.has("sink"):
+        top.lacks("at least one [[sink]]", 'kind = "delta", of = "rows" and a path in it')
     return Declaration(
         file,
         title,
-        declared.state,
-        declared.batch_rows,
+        folder / state,
+        max(1, batch_rows),
         source,
         decode,
         rules,
         deduplicate,
         aggregates,
-        *_sinks(top, tables, publishes),
+        tuple(tables),
+        tuple(publishes),
         lines,
     )
-
-
-_SOURCE: Final = ("data", "endpoint", "topic", "since", "zone", "token_file", "ca", "accept_loss")
-
-
-def _sinks(
-    top: TomlFields, tables: list[DeltaSink], publishes: list[PublishSink]
-) -> tuple[tuple[DeltaSink, ...], tuple[PublishSink, ...]]:
-    if not top.has("sink"):
-        top.lacks("at least one [[sink]]", 'kind = "delta", of = "rows" and a path in it')
-    return tuple(tables), tuple(publishes)
 
 
 #: Messages of different shards become durable in another order than that of their times, by as much as a sync takes.
@@ -148,9 +143,8 @@ _AGGREGATE: Final = ("name", "window", "slide", "by", "measures", "watermark", "
 
 def _aggregate(said: Mistakes, number: int, found: object, rows: dict[str, str]) -> AggregateSpec:
     place = ("aggregate", number)
-    title = found.get("name") if isinstance(found, dict) else None
-    fields = TomlFields(said, place, found, f"[[aggregate]] {title or number + 1}", _AGGREGATE)
-    named = fields.parsed("name", name, f"aggregate_{number}", needed='a name, such as name = "per_minute"')
+    example = 'a name, such as name = "per_minute"'
+    fields, named = named_fields(said, place, found, "[[aggregate]]", _AGGREGATE, "aggregate", example)
     if named.lower() in _RESERVED:
         fields.wrong("name", f"{named} is the name of something else in a pipeline; take a different one")
     window = fields.parsed("window", duration, "1 minutes", needed='a time, such as window = "1m"')

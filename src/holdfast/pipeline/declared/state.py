@@ -91,25 +91,24 @@ def _open(declared: Declaration) -> PipelineState | None:
 
 def describe_declaration(declared: Declaration) -> dict[str, Any]:
     """What results depend on, as JSON has it."""
-    found: dict[str, Any] = {
+    aggregates = {each.name: asdict(each) for each in declared.aggregates}
+    for row in aggregates.values():
+        row.pop("place")
+    found = {
         "name": declared.name,
         "source": {key: text for key, text in declared.source.options.items() if key not in _FREE},
-        "decode": {"format": declared.decode.format, "columns": {}},
-        "rule": {},
+        "decode": {
+            "format": declared.decode.format,
+            "columns": {column.name: asdict(column) for column in declared.decode.columns},
+        },
+        "rule": {rule.name: {"where": rule.where, "on_fail": rule.on_fail} for rule in declared.rules},
         "deduplicate": None if declared.deduplicate is None else asdict(declared.deduplicate),
-        "aggregate": {},
-        "sink": {f"delta of {sink.of}": {"path": str(sink.path)} for sink in declared.tables},
+        "aggregate": aggregates,
+        "sink": {f"delta of {sink.of}": {"path": str(sink.path)} for sink in declared.tables}
+        | {sink.name: {"of": sink.of, "topic": sink.topic, "payload": sink.payload} for sink in declared.publishes},
+        # The order of rules counts: a row has the name of the first that it fails.
+        "rules": ", ".join(rule.name for rule in declared.rules),
     }
-    found["decode"]["columns"] = {column.name: asdict(column) for column in declared.decode.columns}
-    found["rule"] = {rule.name: {"where": rule.where, "on_fail": rule.on_fail} for rule in declared.rules}
-    for each in declared.aggregates:
-        row = asdict(each)
-        row.pop("place")
-        found["aggregate"][each.name] = row
-    for sink in declared.publishes:
-        found["sink"][sink.name] = {"of": sink.of, "topic": sink.topic, "payload": sink.payload}
-    # The order of rules counts: a row has the name of the first that it fails.
-    found["rules"] = ", ".join(rule.name for rule in declared.rules)
     plain: dict[str, Any] = json.loads(json.dumps(found))
     return plain
 

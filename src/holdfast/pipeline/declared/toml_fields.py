@@ -53,9 +53,6 @@ class TomlFields:
     def has(self, key: str) -> bool:
         return key in self._found
 
-    def keys(self) -> list[str]:
-        return list(self._found)
-
     def raw(self, key: str) -> Any:
         return self._found.get(key)
 
@@ -100,14 +97,23 @@ class TomlFields:
         found = self.take(key, list, [], needed=needed)
         for number, name in enumerate(found):
             if name not in there:
-                self.said.say(
-                    (*self.place, key, number), f"{self.title}: there is no column {name!r}; there are {listed(there)}"
-                )
+                what = f"{self.title}: there is no column {name!r}; there are {', '.join(there)}"
+                self.said.say((*self.place, key, number), what)
         return tuple(name for name in found if name in there)
 
     def tables(self, key: str) -> list[object]:
         """An array of tables."""
         return self.take(key, list, [])
+
+
+def named_fields(
+    said: Mistakes, place: Path, found: object, kind: str, known: Sequence[str], default: str, example: str
+) -> tuple[TomlFields, str]:
+    """A table of several of its kind, with its name; the default, if the name is missing or wrong."""
+    title = found.get("name") if isinstance(found, dict) else None
+    number = place[-1]
+    fields = TomlFields(said, place, found, f"{kind} {title or int(number) + 1}", known)
+    return fields, fields.parsed("name", name, f"{default}_{number}", needed=example)
 
 
 def expression(text: str) -> str:
@@ -148,12 +154,7 @@ def one_of(kind: Callable[[str], _T], known: Sequence[str]) -> Callable[[str], _
     return parse
 
 
-def listed(names: Sequence[str]) -> str:
-    return ", ".join(names)
-
-
 def _kind(value: object) -> str:
-    for kind in (bool, int, str, list, dict):
-        if isinstance(value, kind):
-            return _KINDS[kind] if not isinstance(value, bool) else str(value).lower()
-    return f"{value!r}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return next((text for kind, text in _KINDS.items() if isinstance(value, kind)), f"{value!r}")

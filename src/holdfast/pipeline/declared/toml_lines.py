@@ -9,6 +9,7 @@
 import re
 import tomllib
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Final
 
 #: Keys, and numbers of elements, from the top of the file.
@@ -107,36 +108,27 @@ class _Scanner:
         self._note(path, self._line())
         first = self._text[self._at]
         if first == "[":
-            self._array(path)
+            for number in self._items("]"):
+                self._value((*path, number))
         elif first == "{":
-            self._inline(path)
+            for _number in self._items("}"):
+                self._pair(path)
         elif first in "\"'":
-            long = self._text.startswith(first * 3, self._at)
-            if first == '"':
-                self._skip(_LONG_BASIC if long else _BASIC)
-            else:
-                self._skip(_LONG_LITERAL if long else _LITERAL)
+            short, long = (_BASIC, _LONG_BASIC) if first == '"' else (_LITERAL, _LONG_LITERAL)
+            self._skip(long if self._text.startswith(first * 3, self._at) else short)
         else:
             self._skip(_SIMPLE)
 
-    def _array(self, path: Path) -> None:
+    def _items(self, end: str) -> Iterator[int]:
+        """Numbers of what stands between brackets; each is read before the next is asked for."""
         self._at += 1
         number = 0
-        while self._skip(_BLANK) and self._text[self._at] != "]":
+        while self._skip(_BLANK) and self._text[self._at] != end:
             if self._text[self._at] == ",":
                 self._at += 1
                 continue
-            self._value((*path, number))
+            yield number
             number += 1
-        self._at += 1
-
-    def _inline(self, path: Path) -> None:
-        self._at += 1
-        while self._skip(_BLANK) and self._text[self._at] != "}":
-            if self._text[self._at] == ",":
-                self._at += 1
-                continue
-            self._pair(path)
         self._at += 1
 
     # ---- within

@@ -9,7 +9,7 @@ import pytest
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.declared.declaration import OnFail, PayloadFormat, draw
 from holdfast.pipeline.declared.parser import DeclarationError, load
-from holdfast.pipeline.declared.sink_parser import may_match
+from holdfast.pipeline.declared.part_parser import may_match
 from tests.unit.pipeline.declared.declarations import WHOLE, line_of, written
 
 
