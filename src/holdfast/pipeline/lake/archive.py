@@ -202,7 +202,7 @@ def _read(source: HistorySource, options: ReadOptions, task: Task, left_out: lis
         part = partition.part
         seen = np.zeros(max(0, part.last_serial - part.after_serial), dtype=bool)
         try:
-            for batch in source.batches(part, (), COLUMNS):
+            for batch in source.batches(part, (), COLUMNS, in_order=False):
                 seen[batch.column(SERIAL).to_numpy() - part.after_serial - 1] = True
                 yield batch
             if not seen.all():

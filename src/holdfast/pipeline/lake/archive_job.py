@@ -9,7 +9,7 @@ from holdfast.pipeline.lake.archive import BATCH_ROWS, Archive, ArchivedBatch
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS
 from holdfast.pipeline.lake.upkeep import list_files, lock_folder, remove_orphans
-from holdfast.pipeline.source.history_source import open_source
+from holdfast.pipeline.source.history_source import open_source, refresh_heads
 from holdfast.pipeline.source.offsets import Offsets
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.spark.fault_points import fault
@@ -138,7 +138,7 @@ def lake_status(folder: Path, options: ReadOptions | None = None) -> LakeStatus:
     heads: Offsets = {}
     if options is not None:
         with open_source(options) as source:
-            heads = source.heads()
+            heads = refresh_heads(source)
     files = list_files(lake)
     days = sorted({file["partition.day"].isoformat() for file in files})
     done = {shard: lake.offsets.get(shard) for shard in sorted(lake.offsets.keys() | heads.keys())}

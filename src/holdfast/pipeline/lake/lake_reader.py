@@ -7,8 +7,11 @@ pattern. What is left is filtered by Spark.
 2. The same filter finds the same topics as in the log: `+` and `#`, and `$`-topics only if they are named.
 """
 
+import json
 import re
+import time
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -17,10 +20,15 @@ from pyspark.sql.functions import col, expr, lit, timestamp_micros
 from pyspark.sql.types import StructField, StructType
 
 from holdfast.durable.log import NO_END
+from holdfast.history.reader.view import UNKNOWN
 from holdfast.model.time import MILLISECOND_US, us_of
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_patterns import may_share
 from holdfast.pipeline.lake.upkeep import list_files
+from holdfast.pipeline.source.data_source import NAME
+from holdfast.pipeline.source.history_source import check_zone, open_source, refresh_heads
+from holdfast.pipeline.source.offsets import NOWHERE, Offset, Offsets, to_json
+from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.pipeline.source.schema import FIELDS, JSON, SIZE
 from holdfast.topics.filters import ONE, REST
 
@@ -106,3 +114,53 @@ def _quoted(token: str) -> str:
 def _literal(path: str) -> str:
     """Spark takes a path for a pattern."""
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
+
+
+# ---- a lake and the log as one table: the archived messages, and those that the log has behind them
+#
+#     lake, version v          │ log
+#     ─────────────────────────┤──────────────────▶          by shard: the offsets of version v are the border
+#     all at or below offsets  │ all above them
+#
+# 1. No message is in both, and none is in neither, whatever is archived while a query waits or runs: the version is
+#    chosen before the log is looked at.
+# 2. A frame may be used for many queries. The log's half is planned with the first of them, and kept by Spark.
+# 3. What retention dropped behind the border, because another version of the lake has it by now, is an error that says
+#    so, and not a hole; asking again finds it.
+
+
+def union_history(spark: SparkSession, given: dict[str, str], folder: Path) -> DataFrame:
+    """`given` are options of the data source. SettingsError if the folder is no lake."""
+    lake = Lake.open(folder)
+    options = parse_read_options(given)
+    now_us = time.time_ns() // 1000
+    since_us, until_us = options.since_us(now_us), options.until_us(now_us) or NO_END
+    with open_source(options) as source:
+        heads = refresh_heads(source)
+        check_zone(source, options.zone)
+        zones = source.zones()
+    shards = None
+    if options.zone is not None:
+        shards = {shard for view in zones if view.is_of(options.zone) for shard in view.shards}
+    # Conditions are left to Spark: it may use the plan of the log's half again, for a query with others.
+    hot = {**given, "columns": ",".join(dict.fromkeys([*options.columns, "ts"])), "pushdown": "false"}
+    if until_us < NO_END:
+        hot["endingTime"] = str(until_us)
+    if lake.offsets:
+        hot.pop("startingTime", None)
+        hot["startingOffsets"] = json.dumps(to_json(_starts(lake.offsets, heads, since_us)))
+    hot_rows = spark.read.format(NAME).options(**hot).load()
+    if since_us > 0:
+        # A shard that is new by then has no start in the options.
+        hot_rows = hot_rows.where(col("ts") >= timestamp_micros(lit(since_us)))
+    cold_rows = read_lake(spark, lake, options.levels, since_us, until_us, options.columns, shards)
+    return cold_rows.unionByName(hot_rows.select(*options.columns))
+
+
+def _starts(archived: Offsets, heads: Offsets, since_us: int) -> Offsets:
+    """Where the log's half begins: behind what is archived, and not before it is wanted."""
+    starts = dict(archived)
+    for shard in heads:
+        if starts.get(shard, NOWHERE).position_us < since_us - 1:
+            starts[shard] = Offset(since_us - 1, UNKNOWN)
+    return starts

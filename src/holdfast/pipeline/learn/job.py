@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.pipeline.lake.history_union import union_history
+from holdfast.pipeline.lake.lake_reader import union_history
 from holdfast.pipeline.learn.description import ExplainedPattern, explain_patterns
 from holdfast.pipeline.learn.learner import Learner, learn_patterns
 from holdfast.pipeline.learn.patterns import DOLLAR, PLAIN, TopicPattern

@@ -12,14 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from holdfast.durable.log import NO_END
-from holdfast.pipeline.lake.history_union import union_history
 from holdfast.pipeline.lake.lake import Lake
-from holdfast.pipeline.lake.lake_reader import read_lake
+from holdfast.pipeline.lake.lake_reader import read_lake, union_history
 from holdfast.pipeline.replay.schedule import ReplayRound, bucket_width_us, cut_rounds
 from holdfast.pipeline.replay.state import ReplayPlan
 from holdfast.pipeline.sink.write_options import WriteOptions
 from holdfast.pipeline.source.data_source import NAME
-from holdfast.pipeline.source.history_source import open_source
+from holdfast.pipeline.source.history_source import open_source, refresh_heads
 from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
@@ -88,7 +87,7 @@ class ReplayPlanner:
             bounds = {shard: offset.position_us for shard, offset in Lake.open(self._job.lake).offsets.items()}
         if self._job.source:
             with open_source(parse_read_options(self._job.source)) as source:
-                for shard, head in source.heads().items():
+                for shard, head in refresh_heads(source).items():
                     bounds[shard] = max(head.position_us, bounds.get(shard, -1))
         return bounds
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from holdfast.durable.log import NO_END
 from holdfast.history.reader.reader import UNKNOWN, HistoryReader, Part
 from holdfast.history.tables.tables import KeyRange, TableQuery, key_ranges, table_batches
-from holdfast.pipeline.source.history_source import HistorySource, open_endpoint, open_source
+from holdfast.pipeline.source.history_source import HistorySource, check_zone, open_endpoint, open_source, refresh_heads
 from holdfast.pipeline.source.offsets import EARLIEST, LATEST, NOWHERE, Offset, Offsets, parse_offsets
 from holdfast.pipeline.source.partitions import HistoryPartition, cut_parts, lost_behind, read_partition, report_lost
 from holdfast.pipeline.source.pushdown import Pushdown
@@ -35,7 +35,8 @@ class BatchReader(DataSourceReader):
         since_us = max(wanted.since_us, self._options.since_us(now_us))
         until_us = min(wanted.until_us, self._options.until_us(now_us) or NO_END)
         with open_source(self._options) as source:
-            heads = source.heads()
+            heads = refresh_heads(source)
+            check_zone(source, self._options.zone)
             parts = source.parts(since_us, until_us, self._options.zone)
             if wanted.is_empty:
                 return []
@@ -45,7 +46,8 @@ class BatchReader(DataSourceReader):
             if self._options.starting_offsets not in (EARLIEST, LATEST):
                 self._check_lost(source, starts, heads, since_us, until_us)
             parts = _since(parts, starts)
-            return [HistoryPartition(part, wanted.filters) for part in self._cut(source, parts, heads)]
+            parts = cut_parts(source, parts, heads, self._options.rows_per_partition)
+            return [HistoryPartition(part, wanted.filters) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(self._options, self._shape, partition)
@@ -69,9 +71,6 @@ class BatchReader(DataSourceReader):
             lost = lost_behind(source, shard, start, last)
             if lost is not None:
                 report_lost(self._options, lost)
-
-    def _cut(self, source: HistorySource, parts: list[Part], heads: Offsets) -> list[Part]:
-        return cut_parts(source, parts, heads, self._options.rows_per_partition)
 
 
 class PushdownReader(BatchReader):

@@ -1,9 +1,4 @@
-"""History as a DataFrame, by a call instead of options; hot and cold as one, if there is a lake.
-
-lake, version v          │ log
-─────────────────────────┤──────────────────▶          by shard: the offsets of version v are the border
-all at or below offsets  │ all above them
-"""
+"""History as a DataFrame, by a call instead of options; hot and cold as one, if there is a lake (`lake_reader.py`)."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -57,7 +52,7 @@ def history(
     if lake is None:
         return spark.read.format(NAME).options(**given).load()
     given["failOnDataLoss"] = str(fail_on_data_loss).lower()
-    from holdfast.pipeline.lake.history_union import union_history  # Delta is loaded where there is a lake
+    from holdfast.pipeline.lake.lake_reader import union_history  # Delta is loaded where there is a lake
 
     return union_history(spark, given, Path(lake))
 

@@ -8,16 +8,12 @@ contract checks: tables, leases and checks show the same token and trust the sam
 is imported when the options name it, since Spark imports this module in every worker.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from holdfast.durable.log import LostRange
-from holdfast.history.reader.view import Part, ZoneView
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
-from holdfast.pipeline.source.offsets import Offset, Offsets
+from holdfast.pipeline.source.offsets import Offsets
 from holdfast.pipeline.source.read_options import ReadOptions
-from holdfast.topics.learned_patterns import LearnedPattern
 
 if TYPE_CHECKING:
     from holdfast.history.flight.client import FlightHistory
@@ -27,63 +23,22 @@ if TYPE_CHECKING:
 CHECK_PATIENCE_S: Final = 10.0
 
 
-class HistorySource:
-    """Durable history, as of the last call of `heads`. Requires: `close`, or use as a context manager.
+#: Durable history, as it was at the last refresh: nothing above those heads is shown. Requires: `close`, or use as a
+#: context manager. A part of one source can be read by any other of the same options: the driver plans, workers read.
+HistorySource: TypeAlias = "HistoryReader | FlightHistory"
 
-    1. Nothing above the heads that `heads` returned last is shown; `parts` and `lost` are of that moment.
-    2. A part of one source can be read by any other of the same options: the driver plans, workers read.
-    """
 
-    def __init__(self, reader: "HistoryReader | FlightHistory") -> None:
-        self._reader: Final = reader
+def refresh_heads(source: HistorySource) -> Offsets:
+    """Refresh the view; the durable head of every shard."""
+    source.refresh()
+    return source.heads()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    def heads(self) -> Offsets:
-        """Refresh the view; the durable head of every shard."""
-        self._reader.refresh()
-        return {shard: Offset(*head) for shard, head in self._reader.heads().items()}
-
-    def zones(self) -> list[ZoneView]:
-        return self._reader.zones()
-
-    def parts(self, since_us: int, until_us: int, zone: str | None = None) -> list[Part]:
-        """All parts with since <= position < until, oldest first in each shard. SettingsError: no such zone."""
-        names = [view.name for view in self.zones()]
-        if zone is not None and zone not in names:
-            raise SettingsError(f"option zone: there is no zone {zone!r}; there are {', '.join(names)}")
-        return self._reader.parts(since_us, until_us, zone)
-
-    def lost(self, shard: int, from_us: int, before_us: int) -> LostRange | None:
-        """What retention dropped of [from, before) in a shard."""
-        return self._reader.lost(shard, from_us, before_us)
-
-    def first(self, part: Part) -> Offset | None:
-        """The first message of a part."""
-        found = self._reader.first(part)
-        return found and Offset(*found)
-
-    def batches(self, part: Part, levels: tuple[bytes, ...], columns: Sequence[str]) -> Iterator[Any]:
-        """The matching messages of a part as pyarrow.RecordBatches, in any order. PermanentError: some are missing.
-
-        DroppedError: retention dropped them meanwhile.
-        """
-        return self._reader.batches(part, levels, columns, in_order=False)
-
-    def patterns(self) -> list[LearnedPattern]:
-        """The topic patterns of the newest generation of every zone, with the number of messages of each."""
-        return self._reader.patterns()
-
-    def renew(self, lease: str, positions: Mapping[int, int]) -> None:
-        """Keep retention from what lies above these positions, by shard: everything up to them is done."""
-        self._reader.renew(lease, positions)
-
-    def close(self) -> None:
-        self._reader.close()
+def check_zone(source: HistorySource, zone: str | None) -> None:
+    """SettingsError: no such zone."""
+    names = [view.name for view in source.zones()]
+    if zone is not None and zone not in names:
+        raise SettingsError(f"option zone: there is no zone {zone!r}; there are {', '.join(names)}")
 
 
 def open_source(options: ReadOptions) -> HistorySource:
@@ -92,11 +47,11 @@ def open_source(options: ReadOptions) -> HistorySource:
     An endpoint is connected by its first request.
     """
     if options.endpoint:
-        return HistorySource(open_endpoint(options))
+        return open_endpoint(options)
     from holdfast.history.reader.reader import HistoryReader
 
     try:
-        return HistorySource(HistoryReader.open(Path(options.path)))
+        return HistoryReader.open(Path(options.path))
     except PermanentError as wrong:
         raise SettingsError(f"option path: {wrong}") from wrong
 
@@ -114,16 +69,14 @@ def open_endpoint(options: ReadOptions, *, patience_s: float | None = None) -> "
 
 def check_source(options: ReadOptions) -> None:
     """SettingsError, after CHECK_PATIENCE_S at most, if the source cannot be read or has no such zone."""
-    if not options.endpoint:
-        with open_source(options) as source:
-            source.parts(0, 0, options.zone)
-        return
-    with HistorySource(open_endpoint(options, patience_s=CHECK_PATIENCE_S)) as source:
+    source = open_endpoint(options, patience_s=CHECK_PATIENCE_S) if options.endpoint else open_source(options)
+    with source:
         try:
-            source.heads()
+            if options.endpoint:
+                source.refresh()
         except (PermanentError, TransientError) as wrong:
             raise SettingsError(f"option {_option_of(wrong.__cause__)}: {wrong}") from wrong
-        source.parts(0, 0, options.zone)
+        check_zone(source, options.zone)
 
 
 def _option_of(error: BaseException | None) -> str:

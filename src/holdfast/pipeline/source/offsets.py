@@ -9,23 +9,18 @@
 
 import json
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from holdfast.history.reader.reader import UNKNOWN
+from holdfast.storage.rocks.log.published_heads import Head
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
 _EXAMPLE: Final = '{"0": [1793836800000123, 51]}'
 
-
-class Offset(NamedTuple):
-    """The last message of a shard that was read."""
-
-    position_us: int
-    serial: int
-
-
+#: The last message of a shard that was read.
+Offset = Head
 #: Before the first message of a shard.
 NOWHERE: Final = Offset(-1, 0)
 

@@ -14,7 +14,7 @@
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.history.reader.reader import UNKNOWN, Part
 from holdfast.model.errors import PermanentError
-from holdfast.pipeline.source.history_source import HistorySource, open_source
+from holdfast.pipeline.source.history_source import HistorySource, check_zone, open_source, refresh_heads
 from holdfast.pipeline.source.offsets import (
     EARLIEST,
     LATEST,
@@ -42,7 +42,6 @@ from holdfast.pipeline.source.partitions import (
     read_partition,
     report_lost,
 )
-from holdfast.pipeline.source.rate_limit import limit_batch
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.source.schema import BatchShape
 
@@ -108,7 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begun = from_json(start)
         filters = (self._options.levels,) if self._options.levels else ()
-        heads = self._opened().heads()
+        heads = refresh_heads(self._opened())
         planned = []
         for shard, last in from_json(end).items():
             parts = self._parts(shard, begun.get(shard, NOWHERE), last)
@@ -133,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = self._options.lease
         if lease is None:
             return
-        shards = self._opened().heads() if self._options.zone is None else self._heads()
+        shards = refresh_heads(self._opened()) if self._options.zone is None else self._heads()
         positions = {shard: max(0, done.get(shard, NOWHERE).position_us) for shard in shards}
         self._opened().renew(lease, positions)
         self._renewed_s = time.monotonic()
@@ -146,10 +145,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _heads(self) -> Offsets:
         """The durable heads of the shards that are wanted, and not behind the time at which to end."""
         source = self._opened()
-        heads = source.heads()
+        heads = refresh_heads(source)
         zone = self._options.zone
         if zone is not None:
-            source.parts(0, 0, zone)
+            check_zone(source, zone)
             shards = {shard for view in source.zones() if view.is_of(zone) for shard in view.shards}
             heads = {shard: head for shard, head in heads.items() if shard in shards}
         until_us = self._options.until_us(time.time_ns() // 1000)
@@ -218,3 +217,69 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if parts and parts[-1].hi_us == before_us and last.serial != UNKNOWN:
             parts[-1] = parts[-1]._replace(last_serial=last.serial)
         return parts
+
+
+# ---- where a batch ends if it may hold a limited number of messages
+#
+# Serials are dense, so the limit says which serial is the last. Its position is found by looking at the first message
+# at or after a guess, again and again: a handful of looks, however many messages lie between.
+#
+#     ├─ left ──────────────┼──── target ────┼──────────── right ─┤
+#       position, serial      serial only        position, serial
+
+
+def limit_batch(source: HistorySource, start: Offsets, end: Offsets, max_rows: int) -> Offsets:
+    """An end at or before `end` with at most `max_rows` messages since `start`, shared fairly among shards.
+
+    Requires: the serials of `start` are known.
+    """
+    begun = {shard: start.get(shard, NOWHERE) for shard in end}
+    shares = share_limit({shard: end[shard].serial - begun[shard].serial for shard in end}, max_rows)
+    return {
+        shard: end[shard]
+        if begun[shard].serial + shares[shard] >= end[shard].serial
+        else locate_serial(source, shard, begun[shard], end[shard], begun[shard].serial + shares[shard])
+        for shard in end
+    }
+
+
+def share_limit(wanted: Mapping[int, int], limit: int) -> dict[int, int]:
+    """How much each gets of `limit`: all that it wants, or as much as any other that does not get all."""
+    shares = {}
+    left = limit
+    order = sorted(wanted, key=lambda shard: (wanted[shard], shard))
+    for index, shard in enumerate(order):
+        waiting = len(order) - index
+        # Rounded up for the first: a limit below the number of shards still moves on.
+        shares[shard] = max(0, min(wanted[shard], -(-left // waiting), left))
+        left -= shares[shard]
+    return shares
+
+
+def locate_serial(source: HistorySource, shard: int, left: Offset, right: Offset, serial: int) -> Offset:
+    """The offset behind the message with this serial; if retention took it, behind all that were lost with it.
+
+    Requires: left.serial <= serial < right.serial.
+    """
+    # Where to look: every message from there on, up to `right`, has been seen to be too late.
+    last_us = right.position_us
+    by_guess = True
+    while left.serial < serial and left.position_us < last_us:
+        at_us = _guess(left, right, serial) if by_guess else (left.position_us + last_us + 1) // 2
+        by_guess = not by_guess
+        at_us = min(max(at_us, left.position_us + 1), last_us)
+        found = first_at(source, None, shard, at_us, right.position_us + 1)
+        if found is not None and found.serial <= serial:
+            left = found
+            continue
+        last_us = at_us - 1
+        if found is not None:
+            right = Offset(found.position_us - 1, found.serial - 1)
+            if right.serial == serial:
+                return right
+    return left if left.serial == serial else right
+
+
+def _guess(left: Offset, right: Offset, serial: int) -> int:
+    span_us = right.position_us - left.position_us
+    return left.position_us + 1 + span_us * (serial - left.serial) // (right.serial - left.serial)

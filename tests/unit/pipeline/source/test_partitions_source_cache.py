@@ -9,8 +9,8 @@ from holdfast.durable.log import NO_END
 from holdfast.history.reader.view import DroppedError
 from holdfast.history.tokens import Tokens
 from holdfast.pipeline.source.history_source import open_source
+from holdfast.pipeline.source.partitions import cached_source, clear_cache
 from holdfast.pipeline.source.read_options import ReadOptions, parse_read_options
-from holdfast.pipeline.source.source_cache import cached_source, clear_cache
 from tests.unit.pipeline.filled_log import Log
 
 
@@ -27,14 +27,14 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
 def read(options: ReadOptions) -> tuple[int, list[int]]:
     """How many messages tasks read, and which sources they used."""
     with open_source(options) as planner:
-        planner.heads()
+        planner.refresh()
         parts = planner.parts(0, NO_END)
     rows = 0
     used = []
     for part in parts:
         with cached_source(options) as source:
             used.append(id(source))
-            rows += sum(batch.num_rows for batch in source.batches(part, (), ("serial",)))
+            rows += sum(batch.num_rows for batch in source.batches(part, (), ("serial",), in_order=False))
     return rows, used
 
 
@@ -57,7 +57,7 @@ def test_a_source_that_is_in_use_or_failed_is_not_taken(log: Log) -> None:
     with cached_source(options) as one, cached_source(options) as other:
         assert one is not other
     with pytest.raises(DroppedError), cached_source(options) as failed:
-        list(failed.batches(part._replace(generation=7), (), ("serial",)))
+        list(failed.batches(part._replace(generation=7), (), ("serial",), in_order=False))
     assert failed is one
     with cached_source(options) as fresh:
         assert fresh is not failed
@@ -92,5 +92,5 @@ def test_what_was_dropped_meanwhile_is_gone_for_a_source_that_was_kept(tmp_path:
     log.fill(10)
     log.drop_oldest()
     with pytest.raises(DroppedError), cached_source(options) as source:
-        list(source.batches(part, (), ("serial",)))
+        list(source.batches(part, (), ("serial",), in_order=False))
     log.close()

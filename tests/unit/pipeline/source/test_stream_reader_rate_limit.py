@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.history.reader.reader import HistoryReader
-from holdfast.pipeline.source.history_source import HistorySource
 from holdfast.pipeline.source.offsets import NOWHERE
-from holdfast.pipeline.source.rate_limit import locate_serial, share_limit
+from holdfast.pipeline.source.stream_reader import locate_serial, share_limit
 from tests.unit.pipeline.filled_log import Log
 
 
@@ -38,7 +37,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
 
 
 def test_the_place_behind_every_message_is_found(log: Log) -> None:
-    source = HistorySource(HistoryReader.open(Path(log.path)))
+    source = HistoryReader.open(Path(log.path))
     head = source.heads()[0]
     walked = log.walk()
 
@@ -51,14 +50,14 @@ def test_the_place_behind_every_message_is_found(log: Log) -> None:
 
 
 def test_a_handful_of_looks_is_enough(log: Log) -> None:
-    class Counting(HistorySource):
+    class Counting(HistoryReader):
         looks = 0
 
         def first(self, part):  # type: ignore[no-untyped-def]
             self.looks += 1
             return super().first(part)
 
-    source = Counting(HistoryReader.open(Path(log.path)))
+    source = Counting.open(Path(log.path))
     locate_serial(source, 0, NOWHERE, source.heads()[0], 45)
 
     assert source.looks < 80
