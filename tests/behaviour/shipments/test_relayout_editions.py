@@ -11,8 +11,7 @@ from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.relayout.plan import RelayoutJob, RelayoutTask, check_count, choose_generations, day_us
 from holdfast.pipeline.relayout.rows import add_counts, count_topics, lay_out_parts, trial_digest
-from holdfast.pipeline.shipment.digests import digest_of
-from holdfast.pipeline.shipment.pair_batches import DIGEST_SLOT
+from holdfast.pipeline.shipment.pair_batches import DIGEST_SLOT, digest_of
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ZoneGenerations

@@ -11,8 +11,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.pipeline.bulk_load.lane_plan import make_placement
 from holdfast.pipeline.bulk_load.plan import LoadPlan, RowSummary
 from holdfast.pipeline.bulk_load.rows import TOPIC, lay_out_stretch, summarise_stretch
-from holdfast.pipeline.shipment.digests import Digest
-from holdfast.pipeline.shipment.pair_batches import DIGEST_SLOT, read_digest
+from holdfast.pipeline.shipment.pair_batches import DIGEST_SLOT, Digest, read_digest
 from holdfast.records.messages import decode_message
 from holdfast.storage.rocks.shipments.shipment import TABLES, Shipment, make_folder, ship
 from holdfast.storage.rocks.shipments.sst_files import SstWriter

@@ -67,10 +67,8 @@ class AuditReport:
         return sum(check.faults for check in self.checks)
 
 
-def faults_of(
-    frame: DataFrame, about: str, count: Any = 1, *, detail: Any = None, client: str = "client_id"
-) -> DataFrame:
-    """Rows of a frame as faults: it has `shard`, `serial`, `offset` and `topic`, and the client under some name."""
+def faults_of(frame: DataFrame, about: str, count: Any = 1, *, detail: Any = None) -> DataFrame:
+    """Rows of a frame as faults: it has `shard`, `serial`, `offset`, `topic` and `client_id`."""
     return frame.select(
         lit(about).alias("about"),
         (lit(count) if isinstance(count, int) else count).cast("bigint").alias("count"),
@@ -78,7 +76,7 @@ def faults_of(
         col("serial"),
         col("offset").alias("position"),
         col("topic"),
-        col(client).alias("client"),
+        col("client_id").alias("client"),
         (lit(None) if detail is None else detail).cast("string").alias("detail"),
     )
 

@@ -18,12 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, xxhash64
 
 from holdfast.durable.log import NO_END
-from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.reader.view import Part, View
 from holdfast.pipeline.audit.findings import AuditReport, Check, by_shard, judge
 from holdfast.pipeline.audit.index_check import index_faults, topics_of
 from holdfast.pipeline.audit.lake_check import archived_faults, archived_messages, differing_faults, uncovered_faults
-from holdfast.pipeline.audit.log_rows import stored_messages
+from holdfast.pipeline.audit.log_rows import first_positions, stored_messages
 from holdfast.pipeline.audit.queue_states import queue_states
 from holdfast.pipeline.audit.retained_check import (
     absent_faults,
@@ -43,6 +42,7 @@ from holdfast.pipeline.audit.serial_check import (
 )
 from holdfast.pipeline.audit.session_check import owed_messages, session_faults
 from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.source.history_source import read_view
 from holdfast.pipeline.spark.errors import permanent_errors
 from holdfast.pipeline.spark.fault_points import fault
 from holdfast.pipeline.spark.progress import Progress, no_progress
@@ -83,18 +83,18 @@ def audit_history(spark: SparkSession, job: AuditJob, progress: Progress = no_pr
             return frame
 
         now_us = time.time_ns() // 1000
-        seen = {shard: head.position_us for shard, head in _view(job.data).heads.items()}
+        seen = {shard: head.position_us for shard, head in read_view(job.data).heads.items()}
         progress(0.0, "retained messages")
         retained = keep(retained_table(spark, job.data))
         progress(0.05, "sessions and queues")
         queues = keep(queue_states(spark, job.data, now_us))
         lake = None if job.lake is None else Lake.open(job.lake)
-        view = _view(job.data)
+        view = read_view(job.data)
         parts = view.parts(0, NO_END, None)
         progress(0.2, "messages of the log")
         rows = keep(stored_messages(spark, job.data, parts, checksums=lake is not None))
         fault("audit-read")
-        work = _Checks(spark, job, view, parts, rows, keep, progress)
+        work = _Checks(spark, job, view, parts, rows, rows.count(), keep, progress)
         checks = [
             *work.log_checks(),
             work.sessions(queues, now_us),
@@ -106,99 +106,92 @@ def audit_history(spark: SparkSession, job: AuditJob, progress: Progress = no_pr
         return AuditReport(checks, work.messages, sessions, heads)
 
 
+@dataclass(frozen=True)
 class _Checks:
     """The checks, over what was read."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        job: AuditJob,
-        view: View,
-        parts: list[Part],
-        rows: DataFrame,
-        keep: Callable[[DataFrame], DataFrame],
-        progress: Progress,
-    ) -> None:
-        """`keep` has a frame read now, and once."""
-        self._spark: Final = spark
-        self._job: Final = job
-        self._view: Final = view
-        self._parts: Final = parts
-        self._rows: Final = rows
-        self._keep: Final = keep
-        self._progress: Final = progress
-        self.messages: Final = rows.count()
-        self._lanes: Final = [shard for zone in view.zones.values() if is_lane(zone.name) for shard in zone.shards]
+    spark: SparkSession
+    job: AuditJob
+    view: View
+    parts: list[Part]
+    rows: DataFrame
+    messages: int
+    #: Has a frame read now, and once.
+    keep: Callable[[DataFrame], DataFrame]
+    progress: Progress
+
+    def _lanes(self) -> list[int]:
+        return [shard for zone in self.view.zones.values() if is_lane(zone.name) for shard in zone.shards]
 
     def log_checks(self) -> Iterator[Check]:
-        rows, most = self._rows, self._job.most_examples
-        self._progress(0.4, "serials and positions")
-        found = self._keep(
-            serial_faults(self._spark, number_stretches(self._spark, rows, self._view), expected_serials(self._view))
+        rows, most = self.rows, self.job.most_examples
+        self.progress(0.4, "serials and positions")
+        found = self.keep(
+            serial_faults(self.spark, number_stretches(self.spark, rows, self.view), expected_serials(self.view))
         )
         claim = "serials are dense from what retention left to the head, and none is there twice"
         yield judge("serials", claim, _of(found, SERIALS), self.messages, "messages", most)
         claim = "positions increase with serials, and none is there twice"
         yield judge("positions", claim, _of(found, POSITIONS), self.messages, "messages", most)
-        self._progress(0.5, "order")
+        self.progress(0.5, "order")
         claim = "messages lie in the order of their positions, each in its own generation"
         yield judge("order", claim, order_faults(rows), self.messages, "messages", most)
         claim = "messages of a publisher and topic are in one shard, and their publish numbers increase"
-        zones = {shard: zone.name for zone in self._view.zones.values() for shard in zone.shards}
-        yield judge("publishers", claim, publisher_faults(rows, zones, self._lanes), self.messages, "messages", most)
+        zones = {shard: zone.name for zone in self.view.zones.values() for shard in zone.shards}
+        yield judge("publishers", claim, publisher_faults(rows, zones, self._lanes()), self.messages, "messages", most)
         yield self._index()
 
     def _index(self) -> Check:
-        self._progress(0.6, "topics, each by the index")
-        topics = topics_of(self._rows)
-        count, most = topics.count(), self._job.most_topics
+        self.progress(0.6, "topics, each by the index")
+        topics = topics_of(self.rows)
+        count, most = topics.count(), self.job.most_topics
         notes = []
         if count > most:
             topics = topics.orderBy(xxhash64("topic", "shard", "generation")).limit(most)
             notes.append(f"{most:,} of {count:,} topics were asked for; --topics {count} asks for all")
-        found = index_faults(topics, self._job.data, self._parts)
+        found = index_faults(topics, self.job.data, self.parts)
         claim = "a read of one topic finds what a read of everything finds of it"
-        return judge("index", claim, found, min(count, most), "topics", self._job.most_examples, notes)
+        return judge("index", claim, found, min(count, most), "topics", self.job.most_examples, notes)
 
     def sessions(self, queues: DataFrame, now_us: int) -> Check:
-        self._progress(0.7, "what sessions are owed")
+        self.progress(0.7, "what sessions are owed")
         # What retention dropped between the two looks is in one opinion and not in the other.
-        begins = by_shard("shard", _begins(self._parts), NO_END)
+        begins = by_shard("shard", first_positions(self.parts), NO_END)
         passed = f"begins > 0 AND begins < {begins} AND coalesce(sent, -1) + 1 < {begins}"
         judged = queues.where(f"NOT ({passed})")
         lost = queues.count() - judged.count()
         notes = [f"{lost} queues are not judged: retention dropped messages meanwhile"] if lost else []
-        found = session_faults(judged, owed_messages(judged, self._rows, now_us))
+        found = session_faults(judged, owed_messages(judged, self.rows, now_us))
         claim = "each session is owed what its queue holds: the log against its subscriptions"
-        return judge("sessions", claim, found, judged.count(), "queues", self._job.most_examples, notes)
+        return judge("sessions", claim, found, judged.count(), "queues", self.job.most_examples, notes)
 
     def retained(self, table: DataFrame, seen: dict[int, int], now_us: int) -> Check:
-        self._progress(0.85, "retained messages")
+        self.progress(0.85, "retained messages")
         # What was loaded becomes no retained message.
-        rows = self._rows.where(~col("shard").isin(self._lanes))
-        heads = {shard: head.position_us for shard, head in self._view.heads.items()}
+        rows = self.rows.where(~col("shard").isin(self._lanes()))
+        heads = {shard: head.position_us for shard, head in self.view.heads.items()}
         found = retained_faults(table, rows, seen).union(unknown_faults(table, rows, self._lasting(), heads))
         notes = []
-        if self._job.qos0_unstored or lacks_room(self._job.data):
-            why = "QoS 0 is not stored" if self._job.qos0_unstored else "there was no room for all of them"
+        if self.job.qos0_unstored or lacks_room(self.job.data):
+            why = "QoS 0 is not stored" if self.job.qos0_unstored else "there was no room for all of them"
             notes.append(f"whether retained messages are missing is not judged: {why}")
         else:
             found = found.union(absent_faults(table, rows, seen, now_us))
         claim = "the retained message of a topic is the newest that the log has"
-        return judge("retained", claim, found, table.count(), "topics", self._job.most_examples, notes)
+        return judge("retained", claim, found, table.count(), "topics", self.job.most_examples, notes)
 
     def _lasting(self) -> dict[int, int]:
         """From which position on the log has everything, by shard."""
-        firsts = {one.shard: one.first for one in expected_serials(self._view)}
-        return _begins([part for part in self._parts if part.after_serial + 1 >= firsts[part.shard]])
+        firsts = {one.shard: one.first for one in expected_serials(self.view)}
+        return first_positions([part for part in self.parts if part.after_serial + 1 >= firsts[part.shard]])
 
     def lake_checks(self, lake: Lake) -> Iterator[Check]:
-        self._progress(0.9, "messages of the lake")
-        most = self._job.most_examples
-        rows = self._keep(archived_messages(self._spark, lake))
+        self.progress(0.9, "messages of the lake")
+        most = self.job.most_examples
+        rows = self.keep(archived_messages(self.spark, lake))
         count = rows.count()
-        found = self._keep(archived_faults(self._spark, lake, rows))
-        serials = _of(found, SERIALS).unionByName(uncovered_faults(self._spark, lake, expected_serials(self._view)))
+        found = self.keep(archived_faults(self.spark, lake, rows))
+        serials = _of(found, SERIALS).unionByName(uncovered_faults(self.spark, lake, expected_serials(self.view)))
         claim = (
             "serials of the lake are dense but for what was erased or dropped by its age, up to where the log goes on"
         )
@@ -206,20 +199,8 @@ class _Checks:
         claim = "positions of the lake increase with serials"
         yield judge("lake positions", claim, _of(found, POSITIONS), count, "messages", most)
         claim = "a message that is in the lake and in the log is the same in both"
-        yield judge("lake and log", claim, differing_faults(rows, self._rows), count, "messages", most)
+        yield judge("lake and log", claim, differing_faults(rows, self.rows), count, "messages", most)
 
 
 def _of(found: DataFrame, kind: str) -> DataFrame:
     return found.where(f"of = '{kind}'").drop("of")
-
-
-def _view(folder: Path) -> View:
-    with HistoryReader.open(folder) as reader:
-        return reader.view()
-
-
-def _begins(parts: list[Part]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for part in parts:
-        found[part.shard] = min(found.get(part.shard, part.lo_us), part.lo_us)
-    return found

@@ -8,7 +8,7 @@
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -46,6 +46,14 @@ def stored_messages(spark: SparkSession, folder: Path, parts: list[Part], *, che
     pieces = [piece for part in parts for piece in part.split(_pieces(part))]
     read = partial(read_stored, str(folder), tuple(pieces), checksums=checksums)
     return numbered_tasks(spark, len(pieces)).mapInArrow(read, STORED)
+
+
+def first_positions(parts: Iterable[Part]) -> dict[int, int]:
+    """Where parts begin, by shard."""
+    found: dict[int, int] = {}
+    for part in parts:
+        found[part.shard] = min(found.get(part.shard, part.lo_us), part.lo_us)
+    return found
 
 
 def numbered_tasks(spark: SparkSession, count: int) -> DataFrame:

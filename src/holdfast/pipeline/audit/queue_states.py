@@ -22,7 +22,7 @@ from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.tables.queue_table import queue_rows
 from holdfast.history.tables.session_view import SessionView, scan_sessions
 from holdfast.history.tables.tables import QUEUES, SCHEMAS, KeyRange, TableQuery, key_ranges
-from holdfast.pipeline.audit.log_rows import numbered_tasks
+from holdfast.pipeline.audit.log_rows import first_positions, numbered_tasks
 from holdfast.records.lanes import is_lane
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
@@ -88,7 +88,7 @@ def _rows(reader: HistoryReader, keys: KeyRange, now_us: int) -> Iterator[dict[s
         (row["client_id"], row["group"], row["replay"], row["shard"]): row
         for row in queue_rows(reader, keys.lo, keys.hi, now_us, exact=True)
     }
-    begins = _begins(reader)
+    begins = first_positions(reader.parts())
     loaded = {shard for zone in reader.zones() if is_lane(zone.name) for shard in zone.shards}
     for view in scan_sessions(reader, keys.lo, keys.hi):
         for replay, wanted, sent in _queues(view):
@@ -147,10 +147,3 @@ def _subscription(view: SessionView, record: SubscriptionRecord, shard: int, *, 
         "ends": NO_END if progress is None else progress.until_us,
         "replayed": replayed,
     }
-
-
-def _begins(reader: HistoryReader) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for part in reader.parts():
-        found[part.shard] = min(found.get(part.shard, part.lo_us), part.lo_us)
-    return found

@@ -45,22 +45,13 @@ def read_files(spark: SparkSession, paths: Sequence[Path], kind: FileFormat, nam
         known = [name for column in COLUMNS for name in (names.get(column, column), *ALIASES.get(column, ()))]
         schema = StructType([StructField(name, StringType()) for name in dict.fromkeys([*known, "payload_encoding"])])
         found = spark.read.schema(schema).json(places, mode="FAILFAST")
-    return found.select(
-        "*",
-        sql.col("_metadata.file_path").alias(ORDER[0]),
-        sql.col("_metadata.file_block_start").alias(ORDER[1]),
-        sql.monotonically_increasing_id().alias(ORDER[2]),
-    )
+    return number_rows(found, sql.col("_metadata.file_path"), sql.col("_metadata.file_block_start"))
 
 
-def number_rows(rows: DataFrame) -> DataFrame:
-    """A DataFrame with its rows numbered as they come."""
-    return rows.select(
-        "*",
-        sql.lit("").alias(ORDER[0]),
-        sql.lit(0).alias(ORDER[1]),
-        sql.monotonically_increasing_id().alias(ORDER[2]),
-    )
+def number_rows(rows: DataFrame, file: Column, block: Column) -> DataFrame:
+    """With the columns of the order: the rows of a block of a file are numbered as they come."""
+    order = (file, block, sql.monotonically_increasing_id())
+    return rows.select("*", *[column.alias(name) for column, name in zip(order, ORDER, strict=True)])
 
 
 def select_messages(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
@@ -97,9 +88,7 @@ def _made(rows: DataFrame, column: str, present: list[str]) -> Column:
     # Lines of JSON may call it one thing or another; where there are types, the first name counts.
     alike = [name for name in present if isinstance(kind, StringType) and rows.schema[name].dataType == kind]
     given = sql.coalesce(*[sql.col(f"`{name}`") for name in alike or present[:1]])
-    if column == "ts":
-        return _time_us(given, kind)
-    if column in ("expires_at", "received_at"):
+    if column in ("ts", "expires_at", "received_at"):
         return _time_us(given, kind)
     if column == "qos":
         return sql.coalesce(given.cast("int"), sql.lit(0))

@@ -23,16 +23,15 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from holdfast.history.arrow.file_columns import FileFormat
-from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.reader.view import View
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.bulk_load.input import ORDER, number_rows, read_files, select_messages
 from holdfast.pipeline.bulk_load.lane_plan import DIGEST, RowPlacement, list_loads, make_placement
 from holdfast.pipeline.bulk_load.plan import LoadPlan, RowSummary
 from holdfast.pipeline.bulk_load.rows import SUMMARY, TOPIC, Layouts, lay_out_stretch, summarise_stretch
-from holdfast.pipeline.shipment.digests import parse_digest
-from holdfast.pipeline.shipment.pair_batches import PAIRS
+from holdfast.pipeline.shipment.pair_batches import PAIRS, parse_digest
 from holdfast.pipeline.shipment.sorted_tables import check_digest, hand_over, read_back, write_tables
+from holdfast.pipeline.source.history_source import read_view
 from holdfast.pipeline.spark.errors import spark_errors
 from holdfast.pipeline.spark.fault_points import fault
 from holdfast.pipeline.spark.progress import Progress, no_progress
@@ -125,7 +124,7 @@ class _Load:
 
     def run(self) -> LoadOutcome:
         sweep(self._data)
-        view = self._view()
+        view = read_view(self._data)
         name = self._job.name
         if name is not None and (done := self._there_already(view, name)) is not None:
             return done
@@ -135,10 +134,6 @@ class _Load:
         finally:
             rows.unpersist()
 
-    def _view(self) -> View:
-        with HistoryReader.open(self._data) as reader:
-            return reader.view()
-
     def _rows(self, source: "DataFrame | Files", columns: Mapping[str, str]) -> DataFrame:
         """Sorted by time, in stretches, and kept."""
         if isinstance(source, Files):
@@ -146,7 +141,7 @@ class _Load:
             size_bytes = sum(file.stat().st_size for path in source.paths for file in _files(path))
             stretches = size_bytes // _STRETCH_BYTES[source.kind] + 1
         else:
-            found = select_messages(number_rows(source), columns)
+            found = select_messages(number_rows(source, sql.lit(""), sql.lit(0)), columns)
             stretches = source.rdd.getNumPartitions()
         stretches = max(self._spark.sparkContext.defaultParallelism, stretches)
         by_time = found.repartitionByRange(stretches, "ts").sortWithinPartitions("ts", *ORDER).drop(*ORDER)
@@ -164,7 +159,7 @@ class _Load:
             )
         chosen = name or self._content(rows, seen)
         with shipment_folder(self._data, _PREFIX + chosen) as folder:
-            view = self._view()
+            view = read_view(self._data)
             done = self._there_already(view, chosen)
             if done is not None:
                 return done
@@ -183,7 +178,7 @@ class _Load:
         if is_waiting(self._data, _PREFIX + name):
             taken_by = hand_over(self._data, _PREFIX + name, self._progress)
             fault("load-taken")
-            view = self._view()
+            view = read_view(self._data)
         known = list_loads(view).get(name)
         if known is None:
             return None

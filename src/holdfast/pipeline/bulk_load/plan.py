@@ -11,7 +11,7 @@ from holdfast.history.reader.view import View
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.bulk_load.lane_plan import DIGEST, LOAD, UNSTORED, RowPlacement, plan_lanes
 from holdfast.pipeline.bulk_load.rows import NO_REACH, SLOT, TOPIC, WRONG, Layouts, StretchBefore
-from holdfast.pipeline.shipment.digests import Digest, sum_digests
+from holdfast.pipeline.shipment.pair_batches import Digest, sum_digests
 from holdfast.records.positions import ShardHead
 from holdfast.storage.rocks.shipments.parallel_layout import Pair, learn
 from holdfast.storage.rocks.shipments.shipment import ShipmentEntry

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.reader.reader import HistoryReader, Part
-from holdfast.history.reader.view import UNKNOWN, View
+from holdfast.history.reader.view import UNKNOWN
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_reader import read_lake
@@ -36,8 +36,7 @@ from holdfast.pipeline.relayout.rows import (
     lay_out_rows,
     trial_digest,
 )
-from holdfast.pipeline.shipment.digests import Digest, sum_digests
-from holdfast.pipeline.shipment.pair_batches import PAIRS
+from holdfast.pipeline.shipment.pair_batches import PAIRS, Digest, sum_digests
 from holdfast.pipeline.shipment.sorted_tables import (
     TASK_KEYS,
     WrittenTables,
@@ -46,6 +45,7 @@ from holdfast.pipeline.shipment.sorted_tables import (
     read_back,
     write_tables,
 )
+from holdfast.pipeline.source.history_source import read_view
 from holdfast.pipeline.spark.errors import spark_errors
 from holdfast.pipeline.spark.fault_points import fault
 from holdfast.pipeline.spark.progress import Progress, no_progress
@@ -107,7 +107,7 @@ class _Relayout:
         for name in waiting_shipments(self._data):
             if name.startswith(PREFIX):  # a run that was killed has left it
                 hand_over(self._data, name, self._progress)
-        tasks = choose_generations(self._view(), self._job, time.time_ns() // 1_000)
+        tasks = choose_generations(read_view(self._data), self._job, time.time_ns() // 1_000)
         if self._job.days and not tasks:
             raise PermanentError(
                 "no generation of these days was dropped by retention: either they are in the log, or so long ago that "
@@ -124,10 +124,6 @@ class _Relayout:
             else:
                 done.append(found)
         return RelayoutOutcome(done, unchanged)
-
-    def _view(self) -> View:
-        with HistoryReader.open(self._data) as reader:
-            return reader.view()
 
     def _rewrite(self, task: RelayoutTask) -> RewrittenGeneration | None:
         source = (
@@ -190,8 +186,8 @@ class _StoredGeneration:
                 raise PermanentError(
                     f"generation {task.old.number} of zone {task.old.zone!r} is not what it was, or gone; run it again"
                 )
-            whole = [part for part in reader.parts(zone=task.old.zone) if part.generation == task.old.number]
-            whole = [part for part in whole if part.zone == task.old.zone]
+            place = task.old.zone, task.old.number
+            whole = [part for part in reader.parts(zone=task.old.zone) if (part.zone, part.generation) == place]
             self._stored: Final = {shard: _structure(reader, task.old, shard) for shard in task.old.shards}
         self._last: Final[dict[int, int]] = {}
         self._messages: Final = sum(max(0, part.last_serial - part.after_serial) for part in whole)

@@ -10,8 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from holdfast.history.reader.reader import HistoryReader, Part
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.pipeline.shipment.digests import Digest, digest_of
-from holdfast.pipeline.shipment.pair_batches import PairEmitter
+from holdfast.pipeline.shipment.pair_batches import Digest, PairEmitter, digest_of
 from holdfast.records.generations import Generation
 from holdfast.records.messages import encode_message, stored_position, stored_topic
 from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure

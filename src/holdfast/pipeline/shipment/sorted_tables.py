@@ -8,7 +8,7 @@
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from holdfast.history.reader.reader import HistoryReader, Part
 from holdfast.model.errors import HoldfastError, PermanentError, SettingsError, TransientError
-from holdfast.pipeline.shipment.digests import Digest, digest_of, sum_digests
-from holdfast.pipeline.shipment.pair_batches import DIGEST_SLOT, PAIRS, read_digest, record_batch_of
+from holdfast.pipeline.shipment.pair_batches import (
+    DIGEST_SLOT,
+    PAIRS,
+    Digest,
+    digest_of,
+    read_digest,
+    record_batch_of,
+    sum_digests,
+)
 from holdfast.pipeline.spark.errors import spark_errors
 from holdfast.pipeline.spark.progress import Progress
 from holdfast.records.generations import Generation
@@ -115,12 +122,12 @@ def _write(folder: str, batches: Iterable[Any]) -> Iterator[Any]:
 # ---- into the log
 
 
-def hand_over(data: Path, name: str, progress: Progress, now_s: Callable[[], float] = time.monotonic) -> str:
+def hand_over(data: Path, name: str, progress: Progress) -> str:
     """Have a shipment ingested by the process that holds the data folder, or ingest it; who did it.
 
     Ensures: it is in the log, synced. PermanentError: it does not fit.
     """
-    began_s = now_s()
+    began_s = time.monotonic()
     while True:
         why = refusal(data, name)
         if why is not None:
@@ -130,7 +137,7 @@ def hand_over(data: Path, name: str, progress: Progress, now_s: Callable[[], flo
         try:
             return _ingest(data, read_shipment(data, name))
         except FolderHeldError as held:
-            if not was_seen(data, name) and now_s() - began_s > _PATIENCE_S:
+            if not was_seen(data, name) and time.monotonic() - began_s > _PATIENCE_S:
                 raise TransientError(
                     f"{held}; it has not looked at incoming/{name} for {_PATIENCE_S:.0f} s, and ingests it at its "
                     "next start, if it is a broker of this version"

@@ -18,6 +18,7 @@ from holdfast.pipeline.source.read_options import ReadOptions
 if TYPE_CHECKING:
     from holdfast.history.flight.client import FlightHistory
     from holdfast.history.reader.reader import HistoryReader
+    from holdfast.history.reader.view import View
 
 #: Seconds that a check of the options waits for a server that is being started.
 CHECK_PATIENCE_S: Final = 10.0
@@ -26,6 +27,14 @@ CHECK_PATIENCE_S: Final = 10.0
 #: Durable history, as it was at the last refresh: nothing above those heads is shown. Requires: `close`, or use as a
 #: context manager. A part of one source can be read by any other of the same options: the driver plans, workers read.
 HistorySource: TypeAlias = "HistoryReader | FlightHistory"
+
+
+def read_view(folder: Path) -> "View":
+    """The state of a data folder, as of now."""
+    from holdfast.history.reader.reader import HistoryReader
+
+    with HistoryReader.open(folder) as reader:
+        return reader.view()
 
 
 def refresh_heads(source: HistorySource) -> Offsets:

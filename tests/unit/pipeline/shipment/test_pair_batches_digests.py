@@ -1,6 +1,6 @@
 """Digests of messages: the same for the same messages in any order and in any parts."""
 
-from holdfast.pipeline.shipment.digests import Digest, digest_of, parse_digest, sum_digests
+from holdfast.pipeline.shipment.pair_batches import Digest, digest_of, parse_digest, sum_digests
 
 VALUES = [b"%d" % number for number in range(50)]
 
