@@ -12,8 +12,7 @@
 3. The lease follows the transaction, never precedes it: retention drops nothing that is not in the lake.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -32,7 +31,6 @@ from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_files import WrittenFiles, write_files
 from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS, busiest_patterns
 from holdfast.pipeline.lake.serial_ranges import SerialRanges, merge_ranges, ranges_of
-from holdfast.pipeline.lake.upkeep import compact
 from holdfast.pipeline.source.history_source import HistorySource, open_source
 from holdfast.pipeline.source.offsets import NOWHERE, Offsets, from_json, to_json
 from holdfast.pipeline.source.partitions import HistoryPartition
@@ -65,7 +63,6 @@ class ArchivedBatch:
     end: Offsets
     #: Of the whole way to the present.
     share: float
-    seconds: float
 
 
 class Archive:
@@ -79,14 +76,12 @@ class Archive:
         *,
         batch_rows: int = BATCH_ROWS,
         most_patterns: int = MOST_PATTERNS,
-        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lake: Final = lake
         self._options: Final = options
         self._run: Final = run
         self._batch_rows: Final = batch_rows
         self._most_patterns: Final = most_patterns
-        self._now_s: Final = now_s
         self._reader: Final = StreamReader(spark_schema(COLUMNS), replace(options, lease=_LEASE + lake.name))
         self._patterns: list[str] = []
         #: The newest generation of each zone when the patterns were looked up.
@@ -103,18 +98,13 @@ class Archive:
         self._renew()
         first = begin
         while True:
-            started_s = self._now_s()
-            end = self._end(begin)
+            end = from_json(self._reader.latestOffset(to_json(begin), ReadMaxRows(self._batch_rows)))
             if end == begin:
                 return
-            batch = self._archive(begin, end, started_s, lambda at: _share(first, at, target))
+            batch = self._archive(begin, end, _share(first, end, target))
             self._renew()
             yield batch
             begin = end
-
-    def compact(self) -> int:
-        """Make fewer files of small ones; how many are gone."""
-        return compact(self.lake)
 
     # ---- within
 
@@ -129,12 +119,7 @@ class Archive:
                 )
         return dict(self.lake.offsets) or from_json(self._reader.initialOffset())
 
-    def _end(self, begin: Offsets) -> Offsets:
-        return from_json(self._reader.latestOffset(to_json(begin), ReadMaxRows(self._batch_rows)))
-
-    def _archive(
-        self, begin: Offsets, end: Offsets, started_s: float, share: Callable[[Offsets], float]
-    ) -> ArchivedBatch:
+    def _archive(self, begin: Offsets, end: Offsets, share: float) -> ArchivedBatch:
         planned = self._reader.partitions(to_json(begin), to_json(end))
         tasks = _packed([part for part in planned if isinstance(part, HistoryPartition)])
         self._learn(tasks)
@@ -150,7 +135,7 @@ class Archive:
         version = self.lake.commit(end, files, metadata)
         fault("archive-committed")
         size_bytes = sum(file.size_bytes for file in files)
-        return ArchivedBatch(version, rows, len(files), size_bytes, lost, end, share(end), self._now_s() - started_s)
+        return ArchivedBatch(version, rows, len(files), size_bytes, lost, end, share)
 
     def _missing(self, begin: Offsets, end: Offsets, written: Sequence[WrittenFiles]) -> int:
         """How many messages are missing by their serials; PermanentError if any is, unless that is accepted."""

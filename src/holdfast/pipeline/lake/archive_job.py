@@ -8,7 +8,7 @@ from holdfast.model.errors import TransientError
 from holdfast.pipeline.lake.archive import BATCH_ROWS, Archive, ArchivedBatch
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS
-from holdfast.pipeline.lake.upkeep import list_files, lock_folder, remove_orphans
+from holdfast.pipeline.lake.upkeep import compact, list_files, lock_folder, remove_orphans
 from holdfast.pipeline.source.history_source import open_source, refresh_heads
 from holdfast.pipeline.source.offsets import Offsets
 from holdfast.pipeline.source.read_options import ReadOptions
@@ -100,7 +100,7 @@ def _run_round(job: ArchiveJob, archive: Archive, outcome: ArchiveOutcome, progr
         LOGGER.warning("the archive tries again: %s", error)
         archive.lake.refresh()
     if job.compacts:
-        outcome.compacted += archive.compact()
+        outcome.compacted += compact(archive.lake)
 
 
 # ---- what is there

@@ -45,11 +45,9 @@ SCHEMA: Final = pa.schema(
 )
 
 
-def record_erasure(
-    lake: Path, *, kind: str, what: str, by: str, gone: Sequence[SerialRanges], now: datetime | None = None
-) -> None:
+def record_erasure(lake: Path, *, kind: str, what: str, by: str, gone: Sequence[SerialRanges]) -> None:
     """Record serials before they are removed. Survives: a kill, when it has returned."""
-    at = now or datetime.now(UTC)
+    at = datetime.now(UTC)
     rows = [
         {
             "at": at,

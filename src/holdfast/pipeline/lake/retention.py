@@ -99,19 +99,19 @@ def run_retain(job: RetainJob, make_runner: Callable[[], Runner], progress: Prog
     return work.outcome
 
 
+@dataclass(frozen=True)
 class _Retention:
     """One run. Requires: `lock_folder`, unless it is a dry run."""
 
-    def __init__(self, job: RetainJob, lake: Lake, runner: Runner, progress: Progress) -> None:
-        self.outcome: Final = RetainOutcome()
-        self._job: Final = job
-        self._lake: Final = lake
-        self._runner: Final = runner
-        self._progress: Final = progress
+    job: RetainJob
+    lake: Lake
+    runner: Runner
+    progress: Progress
+    outcome: RetainOutcome = field(default_factory=RetainOutcome)
 
     def run(self) -> None:
-        job = self._job
-        self.outcome.size_before = _size(self._lake)
+        job = self.job
+        self.outcome.size_before = _size(self.lake)
         if job.erases:
             self._erase()
         if job.keep_from is not None:
@@ -120,10 +120,10 @@ class _Retention:
             self._compact()
         if job.erases and not job.dry_run:
             self._vacuum()
-        self.outcome.size_bytes = _size(self._lake)
+        self.outcome.size_bytes = _size(self.lake)
 
     def _erase(self) -> None:
-        job, lake, outcome = self._job, self._lake, self.outcome
+        job, lake, outcome = self.job, self.lake, self.outcome
         levels = parse_filter(job.topic.encode()).levels if job.topic else ()
         if not job.dry_run:
             outcome.hidden_up_to = _hide(job)
@@ -150,35 +150,35 @@ class _Retention:
         fault("retain-committed")
 
     def _expire(self, keep_from: date) -> None:
-        lake, outcome = self._lake, self.outcome
+        lake, outcome = self.lake, self.outcome
         old = [file for file in list_files(lake) if file["partition.day"] < keep_from]
         outcome.expired_days = sorted({file["partition.day"].isoformat() for file in old})
         outcome.expired_rows = sum(file["num_records"] for file in old)
-        if self._job.dry_run or not old:
+        if self.job.dry_run or not old:
             return
         found = self._search(old, ErasureFilter(), writes=False)
         what = f"before {keep_from.isoformat()}"
         gone = span_ranges(part for one in found for part in one.gone)
-        record_erasure(lake.folder, kind=EXPIRED, what=what, by=self._job.by, gone=gone)
+        record_erasure(lake.folder, kind=EXPIRED, what=what, by=self.job.by, gone=gone)
         lake.replace(old, [], {"expired": outcome.expired_rows})
         # Queries may read these files today: files that were replaced stay for a week.
         outcome.removed += _vacuum(lake)
         lake.refresh()
 
     def _compact(self) -> None:
-        lake, outcome = self._lake, self.outcome
-        if self._job.dry_run:
+        lake, outcome = self.lake, self.outcome
+        if self.job.dry_run:
             places = set(crowded_partitions(list_files(lake), datetime.now(UTC).date().isoformat()))
             outcome.compacted = sum(_place(file) in places for file in list_files(lake))
             return
         while done := compact(lake):
             outcome.compacted += done
-            self._progress(None, f"{outcome.compacted} small files replaced")
+            self.progress(None, f"{outcome.compacted} small files replaced")
 
     def _vacuum(self) -> None:
         """Remove every file that the table does not need now."""
-        lake = self._lake
-        self._progress(None, "removing old files")
+        lake = self.lake
+        self.progress(None, "removing old files")
         self.outcome.removed += _vacuum(lake, retention_hours=0, enforce_retention_duration=False)
         before = lake.version
         lake.refresh()
@@ -191,11 +191,11 @@ class _Retention:
             )
 
     def _search(self, files: Sequence[dict[str, Any]], wanted: ErasureFilter, *, writes: bool) -> list[SearchedFile]:
-        tasks = _packed(self._lake, files)
+        tasks = _packed(self.lake, files)
         if tasks:
-            self._progress(None, f"looking through {len(files)} files")
-        work = partial(search_files, str(self._lake.folder), wanted, writes=writes)
-        return list(chain.from_iterable(raise_permanent(self._runner(work, tasks))))
+            self.progress(None, f"looking through {len(files)} files")
+        work = partial(search_files, str(self.lake.folder), wanted, writes=writes)
+        return list(chain.from_iterable(raise_permanent(self.runner(work, tasks))))
 
 
 def _hide(job: RetainJob) -> dict[int, int]:
