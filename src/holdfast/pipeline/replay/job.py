@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.tables.tables import SESSIONS, TableQuery, table_batches
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.pipeline.replay.plan import ReplayJob, ReplayPlanner, read_messages
+from holdfast.pipeline.replay.plan import ReplayJob, make_plan, read_messages
 from holdfast.pipeline.replay.rows import COLUMNS
 from holdfast.pipeline.replay.schedule import ReplayRound, ReplayStart, last_number_before, offset_of
 from holdfast.pipeline.replay.state import ConnectionProgress, ReplayPlan, ReplayState, open_state, write_note
@@ -71,7 +71,7 @@ def run_replay(job: ReplayJob, master: str | None, begin: Callable[[str], None],
         with permanent_errors():
             if plan is None:
                 begin("counting")
-                plan = ReplayPlanner(spark, job).plan()
+                plan = make_plan(spark, job)
                 state.keep(plan)
             _check_room(spark, job, plan)
             outcome = _Run(spark, job, plan, state, progress).run()

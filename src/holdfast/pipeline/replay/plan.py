@@ -61,50 +61,44 @@ class ReplayJob:
         return {key: text for key, text in given.items() if text is not None}
 
 
-class ReplayPlanner:
-    """Makes the plan of a replay."""
+def make_plan(spark: SparkSession, job: ReplayJob) -> ReplayPlan:
+    now_us = time.time_ns() // 1000
+    bounds = _bounds(job)
+    since_us = parse_since(job.since).resolve(now_us)
+    until_us = NO_END if job.until is None else parse_since(job.until).resolve(now_us)
+    until_us = min(until_us, max(bounds.values(), default=-1) + 1)
+    connections = job.connections or spark.sparkContext.defaultParallelism
+    plan = ReplayPlan(uuid4().hex[:12], job.asked(), bounds, connections, (), 0, 0)
+    rounds, first_us, last_us = _rounds(spark, job, plan, since_us, until_us) if since_us < until_us else ([], 0, 0)
+    return plan._replace(rounds=rounds, first_us=first_us, last_us=last_us)
 
-    def __init__(self, spark: SparkSession, job: ReplayJob) -> None:
-        self._spark: Final = spark
-        self._job: Final = job
 
-    def plan(self) -> ReplayPlan:
-        job = self._job
-        now_us = time.time_ns() // 1000
-        bounds = self._bounds()
-        since_us = parse_since(job.since).resolve(now_us)
-        until_us = NO_END if job.until is None else parse_since(job.until).resolve(now_us)
-        until_us = min(until_us, max(bounds.values(), default=-1) + 1)
-        connections = job.connections or self._spark.sparkContext.defaultParallelism
-        plan = ReplayPlan(uuid4().hex[:12], job.asked(), bounds, connections, (), 0, 0)
-        rounds, first_us, last_us = self._rounds(plan, since_us, until_us) if since_us < until_us else ([], 0, 0)
-        return plan._replace(rounds=rounds, first_us=first_us, last_us=last_us)
+def _bounds(job: ReplayJob) -> dict[int, int]:
+    """The last position of each shard."""
+    bounds: dict[int, int] = {}
+    if job.lake is not None:
+        bounds = {shard: offset.position_us for shard, offset in Lake.open(job.lake).offsets.items()}
+    if job.source:
+        with open_source(parse_read_options(job.source)) as source:
+            for shard, head in refresh_heads(source).items():
+                bounds[shard] = max(head.position_us, bounds.get(shard, -1))
+    return bounds
 
-    def _bounds(self) -> dict[int, int]:
-        """The last position of each shard."""
-        bounds: dict[int, int] = {}
-        if self._job.lake is not None:
-            bounds = {shard: offset.position_us for shard, offset in Lake.open(self._job.lake).offsets.items()}
-        if self._job.source:
-            with open_source(parse_read_options(self._job.source)) as source:
-                for shard, head in refresh_heads(source).items():
-                    bounds[shard] = max(head.position_us, bounds.get(shard, -1))
-        return bounds
 
-    def _rounds(self, plan: ReplayPlan, since_us: int, until_us: int) -> tuple[list[ReplayRound], int, int]:
-        rows = read_messages(self._spark, self._job, plan, since_us, until_us, ("offset",))
-        [found] = rows.agg(
-            fn.count("*").alias("n"), fn.min("offset").alias("lo"), fn.max("offset").alias("hi")
-        ).collect()
-        if not found.n:
-            return [], 0, 0
-        most = self._job.round_messages
-        if found.n <= most:
-            return [ReplayRound(found.lo, found.hi + 1, found.n)], found.lo, found.hi
-        width_us = bucket_width_us(found.lo, found.hi, found.n, most)
-        bucket = fn.expr(f"offset div {width_us}").alias("bucket")
-        counts = {row.bucket: row["count"] for row in rows.groupBy(bucket).count().collect()}
-        return cut_rounds(counts, width_us, most), found.lo, found.hi
+def _rounds(
+    spark: SparkSession, job: ReplayJob, plan: ReplayPlan, since_us: int, until_us: int
+) -> tuple[list[ReplayRound], int, int]:
+    rows = read_messages(spark, job, plan, since_us, until_us, ("offset",))
+    [found] = rows.agg(fn.count("*").alias("n"), fn.min("offset").alias("lo"), fn.max("offset").alias("hi")).collect()
+    if not found.n:
+        return [], 0, 0
+    most = job.round_messages
+    if found.n <= most:
+        return [ReplayRound(found.lo, found.hi + 1, found.n)], found.lo, found.hi
+    width_us = bucket_width_us(found.lo, found.hi, found.n, most)
+    bucket = fn.expr(f"offset div {width_us}").alias("bucket")
+    counts = {row.bucket: row["count"] for row in rows.groupBy(bucket).count().collect()}
+    return cut_rounds(counts, width_us, most), found.lo, found.hi
 
 
 def read_messages(

@@ -24,12 +24,15 @@ from holdfast.durable.sessions.publish_numbers import PUBLISH_NUMBER
 from holdfast.model.errors import PermanentError
 from holdfast.model.protocol import CLIENT, MAX_U16, PUBLISH
 from holdfast.pipeline.replay.schedule import ReplaySchedule, number_of
-from holdfast.wire.primitives import ByteReader, encode_varint
+from holdfast.wire.primitives import ByteReader, encode_binary, encode_text, encode_varint
 from holdfast.wire.properties import decode_properties, encode_property_list
 
 #: What has to be read.
 COLUMNS: Final = ("offset", "shard", "topic", "client_id", "payload", "properties")
-_USER_PROPERTY: Final = 0x26
+#: User properties, encoded up to their values.
+_TS, _OFFSET, _CLIENT_ID, _DUE, _NUMBER = (
+    b"\x26" + encode_text(name) for name in ("ts", "offset", "client-id", "due", PUBLISH_NUMBER)
+)
 
 
 class ReplayRow(NamedTuple):
@@ -69,32 +72,14 @@ class MessageCopier:
             raise PermanentError(f"with its prefix, a topic has {len(topic)} bytes: {row.topic[:60]!r}…; use a shorter")
         parts = [
             _without_number(row.properties),
-            _TS.of(b"%d" % row.offset_us),
-            _OFFSET.of(b"%d:%d" % (row.shard, row.offset_us)),
-            _CLIENT_ID.of(row.client_id),
+            _TS + encode_binary(b"%d" % row.offset_us),
+            _OFFSET + encode_binary(b"%d:%d" % (row.shard, row.offset_us)),
+            _CLIENT_ID + encode_binary(row.client_id),
         ]
         if schedule is not None:
-            parts.append(_DUE.of(b"%d" % schedule.due_us(row.offset_us)))
-        parts.append(_NUMBER.of(b"%d" % row.number))
+            parts.append(_DUE + encode_binary(b"%d" % schedule.due_us(row.offset_us)))
+        parts.append(_NUMBER + encode_binary(b"%d" % row.number))
         return OutgoingMessage(self._first, topic, b"".join(parts), row.payload)
-
-
-class _Name:
-    """A user property, encoded up to its value."""
-
-    def __init__(self, name: str) -> None:
-        raw = name.encode()
-        self._head: Final = bytes((_USER_PROPERTY,)) + len(raw).to_bytes(2, "big") + raw
-
-    def of(self, value: bytes) -> bytes:
-        return self._head + len(value).to_bytes(2, "big") + value
-
-
-_TS: Final = _Name("ts")
-_OFFSET: Final = _Name("offset")
-_CLIENT_ID: Final = _Name("client-id")
-_DUE: Final = _Name("due")
-_NUMBER: Final = _Name(PUBLISH_NUMBER)
 
 
 def _without_number(properties: bytes) -> bytes:

@@ -36,11 +36,9 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         task = TaskContext.get()
         partition = 0 if task is None else task.partitionId()
-        options, rows = self._options, RowEncoder(self._options)
-        client_id = f"spark-{uuid4().hex[:12]}-{partition}"
-        client = open_client(options, client_id)
+        rows = RowEncoder(self._options)
         count = size = 0
-        try:
+        with open_client(self._options, f"spark-{uuid4().hex[:12]}-{partition}") as client:
             for batch in iterator:
                 for message in rows.messages(batch):
                     client.send(message)
@@ -48,8 +46,6 @@ class BatchWriter(DataSourceArrowWriter):
                     size += len(message.topic) + len(message.payload)
                 client.flush()
             client.settle()
-        finally:
-            client.close()
         return PublishedPartition(partition, count, size)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -97,15 +97,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return pa.concat_arrays(packed), columns
 
     def _publish(self, client_id: str, batch_id: int, packed: Any) -> int:
-        client = open_client(self._options, client_id)
         size = 0
-        try:
+        with open_client(self._options, client_id) as client:
             for message in self.messages(batch_id, packed):
                 client.send(message)
                 size += len(message.topic) + len(message.payload)
             client.settle()
-        finally:
-            client.close()
         return size
 
     def messages(self, batch_id: int, packed: Any) -> Iterator[OutgoingMessage]:
