@@ -89,36 +89,26 @@ def run_declared(
     spark: SparkSession,
     every_s: float | None = None,
     progress: Progress | None = None,
-    pause: Callable[[float], bool] | None = None,
 ) -> RunOutcome:
-    """Run once, or until `pause` says no. Requires: `check_run`."""
+    """Run once, or until it is stopped. Requires: `check_run`."""
     with spark_errors():
-        return _run_declared(declared, _own_session(spark), every_s, progress or _silent, pause)
-
-
-def _run_declared(
-    declared: Declaration,
-    own: SparkSession,
-    every_s: float | None,
-    progress: Progress,
-    pause: Callable[[float], bool] | None,
-) -> RunOutcome:
-    schemas = check_expressions(own, declared)
-    with lock_folder(declared.state, "run of this pipeline") as was_left:
-        state = open_state(declared)
-        tables = _tables(declared, state, schemas)
-        state = mark_tables_made(state, declared)
-        run = _Run(declared, own, state, tables, schemas, progress)
-        if was_left:
-            run.outcome.swept = sum(remove_orphans(table) for table in tables.values())
-        for _round in rounds(every_s, pause):
-            try:
-                run.round()
-            except TransientError as error:
-                if every_s is None:
-                    raise
-                LOGGER.warning("the pipeline tries again: %s", error)
-    return run.outcome
+        own = _own_session(spark)
+        schemas = check_expressions(own, declared)
+        with lock_folder(declared.state, "run of this pipeline") as was_left:
+            state = open_state(declared)
+            tables = _tables(declared, state, schemas)
+            state = mark_tables_made(state, declared)
+            run = _Run(declared, own, state, tables, schemas, progress or _silent)
+            if was_left:
+                run.outcome.swept = sum(remove_orphans(table) for table in tables.values())
+            for _round in rounds(every_s):
+                try:
+                    run.round()
+                except TransientError as error:
+                    if every_s is None:
+                        raise
+                    LOGGER.warning("the pipeline tries again: %s", error)
+        return run.outcome
 
 
 def _own_session(spark: SparkSession) -> SparkSession:

@@ -50,17 +50,17 @@ def explain_patterns(patterns: Sequence[TopicPattern]) -> list[ExplainedPattern]
     messages: dict[str, int] = {}
     for pattern in patterns:
         messages[pattern.zone] = messages.get(pattern.zone, 0) + pattern.messages
-    return [_explain(pattern, pattern.messages / max(1, messages[pattern.zone])) for pattern in patterns]
-
-
-def _explain(pattern: TopicPattern, share: float) -> ExplainedPattern:
-    return ExplainedPattern(pattern, share, _words(pattern), tuple(_against(pattern, share)), tuple(_near(pattern)))
-
-
-def _words(pattern: TopicPattern) -> str:
-    if not pattern.varying:
-        return "one topic"
-    return "; ".join(_level(level) for level in pattern.varying)
+    shares = [(pattern, pattern.messages / max(1, messages[pattern.zone])) for pattern in patterns]
+    return [
+        ExplainedPattern(
+            pattern,
+            share,
+            "; ".join(map(_level, pattern.varying)) or "one topic",
+            tuple(_against(pattern, share)),
+            tuple(_near(pattern)),
+        )
+        for pattern, share in shares
+    ]
 
 
 def _level(level: VaryingLevel) -> str:

@@ -51,14 +51,13 @@ class TopicCounting(Protocol):
         ...
 
 
-class _Beginning:
-    def __init__(self, zone: str, levels: tuple[str, ...], parents: int, *, dollar: bool) -> None:
-        self.zone: Final = zone
-        self.levels: Final = levels
-        self.parents: Final = parents
-        self.dollar: Final = dollar
-        self.varying: tuple[VaryingLevel, ...] = ()
-        self.named: tuple[NamedLevel, ...] = ()
+class _Beginning(NamedTuple):
+    zone: str
+    dollar: bool
+    parents: int = 1
+    levels: tuple[str, ...] = ()
+    varying: tuple[VaryingLevel, ...] = ()
+    named: tuple[NamedLevel, ...] = ()
 
 
 class Learner:
@@ -70,7 +69,7 @@ class Learner:
         self._beginnings: dict[int, _Beginning] = {}
         for zone in zones:
             for dollar in (False, True):
-                self._beginnings[self.root(zone, dollar=dollar)] = _Beginning(zone, (), 1, dollar=dollar)
+                self._beginnings[self.root(zone, dollar=dollar)] = _Beginning(zone, dollar)
         self._next = len(self._beginnings)
         self._levels: dict[int, LevelCount] = {}
         self.patterns: Final[list[TopicPattern]] = []
@@ -121,19 +120,16 @@ class Learner:
         moves: list[TopicMove] = []
         stands_out = names_stand_out(level, self._depth, before.parents)
         for token in kept:
-            named = _Beginning(before.zone, (*before.levels, token.token), max(1, token.going_on), dollar=before.dollar)
-            named.varying = before.varying
-            about = NamedLevel(
-                self._depth, len(kept), stands_out, stands_for_many(before.parents), token.topics / level.topics
-            )
-            named.named = (*before.named, about)
+            recurs, share = stands_for_many(before.parents), token.topics / level.topics
+            about = NamedLevel(self._depth, len(kept), stands_out, recurs, share)
+            levels = (*before.levels, token.token)
+            named = before._replace(parents=max(1, token.going_on), levels=levels, named=(*before.named, about))
             moves.append(TopicMove(number, token.token, self._add(named, following)))
         if level.values > len(kept):
             text = DOLLAR if before.dollar and not self._depth else PLAIN
             going_on = level.going_on - sum(token.going_on for token in kept)
-            rest = _Beginning(before.zone, (*before.levels, text), max(1, going_on), dollar=before.dollar)
-            rest.varying = (*before.varying, self._varying(level, kept))
-            rest.named = before.named
+            varying = (*before.varying, self._varying(level, kept))
+            rest = before._replace(parents=max(1, going_on), levels=(*before.levels, text), varying=varying)
             moves.append(TopicMove(number, None, self._add(rest, following)))
         return moves
 

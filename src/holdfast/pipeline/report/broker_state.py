@@ -1,7 +1,6 @@
 """The figures of a report about the broker: sessions, queues and retained messages by Spark, events from files."""
 
 from collections import Counter
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +10,7 @@ from pyspark.sql import functions as fn
 from holdfast.exchange.drops import REASONS
 from holdfast.history.tables.tables import QUEUES, RETAINED, SESSIONS
 from holdfast.model.time import datetime_of
-from holdfast.pipeline.report.figures import BrokerState, DropReason, QueueFigures, TrafficShare
+from holdfast.pipeline.report.figures import BrokerState, DropReason, QueueFigures, TrafficShare, moment_of
 from holdfast.pipeline.source.data_source import NAME
 from holdfast.records.events import Event
 from holdfast.storage.event_files import read_events
@@ -74,7 +73,7 @@ def read_broker_state(spark: SparkSession, source: dict[str, str]) -> BrokerStat
         sessions.subscriptions,
         sessions.wills,
         groups,
-        [QueueFigures(row.owner, row.connected, row.owed, _moment(row.since), row.inflight) for row in owed],
+        [QueueFigures(row.owner, row.connected, row.owed, moment_of(row.since), row.inflight) for row in owed],
         whole.n or 0,
         whole["size"] or 0,
         [TrafficShare(row.tree, row.n, row["size"], publishers=row.publishers) for row in rows],
@@ -99,8 +98,4 @@ def _reason(reason: str, events: list[Event]) -> DropReason:
             clients[event.client.replace("\0", " ").strip()] += max(1, event.count)
     last = datetime_of(max(event.time_us for event in events))
     count = sum(max(1, event.count) for event in events)
-    return DropReason(reason, REASONS.get(reason, reason), count, len(events), last, clients.most_common(_CLIENTS))
-
-
-def _moment(us: int | None) -> datetime | None:
-    return None if us is None else datetime_of(us)
+    return DropReason(reason, REASONS.get(reason, reason), count, last, clients.most_common(_CLIENTS))

@@ -6,6 +6,12 @@ Spark adds up (`traffic.py`, `broker_state.py`); these are the results, a few hu
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from holdfast.model.time import datetime_of
+
+
+def moment_of(us: int | None) -> datetime | None:
+    return None if us is None else datetime_of(us)
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -105,7 +111,6 @@ class DropReason:
     reason: str
     words: str
     count: int
-    events: int
     last: datetime
     clients: list[tuple[str, int]]
 

@@ -7,7 +7,7 @@ Topics are filed under learned patterns after they were added up, so each topic 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as fn
 
 from holdfast.model.time import EPOCH, datetime_of, us_of
-from holdfast.pipeline.report.figures import Lateness, Series, Silence, Sizes, Timeline, Totals, TrafficShare
+from holdfast.pipeline.report.figures import Lateness, Series, Silence, Sizes, Timeline, Totals, TrafficShare, moment_of
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar
 
@@ -67,8 +67,8 @@ class Traffic:
             row.size,
             row.topics,
             row.publishers,
-            _moment(row["first"]),
-            _moment(row["last"]),
+            moment_of(row["first"]),
+            moment_of(row["last"]),
             (row.qos0, row.qos1, row.qos2),
             row.retain,
             row.expiring,
@@ -132,7 +132,7 @@ class Traffic:
             .collect()
         )
         return [
-            TrafficShare(row[column], row.n, row["size"], row.topics, row.publishers, _moment(row["last"]))
+            TrafficShare(row[column], row.n, row["size"], row.topics, row.publishers, moment_of(row["last"]))
             for row in rows
         ]
 
@@ -281,12 +281,6 @@ def _silence(row: Row, end_us: int) -> Silence:
     quiet_us = end_us - row["last"]
     if quiet_us > step_us:
         step_us, until_us = quiet_us, end_us
-    since, until = _moment(until_us - step_us), _moment(until_us)
-    assert since is not None
-    assert until is not None
+    since, until = datetime_of(until_us - step_us), datetime_of(until_us)
     gaps = (row.gaps or 0) + (quiet_us > row.usual * _GAP)
     return Silence(row.client_id, row.n, row.usual / 1e6, step_us / 1e6, since, until, gaps, quiet_us / 1e6)
-
-
-def _moment(us: int | None) -> datetime | None:
-    return None if us is None else datetime_of(us)

@@ -18,12 +18,12 @@ _RAISED: Final = re.compile(r"^(?:holdfast\.[\w.]*|\w*)(?:Error|Exception): (.+)
 
 
 @contextmanager
-def spark_errors(context: str = "Spark failed") -> Iterator[None]:
+def spark_errors() -> Iterator[None]:
     """An error of Spark in the block becomes the worker's PermanentError, or a TransientError."""
     try:
         yield
     except SPARK_ERRORS as error:
-        raise translate_error(error, context) from error
+        raise translate_error(error, "Spark failed") from error
 
 
 @contextmanager
