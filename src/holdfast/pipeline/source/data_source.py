@@ -26,8 +26,8 @@ from pyspark.sql.types import StructType
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.sink.write_options import WriteOptions, is_writing, parse_write_options
 from holdfast.pipeline.source.history_source import check_source
-from holdfast.pipeline.source.read_options import HISTORY, ReadOptions, parse_read_options
-from holdfast.pipeline.source.schema import check_schema, spark_schema
+from holdfast.pipeline.source.read_options import ReadOptions, parse_read_options
+from holdfast.pipeline.source.schema import HISTORY, check_schema, spark_schema
 
 NAME: Final = "holdfast"
 
@@ -37,13 +37,9 @@ class HoldfastSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._read: ReadOptions | None = None
-        self._write: WriteOptions | None = None
-        if is_writing(options):
-            self._write = parse_write_options(options)
-            return
-        self._read = parse_read_options(options)
-        check_source(self._read)
+        self._parsed: Final = parse_write_options(options) if is_writing(options) else parse_read_options(options)
+        if isinstance(self._parsed, ReadOptions):
+            check_source(self._parsed)
 
     @classmethod
     def name(cls) -> str:
@@ -51,35 +47,27 @@ class HoldfastSource(DataSource):
 
     @property
     def _chosen(self) -> ReadOptions:
-        if self._read is None:
+        if isinstance(self._parsed, WriteOptions):
             raise SettingsError("option broker: is for writing; to read, give path, a broker's data folder")
-        return self._read
+        return self._parsed
 
     @property
     def _broker(self) -> WriteOptions:
-        if self._write is None:
+        if isinstance(self._parsed, ReadOptions):
             raise SettingsError("option broker: name the broker to publish to, as mqtt://host:port")
-        return self._write
+        return self._parsed
 
     def schema(self) -> StructType:
-        if self._chosen.table != HISTORY:
-            from holdfast.pipeline.source.schema import table_schema
-
-            return table_schema(self._chosen.table, self._chosen.columns)
-        return spark_schema(self._chosen.columns)
+        return spark_schema(self._chosen.columns, self._chosen.table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        if self._chosen.table != HISTORY:
-            from holdfast.pipeline.source.batch_reader import TableReader
-            from holdfast.pipeline.source.schema import check_table_schema
+        from holdfast.pipeline.source.batch_reader import BatchReader, PushdownReader, TableReader
 
-            check_table_schema(self._chosen.table, schema)
+        check_schema(schema, self._chosen.table)
+        if self._chosen.table != HISTORY:
             return TableReader(schema, self._chosen)
-        check_schema(schema)
         if self._chosen.lease is not None:
             raise SettingsError("option lease: only a stream comes so far that it could say so; leave it out")
-        from holdfast.pipeline.source.batch_reader import BatchReader, PushdownReader
-
         return (PushdownReader if self._chosen.pushdown else BatchReader)(schema, self._chosen)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name

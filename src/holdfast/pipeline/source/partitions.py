@@ -42,9 +42,6 @@ class HistoryPartition(InputPartition):
     part: Part
     filters: Filters = ()
 
-    def __repr__(self) -> str:
-        return f"HistoryPartition({self.part}, {self.filters})"
-
 
 def cut_parts(source: HistorySource, parts: Sequence[Part], heads: Offsets, rows: int | None) -> list[Part]:
     """The same messages in parts of about `rows`, each with its serials; None cuts them as is good for tasks."""

@@ -25,7 +25,7 @@ from typing import Final
 from holdfast.history.tables.tables import QUEUES, RETAINED, SCHEMAS
 from holdfast.model.errors import PeerError, PermanentError, SettingsError
 from holdfast.pipeline.source.offsets import EARLIEST, LATEST, parse_offsets
-from holdfast.pipeline.source.schema import DEFAULT_COLUMNS, JSON, check_columns, check_table_columns
+from holdfast.pipeline.source.schema import DEFAULT_COLUMNS, HISTORY, JSON, check_columns
 from holdfast.pipeline.spark.option_texts import (
     OptionTable,
     name_options,
@@ -38,7 +38,6 @@ from holdfast.storage.rocks.log.leases import check_name
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
 
-HISTORY: Final = "history"
 _OF_ENDPOINTS: Final = ("token", "tokenFile", "ca")
 #: What the other tables than history know; some know one thing more.
 _OF_TABLES: Final = ("path", "endpoint", *_OF_ENDPOINTS, "table", "columns")
@@ -102,10 +101,7 @@ def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
     _check_meaning(table, texts)
     columns = fields.setdefault("columns", DEFAULT_COLUMNS if table == HISTORY else tuple(SCHEMAS[table].names))
     with option_errors("columns"):
-        if table == HISTORY:
-            check_columns(columns)
-        else:
-            check_table_columns(table, columns)
+        check_columns(table, columns)
     if with_json and JSON not in columns:
         fields["columns"] = (*columns, JSON)
     return ReadOptions(**fields)

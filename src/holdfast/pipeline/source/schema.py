@@ -16,6 +16,7 @@ from holdfast.history.arrow.message_batches import SCHEMA
 from holdfast.history.tables.tables import schema_of
 from holdfast.model.errors import MisuseError, SettingsError
 
+HISTORY: Final = "history"
 #: The payload, parsed; null where it is no JSON.
 JSON: Final = "json"
 #: The size of the payload: a query that needs no more is spared the payload.
@@ -38,8 +39,14 @@ def _fields() -> dict[str, StructField]:
 FIELDS: Final = _fields()
 
 
-def check_columns(names: Sequence[str]) -> None:
+def check_columns(table: str, names: Sequence[str]) -> None:
     """ValueError names the first column that does not exist, or comes twice."""
+    if table != HISTORY:
+        try:
+            schema_of(table, names)
+        except MisuseError as wrong:
+            raise ValueError(str(wrong)) from None
+        return
     for name in names:
         if name not in FIELDS:
             raise ValueError(f"there is no column {name!r}; there are {', '.join(FIELDS)}")
@@ -47,21 +54,25 @@ def check_columns(names: Sequence[str]) -> None:
             raise ValueError(f"column {name!r} comes twice")
 
 
-def spark_schema(columns: Sequence[str]) -> StructType:
-    return StructType([FIELDS[name] for name in columns])
+def spark_schema(columns: Sequence[str], table: str = HISTORY) -> StructType:
+    if table == HISTORY:
+        return StructType([FIELDS[name] for name in columns])
+    schema = from_arrow_schema(schema_of(table, columns), prefer_timestamp_ntz=False)
+    assert isinstance(schema, StructType)
+    return schema
 
 
-def check_schema(schema: StructType) -> None:
+def check_schema(schema: StructType, table: str = HISTORY) -> None:
     """SettingsError if the schema of a query has other columns or types than these."""
     try:
-        check_columns(schema.fieldNames())
+        check_columns(table, schema.fieldNames())
     except ValueError as wrong:
         raise SettingsError(f"schema: {wrong}") from None
-    for field in schema.fields:
-        right = FIELDS[field.name].dataType
-        if field.dataType != right:
-            given = field.dataType.simpleString()
-            raise SettingsError(f"schema: column {field.name!r} is {right.simpleString()}, not {given}")
+    for field, right in zip(schema.fields, spark_schema(schema.fieldNames(), table).fields, strict=True):
+        given, wanted = field.dataType.simpleString(), right.dataType.simpleString()
+        # Of history, what may be null within a column counts, too.
+        if given != wanted or (table == HISTORY and field.dataType != right.dataType):
+            raise SettingsError(f"schema: column {field.name!r} is {wanted}, not {given}")
 
 
 class BatchShape:
@@ -101,32 +112,3 @@ def _variant(payload: bytes) -> dict[str, bytes] | None:
     except Exception:
         return None
     return {"value": found.value, "metadata": found.metadata}
-
-
-# ---- sessions, queues, retained messages
-
-
-def check_table_columns(table: str, names: Sequence[str]) -> None:
-    """ValueError names the first column that does not exist, or comes twice."""
-    try:
-        schema_of(table, names)
-    except MisuseError as wrong:
-        raise ValueError(str(wrong)) from None
-
-
-def table_schema(table: str, columns: Sequence[str] | None = None) -> StructType:
-    schema = from_arrow_schema(schema_of(table, columns), prefer_timestamp_ntz=False)
-    assert isinstance(schema, StructType)
-    return schema
-
-
-def check_table_schema(table: str, schema: StructType) -> None:
-    """SettingsError if the schema of a query has other columns or types than these."""
-    try:
-        check_table_columns(table, schema.fieldNames())
-    except ValueError as wrong:
-        raise SettingsError(f"schema: {wrong}") from None
-    for field, right in zip(schema.fields, table_schema(table, schema.fieldNames()).fields, strict=True):
-        if field.dataType.simpleString() != right.dataType.simpleString():
-            given = field.dataType.simpleString()
-            raise SettingsError(f"schema: column {field.name!r} is {right.dataType.simpleString()}, not {given}")

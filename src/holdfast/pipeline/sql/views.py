@@ -15,7 +15,7 @@ from holdfast.history.tables.tables import QUEUES, SCHEMAS
 from holdfast.model.errors import HoldfastError, PermanentError
 from holdfast.pipeline.source.data_source import NAME
 from holdfast.pipeline.source.history_frame import history
-from holdfast.pipeline.source.read_options import HISTORY
+from holdfast.pipeline.source.schema import HISTORY
 from holdfast.pipeline.spark.errors import SPARK_ERRORS, describe_error
 from holdfast.pipeline.spark.progress import Progress, count_tasks, run_watched
 from holdfast.pipeline.spark.session import session
@@ -91,16 +91,13 @@ class Sql:
 
         def look() -> None:
             if progress is not None:
-                progress(*self._progress())
+                done, total = count_tasks(self._spark)
+                progress(done / total if total else None, f"{done} of {total} tasks" if total else "")
 
         try:
             return run_watched(self._spark, lambda: _answer(self._spark.sql(statement), limit), look)
         except (HoldfastError, *SPARK_ERRORS) as error:
             raise SqlError(describe_error(error)) from error
-
-    def _progress(self) -> tuple[float | None, str]:
-        done, total = count_tasks(self._spark)
-        return (done / total, f"{done} of {total} tasks") if total else (None, "")
 
 
 def _answer(frame: DataFrame, limit: int | None) -> QueryResult:
