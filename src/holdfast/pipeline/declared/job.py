@@ -98,7 +98,7 @@ def run_declared(
             state = open_state(declared)
             tables = _tables(declared, state, schemas)
             state = mark_tables_made(state, declared)
-            run = _Run(declared, own, state, tables, schemas, progress or _silent)
+            run = _Run(declared, own, state, tables, schemas, progress or (lambda _step, _counts: None))
             if was_left:
                 run.outcome.swept = sum(remove_orphans(table) for table in tables.values())
             for _round in rounds(every_s):
@@ -235,7 +235,3 @@ class _Run:
 
 def _add(counts: dict[str, int], name: str, count: int) -> None:
     counts[name] = counts.get(name, 0) + count
-
-
-def _silent(_step: str, _counts: StepCounts) -> None:
-    pass

@@ -63,10 +63,10 @@ def load(file: Path) -> Declaration:
     except tomllib.TOMLDecodeError as error:
         raise DeclarationError(_toml_mistake(file, str(error), raw.count(b"\n") + 1)) from None
     lines = lines_of(text.replace("\r\n", "\n"))
-    said = Mistakes()
+    said: Mistakes = []
     declared = _read(file, found, lines, said)
-    if said.noted:
-        placed = sorted((line_of(lines, place), what) for place, what in said.noted)
+    if said:
+        placed = sorted((line_of(lines, place), what) for place, what in said)
         raise DeclarationError("\n".join(f"{file.name}:{line}: {what}" for line, what in placed))
     return declared
 
@@ -174,11 +174,11 @@ def _measures(fields: TomlFields, taken: tuple[str, ...]) -> dict[str, str]:
             name(key)
             expression(str(text))
         except ValueError as error:
-            fields.said.say(place, f"{fields.title}: {key!r}: {error}")
+            fields.said.append((place, f"{fields.title}: {key!r}: {error}"))
         if key.lower() in (each.lower() for each in taken):
-            fields.said.say(place, f"{fields.title}: there is a column {key} already; take another name")
+            fields.said.append((place, f"{fields.title}: there is a column {key} already; take another name"))
         if not isinstance(text, str) or not text.strip():
-            fields.said.say(place, f"{fields.title}: {key} has to be an expression of SQL, such as avg(celsius)")
+            fields.said.append((place, f"{fields.title}: {key} has to be an expression of SQL, such as avg(celsius)"))
     return {key: text for key, text in found.items() if isinstance(text, str)}
 
 
@@ -187,10 +187,10 @@ def _lead_somewhere(said: Mistakes, aggregates: tuple[AggregateSpec, ...], sinks
     for each in aggregates:
         if each.name not in used:
             what = f"[[aggregate]] {each.name} goes nowhere; add a [[sink]] with of = {each.name!r}, or leave it out"
-            said.say(each.place, what)
+            said.append((each.place, what))
 
 
 def _differ(said: Mistakes, key: str, names: list[str]) -> None:
     for number, each in enumerate(names):
         if each.lower() in (other.lower() for other in names[:number]):
-            said.say((key, number, "name"), f"[[{key}]]: there are two of the name {each}; names have to differ")
+            said.append(((key, number, "name"), f"[[{key}]]: there are two of the name {each}; names have to differ"))

@@ -91,7 +91,7 @@ def read_decode(fields: TomlFields) -> DecodeSpec:
         column = _column(fields.said, number, found, form)
         if column.name.lower() in taken:
             what = f"[decode]: there is a column {column.name} already; take another name"
-            fields.said.say((*fields.place, "columns", number), what)
+            fields.said.append(((*fields.place, "columns", number), what))
         taken.add(column.name.lower())
         columns.append(column)
     if form in (PayloadFormat.JSON, PayloadFormat.CBOR) and not columns and fields.has("format"):
@@ -111,7 +111,7 @@ def _column(said: Mistakes, number: int, found: object, form: PayloadFormat) -> 
                 fields.wrong(key, f"there are both level and {key}; {key} is for columns of the payload")
     elif form not in (PayloadFormat.JSON, PayloadFormat.CBOR):
         what = f"{form} has no parts; give level = 2, a level of the topic, or leave the column out"
-        said.say(fields.place, f"{fields.title}: {what}")
+        said.append((fields.place, f"{fields.title}: {what}"))
     kind = fields.parsed("type", one_of(str, list(TYPES)), "string") if fields.has("type") else "string"
     path = fields.parsed("path", _path, "") if fields.has("path") else f"$.{named}"
     return DecodedColumn(named, kind, "" if level else path, level, fields.take("required", bool, False))

@@ -33,6 +33,13 @@ _DATATYPES: Final = (  # noqa: SIM905 - a list would take a page
 _SIGNED_BITS: Final = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
 _UNTOLD: Final = {17: "a DataSet", 18: "a Template", 19: "an extension"}
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+#: Of the fields of a metric that are decoded.
+_METRIC_KINDS: Final = {
+    **dict.fromkeys((2, 3, 4, 7, 10, 11, 14), _VARINT),
+    **dict.fromkeys((1, 15, 16, 17, 18, 19), _BYTES),
+    12: _FIXED32,
+    13: _FIXED64,
+}
 #: What milliseconds a timestamp may have: up to the year 9999.
 _MOST_MS: Final = 253_402_300_799_999
 
@@ -170,37 +177,31 @@ def decode_payload(payload: bytes) -> SparkplugPayload:
 
 def _metric(raw: bytes) -> RawMetric:
     name: str | None = None
-    alias = at_ms = datatype = None
-    is_null = False
+    known: dict[int, int] = {}
     value: tuple[int, int | float | bytes] | None = None
     for field, kind, found in _fields(raw):
-        if field == 1 and isinstance(found, bytes):
+        if kind != _METRIC_KINDS.get(field, kind):
+            raise ValueError("not Sparkplug B: a field is of another kind")
+        if isinstance(found, int) and field < 10:
+            known[field] = found
+        elif field == 1 and isinstance(found, bytes):
             try:
                 name = found.decode()
             except UnicodeDecodeError:
                 raise ValueError("not Sparkplug B: the name of a metric is not UTF-8") from None
-        elif field in (2, 3, 4, 7, 10, 11, 14) and kind != _VARINT:
-            raise ValueError("not Sparkplug B: a field is of another kind")
-        elif field == 2:
-            alias = int(found) & 0x7FFF_FFFF_FFFF_FFFF
-        elif field == 3:
-            at_ms = int(found)
-        elif field == 4:
-            number = int(found)
-            datatype = _DATATYPES[number - 1] if 1 <= number <= len(_DATATYPES) else None
-        elif field == 7:
-            is_null = bool(found)
-        elif field == 12 and kind == _FIXED32:
-            value = field, struct.unpack("<f", struct.pack("<I", found))[0]
-        elif field == 13 and kind == _FIXED64:
-            value = field, struct.unpack("<d", struct.pack("<Q", found))[0]
-        elif field in (15, 16, 17, 18, 19) and isinstance(found, bytes):
+        elif field in (12, 13):
+            raw_kind, float_kind = ("<I", "<f") if field == 12 else ("<Q", "<d")
+            value = field, struct.unpack(float_kind, struct.pack(raw_kind, found))[0]
+        elif field in _METRIC_KINDS:
             value = field, found
-        elif field in (10, 11, 14):
-            value = field, int(found)
-        elif field in (1, 12, 13, 15, 16, 17, 18, 19):
-            raise ValueError("not Sparkplug B: a field is of another kind")
-    return RawMetric(name, alias, at_ms, datatype, None if is_null else value)
+    alias, number = known.get(2), known.get(4, 0)
+    return RawMetric(
+        name,
+        None if alias is None else alias & 0x7FFF_FFFF_FFFF_FFFF,
+        known.get(3),
+        _DATATYPES[number - 1] if 1 <= number <= len(_DATATYPES) else None,
+        None if known.get(7) else value,
+    )
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int, int | bytes]]:

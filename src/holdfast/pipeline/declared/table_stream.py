@@ -11,6 +11,7 @@ Spark itself has no reader of Delta; this one reads what this pipeline has writt
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -40,12 +41,11 @@ class AddedFile(NamedTuple):
     rows: int
 
 
+@dataclass
 class AddedFiles(InputPartition):
     """What one task reads."""
 
-    def __init__(self, paths: tuple[str, ...]) -> None:
-        super().__init__(paths)
-        self.paths: Final = paths
+    paths: tuple[str, ...]
 
 
 class TableSource(DataSource):

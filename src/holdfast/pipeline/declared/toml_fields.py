@@ -6,6 +6,7 @@ So five mistakes in a file are reported together. An unknown key is a mistake.
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from holdfast.pipeline.declared.declaration import join_names
@@ -13,8 +14,7 @@ from holdfast.pipeline.declared.toml_lines import Path
 
 _T = TypeVar("_T")
 _DURATION: Final = re.compile(r"([1-9]\d{0,8})(ms|s|m|h|d)")
-_WORDS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _CHANGING: Final = re.compile(
     r"\b(now|current_timestamp|current_date|curdate|current_time|localtimestamp|rand|randn|random|uuid|shuffle|"
@@ -24,14 +24,8 @@ _CHANGING: Final = re.compile(
 _KINDS: Final = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a table"}
 
 
-class Mistakes:
-    """What is wrong, each with its place in the file."""
-
-    def __init__(self) -> None:
-        self.noted: Final[list[tuple[Path, str]]] = []
-
-    def say(self, place: Path, what: str) -> None:
-        self.noted.append((place, what))
+#: What is wrong, each with its place in the file.
+Mistakes = list[tuple[Path, str]]
 
 
 class TomlFields:
@@ -42,13 +36,13 @@ class TomlFields:
         self.place: Final = place
         self.title: Final = title
         if not isinstance(found, dict):
-            said.say(place, f"{title} is {_kind(found)}; it has to be a table")
+            said.append((place, f"{title} is {_kind(found)}; it has to be a table"))
         self._found: Final[dict[str, Any]] = found if isinstance(found, dict) else {}
         for key in self._found:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {join_names(known, 'and')}"
-                said.say((*place, key), f"{title} has no {key}; {hint}")
+                said.append(((*place, key), f"{title} has no {key}; {hint}"))
 
     def has(self, key: str) -> bool:
         return key in self._found
@@ -57,10 +51,10 @@ class TomlFields:
         return self._found.get(key)
 
     def wrong(self, key: str, what: str) -> None:
-        self.said.say((*self.place, key), f"{self.title}: {what}")
+        self.said.append(((*self.place, key), f"{self.title}: {what}"))
 
     def lacks(self, key: str, example: str) -> None:
-        self.said.say(self.place, f"{self.title} needs {key}; give {example}")
+        self.said.append((self.place, f"{self.title} needs {key}; give {example}"))
 
     def take(self, key: str, kind: type[_T], default: _T, *, needed: str = "") -> _T:
         """The value, or the default. `needed` is an example to show if there is none."""
@@ -98,7 +92,7 @@ class TomlFields:
         for number, name in enumerate(found):
             if name not in there:
                 what = f"{self.title}: there is no column {name!r}; there are {', '.join(there)}"
-                self.said.say((*self.place, key, number), what)
+                self.said.append(((*self.place, key, number), what))
         return tuple(name for name in found if name in there)
 
     def tables(self, key: str) -> list[object]:
@@ -129,13 +123,13 @@ def duration(text: str) -> str:
     found = _DURATION.fullmatch(text)
     if not found:
         raise ValueError("give a time such as 500ms, 30s, 5m, 1h or 2d")
-    return f"{found[1]} {_WORDS[found[2]]}"
+    return f"{found[1]} {_UNITS[found[2]]}"
 
 
 def duration_ms(text: str) -> int:
     """The milliseconds of a text that `duration` returned."""
-    number, word = text.split(" ")
-    return int(number) * next(_MS[unit] for unit, known in _WORDS.items() if known == word)
+    number, unit = text.split(" ")
+    return timedelta(**{unit: int(number)}) // timedelta(milliseconds=1)
 
 
 def name(text: str) -> str:
