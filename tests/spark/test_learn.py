@@ -19,8 +19,7 @@ from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.learn.description import explain_patterns
 from holdfast.pipeline.learn.job import LearnJob, choose_patterns, learn_history
-from holdfast.pipeline.learn.learner import Learner, learn_patterns
-from holdfast.pipeline.learn.patterns import TopicPattern
+from holdfast.pipeline.learn.learner import Learner, TopicPattern, learn_patterns
 from holdfast.pipeline.learn.topic_counts import SparkTopicCounts, UnmatchedTopics
 from holdfast.records.messages import stored_topic
 from holdfast.storage.rocks.log.next_patterns import FILE_NAME, read_patterns

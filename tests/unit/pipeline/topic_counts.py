@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import log2
 from statistics import median_low
 
-from holdfast.pipeline.learn.learner import Learner, TopicMove, learn_patterns
-from holdfast.pipeline.learn.patterns import TopicPattern
+from holdfast.pipeline.learn.learner import Learner, TopicMove, TopicPattern, learn_patterns
 from holdfast.pipeline.learn.rules import MAX_TOKENS, LevelCount, TokenBar, TokenCount
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)

@@ -7,7 +7,7 @@ beside the names of a level. A doubt that is only said is about a level whose nu
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from holdfast.pipeline.learn.patterns import TopicPattern, VaryingLevel
+from holdfast.pipeline.learn.learner import TopicPattern, VaryingLevel
 from holdfast.pipeline.learn.rules import name_limit
 
 #: A pattern whose level varies has as many topics at least, to be one.

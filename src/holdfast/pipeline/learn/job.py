@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.lake.lake_reader import union_history
 from holdfast.pipeline.learn.description import ExplainedPattern, explain_patterns
-from holdfast.pipeline.learn.learner import Learner, learn_patterns
-from holdfast.pipeline.learn.patterns import DOLLAR, PLAIN, TopicPattern
+from holdfast.pipeline.learn.learner import DOLLAR, PLAIN, Learner, TopicPattern, learn_patterns
 from holdfast.pipeline.learn.topic_counts import SparkTopicCounts, UnmatchedTopics
 from holdfast.pipeline.source.data_source import NAME
 from holdfast.pipeline.source.history_source import open_source

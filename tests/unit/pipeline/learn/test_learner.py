@@ -14,8 +14,7 @@ from holdfast.history.reader.view import ZoneView
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.learn import job as learn_job
 from holdfast.pipeline.learn.description import ExplainedPattern, explain_patterns, round_count
-from holdfast.pipeline.learn.learner import Learner, learn_patterns
-from holdfast.pipeline.learn.patterns import TopicPattern
+from holdfast.pipeline.learn.learner import Learner, TopicPattern, learn_patterns
 from holdfast.pipeline.learn.rules import MAX_BEGINNINGS, MAX_TOKENS
 from holdfast.topics.filters import levels_match
 from tests.unit.pipeline.topic_counts import Counted, learn_from
