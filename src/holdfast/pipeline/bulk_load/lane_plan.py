@@ -6,7 +6,8 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 from zlib import crc32
 
@@ -36,7 +37,6 @@ class RowPlacement:
     #: Zones that store nothing.
     unstored: tuple[tuple[str, tuple[str, ...]], ...]
     mounts: tuple[bytes, ...] = ()
-    _found: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     def slots(self) -> list[tuple[str, int]]:
         """Zone and number of its shard, for every slot."""
@@ -44,23 +44,21 @@ class RowPlacement:
 
     def of(self, topic: bytes, client_id: str) -> int:
         """The slot of a row; UNSTORED if no broker would store it."""
-        zones, bases = self._made()
+        zones, bases = self._made
         base = bases.get(zones.of(topic).name)
         if base is None:
             return UNSTORED
         first, shards = base
         return first if shards == 1 else first + crc32(client_id.encode()) % shards
 
+    @cached_property
     def _made(self) -> tuple[Zones, dict[str, tuple[int, int]]]:
-        known = self._found.get("zones")
-        if known is None:
-            bases: dict[str, tuple[int, int]] = {}
-            first = 0
-            for name, _filters, shards in self.zones:
-                bases[name] = (first, shards)
-                first += shards
-            known = self._found["zones"] = (self._zones(), bases)
-        return known  # type: ignore[return-value]
+        bases: dict[str, tuple[int, int]] = {}
+        first = 0
+        for name, _filters, shards in self.zones:
+            bases[name] = (first, shards)
+            first += shards
+        return self._zones(), bases
 
     def _zones(self) -> Zones:
         named = [(name, filters) for name, filters, _shards in self.zones if filters]
@@ -72,7 +70,7 @@ class RowPlacement:
         return Zones(made, default, list(self.mounts), assigned)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_found": {}}
+        return {name: value for name, value in self.__dict__.items() if name != "_made"}
 
 
 def make_placement(view: View, mounts: Sequence[bytes] = ()) -> RowPlacement:

@@ -140,19 +140,14 @@ class _OpenFile:
         self._whole.unlink(missing_ok=True)
 
     def _stats(self) -> str:
-        lowest = {name: _least(bounds[0]) for name, bounds in self._bounds.items()}
-        highest = {name: _greatest(bounds[1]) for name, bounds in self._bounds.items()}
+        lowest = {name: _stat(bounds[0]) for name, bounds in self._bounds.items()}
+        highest = {name: _stat(bounds[1], timedelta(microseconds=999)) for name, bounds in self._bounds.items()}
         none = dict.fromkeys(self._bounds, 0)
         return json.dumps({"numRecords": self._rows, "minValues": lowest, "maxValues": highest, "nullCount": none})
 
 
-def _least(value: Any) -> Any:
-    return _milliseconds(value) if isinstance(value, datetime) else value
-
-
-def _greatest(value: Any) -> Any:
-    return _milliseconds(value + timedelta(microseconds=999)) if isinstance(value, datetime) else value
-
-
-def _milliseconds(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+def _stat(value: Any, up: timedelta = timedelta()) -> Any:
+    """A bound as Delta's log has it; of a time, the milliseconds."""
+    if not isinstance(value, datetime):
+        return value
+    return (value + up).astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -133,12 +133,12 @@ class _Relayout:
         )
         with shipment_folder(self._data, task.name) as folder:
             structures = source.structures()
-            if self._lake is None and task.new.layout == task.old.layout and source.has(structures):
+            if isinstance(source, _StoredGeneration) and task.new.layout == task.old.layout and source.has(structures):
                 return None
             make_folder(self._data, folder.name)
             pairs = source.pairs(structures)
             own = {shard: made.own_pairs(source.last_us(shard)) for shard, made in structures.items()}
-            tables = write_tables(pairs, folder, source.messages(), own)
+            tables = write_tables(pairs, folder, source.messages, own)
             for shard in task.old.shards:
                 check_count(task, shard, tables.digests.get(shard, Digest()).messages)
             wanted = sum_digests(tables.digests.values())
@@ -190,7 +190,7 @@ class _StoredGeneration:
             whole = [part for part in reader.parts(zone=task.old.zone) if (part.zone, part.generation) == place]
             self._stored: Final = {shard: _structure(reader, task.old, shard) for shard in task.old.shards}
         self._last: Final[dict[int, int]] = {}
-        self._messages: Final = sum(max(0, part.last_serial - part.after_serial) for part in whole)
+        self.messages: Final = sum(max(0, part.last_serial - part.after_serial) for part in whole)
         self._parts: Final = [
             piece for part in whole for piece in part.split((part.last_serial - part.after_serial) // TASK_KEYS + 1)
         ]
@@ -214,9 +214,6 @@ class _StoredGeneration:
         numbers = self._spark.range(0, len(self._parts), 1, count)
         return numbers.mapInArrow(work, from_arrow_schema(PAIRS))
 
-    def messages(self) -> int:
-        return self._messages
-
     def last_us(self, shard: int) -> int:
         """The last position. Requires: the structures are known."""
         return self._last.get(shard, UNKNOWN)
@@ -235,10 +232,11 @@ class _ArchivedGeneration:
             counted = (
                 self._rows.groupBy("shard").agg(sql.count("*").alias("n"), sql.max("offset").alias("last")).collect()
             )
-        self._counts: Final = {row.shard: row.n for row in counted}
+        counts = {row.shard: row.n for row in counted}
+        self.messages: Final = sum(counts.values())
         self._last: Final = {row.shard: row.last for row in counted}
         for shard in record.shards:
-            check_count(task, shard, self._counts.get(shard, 0))
+            check_count(task, shard, counts.get(shard, 0))
             if task.messages(shard) == UNKNOWN:
                 raise PermanentError(f"the log does not know any more where generation {record.number} begins")
 
@@ -247,16 +245,10 @@ class _ArchivedGeneration:
             counted = self._rows.groupBy("shard", "topic").count().collect()
         return _learnt(self._record, [((row["shard"], row["topic"].encode()), row["count"]) for row in counted])
 
-    def has(self, structures: Mapping[int, LayoutStructure]) -> bool:  # noqa: ARG002 (as the other source)
-        return False
-
     def pairs(self, structures: Mapping[int, LayoutStructure]) -> DataFrame:
-        tasks = max(self._rows.sparkSession.sparkContext.defaultParallelism, self.messages() // TASK_KEYS + 1)
+        tasks = max(self._rows.sparkSession.sparkContext.defaultParallelism, self.messages // TASK_KEYS + 1)
         by_place = self._rows.repartitionByRange(tasks, "shard", "offset").sortWithinPartitions("shard", "offset")
         return by_place.mapInArrow(partial(lay_out_rows, structures), from_arrow_schema(PAIRS))
-
-    def messages(self) -> int:
-        return sum(self._counts.values())
 
     def last_us(self, shard: int) -> int:
         return int(self._last.get(shard, UNKNOWN))

@@ -9,6 +9,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,6 @@ from holdfast.pipeline.shipment.pair_batches import (
     digest_of,
     read_digest,
     record_batch_of,
-    sum_digests,
 )
 from holdfast.pipeline.spark.errors import spark_errors
 from holdfast.pipeline.spark.progress import Progress
@@ -36,7 +36,7 @@ from holdfast.records.generations import Generation
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.failures import FolderHeldError
 from holdfast.storage.rocks.shipments.ingestion import ingest_shipment
-from holdfast.storage.rocks.shipments.shipment import TABLES, Shipment, is_waiting, read_shipment, refusal, was_seen
+from holdfast.storage.rocks.shipments.shipment import TABLES, is_waiting, read_shipment, refusal, was_seen
 from holdfast.storage.rocks.shipments.sst_files import SstWriter
 
 #: Keys of one task: a few tables, and not more memory than a worker has.
@@ -135,7 +135,9 @@ def hand_over(data: Path, name: str, progress: Progress) -> str:
         if not is_waiting(data, name):
             return "the broker"
         try:
-            return _ingest(data, read_shipment(data, name))
+            with closing(Engine.open(data)) as engine:
+                ingest_shipment(engine, read_shipment(data, name))
+            return "this command"
         except FolderHeldError as held:
             if not was_seen(data, name) and time.monotonic() - began_s > _PATIENCE_S:
                 raise TransientError(
@@ -146,27 +148,18 @@ def hand_over(data: Path, name: str, progress: Progress) -> str:
         time.sleep(_LOOK_S)
 
 
-def _ingest(data: Path, shipment: Shipment) -> str:
-    engine = Engine.open(data)
-    try:
-        ingest_shipment(engine, shipment)
-    finally:
-        engine.close()
-    return "this command"
-
-
 # ---- what is there
 
 
 def read_back(spark: SparkSession, data: Path, records: list[Generation], progress: Progress) -> dict[str, Digest]:
     """The digest of each generation, by its zone and number: as the reader finds it, what is erased included."""
-    tasks: list[tuple[str, list[Part]]] = []
+    tasks: list[tuple[str, Part]] = []
     with HistoryReader.open(data) as reader:
         for record in records:
             parts = [part for part in reader.parts(zone=record.zone) if part.generation == record.number]
             for part in parts:
                 count = max(1, (part.last_serial - part.after_serial) // TASK_KEYS + 1)
-                tasks.extend((_name(record), [piece]) for piece in part.split(count))
+                tasks.extend((_name(record), piece) for piece in part.split(count))
     found: dict[str, Digest] = {_name(record): Digest() for record in records}
     if not tasks:
         return found
@@ -181,11 +174,11 @@ def read_back(spark: SparkSession, data: Path, records: list[Generation], progre
     return found
 
 
-def _read_back(data: str, task: tuple[str, list[Part]]) -> tuple[str, Digest | HoldfastError]:
-    name, parts = task
+def _read_back(data: str, task: tuple[str, Part]) -> tuple[str, Digest | HoldfastError]:
+    name, part = task
     try:
         with HistoryReader.open(Path(data)) as reader:
-            return name, sum_digests([digest_of(reader.stored(part)) for part in parts])
+            return name, digest_of(reader.stored(part))
     except (PermanentError, SettingsError) as error:
         return name, error
 

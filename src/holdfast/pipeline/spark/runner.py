@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -10,11 +10,8 @@ from holdfast.model.errors import PermanentError, TransientError
 from holdfast.pipeline.spark.errors import SPARK_ERRORS, last_line
 from holdfast.pipeline.spark.session import session
 
-
-class Runner(Protocol):
-    """Runs tasks, and returns the result of each."""
-
-    def __call__(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]: ...
+#: Runs work on tasks, and returns the result of each.
+Runner = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 
 
 class SparkRunner:
