@@ -11,19 +11,16 @@
 4. When a round is done, as many messages were replayed as there were when it was planned. Fewer are an error.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from holdfast.history.reader.reader import HistoryReader
-from holdfast.history.tables.tables import SESSIONS, TableQuery, table_batches
+from holdfast.history.tables.tables import SESSIONS, TableQuery
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.replay.plan import ReplayJob, make_plan, read_messages
 from holdfast.pipeline.replay.rows import COLUMNS
@@ -32,7 +29,7 @@ from holdfast.pipeline.replay.state import ConnectionProgress, ReplayPlan, Repla
 from holdfast.pipeline.replay.task import RESULT, ReplayTask, replay_rows
 from holdfast.pipeline.sink.broker_client import check_connection
 from holdfast.pipeline.sink.write_options import WriteOptions
-from holdfast.pipeline.source.history_source import open_endpoint
+from holdfast.pipeline.source.history_source import table_rows
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.spark.errors import permanent_errors
 from holdfast.pipeline.spark.progress import Progress, run_watched
@@ -45,8 +42,6 @@ _QUERY: Final = TableQuery(SESSIONS, ("client_id",))
 
 @dataclass
 class ReplayOutcome:
-    """What was done, so far."""
-
     #: Of the whole replay.
     messages: int = 0
     size_bytes: int = 0
@@ -95,8 +90,6 @@ def _outcome(plan: ReplayPlan, notes: Sequence[ConnectionProgress], before: int)
 
 
 class _Run:
-    """One round after the other."""
-
     def __init__(
         self, spark: SparkSession, job: ReplayJob, plan: ReplayPlan, state: ReplayState, progress: Progress
     ) -> None:
@@ -176,15 +169,8 @@ def check_broker(to: WriteOptions, read: ReadOptions | None) -> bool:
     check_connection(to, client_id, session_expiry_s=_EXPIRY_S)
     try:
         # A listener may put a mount point in front of a client id.
-        return any(name.endswith(client_id) for batch in _sessions(read) for name in batch.column(0).to_pylist())
+        return any(
+            name.endswith(client_id) for batch in table_rows(read, _QUERY) for name in batch.column(0).to_pylist()
+        )
     finally:
         check_connection(to, client_id)
-
-
-def _sessions(read: ReadOptions) -> Iterator[Any]:
-    if read.endpoint:
-        with open_endpoint(read) as history:
-            yield from history.table(_QUERY)
-    else:
-        with HistoryReader.open(Path(read.path)) as reader:
-            yield from table_batches(reader, _QUERY, time.time_ns() // 1000)

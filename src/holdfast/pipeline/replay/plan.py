@@ -29,8 +29,6 @@ ROUND: Final = 5_000_000
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """What is to be replayed, and where to."""
-
     to: WriteOptions
     #: Of this replay alone.
     state: Path

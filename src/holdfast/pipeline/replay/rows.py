@@ -36,8 +36,6 @@ _TS, _OFFSET, _CLIENT_ID, _DUE, _NUMBER = (
 
 
 class ReplayRow(NamedTuple):
-    """A stored message."""
-
     offset_us: int
     shard: int
     number: int
@@ -59,8 +57,6 @@ def read_rows(batches: Iterator[Any], after: int) -> Iterator[ReplayRow]:
 
 
 class MessageCopier:
-    """Turns rows into messages to publish."""
-
     def __init__(self, prefix: str, qos: int) -> None:
         self._prefix: Final = prefix.encode()
         self._first: Final = PUBLISH << 4 | qos << 1

@@ -56,8 +56,6 @@ def agree_on_start(given: Iterable[tuple[int, int | None]]) -> ReplayStart:
 
 
 class ReplaySchedule:
-    """Due times."""
-
     def __init__(self, beginning: ReplayStart, speed: Fraction) -> None:
         self._beginning: Final = beginning
         # Whole numbers, because a fraction takes ten times as long.

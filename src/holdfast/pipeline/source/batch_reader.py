@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 
 from holdfast.durable.log import NO_END
 from holdfast.history.reader.reader import UNKNOWN, HistoryReader, Part
-from holdfast.history.tables.tables import KeyRange, TableQuery, key_ranges, table_batches
-from holdfast.pipeline.source.history_source import HistorySource, check_zone, open_endpoint, open_source, refresh_heads
+from holdfast.history.tables.tables import KeyRange, TableQuery, key_ranges
+from holdfast.pipeline.source.history_source import HistorySource, check_zone, open_source, refresh_heads, table_rows
 from holdfast.pipeline.source.offsets import EARLIEST, LATEST, NOWHERE, Offset, Offsets, parse_offsets
 from holdfast.pipeline.source.partitions import HistoryPartition, cut_parts, lost_behind, read_partition, report_lost
 from holdfast.pipeline.source.pushdown import Pushdown
@@ -108,24 +108,15 @@ class TableReader(DataSourceReader):
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self._schema: Final = to_arrow_schema(schema, timezone="UTC")
         self._options: Final = options
-        self._path: Final = Path(options.path)
         self._query: Final = TableQuery(options.table, tuple(schema.fieldNames()), options.levels, options.exact)
 
     def partitions(self) -> list[InputPartition]:
         if self._options.endpoint:
             return [TablePartition(None)]
-        with HistoryReader.open(self._path) as reader:
+        with HistoryReader.open(Path(self._options.path)) as reader:
             return [TablePartition(keys) for keys in key_ranges(reader, self._query)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, TablePartition)
-        for batch in self._found(partition.keys):
+        for batch in table_rows(self._options, self._query, partition.keys):
             yield batch.cast(self._schema)
-
-    def _found(self, keys: KeyRange | None) -> Iterator[Any]:
-        if self._options.endpoint:
-            with open_endpoint(self._options) as history:
-                yield from history.table(self._query)
-        else:
-            with HistoryReader.open(self._path) as reader:
-                yield from table_batches(reader, self._query, time.time_ns() // 1000, keys)

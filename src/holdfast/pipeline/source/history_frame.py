@@ -35,18 +35,18 @@ def history(
     dropped some that no lake has, it is an error, unless it may be a gap.
     """
     chosen = {
-        "path": _text(path),
+        "path": path,
         "endpoint": endpoint,
         "token": token,
-        "tokenFile": _text(token_file),
-        "ca": _text(ca),
+        "tokenFile": token_file,
+        "ca": ca,
         "topicFilter": topic_filter,
         "startingTime": _time(since),
         "endingTime": _time(until),
         "columns": None if columns is None else ",".join(columns),
         "zone": zone,
     }
-    given = {key: text for key, text in chosen.items() if text is not None}
+    given = {key: str(value) for key, value in chosen.items() if value is not None}
     # Here, where it is a sentence; Spark would wrap it in what its workers and Java say.
     parse_read_options(given)
     if lake is None:
@@ -55,10 +55,6 @@ def history(
     from holdfast.pipeline.lake.lake_reader import union_history  # Delta is loaded where there is a lake
 
     return union_history(spark, given, Path(lake))
-
-
-def _text(path: str | Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _time(moment: str | datetime | None) -> str | None:

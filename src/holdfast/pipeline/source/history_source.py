@@ -8,8 +8,10 @@ contract checks: tables, leases and checks show the same token and trust the sam
 is imported when the options name it, since Spark imports this module in every worker.
 """
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
 from holdfast.pipeline.source.offsets import Offsets
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.history.flight.client import FlightHistory
     from holdfast.history.reader.reader import HistoryReader
     from holdfast.history.reader.view import View
+    from holdfast.history.tables.tables import KeyRange, TableQuery
 
 #: Seconds that a check of the options waits for a server that is being started.
 CHECK_PATIENCE_S: Final = 10.0
@@ -74,6 +77,19 @@ def open_endpoint(options: ReadOptions, *, patience_s: float | None = None) -> "
         return FlightHistory(options.endpoint, options.token, options.ca, patience_s=patience_s)
     except PermanentError as wrong:
         raise SettingsError(f"option endpoint: {wrong}") from wrong
+
+
+def table_rows(options: ReadOptions, query: "TableQuery", keys: "KeyRange | None" = None) -> Iterator[Any]:
+    """Record batches of a table other than history; of a data folder, those of a range of keys, if one is given."""
+    if options.endpoint:
+        with open_endpoint(options) as history:
+            yield from history.table(query)
+        return
+    from holdfast.history.reader.reader import HistoryReader
+    from holdfast.history.tables.tables import table_batches
+
+    with HistoryReader.open(Path(options.path)) as reader:
+        yield from table_batches(reader, query, time.time_ns() // 1000, keys)
 
 
 def check_source(options: ReadOptions) -> None:
