@@ -68,15 +68,12 @@ def read_broker_state(spark: SparkSession, source: dict[str, str]) -> BrokerStat
     rows = trees.orderBy(fn.desc("n"), "tree").limit(_SHOWN).collect()
     trees.unpersist()
     return BrokerState(
-        sessions.sessions,
-        sessions.connected,
-        sessions.subscriptions,
-        sessions.wills,
-        groups,
-        [QueueFigures(row.owner, row.connected, row.owed, moment_of(row.since), row.inflight) for row in owed],
-        whole.n or 0,
-        whole["size"] or 0,
-        [TrafficShare(row.tree, row.n, row["size"], publishers=row.publishers) for row in rows],
+        **sessions.asDict(),
+        groups=groups,
+        queues=[QueueFigures(row.owner, row.connected, row.owed, moment_of(row.since), row.inflight) for row in owed],
+        retained=whole.n or 0,
+        retained_bytes=whole["size"] or 0,
+        retained_trees=[TrafficShare(row.tree, row.n, row["size"], publishers=row.publishers) for row in rows],
     )
 
 

@@ -128,8 +128,6 @@ class QueueFigures:
 
 @dataclass(frozen=True)
 class BrokerState:
-    """Sessions and retained messages."""
-
     sessions: int = 0
     connected: int = 0
     subscriptions: int = 0
@@ -143,8 +141,6 @@ class BrokerState:
 
 @dataclass(frozen=True)
 class Figures:
-    """Everything that the page shows."""
-
     title: str
     source: str
     made: datetime

@@ -23,8 +23,6 @@ _COLUMNS: Final = ("ts", "shard", "topic", "client_id", "qos", "retain", "payloa
 
 @dataclass(frozen=True)
 class ReportJob:
-    """The history that a report is about."""
-
     data: Path
     since_us: int
     title: str

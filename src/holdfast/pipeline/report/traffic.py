@@ -49,30 +49,21 @@ class Traffic:
         self._slim.unpersist()
 
     def _totals(self) -> Totals:
-        qos = [fn.count_if(fn.col("qos") == level).alias(f"qos{level}") for level in range(3)]
+        qos = [fn.count_if(fn.col("qos") == level) for level in range(3)]
         row = self._slim.agg(
             fn.count("*").alias("messages"),
-            fn.coalesce(fn.sum("size"), fn.lit(0)).alias("size"),
+            fn.coalesce(fn.sum("size"), fn.lit(0)).alias("size_bytes"),
             fn.min("us").alias("first"),
             fn.max("us").alias("last"),
             fn.countDistinct("topic").alias("topics"),
             fn.countDistinct("client_id").alias("publishers"),
             fn.count_if("retain").alias("retain"),
             fn.count_if("expires").alias("expiring"),
-            *qos,
+            fn.array(*qos).alias("qos"),
         ).first()
         assert row is not None
-        return Totals(
-            row.messages,
-            row.size,
-            row.topics,
-            row.publishers,
-            moment_of(row["first"]),
-            moment_of(row["last"]),
-            (row.qos0, row.qos1, row.qos2),
-            row.retain,
-            row.expiring,
-        )
+        times = {name: moment_of(row[name]) for name in ("first", "last")}
+        return Totals(**row.asDict() | times | {"qos": tuple(row.qos)})
 
     def patterns(self, patterns: Sequence[str]) -> tuple[int, list[TrafficShare], Timeline | None]:
         """How many patterns there are, the busiest of them, and their messages in time."""
