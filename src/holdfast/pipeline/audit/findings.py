@@ -51,8 +51,6 @@ class Check:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """All checks of an audit."""
-
     checks: Sequence[Check]
     messages: int
     sessions: int

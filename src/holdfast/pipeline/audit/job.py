@@ -56,8 +56,6 @@ MOST_EXAMPLES: Final = 5
 
 @dataclass(frozen=True)
 class AuditJob:
-    """What is audited."""
-
     data: Path
     lake: Path | None = None
     most_topics: int = MOST_TOPICS

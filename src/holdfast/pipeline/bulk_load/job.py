@@ -56,8 +56,6 @@ class Files:
 
 @dataclass(frozen=True)
 class LoadOutcome:
-    """What a load has done."""
-
     name: str
     messages: int
     #: Rows that no broker would store: `$SYS`, and zones that store nothing.
@@ -71,8 +69,6 @@ class LoadOutcome:
 
 @dataclass(frozen=True)
 class LoadJob:
-    """What is loaded, and how."""
-
     data: Path
     source: "DataFrame | Files"
     #: None: a name that follows from the rows.

@@ -52,8 +52,6 @@ _SESSIONS: Final[WeakKeyDictionary[SparkContext, SparkSession]] = WeakKeyDiction
 
 @dataclass
 class RunOutcome:
-    """What a run did, so far."""
-
     messages: int = 0
     #: Rows whose payload was decoded, and of these the ones that passed all rules.
     decoded: int = 0
@@ -137,100 +135,92 @@ def _tables(declared: Declaration, state: PipelineState, schemas: Mapping[str, S
     return made
 
 
+@dataclass(frozen=True)
 class _Run:
-    def __init__(
-        self,
-        declared: Declaration,
-        spark: SparkSession,
-        state: PipelineState,
-        tables: dict[str, PipelineTable],
-        schemas: Mapping[str, StructType],
-        progress: Progress,
-    ) -> None:
-        self.outcome: Final = RunOutcome()
-        self._declared: Final = declared
-        self._spark: Final = spark
-        self._state: Final = state
-        self._tables: Final = tables
-        self._schemas: Final = schemas
-        self._progress: Final = progress
-        kept = {QUARANTINE, *(sink.of for sink in declared.tables)}
-        self._kept: Final = [table for name, table in tables.items() if name in kept]
-        self._between: Final = [table for name, table in tables.items() if name not in kept]
+    declared: Declaration
+    spark: SparkSession
+    state: PipelineState
+    tables: dict[str, PipelineTable]
+    schemas: Mapping[str, StructType]
+    progress: Progress
+    outcome: RunOutcome = field(default_factory=RunOutcome)
 
     def round(self) -> None:
-        for table in self._tables.values():
+        for table in self.tables.values():
             table.refresh()
         self._decode()
         self._deduplicate()
         self._aggregate()
         self._publish()
-        for table in self._between:
-            table.empty()
-        for table in self._kept:
-            self.outcome.compacted += compact(table, partitions=(DAY,))
+        kept = {QUARANTINE, *(sink.of for sink in self.declared.tables)}
+        for name, table in self.tables.items():
+            if name not in kept:
+                table.empty()
+        for name, table in self.tables.items():
+            if name in kept:
+                self.outcome.compacted += compact(table, partitions=(DAY,))
         self.outcome.rounds += 1
 
     def _decode(self) -> None:
-        into = self._tables[ROWS if self._declared.deduplicate is None else ACCEPTED]
-        step = DecodeStep(self._declared, self._state, self._progress, into, self._tables[QUARANTINE])
+        into = self.tables[ROWS if self.declared.deduplicate is None else ACCEPTED]
+        step = DecodeStep(self.declared, self.state, self.progress, into, self.tables[QUARANTINE])
         options = {
-            **self._declared.source.options,
+            **self.declared.source.options,
             "columns": ",".join((*BASE, *ALSO_READ)),
-            "maxRowsPerTrigger": str(self._declared.batch_rows),
+            "maxRowsPerTrigger": str(self.declared.batch_rows),
             # Rows of a shard that was read less far would be late for windows, and for what was seen.
             "inStep": "true",
         }
-        messages = self._spark.readStream.format(NAME).options(**options).load()
-        step.run_batches(messages, self._state.checkpoint(step.name))
+        messages = self.spark.readStream.format(NAME).options(**options).load()
+        step.run_batches(messages, self.state.checkpoint(step.name))
         self.outcome.messages += step.counts.messages
         failed = step.counts.failed
         self.outcome.passed += step.counts.rows_out
         self.outcome.decoded += step.counts.rows_out + sum(failed.values()) - failed.get(DECODE, 0)
-        dropping = {rule.name for rule in self._declared.rules if rule.on_fail == "drop"}
+        dropping = {rule.name for rule in self.declared.rules if rule.on_fail == "drop"}
         for rule, count in failed.items():
             _add(self.outcome.dropped if rule in dropping else self.outcome.quarantined, rule, count)
 
     def _deduplicate(self) -> None:
-        wanted = self._declared.deduplicate
+        wanted = self.declared.deduplicate
         if wanted is None:
             return
-        columns = self._schemas[ROWS].fieldNames()
-        step = TableStep(DEDUPLICATE, self._progress, self._tables[ROWS], columns, "ts")
+        columns = self.schemas[ROWS].fieldNames()
+        step = TableStep(DEDUPLICATE, self.progress, self.tables[ROWS], columns, "ts")
         rows = self._stream(ACCEPTED).withWatermark("ts", wanted.within)
         rows = rows.dropDuplicatesWithinWatermark(list(wanted.by))
-        step.run_batches(rows, self._state.checkpoint(step.name))
+        step.run_batches(rows, self.state.checkpoint(step.name))
         counts = step.counts
         self.outcome.duplicates += counts.rows_in - counts.rows_out - counts.late
         if counts.late:
             _add(self.outcome.late, DEDUPLICATE, counts.late)
 
     def _aggregate(self) -> None:
-        for each in self._declared.aggregates:
-            columns = self._schemas[each.name].fieldNames()
-            step = TableStep(each.name, self._progress, self._tables[each.name], columns, "window_start")
+        for each in self.declared.aggregates:
+            columns = self.schemas[each.name].fieldNames()
+            step = TableStep(each.name, self.progress, self.tables[each.name], columns, "window_start")
             rows = self._stream(ROWS).where(sql.col(each.time).isNotNull()).withWatermark(each.time, each.watermark)
-            step.run_batches(aggregate_windows(rows, each), self._state.checkpoint(step.name))
+            step.run_batches(aggregate_windows(rows, each), self.state.checkpoint(step.name))
             _add(self.outcome.windows, each.name, step.counts.rows_out)
             if step.counts.late:
                 _add(self.outcome.late, each.name, step.counts.late)
 
     def _publish(self) -> None:
-        for sink in self._declared.publishes:
-            step = PipelineStep(sink.name, self._progress)
+        for sink in self.declared.publishes:
+            step = PipelineStep(sink.name, self.progress)
             rows = self._stream(sink.of)
             payload = sql.to_json(sql.struct(*rows.columns)) if sink.payload is None else sql.expr(sink.payload)
             messages = rows.select(fill_topic(sink.topic).alias("topic"), payload.alias("payload"))
             # Rows have the order of the table, in which they come each time.
             writer = messages.writeStream.format(NAME).options(**sink.options, orderBy="none")
-            step.run(writer, self._state.checkpoint(step.name))
+            step.run(writer, self.state.checkpoint(step.name))
             _add(self.outcome.published, sink.name, step.counts.rows_in)
 
     def _stream(self, name: str) -> DataFrame:
         """The rows of a table, as they come."""
-        schema = self._schemas[ROWS if name == ACCEPTED else name]
-        options = {"path": str(self._tables[name].folder), "maxRows": str(self._declared.batch_rows)}
-        return self._spark.readStream.format(TABLE_SOURCE).schema(schema).options(**options).load()
+        schema = self.schemas[ROWS if name == ACCEPTED else name]
+        options = {"path": str(self.tables[name].folder), "maxRows": str(self.declared.batch_rows)}
+        return self.spark.readStream.format(TABLE_SOURCE).schema(schema).options(**options).load()
 
 
 def _add(counts: dict[str, int], name: str, count: int) -> None:

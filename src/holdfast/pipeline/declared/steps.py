@@ -37,8 +37,6 @@ from holdfast.pipeline.spark.fault_points import fault
 
 @dataclass
 class StepCounts:
-    """What a step did in this run."""
-
     rows_in: int = 0
     rows_out: int = 0
     messages: int = 0

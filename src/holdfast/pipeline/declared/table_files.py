@@ -55,8 +55,6 @@ class WriteTask:
 
 
 class StepFiles(NamedTuple):
-    """What all tasks of a batch did."""
-
     rows: list[DataFile]
     quarantine: list[DataFile]
     passed: int

@@ -35,8 +35,6 @@ _TASK_ROWS: Final = 200_000
 
 
 class AddedFile(NamedTuple):
-    """A file that a transaction added."""
-
     path: str
     rows: int
 

@@ -52,8 +52,6 @@ Task = tuple[HistoryPartition, ...]
 
 @dataclass(frozen=True)
 class ArchivedBatch:
-    """A transaction that was made."""
-
     version: int
     rows: int
     files: int

@@ -10,7 +10,7 @@ from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS
 from holdfast.pipeline.lake.upkeep import compact, list_files, lock_folder, remove_orphans
 from holdfast.pipeline.source.history_source import open_source, refresh_heads
-from holdfast.pipeline.source.offsets import Offsets
+from holdfast.pipeline.source.offsets import NOWHERE, Offsets
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.spark.fault_points import fault
 from holdfast.pipeline.spark.log import LOGGER
@@ -19,8 +19,6 @@ from holdfast.pipeline.spark.runner import LazyRunner, Runner, rounds
 
 @dataclass(frozen=True)
 class ArchiveJob:
-    """What is to be archived, and where to."""
-
     options: ReadOptions
     lake: Path
     name: str
@@ -33,8 +31,6 @@ class ArchiveJob:
 
 @dataclass
 class ArchiveOutcome:
-    """What a run did, so far."""
-
     batches: int = 0
     rows: int = 0
     files: int = 0
@@ -119,8 +115,6 @@ class ShardStatus:
 
 @dataclass(frozen=True)
 class LakeStatus:
-    """What a lake holds."""
-
     name: str
     version: int
     rows: int
@@ -141,7 +135,7 @@ def lake_status(folder: Path, options: ReadOptions | None = None) -> LakeStatus:
             heads = refresh_heads(source)
     files = list_files(lake)
     days = sorted({file["partition.day"].isoformat() for file in files})
-    done = {shard: lake.offsets.get(shard) for shard in sorted(lake.offsets.keys() | heads.keys())}
+    done = {shard: lake.offsets.get(shard, NOWHERE) for shard in sorted(lake.offsets.keys() | heads.keys())}
     return LakeStatus(
         name=lake.name,
         version=lake.version,
@@ -152,12 +146,7 @@ def lake_status(folder: Path, options: ReadOptions | None = None) -> LakeStatus:
         last_day=days[-1] if days else None,
         patterns=sorted({file["partition.pattern"] for file in files}),
         shards=[
-            ShardStatus(
-                shard,
-                offset.position_us if offset else -1,
-                offset.serial if offset else 0,
-                heads[shard].serial - (offset.serial if offset else 0) if shard in heads else None,
-            )
+            ShardStatus(shard, *offset, heads[shard].serial - offset.serial if shard in heads else None)
             for shard, offset in done.items()
         ],
     )

@@ -23,8 +23,6 @@ _SEARCHED: Final = ["topic", "client_id", "shard", "serial"]
 
 
 class StoredFile(NamedTuple):
-    """A file of the table."""
-
     #: As Delta names it, and as the disk does.
     name: str
     path: str

@@ -106,10 +106,10 @@ class Lake(DeltaFolder):
         self.offsets = self._read_offsets()
 
     def _read_offsets(self) -> Offsets:
-        found = self.table.transaction_version
+        mark, found = f"holdfast/{self.name}", self.table.transaction_version
         offsets = {}
-        for shard in range(found(_shards(self.name)) or 0):
-            position_us, serial = found(_position(self.name, shard)), found(_serial(self.name, shard))
+        for shard in range(found(f"{mark}/shards") or 0):
+            position_us, serial = found(f"{mark}/{shard}/position"), found(f"{mark}/{shard}/serial")
             if position_us is not None and serial is not None:
                 offsets[shard] = Offset(position_us, serial)
         return offsets
@@ -138,10 +138,11 @@ class Lake(DeltaFolder):
         Survives: a power loss, when it has returned; a kill, as a whole or not at all.
         """
         moved = {shard: offset for shard, offset in end.items() if offset != self.offsets.get(shard, NOWHERE)}
-        marks = {_shards(self.name): max(end, default=-1) + 1}
+        mark = f"holdfast/{self.name}"
+        marks = {f"{mark}/shards": max(end, default=-1) + 1}
         for shard, offset in moved.items():
-            marks[_position(self.name, shard)] = offset.position_us
-            marks[_serial(self.name, shard)] = offset.serial
+            marks[f"{mark}/{shard}/position"] = offset.position_us
+            marks[f"{mark}/{shard}/serial"] = offset.serial
         self.append([add_action(file) for file in files], PARTITIONS, marks, metadata, "lake")
         return self.version
 
@@ -166,15 +167,3 @@ class Lake(DeltaFolder):
         if any(str(self.folder / unquote(file["path"])) in there for file in gone):
             raise PermanentError(f"files of the lake {self.folder} were taken out, and Delta has them still")
         return self.version
-
-
-def _shards(name: str) -> str:
-    return f"holdfast/{name}/shards"
-
-
-def _position(name: str, shard: int) -> str:
-    return f"holdfast/{name}/{shard}/position"
-
-
-def _serial(name: str, shard: int) -> str:
-    return f"holdfast/{name}/{shard}/serial"

@@ -29,8 +29,6 @@ _REPEATING: Final = ("topic", "client_id", "content_type", "response_topic")
 
 
 class WrittenFiles(NamedTuple):
-    """What a task did."""
-
     files: list[DataFile]
     #: Rows by shard.
     rows: dict[int, int]

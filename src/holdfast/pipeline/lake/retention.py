@@ -42,8 +42,6 @@ _TASK_BYTES: Final = 256 * 2**20
 
 @dataclass(frozen=True)
 class RetainJob:
-    """What is to be done to a lake."""
-
     lake: Path
     #: Of the broker, to hide there what is erased here.
     data: Path | None = None
@@ -63,8 +61,6 @@ class RetainJob:
 
 @dataclass
 class RetainOutcome:
-    """What was done, or would be."""
-
     erased_rows: int = 0
     #: Files that were rewritten, and files of which nothing was left.
     rewritten: int = 0
