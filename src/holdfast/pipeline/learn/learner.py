@@ -32,8 +32,6 @@ Progress = Callable[[float, str], None]
 
 
 class VaryingLevel(NamedTuple):
-    """A level that varies."""
-
     #: From 0.
     depth: int
     values: int
@@ -48,8 +46,6 @@ class VaryingLevel(NamedTuple):
 
 
 class NamedLevel(NamedTuple):
-    """A level that has a name."""
-
     depth: int
     #: How many names the level has.
     names: int

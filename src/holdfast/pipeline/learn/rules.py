@@ -67,8 +67,6 @@ class LevelCount(NamedTuple):
 
 
 class TokenCount(NamedTuple):
-    """A token under a beginning."""
-
     beginning: int
     token: str
     #: Under how many different ones that the beginning stands for, and how many of these go on below it.

@@ -67,8 +67,6 @@ from holdfast.storage.rocks.shipments.trial_database import open_trial
 
 @dataclass(frozen=True)
 class RewrittenGeneration:
-    """A generation that was rewritten."""
-
     record: Generation
     was: str
     messages: int
@@ -78,8 +76,6 @@ class RewrittenGeneration:
 
 @dataclass(frozen=True)
 class RelayoutOutcome:
-    """What was done."""
-
     generations: list[RewrittenGeneration]
     #: Generations that had the patterns already that would have been learnt.
     unchanged: int

@@ -79,8 +79,6 @@ def check_write_schema(schema: StructType, order_by: Sequence[str] = ()) -> None
 
 
 class RowEncoder:
-    """Turns record batches into messages."""
-
     def __init__(self, options: WriteOptions, least_qos: int = 0) -> None:
         self._options: Final = options
         self._least_qos: Final = least_qos

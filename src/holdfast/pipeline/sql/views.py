@@ -30,8 +30,6 @@ class SqlError(PermanentError):
 
 
 class QueryResult(NamedTuple):
-    """The rows of a statement."""
-
     columns: list[str]
     rows: list[tuple[Any, ...]]
     has_more: bool
@@ -39,8 +37,6 @@ class QueryResult(NamedTuple):
 
 @dataclass(frozen=True)
 class SqlJob:
-    """The tables that statements see."""
-
     #: Options of the data source.
     source: Mapping[str, str]
     #: What is archived there is part of `history`.
