@@ -83,12 +83,7 @@ def _piece(reader: HistoryReader, part: Part, *, checksums: bool) -> Iterator[An
         columns = {
             "generation": pa.array(np.full(count, part.generation), pa.int32()),
             "shard": pa.array(np.full(count, part.shard), pa.int32()),
-            "serial": batch.column("serial"),
-            "offset": batch.column("offset"),
-            "topic": batch.column("topic"),
-            "client_id": batch.column("client_id"),
-            "qos": batch.column("qos"),
-            "retain": batch.column("retain"),
+            **{name: batch.column(name) for name in ("serial", "offset", "topic", "client_id", "qos", "retain")},
             "empty": pc.equal(pc.binary_length(payloads), 0),
             "expires_us": batch.column("expires_at").cast(pa.int64()),
             "checksum": _checksums(payloads) if checksums else pa.nulls(count, pa.int64()),

@@ -148,13 +148,11 @@ class _Positions:
         numbers = np.zeros(len(slots), np.int64)
         positions = np.zeros(len(slots), np.int64)
         for slot in np.unique(slots).tolist():
-            if slot == UNSTORED:
-                mask = slots == slot
-                before = self.states.get(slot, StretchBefore(0, NO_REACH))
-                self.states[slot] = StretchBefore(before.messages + int(mask.sum()), NO_REACH)
-                continue
             mask = slots == slot
             messages, reach = self.states.get(slot, StretchBefore(0, NO_REACH))
+            if slot == UNSTORED:
+                self.states[slot] = StretchBefore(messages + int(mask.sum()), NO_REACH)
+                continue
             own = messages + np.arange(int(mask.sum()), dtype=np.int64)
             reaches = np.maximum.accumulate(np.maximum(times[mask] - own, reach))
             numbers[mask] = own

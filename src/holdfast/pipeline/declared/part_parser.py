@@ -79,12 +79,8 @@ def read_source(fields: TomlFields, folder: Path, title: str) -> DeclaredSource:
 
 
 def read_decode(fields: TomlFields) -> DecodeSpec:
-    form = fields.parsed(
-        "format",
-        one_of(PayloadFormat, [each.value for each in PayloadFormat]),
-        PayloadFormat.TEXT,
-        needed='format = "json"',
-    )
+    known = one_of(PayloadFormat, list(PayloadFormat))
+    form = fields.parsed("format", known, PayloadFormat.TEXT, needed='format = "json"')
     columns = []
     taken = {*BASE, *ALSO_READ, *DecodeSpec(form).types()}
     for number, found in enumerate(fields.take("columns", list, [])):
@@ -125,7 +121,7 @@ def read_rule(said: Mistakes, number: int, found: object) -> DeclaredRule:
     where = fields.parsed(
         "where", expression, "", needed='a condition that good rows meet: where = "celsius BETWEEN -40 AND 125"'
     )
-    on_fail = fields.parsed("on_fail", one_of(OnFail, [each.value for each in OnFail]), OnFail.QUARANTINE)
+    on_fail = fields.parsed("on_fail", one_of(OnFail, list(OnFail)), OnFail.QUARANTINE)
     return DeclaredRule(named, where, on_fail, place)
 
 
