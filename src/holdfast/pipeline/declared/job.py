@@ -92,6 +92,7 @@ def run_declared(
     with spark_errors():
         own = _own_session(spark)
         schemas = check_expressions(own, declared)
+        schemas[ACCEPTED] = schemas[ROWS]
         with lock_folder(declared.state, "run of this pipeline") as was_left:
             state = open_state(declared)
             tables = _tables(declared, state, schemas)
@@ -129,7 +130,7 @@ def _tables(declared: Declaration, state: PipelineState, schemas: Mapping[str, S
         names.append(ACCEPTED)
     made = {}
     for name in names:
-        schema = to_arrow_schema(schemas[ROWS if name == ACCEPTED else name], timezone="UTC")
+        schema = to_arrow_schema(schemas[name], timezone="UTC")
         folder = asked.get(name) or state.table(name)
         made[name] = PipelineTable.open_or_make(folder, name, state.id, schema, is_new=not state.is_made)
     return made
@@ -218,9 +219,8 @@ class _Run:
 
     def _stream(self, name: str) -> DataFrame:
         """The rows of a table, as they come."""
-        schema = self.schemas[ROWS if name == ACCEPTED else name]
         options = {"path": str(self.tables[name].folder), "maxRows": str(self.declared.batch_rows)}
-        return self.spark.readStream.format(TABLE_SOURCE).schema(schema).options(**options).load()
+        return self.spark.readStream.format(TABLE_SOURCE).schema(self.schemas[name]).options(**options).load()
 
 
 def _add(counts: dict[str, int], name: str, count: int) -> None:

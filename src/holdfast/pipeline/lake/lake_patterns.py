@@ -13,9 +13,10 @@ from urllib.parse import quote
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from holdfast.topics.filters import ONE, REST, levels_match
+from holdfast.topics.filters import levels_match
 from holdfast.topics.learned_patterns import LearnedPattern
 from holdfast.topics.names import SEPARATOR, is_dollar
+from holdfast.topics.overlap import overlap
 
 CATCH_ALL: Final = "#"
 #: Each is a file for each task and day, so few.
@@ -40,17 +41,7 @@ def busiest_patterns(found: Iterable[LearnedPattern], most: int = MOST_PATTERNS)
 
 def may_share(pattern: str, levels: tuple[bytes, ...]) -> bool:
     """Whether some topic can match both a pattern and a filter; no levels match everything."""
-    if not levels or pattern == CATCH_ALL:
-        return True
-    tokens = pattern.encode().split(SEPARATOR)
-    for i, level in enumerate(levels):
-        if level == REST:
-            return True
-        if i >= len(tokens):
-            return False
-        if tokens[i] != level and ONE not in (tokens[i], level):
-            return False
-    return len(levels) == len(tokens)
+    return not levels or pattern == CATCH_ALL or overlap(tuple(pattern.encode().split(SEPARATOR)), levels)
 
 
 class PatternFinder:
