@@ -4,7 +4,7 @@
 
 1. Both halves of a row are of the same state of the database. Without that they would differ while the broker runs.
 2. A row is there for each shard of each queue, also where the table of queues has none.
-3. What is stored is passed on as it is. What follows from it is for others to say (`owing.py`).
+3. What is stored is passed on as it is. What follows from it is for others to say (`session_check.py`).
 """
 
 from collections.abc import Iterator

@@ -7,7 +7,7 @@
               10 int        11 long       12 float    13 double     14 boolean   15 string   16 bytes
 
 1. A birth names metrics and gives them aliases; what follows may use the alias alone, and leave the datatype out. What
-   an alias means is looked up in the births before (`aliases.py`).
+   an alias means is looked up in the births before (`sparkplug_aliases.py`).
 2. Numbers, booleans and times are `value`, a double; texts are `text`, and bytes in base64. Times are milliseconds.
 3. Whatever a device sends costs in proportion to its size. A payload that is none is a ValueError, and a metric that
    cannot be decoded is given with the reason.

@@ -1,4 +1,4 @@
-"""The learner: from counts, level by level, to patterns. It decides by `rules.py`, on counts that a `Counting` gives.
+"""The learner: from counts, level by level, to patterns. It decides by `rules.py`, on counts of a `TopicCounting`.
 
     counting ──levels──▶ learner ──bars──▶ counting ──tokens──▶ learner ──moves──▶ counting … one level deeper
 

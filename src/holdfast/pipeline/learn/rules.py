@@ -16,8 +16,8 @@ All topics are gone through together, level by level. Those that look alike so f
    looks as it does below the others, it was just a large one, and is one of them (`learner.py`).
 4. All others of a level are `+` together: what is below them is counted as one.
 
-The numbers behind these words are below. A `Bar` says them for one beginning, so that a `Counting` hands over the
-tokens that pass it and no others: what comes here is bounded, however many topics there are.
+The numbers behind these words are below. A `TokenBar` says them for one beginning, so that a `TopicCounting` hands over
+the tokens that pass it and no others: what comes here is bounded, however many topics there are.
 """
 
 from typing import Final, NamedTuple

@@ -5,8 +5,9 @@
                   ├─▶ edges: by beginning, what is before, token       one level, distinct
                   └─▶ tokens: by beginning and token, kept by Spark ──▶ levels, and tokens that pass their bar
 
-What comes to the driver is what `Counting` asks for: a row for each beginning, and MAX_TOKENS tokens at most. A topic
-that has more than MAX_LEVELS levels or MAX_TOPIC_BYTES follows no pattern, here as in the log; such are only added up.
+What comes to the driver is what a `TopicCounting` has to give: a row for each beginning, and MAX_TOKENS tokens at most.
+A topic that has more than MAX_LEVELS levels or MAX_TOPIC_BYTES follows no pattern, here as in the log; such are only
+added up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ class UnmatchedTopics(NamedTuple):
 
 
 class SparkTopicCounts:
-    """A `Counting` of messages with the columns shard, topic and size. Requires: `close`."""
+    """A `TopicCounting` of messages with the columns shard, topic and size. Requires: `close`."""
 
     def __init__(self, messages: DataFrame, zones: Mapping[int, str], learner: Learner) -> None:
         """`zones`: by shard. PermanentError if a message is of a shard that is none of them."""

@@ -1,7 +1,7 @@
 """The work of one connection of a replay, in a worker of Spark: rows come in order, and go out when they are due.
 
-    rows ──▶ Copies ──▶ wait until due ──▶ client ──▶ broker
-                                              └─ settled ──▶ note, twice a second
+    rows ──▶ MessageCopier ──▶ wait until due ──▶ client ──▶ broker
+                                                     └─ settled ──▶ note, twice a second
 
 1. A connection has the client id `spark-replay-<id>-<connection>`. Of two processes that are at the same one, because
    the first was given up and is still running, the broker keeps the newer.

@@ -2,8 +2,8 @@
 
 A digest is the number of a set of messages, and a sum that does not depend on their order.
 
-slot, topic, position, value  ──▶  Emitting  ──▶  record batches of (slot, key, value)
-                                                  and one row with slot -1 for each slot's digest
+slot, topic, position, value  ──▶  PairEmitter  ──▶  record batches of (slot, key, value)
+                                                     and one row with slot -1 for each slot's digest
 """
 
 from collections import Counter
