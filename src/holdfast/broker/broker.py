@@ -64,7 +64,7 @@ class Broker:
         stores: Stores,
     ) -> None:
         self._policy: Final = policy
-        self._clock: Final = clock
+        self.clock: Final = clock
         self._authenticator: Final = authenticator
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
@@ -72,7 +72,7 @@ class Broker:
         self.sync_counts: Final = stores.sync_counts
         self.exchange: Final = Exchange(
             self,
-            PaceTimer(clock, self.deadlines, self._pump),
+            PaceTimer(clock, self.deadlines, lambda client: self.exchange.pump(client)),
             exchange_settings(policy, stores, clock),
             stores.log,
             stores.retained,
@@ -124,7 +124,8 @@ class Broker:
         """Other settings hold from now on; rates concern open connections as well."""
         own = self._policy
         own.mqtt, own.limits, own.sessions = policy.mqtt, policy.limits, policy.sessions
-        self.exchange.change_limits(max_retained=policy.limits.max_retained, backlog_rate=policy.sessions.backlog_rate)
+        self.exchange.settings.max_retained = policy.limits.max_retained
+        self.exchange.settings.backlog_rate = policy.sessions.backlog_rate
         self._connect_rates.per_second = policy.limits.connect_rate
         self._publish_rates.per_second = policy.limits.publish_rate
         for connection in self.connections:
@@ -143,9 +144,6 @@ class Broker:
             connection.access = connection.channel.access = access if self._authenticator.has_rules else None
             connection.channel.may_publish.clear()
         self.exchange.routes.clear()
-
-    def _pump(self, client: BrokerClient) -> None:
-        self.exchange.pump(client)
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:
         rest = run_to_first_await(work)
@@ -167,21 +165,19 @@ class Broker:
         connection = self.connections.opened(link, origin)
         most = self._policy.limits.max_connections
         if most and len(self.connections) > most:
-            self._turn_away(connection, PeerError(SERVER_BUSY, f"{most} connections are open, which is the limit"))
+            error = PeerError(SERVER_BUSY, f"{most} connections are open, which is the limit")
+            self.connections.refuse(connection, error)
         elif not self._connect_rates.allow(origin.address):
-            self._turn_away(connection, PeerError(CONNECTION_RATE_EXCEEDED, "too many connections from this address"))
+            error = PeerError(CONNECTION_RATE_EXCEEDED, "too many connections from this address")
+            self.connections.refuse(connection, error)
         return connection.channel
 
-    def _turn_away(self, connection: ClientConnection, error: PeerError) -> None:
-        """Refused before a byte was read: no version is known, so there is no word to say."""
-        self.connections.refuse(connection, error)
-
     def received(self, channel: Channel, data: bytes) -> None:
-        channel.heard_us = self._clock.monotonic_us()
+        channel.heard_us = self.clock.monotonic_us()
         self.exchange.receive(channel, data)
 
     def unfinished(self, channel: Channel, size_bytes: int) -> None:
-        channel.heard_us = self._clock.monotonic_us()
+        channel.heard_us = self.clock.monotonic_us()
         channel.link_bytes = size_bytes
         self.exchange.note_unfinished(channel)
 
@@ -191,10 +187,9 @@ class Broker:
             return
         if not yes:
             # It does not read what it is sent, so what it sends can wait as well.
-            channel.reading_paused = True
-            channel.link.pause_reading()
+            self.exchange.flow.pause(channel)
             return
-        self.exchange.read_on(channel)
+        self.exchange.flow.read_on(channel)
         if channel.client is not None:
             self.exchange.pump(channel.client)
 
@@ -206,7 +201,7 @@ class Broker:
     def refused(self, listener: str, address: str, event: str, why: str) -> None:
         self.exchange.counters.fail_handshake(event)
         detail = f"{event}: {why} (listener {listener}, from {address})"
-        self.exchange.drops.note(CONNECT_REFUSED, "", b"", self._clock.wall_us(), detail=detail)
+        self.exchange.drops.note(CONNECT_REFUSED, "", b"", self.clock.wall_us(), detail=detail)
         self._client_log.info(event, "address", reason=listener, listener=listener, address=address, why=why)
 
     # ---- Control: what the exchange calls
@@ -219,18 +214,12 @@ class Broker:
         if self._loop is not None:
             self._loop.call_soon(self.exchange.run_iteration)
 
-    def clock_us(self) -> int:
-        return self._clock.wall_us()
-
-    def monotonic_us(self) -> int:
-        return self._clock.monotonic_us()
-
     def queue_broken(self, client: BrokerClient, error: Exception) -> None:
         """A client whose queue cannot be read is told, instead of left without its messages."""
         client_id = client.session.client_id
         self._client_log.error("a client's queue cannot be used", "client", client=client_id, why=str(error))
         self.exchange.drops.note(
-            DROP_UNREADABLE, client.session.client_id, b"", self._clock.wall_us(), detail=str(error)
+            DROP_UNREADABLE, client.session.client_id, b"", self.clock.wall_us(), detail=str(error)
         )
         connection = None if client.owner is None else self.connections.of(client.owner)
         if connection is not None:
@@ -245,7 +234,7 @@ class Broker:
         connection = self.connections.of(channel)
         if connection is not None and connection.access is not None:
             why = connection.access.explain("publish", topic)
-            self.exchange.drops.note(DROP_DENIED, connection.session_id, topic, self._clock.wall_us(), detail=why)
+            self.exchange.drops.note(DROP_DENIED, connection.session_id, topic, self.clock.wall_us(), detail=why)
             self._client_log.info(
                 "publish denied", "client", client=connection.client_id, topic=topic.decode(), why=why
             )
@@ -299,7 +288,7 @@ class Broker:
         connection.parted = packet.reason != DISCONNECT_WITH_WILL
         # Whatever came before it is still acknowledged; whatever comes behind it is not read.
         connection.channel.blocked = True
-        self.exchange.after_commit(None, b"", lambda: self.connections.close(connection, b""))
+        self.exchange.state.after_commit(None, b"", lambda: self.connections.close(connection, b""))
 
 
 def exchange_settings(policy: Policy, stores: Stores, clock: Clock) -> ExchangeSettings:

@@ -17,7 +17,7 @@ class SysTopics:
         self._broker: Final = broker
         self._version: Final = version
         self._interval_us = int(interval_s * SECOND_US)
-        self._started_us: Final = broker.monotonic_us()
+        self._started_us: Final = broker.clock.monotonic_us()
         self._said: Final[dict[str, str]] = {}
         self._loads: Final = LoadAverages(self._totals(), self._started_us)
         self._next: Deadline | None = None
@@ -48,7 +48,7 @@ class SysTopics:
         counters = broker.exchange.counters
         connected = sum(client.channel is not None for client in broker.sessions.clients.values())
         total = len(broker.sessions.clients)
-        now_us = broker.monotonic_us()
+        now_us = broker.clock.monotonic_us()
         numbers = {
             "clients/connected": connected,
             "clients/disconnected": total - connected,
@@ -101,6 +101,6 @@ class SysTopics:
         }
 
     def _publish(self, topic: str, value: str) -> None:
-        now_us = self._broker.clock_us()
+        now_us = self._broker.clock.wall_us()
         message = Message(topic.encode(), value.encode(), 0, ClientId(""), now_us, retain=True)
-        self._broker.exchange.publish(message)
+        self._broker.exchange.intake.publish(message)

@@ -8,7 +8,6 @@ Nothing here waits, and nothing is known of sockets, threads or time.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 from holdfast.durable.commit import CommitLog, Receipt
@@ -32,7 +31,6 @@ from holdfast.model.errors import PeerError
 from holdfast.model.message import Message
 from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
 from holdfast.model.reasons import UNSPECIFIED_ERROR
-from holdfast.topics.filters import TopicFilter
 from holdfast.topics.route_cache import RouteCache
 from holdfast.wire.codec import PINGRESP_FRAME
 
@@ -72,7 +70,7 @@ class Exchange:
         drops: Drops,
     ) -> None:
         self._control: Final = control
-        self._settings: Final = settings
+        self.settings: Final = settings
         self._log: Final = log
         self._retained: Final = retained
         self.drops: Final = drops
@@ -81,8 +79,8 @@ class Exchange:
         self.routing: Final = RoutingTable(self.state, settings.goes_early)
         self.routes: Final[RouteCache[str, Subscribed]] = self.routing.routes
         self.delivery: Final = Delivery(self.state, settings, timer)
-        self._flow: Final = ReadFlow()
-        self.acks: Final = DeferredAcks(self.state, self._flow)
+        self.flow: Final = ReadFlow()
+        self.acks: Final = DeferredAcks(self.state, self.flow)
         self.external: Final = ExternalQueues(self.state, settings, control, self.delivery.sender, self.acks)
         self.unstored: Final = UnstoredDelivery(self.state, self.delivery)
         self.intake: Final = Intake(
@@ -120,10 +118,10 @@ class Exchange:
         self.counters.bytes_in += len(data)
         channel.framer.feed(data)
         if channel.blocked:
-            self._flow.pause(channel)
+            self.flow.pause(channel)
         elif self._full:
-            if channel not in self._flow.waiting:
-                self._flow.wait(channel)
+            if channel not in self.flow.waiting:
+                self.flow.wait(channel)
         else:
             self._work(channel)
 
@@ -131,15 +129,7 @@ class Exchange:
         """An answer that blocked the channel has been given: go on with its packets."""
         channel.blocked = False
         self._work(channel)
-        self._flow.read_on(channel)
-
-    def pause(self, channel: Channel) -> None:
-        """Read no more from a client that does not read what it is sent."""
-        self._flow.pause(channel)
-
-    def read_on(self, channel: Channel) -> None:
-        """Read again, unless something still stands against it."""
-        self._flow.read_on(channel)
+        self.flow.read_on(channel)
 
     def _work(self, channel: Channel) -> None:
         """Handle the channel's packets, as many as one iteration allows."""
@@ -167,7 +157,7 @@ class Exchange:
                     self._control.packet(channel, framer.first, framer.data[framer.body : framer.end])
                 cost = count + filters + _COST_OF_A_NEW_TOPIC * (self.routes.misses - missed)
                 if cost >= _PACKETS_PER_ITERATION or channel.publish_credit == 0:
-                    self._flow.wait(channel)
+                    self.flow.wait(channel)
                     break
         except PeerError as error:
             self._control.protocol_error(channel, error)
@@ -205,24 +195,20 @@ class Exchange:
         starved = channel.publish_credit == 0
         channel.publish_credit = credit
         if starved and not channel.closed:
-            self._flow.waiting.append(channel)
-            self.schedule()
+            self.flow.waiting.append(channel)
+            self.state.schedule()
 
     # ---- iterations and commits
-
-    def schedule(self) -> None:
-        """Something happened outside `receive`: have an iteration."""
-        self.state.schedule()
 
     def run_iteration(self) -> None:
         """The end of a loop iteration: commit what came, then send what there is."""
         state = self.state
         self._in_iteration = True
         state.scheduled = False
-        if self._flow.waiting and not self._full:
-            for channel in self._flow.take_waiting():
+        if self.flow.waiting and not self._full:
+            for channel in self.flow.take_waiting():
                 self._work(channel)
-                self._flow.read_on(channel)
+                self.flow.read_on(channel)
         self.delivery.retained.begin_iteration()
         self._pump_due()
         ready = not state.nothing_open() and not self.unstored.active
@@ -278,7 +264,7 @@ class Exchange:
     def committed(self, receipt: Receipt) -> None:
         """Batches reached the medium: acknowledge and deliver, in the order in which it all came."""
         if not self._in_iteration:
-            self.schedule()  # a receipt that came late has to be followed by an iteration, or nothing would be sent
+            self.state.schedule()  # a receipt that came late needs an iteration, or nothing would be sent
         written = self._written
         while written and written[0].batch.number <= receipt.number:
             sealed = written.popleft()
@@ -328,10 +314,6 @@ class Exchange:
                 channel.changing -= 1
             effect.then()
 
-    def after_commit(self, channel: Channel | None, frame: bytes, then: Callable[[], None] | None = None) -> None:
-        """Send a frame, and go on, once everything up to now is committed (`LoopState.after_commit`)."""
-        self.state.after_commit(channel, frame, then)
-
     def passed_on(self) -> list[Message]:
         """QoS 0 messages that were delivered to live clients, and that cannot be read from the log yet."""
         batches = [self.state.batch]
@@ -369,39 +351,9 @@ class Exchange:
         else:
             self.unstored.end()
             self._note_full()
-        self.schedule()
-
-    def refuse_messages(self, reason: int) -> None:
-        """Messages that have to be stored are not taken, for this reason; with SUCCESS they are."""
-        self.intake.refusing = reason
-
-    def is_storing(self) -> bool:
-        return self.intake.storing
-
-    def store_messages(self, *, stores: bool) -> None:
-        """Whether messages are stored; else they go to connected clients alone."""
-        self.intake.storing = stores
-
-    def change_limits(self, *, max_retained: int, backlog_rate: int) -> None:
-        """Other settings hold from now on."""
-        self._settings.max_retained = max_retained
-        self._settings.backlog_rate = backlog_rate
-
-    # ---- for the broker
-
-    def publish(self, message: Message, publisher: BrokerClient | None = None) -> None:
-        """A message of the broker itself, or a will."""
-        self.intake.publish(message, publisher)
-
-    def subscribe(self, subscribed: Subscribed) -> None:
-        """Add or replace a subscription."""
-        self.routing.subscribe(subscribed)
-
-    def unsubscribe(self, client: BrokerClient, topic_filter: TopicFilter) -> Subscribed | None:
-        """Remove a subscription; None if there was none."""
-        return self.routing.unsubscribe(client, topic_filter)
+        self.state.schedule()
 
     def pump(self, client: BrokerClient) -> None:
         """Something may go out to a client: send it."""
-        self.schedule()
+        self.state.schedule()
         self.delivery.pump(client)

@@ -3,7 +3,6 @@
 from typing import Final
 
 from holdfast.durable.retained.retained_store import RetainedStore
-from holdfast.exchange.client import BrokerClient
 from holdfast.exchange.delivery.delivery import Delivery
 from holdfast.exchange.delivery.unstored_delivery import UnstoredDelivery
 from holdfast.exchange.external.external_queues import ExternalQueues
@@ -68,9 +67,9 @@ class Intake:
             state.effects.append(pending)
         self._delivery.deliver(pending, pending.plan)
 
-    def publish(self, message: Message, publisher: BrokerClient | None = None) -> None:
+    def publish(self, message: Message) -> None:
         """A message of the broker itself, or a will."""
-        pending = PendingPublish(message, self._routing.plan_for(message.topic), publisher, None, b"")
+        pending = PendingPublish(message, self._routing.plan_for(message.topic), None, None, b"")
         self._state.schedule()
         if message.qos == 0:
             self.pass_on(pending)

@@ -8,7 +8,7 @@ from holdfast.model.protocol import QOS_2
 
 @dataclass
 class ExchangeSettings:
-    """What is chosen when the broker is assembled. `Exchange.change_limits` replaces the two that may change."""
+    """What is chosen when the broker is assembled. The last two may change while the broker runs."""
 
     max_qos: int = QOS_2
     retain_available: bool = True

@@ -98,7 +98,7 @@ class DiskMaintenance:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
         self._storage.leases.short_of_space = state is not DiskState.OK
         self._full = state is DiskState.FULL
-        broker.exchange.refuse_messages(QUOTA_EXCEEDED if self._full and not self._warns else SUCCESS)
+        broker.exchange.intake.refusing = QUOTA_EXCEEDED if self._full and not self._warns else SUCCESS
         if self._warns:
             self._storage.log.on_full = lambda full: self._write_fails(broker.exchange, fails=full)
             self._choose_storing(broker.exchange)
@@ -111,9 +111,9 @@ class DiskMaintenance:
     def _choose_storing(self, exchange: Exchange) -> None:
         """With `on_write_error = "warn"`, deliver messages unstored while there is no room, and log that."""
         storing = not self._full and not exchange.unstored.active
-        if exchange.is_storing() == storing:
+        if exchange.intake.storing == storing:
             return
-        exchange.store_messages(stores=storing)
+        exchange.intake.storing = storing
         count = exchange.counters.not_stored
         if storing:
             _log.warning("messages are stored again", not_stored=count)

@@ -83,7 +83,7 @@ def test_an_error_of_our_own_in_one_effect_does_not_take_the_answers_of_others()
             raise RuntimeError("a bug")
 
         def act() -> None:
-            world.broker.exchange.after_commit(one.channel, b"", fail)
+            world.broker.exchange.state.after_commit(one.channel, b"", fail)
             world.broker.received(two.channel, encode(Publish("a", b"", 1, 1), V5))
 
         with suppress(RuntimeError):

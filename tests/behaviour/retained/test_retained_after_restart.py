@@ -43,7 +43,7 @@ def leave_will(world: DiskWorld, payload: bytes) -> None:
 
 def publish_own(world: DiskWorld, payload: bytes) -> None:
     message = Message(b"own", payload, 1, ClientId(""), world.clock.wall_us(), retain=True)
-    world.do(lambda: world.broker.exchange.publish(message))
+    world.do(lambda: world.broker.exchange.intake.publish(message))
 
 
 def test_every_kind_of_retained_publish_replaces_and_removes_on_disk(tmp_path: Path) -> None:

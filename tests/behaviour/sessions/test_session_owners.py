@@ -184,7 +184,7 @@ def test_a_session_of_an_earlier_version_goes_to_the_first_user_that_resumes_it(
         record = SessionRecord(expiry_s=100, disconnected_us=world.clock.wall_us())
         assert record.user is None
         world.do(lambda: world.broker.exchange.state.step(KeepSession("c", record, None)))
-        world.do(world.broker.exchange.schedule)
+        world.do(world.broker.exchange.state.schedule)
         alice = come(world, "alice")
         assert alice.connack.session_present
         alice.drop()

@@ -67,7 +67,7 @@ class SessionSubscriptions:
         is_new = self._keep_record(client, record)
         group = self.shared.group_for(client, record, share) if record.filter.group else None
         subscribed = Subscribed(client, record, group, until_us)
-        self._exchange.subscribe(subscribed)
+        self._exchange.routing.subscribe(subscribed)
         self._await_end(subscribed)
         client.queue.subscribed(record.filter)
         if group is not None:
@@ -150,7 +150,7 @@ class SessionSubscriptions:
 
     def _join(self, subscribed: Subscribed, end_topic: bytes) -> None:
         """The present, or its own end, is reached: live messages follow, up to the end."""
-        self._exchange.subscribe(subscribed)
+        self._exchange.routing.subscribe(subscribed)
         self._delivery.replays.send_passed_on(subscribed, self._exchange.passed_on())
         if subscribed.until_us == NO_END:
             self._tell(subscribed, end_topic)
@@ -197,7 +197,7 @@ class SessionSubscriptions:
     def _end(self, subscribed: Subscribed, end_topic: bytes) -> None:
         client = subscribed.client
         if client.subscribed.get(subscribed.record.filter.raw) is subscribed:
-            self._exchange.unsubscribe(client, subscribed.record.filter)
+            self._exchange.routing.unsubscribe(client, subscribed.record.filter)
             self._tell_behind_the_queue(subscribed, end_topic)
 
     def drop_if_over(self, client: BrokerClient, raw: bytes) -> None:
@@ -221,7 +221,7 @@ class SessionSubscriptions:
         client.filter_levels -= len(record.filter.levels)
         client.end_deliveries(raw)
         self._cancel_end(client, raw)
-        subscribed = self._exchange.unsubscribe(client, record.filter)
+        subscribed = self._exchange.routing.unsubscribe(client, record.filter)
         client.queue.unsubscribed(record.filter)
         if subscribed is not None and subscribed.group is not None:
             self.shared.leave(client, subscribed.group)
