@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.exchange.counters import DROP_SESSION_ENDED
+from holdfast.exchange.drops import DROP_SESSION_ENDED
 from tests.interleavings.clients import StoryPublisher, StorySubscriber
 from tests.interleavings.journal_disk import JournalDisk
 from tests.interleavings.orders import DEEP, Choose, every_order, tell_all

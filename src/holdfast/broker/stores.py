@@ -12,7 +12,6 @@ from holdfast.durable.retained.retained_store import RetainedStore
 from holdfast.durable.sessions.publish_numbers import MemoryNumbers, NumberStore
 from holdfast.durable.sessions.session_store import SessionStore
 from holdfast.durable.takeover.registry import Registry
-from holdfast.exchange.counters import Counters
 from holdfast.exchange.drops import Drops
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -52,6 +51,6 @@ class Stores:
     #: Where each shard of the log stood at the start; from then on, what was delivered to live clients.
     delivered: dict[int, int] = field(default_factory=dict)
     #: What the stores have lost is noted there as well.
-    drops: Drops = field(default_factory=lambda: Drops(Counters()))
+    drops: Drops = field(default_factory=Drops)
     #: None if the log has nothing to sync.
     sync_counts: SyncCounts | None = None

@@ -11,8 +11,8 @@ from holdfast.durable.sessions.publish_numbers import MAX_NUMBER, PUBLISH_NUMBER
 from holdfast.durable.sessions.session_store import DropIncoming, KeepIncoming, ReleaseInflight
 from holdfast.exchange.client import BrokerClient, Channel
 from holdfast.exchange.control import Control
-from holdfast.exchange.counters import DROP_AWAY, DROP_DENIED, DROP_NO_ROOM, DROP_PAYLOAD, DROP_REFUSED, DROP_RETAINED
 from holdfast.exchange.delivery.sender import Sender
+from holdfast.exchange.drops import DROP_AWAY, DROP_DENIED, DROP_NO_ROOM, DROP_PAYLOAD, DROP_REFUSED, DROP_RETAINED
 from holdfast.exchange.external.external_queues import ExternalQueues
 from holdfast.exchange.intake import Intake
 from holdfast.exchange.loop_state import LoopState

@@ -12,7 +12,7 @@ from heapq import nlargest
 from typing import Final, NamedTuple
 
 from holdfast.durable.log import NO_END
-from holdfast.exchange.counters import (
+from holdfast.exchange.drops import (
     DROP_DENIED,
     DROP_EXPIRED,
     DROP_QUOTA,
@@ -21,8 +21,8 @@ from holdfast.exchange.counters import (
     DROP_SLOW,
     DROP_TOO_LARGE,
     DROP_UNREADABLE,
+    REASONS,
 )
-from holdfast.exchange.drops import REASONS
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.tables.session_view import SessionView, read_group
 from holdfast.model.message import Message

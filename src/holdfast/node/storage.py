@@ -15,8 +15,7 @@ from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
 from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.takeover.memory_registry import MemoryRegistry
-from holdfast.exchange.counters import DROP_RETENTION, Counters
-from holdfast.exchange.drops import DAMAGED, ERASED, Drops
+from holdfast.exchange.drops import DAMAGED, DROP_RETENTION, ERASED, Drops
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PoisonedError, TransientError
 from holdfast.node.settings.tree import Settings
@@ -52,7 +51,7 @@ class DiskStorage:
         storage = settings.storage
         loop_sync = LoopSyncRule(enabled=storage.sync_on_loop == "auto")
         self.engine: Final = Engine.open(storage.data, loop_sync=loop_sync)
-        self.drops: Final = Drops(Counters())
+        self.drops: Final = Drops()
         self._event_files: Final = EventFiles(settings.storage.data)
         for damage in self.engine.damage:
             _log.error("the data was damaged", what=str(damage))

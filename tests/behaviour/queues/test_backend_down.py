@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from holdfast.broker.policy import Policy, Sessions
-from holdfast.exchange.counters import DROP_AWAY, DROP_UNREADABLE
-from holdfast.exchange.drops import QUEUES_AWAY, QUEUES_BACK
+from holdfast.exchange.drops import DROP_AWAY, DROP_UNREADABLE, QUEUES_AWAY, QUEUES_BACK
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V311
 from holdfast.model.reasons import QUOTA_EXCEEDED, UNSPECIFIED_ERROR

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.broker.policy import Policy, Sessions
-from holdfast.exchange.counters import DROP_QUOTA
+from holdfast.exchange.drops import DROP_QUOTA
 from holdfast.exchange.external.external_queues import NOTICE_TOPIC
 from holdfast.model.protocol import PUBACK, PUBREC, PUBREL, V311
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS

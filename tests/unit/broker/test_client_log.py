@@ -9,8 +9,7 @@ from structlog.typing import EventDict
 from holdfast.broker.client_log import BURST, MAX_LINES, MAX_TEXT_BYTES, WINDOW_S, ClientLog
 from holdfast.broker.connections.connection_handler import TLS_HANDSHAKE
 from holdfast.broker.deadlines import Deadlines
-from holdfast.exchange.counters import DROP_DENIED
-from holdfast.exchange.drops import CONNECT_REFUSED, MAX_KINDS
+from holdfast.exchange.drops import CONNECT_REFUSED, DROP_DENIED, MAX_KINDS
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import V5
 from holdfast.wire.packets import Connect, Publish

@@ -2,8 +2,7 @@
 
 import pytest
 
-from holdfast.exchange.counters import DROP_DENIED, DROP_EXPIRED, DROP_SLOW, Counters
-from holdfast.exchange.drops import KEPT, MAX_KINDS, Drops
+from holdfast.exchange.drops import DROP_DENIED, DROP_EXPIRED, DROP_SLOW, KEPT, MAX_KINDS, Drops
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.events import CUT, MAX_NAME_BYTES, Event
@@ -21,7 +20,7 @@ def message(topic: bytes = b"a/b", position_us: int = 0, shard: int = 0) -> Mess
 
 
 def new_drops() -> Drops:
-    return Drops(Counters())
+    return Drops()
 
 
 def test_the_same_thing_within_a_second_is_one_event_with_a_count() -> None:

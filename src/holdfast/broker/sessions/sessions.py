@@ -21,7 +21,7 @@ from holdfast.durable.queues.queue_store import QueueLimits
 from holdfast.durable.sessions.publish_numbers import numbers_key
 from holdfast.durable.sessions.session_store import DropSession, KeepSession, StoredSession
 from holdfast.exchange.client import BrokerClient, Channel
-from holdfast.exchange.counters import DROP_SESSION_ENDED
+from holdfast.exchange.drops import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError, SettingsError

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.broker.deadlines import Deadline, Deadlines
-from holdfast.exchange.counters import DROP_RETAINED
+from holdfast.exchange.drops import DROP_RETAINED
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.ids import ClientId

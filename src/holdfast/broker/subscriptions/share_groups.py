@@ -22,7 +22,7 @@ from holdfast.durable.sessions.session_store import (
     StoredSession,
 )
 from holdfast.exchange.client import BrokerClient, Group, Subscribed
-from holdfast.exchange.counters import DROP_SESSION_ENDED
+from holdfast.exchange.drops import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.owed import Owed

@@ -4,12 +4,12 @@ from typing import Final
 
 from holdfast.exchange.client import BrokerClient, Channel, ReplayDelivery
 from holdfast.exchange.control import Timer
-from holdfast.exchange.counters import DROP_EXPIRED
 from holdfast.exchange.delivery.early_delivery import EarlyDelivery
 from holdfast.exchange.delivery.group_delivery import GroupDelivery
 from holdfast.exchange.delivery.replay_sender import ReplaySender
 from holdfast.exchange.delivery.retained_sender import RetainedSender
 from holdfast.exchange.delivery.sender import Sender
+from holdfast.exchange.drops import DROP_EXPIRED
 from holdfast.exchange.loop_state import LoopState
 from holdfast.exchange.pace import Drain
 from holdfast.exchange.pending_publish import PendingPublish, Reservation

@@ -15,10 +15,10 @@ from typing import Final
 from holdfast.durable.sessions.session_store import DropInflight
 from holdfast.exchange.client import BrokerClient, Group, Subscribed
 from holdfast.exchange.control import Timer
-from holdfast.exchange.counters import DROP_NO_MEMBER, DROP_QUEUE
 from holdfast.exchange.delivery.frames import message_with_place
 from holdfast.exchange.delivery.group_member import pick_member
 from holdfast.exchange.delivery.sender import Sender
+from holdfast.exchange.drops import DROP_NO_MEMBER, DROP_QUEUE
 from holdfast.exchange.loop_state import LoopState
 from holdfast.exchange.pending_publish import PendingPublish
 from holdfast.exchange.settings import ExchangeSettings

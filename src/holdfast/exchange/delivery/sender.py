@@ -14,8 +14,8 @@ from holdfast.durable.sessions.session_store import (
     KeepRetainedProgress,
 )
 from holdfast.exchange.client import BrokerClient, Channel
-from holdfast.exchange.counters import DROP_DENIED, DROP_EXPIRED, DROP_QUEUE, DROP_SLOW, DROP_TOO_LARGE
 from holdfast.exchange.delivery.frames import frame_for
+from holdfast.exchange.drops import DROP_DENIED, DROP_EXPIRED, DROP_QUEUE, DROP_SLOW, DROP_TOO_LARGE
 from holdfast.exchange.loop_state import LoopState
 from holdfast.exchange.pending_publish import PendingPublish, Reservation, Sending
 from holdfast.exchange.plans import DeliveryTarget

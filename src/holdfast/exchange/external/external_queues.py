@@ -19,8 +19,8 @@ from holdfast.durable.queues.queue_store import NO_LIMITS, AppendBatch, Appended
 from holdfast.durable.sessions.session_store import KeepInflight, KeepProgress
 from holdfast.exchange.client import BrokerClient
 from holdfast.exchange.control import Control
-from holdfast.exchange.counters import DROP_QUEUE, DROP_QUOTA, DROP_UNREADABLE
 from holdfast.exchange.delivery.sender import Sender
+from holdfast.exchange.drops import DROP_QUEUE, DROP_QUOTA, DROP_UNREADABLE
 from holdfast.exchange.external.deferred_acks import DeferredAcks
 from holdfast.exchange.loop_state import LoopState
 from holdfast.exchange.pending_publish import OutstandingAppends, PendingPublish

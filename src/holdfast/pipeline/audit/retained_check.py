@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 from pyspark.sql.functions import max as highest
 
-from holdfast.exchange.counters import DROP_RETAINED
+from holdfast.exchange.drops import DROP_RETAINED
 from holdfast.history.tables.tables import RETAINED
 from holdfast.pipeline.audit.findings import by_shard, faults_of
 from holdfast.pipeline.source.data_source import NAME

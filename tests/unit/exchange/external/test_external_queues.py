@@ -3,7 +3,7 @@
 import asyncio
 
 from holdfast.broker.policy import ClientClass, Policy, Sessions
-from holdfast.exchange.counters import DROP_QUEUE, DROP_QUOTA
+from holdfast.exchange.drops import DROP_QUEUE, DROP_QUOTA
 from holdfast.model.protocol import PUBACK, PUBREC, PUBREL
 from holdfast.wire.packets import Ack, Connack, Disconnect, Publish
 from holdfast.wire.properties import Properties
