@@ -140,7 +140,7 @@ class Broker:
                 self.connections.disconnect(connection, NOT_AUTHORIZED, "this user may not be here any more")
                 continue
             access = self._authenticator.access_for(connection.client_id, connection.user)
-            connection.access = connection.channel.access = access if self._authenticator.has_rules else None
+            connection.access = connection.channel.access = access
             connection.channel.may_publish.clear()
         self.exchange.routes.clear()
 

@@ -4,5 +4,5 @@ exchange         bytes in, one iteration of the loop, receipts            loop_s
 inbound          PUBLISH and acknowledgements of clients                  intake       messages that are taken
 routing_table    which clients get the messages of a topic: plans     client       connections, clients, groups
 delivery/        from messages to clients                                 external/    external queues
-access, link, control   contracts: rights of a client, a connection's output, the broker around it
+link, control           contracts: a connection's output, the broker around it    access   rights of a client
 """

@@ -17,7 +17,7 @@ from holdfast.durable.log import NO_END
 from holdfast.durable.queues.client_queue import SessionQueue
 from holdfast.durable.queues.external_queue import ExternalQueue
 from holdfast.durable.queues.log_queue import LogQueue
-from holdfast.exchange.access import Access
+from holdfast.exchange.access import ClientAccess
 from holdfast.exchange.link import Link
 from holdfast.exchange.pace import Drain, Pace
 from holdfast.exchange.retained_delivery import RetainedDelivery
@@ -92,7 +92,7 @@ class Channel:
         #: In front of every topic of this connection; empty for none.
         self.mount = b""
         #: None if everything is allowed.
-        self.access: Access | None = None
+        self.access: ClientAccess | None = None
         self.may_publish: Final[dict[bytes, bool]] = {}
         #: Whether frames made for all clients fit this one too: no aliases, no mount point, no small packets.
         self.plain = True

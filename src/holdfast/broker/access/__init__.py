@@ -2,7 +2,7 @@
 
     authenticator ──► passwords ──► hashes                 who is it?
          ├──────────► check_queue, logins                  whose password is checked next, and need it be?
-         └──────────► rules ──► exchange.ruled_access      what may this client do?
+         └──────────► rules ──► exchange.access            what may this client do?
                         (both files: text_file)
 
 Nothing here puts a password or a hash into a message, a log line or a `repr`.

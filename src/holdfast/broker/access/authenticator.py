@@ -28,7 +28,6 @@ from holdfast.broker.access.text_file import WrongLines, shown
 from holdfast.broker.connections.connection_handler import Origin
 from holdfast.broker.policy import Policy
 from holdfast.exchange.access import ClientAccess
-from holdfast.exchange.ruled_access import AllowAll
 from holdfast.model.clock import Clock, ManualClock
 from holdfast.model.errors import TransientError
 from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, CONNECTION_RATE_EXCEEDED, NOT_AUTHORIZED, SERVER_BUSY
@@ -39,8 +38,6 @@ MAX_HASHINGS: Final = 2
 MAX_WAITING: Final = 128
 #: Of these from one address: a right password among wrong ones of its own address waits for no more than that.
 MAX_OF_ADDRESS: Final = 32
-
-_ALLOW_ALL: Final = AllowAll()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +122,10 @@ class Authenticator:
         self._passwords, self._rules, self._latest = passwords, rules, None
         self._logins.forget()
 
-    @property
-    def has_rules(self) -> bool:
-        """Whether there is an access file; without one everything is allowed."""
-        return self._rules is not None
-
-    def access_for(self, client_id: str, user: str | None) -> ClientAccess:
-        """The rights of a client that was allowed in as `user`."""
+    def access_for(self, client_id: str, user: str | None) -> ClientAccess | None:
+        """The rights of a client that was allowed in as `user`; None if all is allowed: there is no access file."""
         if self._rules is None:
-            return _ALLOW_ALL
+            return None
         latest = self._latest
         if latest is not None and latest[0] == client_id and latest[1] == user:
             return latest[2]

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.broker.access.text_file import WrongLines, read_lines, shown
-from holdfast.exchange.access import ClientAccess
-from holdfast.exchange.ruled_access import DENY, READ, WRITE, AccessRule, RuledAccess
+from holdfast.exchange.access import DENY, READ, WRITE, AccessRule, ClientAccess
 from holdfast.model.errors import PeerError, SettingsError
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.names import SEPARATOR
@@ -134,12 +133,12 @@ class Rules:
             if isinstance(filled, AccessRule):
                 rules.append(filled)
             elif pattern.access == DENY:
-                return RuledAccess(
+                return ClientAccess(
                     [], f"{pattern.where}: {pattern.text} cannot be applied, as {filled}; so nothing is allowed"
                 )
             else:
                 left_out.append(f"{pattern.where} does not apply, as {filled}")
-        return RuledAccess(rules, "; ".join([otherwise, *left_out]))
+        return ClientAccess(rules, "; ".join([otherwise, *left_out]))
 
 
 def _cut(text: str) -> tuple[str, str]:

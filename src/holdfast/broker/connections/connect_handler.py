@@ -150,9 +150,8 @@ class ConnectHandler:
         raise PeerError(reason, f"client id {connection.client_id!r} has a session of another user than {who}")
 
     def _give_rights(self, connection: ClientConnection) -> None:
-        if self._authenticator.has_rules:
-            access = self._authenticator.access_for(connection.client_id, connection.user)
-            connection.access = connection.channel.access = access
+        access = self._authenticator.access_for(connection.client_id, connection.user)
+        connection.access = connection.channel.access = access
 
     def _check_will_topic(self, connection: ClientConnection, will: Will) -> None:
         """What could not be published by the client is not published as its will."""

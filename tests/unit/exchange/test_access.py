@@ -2,16 +2,14 @@
 
 import pytest
 
-from holdfast.exchange.access import ClientAccess
-from holdfast.exchange.ruled_access import (
+from holdfast.exchange.access import (
     DENY,
     MAX_CACHED_TOPIC_BYTES,
     MAX_CACHED_TOPICS,
     READ,
     WRITE,
     AccessRule,
-    AllowAll,
-    RuledAccess,
+    ClientAccess,
 )
 from holdfast.model.errors import MisuseError
 from holdfast.topics.filters import parse_filter
@@ -19,12 +17,12 @@ from holdfast.topics.filters import parse_filter
 pytestmark = pytest.mark.compiled
 
 
-def access(*rules: tuple[int, str]) -> RuledAccess:
+def access(*rules: tuple[int, str]) -> ClientAccess:
     made = [
         AccessRule(f"acl:{number}", f"topic {granted} {text}", granted, tuple(text.encode().split(b"/")))
         for number, (granted, text) in enumerate(rules, 1)
     ]
-    return RuledAccess(made, "nothing else is allowed")
+    return ClientAccess(made, "nothing else is allowed")
 
 
 def test_without_a_rule_nothing_is_allowed() -> None:
@@ -127,11 +125,3 @@ def test_a_long_topic_is_judged_without_being_remembered() -> None:
         assert client.may_receive(topic)
         assert not client.may_publish(topic)
     client.check_invariants()
-
-
-def test_a_broker_without_rules_allows_everything_and_says_why() -> None:
-    anybody: ClientAccess = AllowAll()
-    assert anybody.may_publish(b"$SYS/x")
-    assert anybody.may_receive(b"a")
-    assert anybody.may_subscribe(parse_filter(b"$share/g/#"))
-    assert anybody.explain("publish", b"a") == "publish 'a' is allowed: there is no access file"
