@@ -60,26 +60,13 @@ Verdict = Allowed | Refused
 _AS_NOBODY: Final = Allowed(None)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class PasswordCheck:
     """A check that is still to be made, against the password file as it was then. Shows nothing of the password."""
 
-    def __init__(self, passwords: PasswordFile, user: str, password: bytes) -> None:
-        self._passwords: Final = passwords
-        self._password: Final = password
-        self.user: Final = user
-
-    def verify(self) -> bool:
-        """Whether the password is right. Slow: call it in a thread."""
-        return self._passwords.verify(self.user, self._password)
-
-    def remembered(self, logins: Logins) -> bool | None:
-        """What is known of it from an earlier check."""
-        return logins.remembered(self.user, self._password)
-
-    def note(self, logins: Logins, network: str, passwords: PasswordFile | None, *, right: bool) -> None:
-        """Have the outcome remembered, unless another password file is in force by now."""
-        if passwords is self._passwords:
-            logins.checked(network, self.user, self._password, right=right)
+    passwords: PasswordFile
+    user: str
+    password: bytes
 
 
 class Authenticator:
@@ -162,12 +149,13 @@ class Authenticator:
             right = await self._run(check)
         except TransientError as error:
             return Refused(SERVER_BUSY, str(error))
-        check.note(self._logins, network, self._passwords, right=right)
+        if check.passwords is self._passwords:  # else another password file is in force by now
+            self._logins.checked(network, check.user, check.password, right=right)
         return _judge(check, client_id, right=right)
 
     def _without_check(self, check: PasswordCheck, client_id: str, network: str, *, waited: bool) -> Verdict | None:
         """The verdict, if the password need not or may not be checked now."""
-        right = check.remembered(self._logins)
+        right = self._logins.remembered(check.user, check.password)
         if right is not None:
             return _judge(check, client_id, right=right)
         pause_s = self._logins.pause_s(network, check.user, waited=waited)
@@ -204,7 +192,7 @@ class Authenticator:
 
     async def _run(self, check: PasswordCheck) -> bool:
         # Shielded: a cancelled check runs on in its thread, and its place must not be given away before it ends.
-        running = asyncio.get_running_loop().run_in_executor(None, check.verify)
+        running = asyncio.get_running_loop().run_in_executor(None, check.passwords.verify, check.user, check.password)
         running.add_done_callback(self._ended)
         return await asyncio.shield(running)
 

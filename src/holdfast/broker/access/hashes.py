@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from argon2.exceptions import HashingError, VerificationError, VerifyMismatchError
@@ -85,34 +86,34 @@ class Argon2Hash(PasswordHash):
         )
 
 
+@dataclass(frozen=True, repr=False)
 class Pbkdf2Hash(PasswordHash):
     """Mosquitto 2."""
 
-    def __init__(self, iterations: int, salt: bytes, digest: bytes) -> None:
-        self._iterations: Final = iterations
-        self._salt: Final = salt
-        self._digest: Final = digest
+    iterations: int
+    salt: bytes
+    digest: bytes
 
     def verify(self, password: bytes) -> bool:
-        made = hashlib.pbkdf2_hmac("sha512", password, self._salt, self._iterations)
-        return hmac.compare_digest(made, self._digest)
+        made = hashlib.pbkdf2_hmac("sha512", password, self.salt, self.iterations)
+        return hmac.compare_digest(made, self.digest)
 
     def cost(self) -> str:
-        return f"$7${self._iterations}"
+        return f"$7${self.iterations}"
 
     def decoy(self) -> "Pbkdf2Hash":
-        return Pbkdf2Hash(self._iterations, secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_SHA512_BYTES))
+        return Pbkdf2Hash(self.iterations, secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_SHA512_BYTES))
 
 
+@dataclass(frozen=True, repr=False)
 class Sha512Hash(PasswordHash):
     """Mosquitto 1: one round, so passwords of a stolen file are guessed fast."""
 
-    def __init__(self, salt: bytes, digest: bytes) -> None:
-        self._salt: Final = salt
-        self._digest: Final = digest
+    salt: bytes
+    digest: bytes
 
     def verify(self, password: bytes) -> bool:
-        return hmac.compare_digest(hashlib.sha512(password + self._salt).digest(), self._digest)
+        return hmac.compare_digest(hashlib.sha512(password + self.salt).digest(), self.digest)
 
     def cost(self) -> str:
         return "$6"
