@@ -27,25 +27,13 @@ class _Rest:
 
     def __await__(self) -> Generator[Any, Any, object]:
         while True:
+            value: Any = None
+            thrown: BaseException | None = None
             try:
                 value = yield self._waits_for
             except BaseException as error:
-                step = self._throw(error)
-            else:
-                step = self._send(value)
-            if step is not None:
-                return step[0]
-
-    def _send(self, value: object) -> tuple[object] | None:
-        try:
-            self._waits_for = self._work.send(value)
-        except StopIteration as done:
-            return (done.value,)
-        return None
-
-    def _throw(self, error: BaseException) -> tuple[object] | None:
-        try:
-            self._waits_for = self._work.throw(error)
-        except StopIteration as done:
-            return (done.value,)
-        return None
+                thrown = error
+            try:
+                self._waits_for = self._work.send(value) if thrown is None else self._work.throw(thrown)
+            except StopIteration as done:
+                return done.value
