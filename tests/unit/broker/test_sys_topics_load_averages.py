@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from holdfast.broker.load_averages import LoadAverages
-from holdfast.broker.sys_topics import SysTopics
+from holdfast.broker.sys_topics import LoadAverages, SysTopics
 from holdfast.wire.packets import Publish
 from tests.world import Peer, World
 
