@@ -1,4 +1,4 @@
-"""PUBACK, PUBREC, PUBREL and PUBCOMP: one shape.
+"""PUBACK, PUBREC, PUBREL and PUBCOMP: one shape; and DISCONNECT and AUTH, which have it without the packet id.
 
 packet id │ reason* │ properties*      both optional ones may be left out when they say "success" and nothing
 """
@@ -6,11 +6,14 @@ packet id │ reason* │ properties*      both optional ones may be left out wh
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PeerError
-from holdfast.model.protocol import CLIENT, PACKET_NAMES, PUBREL, SERVER, V5
+from holdfast.model.protocol import AUTH, CLIENT, DISCONNECT, PACKET_NAMES, PUBREL, SERVER, V5
 from holdfast.model.reasons import PROTOCOL_ERROR, SUCCESS, allowed_reasons
-from holdfast.wire.packets import Ack
+from holdfast.wire.packets import Ack, Auth, Disconnect
 from holdfast.wire.primitives import U16, ByteReader, encode_frame
 from holdfast.wire.properties import NO_PROPERTIES, Properties, decode_properties, encode_properties
+
+#: The DISCONNECT of MQTT 3, which has no reason.
+_WORDLESS: Final = Disconnect()
 
 
 def read_packet_id(reader: ByteReader) -> int:
@@ -26,13 +29,13 @@ def write_packet_id(packet_id: int) -> bytes:
     return U16[packet_id]
 
 
-def read_reason(reader: ByteReader, kind: int, sender: int, name: str) -> int:
-    """The reason; one that was left out means success."""
+def _read_reason_and_properties(reader: ByteReader, kind: int, sender: int) -> tuple[int, Properties]:
+    """A reason that was left out means success."""
     reason = SUCCESS if reader.at_end() else reader.u8("the reason")
     if reason not in allowed_reasons(kind, sender):
         side = "client" if sender == CLIENT else "server"
-        raise PeerError(PROTOCOL_ERROR, f"0x{reason:02X} is no reason for {name} from a {side}")
-    return reason
+        raise PeerError(PROTOCOL_ERROR, f"0x{reason:02X} is no reason for {PACKET_NAMES[kind]} from a {side}")
+    return reason, NO_PROPERTIES if reader.at_end() else decode_properties(reader, kind, sender)
 
 
 def check_reason(reason: int, kind: int) -> None:
@@ -41,7 +44,7 @@ def check_reason(reason: int, kind: int) -> None:
         raise MisuseError(f"{reason} is no reason for {PACKET_NAMES[kind]}")
 
 
-def encode_reason_and_properties(reason: int, properties: Properties, kind: int) -> bytes:
+def _encode_reason_and_properties(reason: int, properties: Properties, kind: int) -> bytes:
     """The shortest form: both left out, the properties left out, or both written."""
     if reason != SUCCESS:  # every packet may carry that
         check_reason(reason, kind)
@@ -50,26 +53,47 @@ def encode_reason_and_properties(reason: int, properties: Properties, kind: int)
     return bytes((reason,)) + encode_properties(properties, kind)
 
 
-_NAMES: Final = {4: "PUBACK", 5: "PUBREC", 6: "PUBREL", 7: "PUBCOMP"}
-
-
-def first_byte(kind: int) -> int:
-    """PUBREL has the flags 0010 [MQTT-3.6.1-1], the others none."""
-    return kind << 4 | (2 if kind == PUBREL else 0)
-
-
 def decode_ack(reader: ByteReader, kind: int, version: int, sender: int) -> Ack:
     packet_id = read_packet_id(reader)
     if version != V5 or reader.at_end():
         return Ack(kind, packet_id)
     # [MQTT-3.4.2-1] [MQTT-3.5.2-1] [MQTT-3.6.2-1] [MQTT-3.7.2-1]
-    reason = read_reason(reader, kind, sender, _NAMES[kind])
-    properties = NO_PROPERTIES if reader.at_end() else decode_properties(reader, kind, sender)
+    reason, properties = _read_reason_and_properties(reader, kind, sender)
     return Ack(kind, packet_id, reason, properties)
 
 
 def encode_ack(packet: Ack, version: int) -> bytes:
     body = write_packet_id(packet.packet_id)
     if version == V5:
-        body += encode_reason_and_properties(packet.reason, packet.properties, packet.kind)
-    return encode_frame(first_byte(packet.kind), body)
+        body += _encode_reason_and_properties(packet.reason, packet.properties, packet.kind)
+    # PUBREL has the flags 0010 [MQTT-3.6.1-1], the others none.
+    return encode_frame(packet.kind << 4 | (2 if packet.kind == PUBREL else 0), body)
+
+
+def decode_disconnect(reader: ByteReader, version: int, sender: int) -> Disconnect:
+    if version != V5:
+        if sender == SERVER:
+            raise PeerError(PROTOCOL_ERROR, "an MQTT 3 server does not send DISCONNECT")
+        return _WORDLESS
+    reason, properties = _read_reason_and_properties(reader, DISCONNECT, sender)  # [MQTT-3.14.2-1]
+    if sender == SERVER and properties.session_expiry_interval is not None:  # [MQTT-3.14.2-2]
+        raise PeerError(PROTOCOL_ERROR, "a server may not send a session expiry interval in DISCONNECT")
+    return Disconnect(reason, properties)
+
+
+def encode_disconnect(packet: Disconnect, version: int) -> bytes:
+    body = _encode_reason_and_properties(packet.reason, packet.properties, DISCONNECT) if version == V5 else b""
+    return encode_frame(DISCONNECT << 4, body)
+
+
+def decode_auth(reader: ByteReader, sender: int) -> Auth:
+    reason, properties = _read_reason_and_properties(reader, AUTH, sender)  # [MQTT-3.15.2-1]
+    if properties.authentication_method is None and reason != SUCCESS:
+        raise PeerError(PROTOCOL_ERROR, "AUTH without an authentication method")
+    return Auth(reason, properties)
+
+
+def encode_auth(packet: Auth, version: int) -> bytes:
+    if version != V5:
+        raise MisuseError("AUTH exists in MQTT 5 only")
+    return encode_frame(AUTH << 4, _encode_reason_and_properties(packet.reason, packet.properties, AUTH))

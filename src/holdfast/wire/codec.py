@@ -26,9 +26,15 @@ from holdfast.model.protocol import (
     V5,
 )
 from holdfast.model.reasons import MALFORMED_PACKET, PROTOCOL_ERROR
-from holdfast.wire.acks import decode_ack, encode_ack
+from holdfast.wire.acks import (
+    decode_ack,
+    decode_auth,
+    decode_disconnect,
+    encode_ack,
+    encode_auth,
+    encode_disconnect,
+)
 from holdfast.wire.connect import decode_connack, decode_connect, encode_connack, encode_connect
-from holdfast.wire.disconnect import decode_auth, decode_disconnect, encode_auth, encode_disconnect
 from holdfast.wire.framing import Framer
 from holdfast.wire.packets import (
     Ack,

@@ -108,7 +108,7 @@ def encode_unsubscribe(packet: Unsubscribe, version: int) -> bytes:
 def decode_suback(reader: ByteReader, version: int) -> Suback:
     packet_id = read_packet_id(reader)
     properties = decode_properties(reader, SUBACK, SERVER) if version == V5 else NO_PROPERTIES
-    return Suback(packet_id, _read_reasons(reader, SUBACK, "SUBACK", version), properties)
+    return Suback(packet_id, _read_reasons(reader, SUBACK, version), properties)
 
 
 def encode_suback(packet: Suback, version: int) -> bytes:
@@ -125,7 +125,7 @@ def decode_unsuback(reader: ByteReader, version: int) -> Unsuback:
     if version != V5:
         return Unsuback(packet_id)
     properties = decode_properties(reader, UNSUBACK, SERVER)
-    return Unsuback(packet_id, _read_reasons(reader, UNSUBACK, "UNSUBACK", version), properties)
+    return Unsuback(packet_id, _read_reasons(reader, UNSUBACK, version), properties)
 
 
 def encode_unsuback(packet: Unsuback, version: int) -> bytes:
@@ -155,12 +155,12 @@ def _check_reasons(reasons: tuple[int, ...], kind: int) -> None:
         check_reason(reason, kind)
 
 
-def _read_reasons(reader: ByteReader, kind: int, name: str, version: int) -> tuple[int, ...]:
+def _read_reasons(reader: ByteReader, kind: int, version: int) -> tuple[int, ...]:
     reasons = tuple(reader.rest())
     if not reasons:
-        raise PeerError(PROTOCOL_ERROR, f"{name} without a reason")
+        raise PeerError(PROTOCOL_ERROR, f"{PACKET_NAMES[kind]} without a reason")
     for reason in reasons:
         known = reason in allowed_reasons(kind, SERVER)
         if not known or (version != V5 and V3_SUBACK_FAILURE != reason > GRANTED_QOS_2):  # [MQTT-3.9.3-2]
-            raise PeerError(PROTOCOL_ERROR, f"0x{reason:02X} is no reason for {name}")
+            raise PeerError(PROTOCOL_ERROR, f"0x{reason:02X} is no reason for {PACKET_NAMES[kind]}")
     return reasons

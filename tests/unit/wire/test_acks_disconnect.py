@@ -5,7 +5,7 @@ import pytest
 from holdfast.model.errors import MisuseError, PeerError
 from holdfast.model.protocol import CLIENT, SERVER, V5, V311
 from holdfast.model.reasons import PROTOCOL_ERROR
-from holdfast.wire.disconnect import decode_auth, decode_disconnect, encode_auth, encode_disconnect
+from holdfast.wire.acks import decode_auth, decode_disconnect, encode_auth, encode_disconnect
 from holdfast.wire.packets import Auth, Disconnect
 from holdfast.wire.primitives import ByteReader
 
