@@ -17,6 +17,7 @@ from holdfast.records.messages import stored_serial
 from holdfast.storage.rocks.log.commit_log import RocksLog
 from tests.crash.disks import FragileDisk
 from tests.crash.log_writer import Key, line, open_folder, read_all, start_writer
+from tests.learned_dump import dump
 from tests.replays import replay_of
 
 CRASH_RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "20"))
@@ -72,7 +73,7 @@ def structures(log: RocksLog) -> dict[str, str]:
             topics = piece.layout.learned()
             assert topics is not None
             topics.check_invariants()
-            found[piece.family] = topics.dump()
+            found[piece.family] = dump(topics)
     return found
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.records.messages import stored_position, stored_topic
 from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS, Parameters, make_layout
+from tests.learned_dump import dump
 from tests.property.test_matching import brute_force
 from tests.unit.storage.rocks.layouts.store import END_US, Log, Store
 
@@ -195,7 +196,7 @@ def test_a_layout_is_the_same_after_the_database_was_closed(
             if before is not None and after is not None:
                 assert sorted(p.text for p in after.patterns()) == sorted(p.text for p in before.patterns())
                 if run.name == "learned":
-                    assert after.dump() == before.dump()
+                    assert dump(after) == dump(before)
             for text, lo, hi in questions:
                 run.check(text, *run.bounds(lo, hi))
     store.close()

@@ -20,7 +20,6 @@ from holdfast.model.errors import MisuseError
 from holdfast.topics.filters import ONE, REST
 from holdfast.topics.learned_ids import FINGERPRINT_BITS, FINGERPRINT_BYTES, fingerprint
 from holdfast.topics.learned_merge import gain, merge
-from holdfast.topics.learned_patterns import LearnedPattern, dump_of, patterns_of
 from holdfast.topics.learned_trie import Stream, StreamMatch, Trie
 from holdfast.topics.names import SEPARATOR
 from holdfast.topics.overlap import covers
@@ -56,6 +55,14 @@ class TopicPlace:
     def __init__(self, stream: bytes, values: tuple[bytes, ...]) -> None:
         self.stream: Final = stream
         self.values: Final = values
+
+
+class LearnedPattern:
+    """The pattern of a stream, and its messages."""
+
+    def __init__(self, text: str, messages: int) -> None:
+        self.text: Final = text
+        self.messages: Final = messages
 
 
 class LearnedTopics:
@@ -185,10 +192,6 @@ class LearnedTopics:
         """Every stream, the catch-all included if it is in use."""
         return [*self._streams, CATCH_ALL] if self._catch_all is not None else list(self._streams)
 
-    def varying_levels(self, stream: bytes) -> tuple[int, ...]:
-        """The numbers of a stream's varying levels, from 0."""
-        return self._streams[stream].varying
-
     def inherit(self) -> "LearnedTopics":
         """A structure for the next generation: paths with a varying level, with what was known under it merged.
 
@@ -279,11 +282,9 @@ class LearnedTopics:
 
     def patterns(self) -> list[LearnedPattern]:
         """Every stream's pattern with its messages, the busiest first; `#` is the catch-all."""
-        return patterns_of(list(self._streams.values()), self._catch_all)
-
-    def dump(self) -> str:
-        """The trie as an indented text; `*` marks where a stream ends, with its messages."""
-        return dump_of(self._trie, self._catch_all)
+        shown = list(self._streams.values()) if self._catch_all is None else [*self._streams.values(), self._catch_all]
+        shown.sort(key=lambda stream: (-stream.messages, stream.pattern))
+        return [LearnedPattern(stream.pattern.decode(errors="replace"), stream.messages) for stream in shown]
 
     def check_invariants(self) -> None:
         assert len(self._streams) < self._max_streams

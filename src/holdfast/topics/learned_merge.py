@@ -39,12 +39,8 @@ def merge(trie: Trie, named: set[bytes]) -> list[Merged]:
     found: list[Merged] = []
     _merge([trie.plain], ONE, [], trie.thresholds, named, found)
     _merge([trie.dollar], DOLLAR_ONE, [], trie.thresholds, named, found)
-    found.sort(key=_rank)
+    found.sort(key=lambda merged: (-merged.messages, merged.pattern))
     return found
-
-
-def _rank(merged: Merged) -> tuple[int, bytes]:
-    return (-merged.messages, merged.pattern)
 
 
 def _merge(

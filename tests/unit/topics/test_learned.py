@@ -9,6 +9,7 @@ from holdfast.topics.filters import levels_match
 from holdfast.topics.learned import CATCH_ALL, MAX_LEVELS, MAX_TOPIC_BYTES, LearnedTopics
 from holdfast.topics.learned_ids import fingerprint
 from holdfast.topics.names import is_dollar
+from tests.learned_dump import dump
 
 pytestmark = pytest.mark.compiled
 
@@ -75,7 +76,7 @@ def test_no_topic_ever_changes_its_place(
         assert where(topics, name) == known
         assert where(reloaded, name) == known
     assert not reloaded.take_changes()
-    assert reloaded.dump() == topics.dump()
+    assert dump(reloaded) == dump(topics)
     assert reloaded.node_count == topics.node_count
 
 
@@ -275,13 +276,21 @@ def test_inheritance_leaves_half_of_the_streams_for_what_is_new() -> None:
     assert texts(topics.inherit()) == ["p3/+", "p4/+", "p5/+", "p6/+"]
 
 
+def test_patterns_come_with_their_messages_the_busiest_first() -> None:
+    topics = LearnedTopics((5,), max_streams=4)
+    for name, messages in ((b"b", 2), (b"a", 2), (b"c", 9), (b"d", 3)):
+        topics.add_messages(topics.place(name).stream, messages)
+    found = topics.patterns()
+    assert [(pattern.text, pattern.messages) for pattern in found] == [("c", 9), ("#", 3), ("a", 2), ("b", 2)]
+
+
 def test_counts_are_kept_by_stream() -> None:
     topics = LearnedTopics((5,), max_streams=3)
     for name, messages in ((b"a", 3), (b"b", 5), (b"c", 7), (b"d", 1)):
         topics.add_messages(topics.place(name).stream, messages)
     assert [(pattern.text, pattern.messages) for pattern in topics.patterns()] == [("#", 8), ("b", 5), ("a", 3)]
     assert topics.catch_all_messages == 8
-    assert topics.dump() == "a * 3\nb * 5\n# * 8"
+    assert dump(topics) == "a * 3\nb * 5\n# * 8"
 
 
 def test_a_new_generation_is_worth_it_when_it_places_many_messages_better() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.topics.learned_trie import DOLLAR_ONE, Stream, Trie, is_varying, threshold
+from tests.learned_dump import dump_of
 
 pytestmark = pytest.mark.compiled
 
@@ -69,3 +70,9 @@ def test_a_varying_level_is_written_as_plus() -> None:
     assert is_varying(DOLLAR_ONE, 0)
     assert not is_varying(DOLLAR_ONE, 1)
     assert not is_varying(b"a", 0)
+
+
+def test_a_trie_has_a_node_for_each_level_and_a_stream_where_a_pattern_ends() -> None:
+    trie = trie_of(b"plant/+/temp", b"plant/a", b"$+")
+
+    assert dump_of(trie, Stream(b"#", b"#")) == "plant\n  a * 0\n  +\n    temp * 0\n$+ * 0\n# * 0"

@@ -29,7 +29,7 @@ from holdfast.history.reader.view import Part, View, ViewReader
 from holdfast.history.tables.tables import TableQuery
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
 from holdfast.storage.rocks.log.published_heads import Head
-from holdfast.topics.learned_patterns import LearnedPattern
+from holdfast.topics.learned import LearnedPattern
 
 PATIENCE_S: Final = 60.0
 #: Seconds that a call may take that reads no messages.

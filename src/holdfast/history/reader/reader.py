@@ -35,7 +35,7 @@ from holdfast.storage.rocks.log.erasure_file import ErasureFile
 from holdfast.storage.rocks.log.leases import remove_lease, renew_lease
 from holdfast.storage.rocks.log.published_heads import Head, read_heads
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration
-from holdfast.topics.learned_patterns import LearnedPattern
+from holdfast.topics.learned import LearnedPattern
 
 __all__ = ["BATCH_ROWS", "UNKNOWN", "HistoryReader", "Part", "ScanRequest", "ZoneView"]
 

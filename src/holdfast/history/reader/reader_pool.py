@@ -22,7 +22,7 @@ from holdfast.history.reader.view import Part, View
 from holdfast.history.tables.tables import TableQuery, table_batches
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.storage.rocks.log.published_heads import Head
-from holdfast.topics.learned_patterns import LearnedPattern
+from holdfast.topics.learned import LearnedPattern
 
 STALL_S: Final = 300.0
 #: Less than WAIT_S, so that stalled scans give way to waiting ones.

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from holdfast.topics.filters import levels_match
-from holdfast.topics.learned_patterns import LearnedPattern
+from holdfast.topics.learned import LearnedPattern
 from holdfast.topics.names import SEPARATOR, is_dollar
 from holdfast.topics.overlap import overlap
 

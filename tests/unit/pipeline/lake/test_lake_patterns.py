@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from holdfast.pipeline.lake.lake_patterns import CATCH_ALL, PatternFinder, busiest_patterns, may_share
 from holdfast.topics.filters import levels_match, parse_filter
-from holdfast.topics.learned_patterns import LearnedPattern
+from holdfast.topics.learned import LearnedPattern
 from holdfast.topics.names import is_dollar
 
 TOKENS = st.sampled_from(["a", "b", "", "$x"])

@@ -10,6 +10,7 @@ from holdfast.records.generations import Generation
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.log.next_patterns import FILE_NAME, mark_of, write_patterns
 from holdfast.topics.learned import LearnedTopics
+from tests.learned_dump import dump
 from tests.unit.storage.rocks.log.store import Store, places, zone
 
 #: More names than a level may have by itself, and a name beside a varying level.
@@ -41,7 +42,7 @@ def records(store: Store) -> list[Generation]:
 def test_a_running_broker_begins_a_generation_with_what_it_is_given(store: Store) -> None:
     """L9, L11: topics of the generation before stay where they are; those that follow take the given places."""
     old = store.publish(*DEVICES)
-    before = learnt(store).dump()
+    before = dump(learnt(store))
     write_patterns(store.folder, {"default": GIVEN})
     store.maintenance.tick()
     assert [record.number for record in records(store)] == [1, 2]
@@ -60,7 +61,7 @@ def test_a_running_broker_begins_a_generation_with_what_it_is_given(store: Store
     first.layout.load(store.engine.family(first.family))
     topics = first.layout.learned()
     assert topics is not None
-    assert [line.split(" * ")[0] for line in topics.dump().splitlines()] == [
+    assert [line.split(" * ")[0] for line in dump(topics).splitlines()] == [
         line.split(" * ")[0] for line in before.splitlines()
     ]
 

@@ -1,22 +1,11 @@
-"""The learned structure as output: patterns with their messages, and the trie as text."""
+"""The learned structure as text, so that tests can compare two of them."""
 
-from typing import Final
-
+from holdfast.topics.learned import LearnedTopics
 from holdfast.topics.learned_trie import Stream, Trie, TrieNode
 
 
-class LearnedPattern:
-    """The pattern of a stream, and its messages."""
-
-    def __init__(self, text: str, messages: int) -> None:
-        self.text: Final = text
-        self.messages: Final = messages
-
-
-def patterns_of(streams: list[Stream], catch_all: Stream | None) -> list[LearnedPattern]:
-    """Every stream's pattern with its messages, the busiest first; `#` is the catch-all."""
-    shown = sorted(streams if catch_all is None else [*streams, catch_all], key=_busiest)
-    return [LearnedPattern(stream.pattern.decode(errors="replace"), stream.messages) for stream in shown]
+def dump(topics: LearnedTopics) -> str:
+    return dump_of(topics._trie, topics._catch_all)
 
 
 def dump_of(trie: Trie, catch_all: Stream | None) -> str:
@@ -27,10 +16,6 @@ def dump_of(trie: Trie, catch_all: Stream | None) -> str:
     if catch_all is not None:
         lines.append(f"# * {catch_all.messages}")
     return "\n".join(lines)
-
-
-def _busiest(stream: Stream) -> tuple[int, bytes]:
-    return (-stream.messages, stream.pattern)
 
 
 def _dump(node: TrieNode, any_token: str, depth: int, lines: list[str]) -> None:
