@@ -1,7 +1,7 @@
 """The message log as its readers see it: one contract for every reader.
 
     store          CommitLog.write(batch) ──▶ Receipt                  durable/commit.py
-    start_replay   (filter, since, until) ──▶ Replay                   durable/replay.py; history: record_replay.py
+    LogReplay      (filters, since, until) ──▶ Replay                  durable/replay.py; history: record_replay.py
     next           Replay.next(limit) ──▶ Page: messages | end         `next_stream`: of another shard than those before
     cursor         Replay.cursor() ──▶ Cursor                          how far it is, to be saved: records/cursors.py
 

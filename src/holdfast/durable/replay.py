@@ -10,7 +10,8 @@ beyond it: new settings may have moved a publisher or a topic to another shard t
 replayed first.
 """
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from holdfast.durable.log import NO_END, LostRange, MessageLog, Page, Replay
 from holdfast.durable.shard_reader import ShardReader
@@ -18,24 +19,8 @@ from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
 from holdfast.records.cursors import EVERY_ZONE, Cursor
 
-
-class ReplayFilters(Protocol):
-    """What a replay asks for."""
-
-    def filters_of(self, shard: int) -> list[tuple[bytes, ...]]:
-        """The filters to read a shard by: none if nothing of it is wanted, the empty one for everything."""
-        ...
-
-
-class OneFilter(ReplayFilters):
-    """The same filter for every shard that may hold a match."""
-
-    def __init__(self, log: MessageLog, levels: tuple[bytes, ...]) -> None:
-        self._log: Final = log
-        self._levels: Final = levels
-
-    def filters_of(self, shard: int) -> list[tuple[bytes, ...]]:
-        return [self._levels] if shard in self._log.shards_for(self._levels) else []
+#: The filters to read a shard by: none if nothing of it is wanted, the empty one for everything.
+FiltersOf = Callable[[int], list[tuple[bytes, ...]]]
 
 
 class LogReplay(Replay[Message]):
@@ -44,25 +29,29 @@ class LogReplay(Replay[Message]):
     def __init__(
         self,
         log: MessageLog,
-        filters: ReplayFilters,
-        cursor: Cursor,
+        filters_of: FiltersOf,
         since_us: int,
         until_us: int = NO_END,
         *,
+        cursor: Cursor | None = None,
         by_time: bool = False,
         ends: dict[int, int] | None = None,
     ) -> None:
-        """`ends` has the last position to read of each shard; it is looked at again in every `next`. Without it a shard
-        ends at its durable head. Requires: the filters of a shard stay as they are.
+        """Messages that match a filter, with since_us <= position < until_us; with a cursor, those behind it.
+
+        `by_time` merges all shards by time; else each shard is in order for itself. At the present, a shard whose clock
+        is behind may still come with an earlier position on a later page. `ends` has the last position to read of each
+        shard; it is looked at again in every `next`. Without it a shard ends at its durable head.
+        Requires: the filters of a shard stay as they are.
         """
         self._log: Final = log
-        self._filters: Final = filters
+        self._filters_of: Final = filters_of
         self._since_us: Final = since_us
         self._until_us: Final = until_us
         self._by_time: Final = by_time
         self._ends: Final = ends
         #: The last position done of shards that are not read, or not yet.
-        self._done: Final = dict(cursor.done)
+        self._done: Final[dict[int, int]] = {} if cursor is None else dict(cursor.done)
         #: None for a shard that no filter concerns.
         self._readers: Final[dict[int, ShardReader | None]] = {}
         #: No shard is read beyond the next boundary of a generation.
@@ -201,27 +190,8 @@ class LogReplay(Replay[Message]):
             reader = self._readers[shard]
         else:
             from_us = self.done_us(shard) + 1
-            filters = self._filters.filters_of(shard)
-            scans = [self._log.scan(shard, levels, from_us) for levels in filters]
+            scans = [self._log.scan(shard, levels, from_us) for levels in self._filters_of(shard)]
             reader = self._readers[shard] = ShardReader(scans) if scans else None
         if reader is None and self._ends is not None:
             self._done[shard] = ends[shard]
         return reader
-
-
-def start_replay(
-    log: MessageLog,
-    filters: ReplayFilters,
-    since_us: int,
-    until_us: int = NO_END,
-    *,
-    cursor: Cursor | None = None,
-    by_time: bool = False,
-    ends: dict[int, int] | None = None,
-) -> LogReplay:
-    """Messages that match a filter, with since_us <= position < until_us; with a cursor, those behind it.
-
-    `by_time` merges all shards by time; else each shard is in order for itself. At the present, a shard whose clock is
-    behind may still come with an earlier position on a later page. `ends`: see `LogReplay`.
-    """
-    return LogReplay(log, filters, cursor or Cursor(EVERY_ZONE, {}), since_us, until_us, by_time=by_time, ends=ends)

@@ -3,12 +3,12 @@
 import pytest
 
 from holdfast.durable.log import NO_END, LostRange
-from holdfast.durable.replay import LogReplay, OneFilter
+from holdfast.durable.replay import LogReplay
 from holdfast.model.errors import MisuseError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.cursors import EVERY_ZONE, Cursor, decode_cursor, encode_cursor
-from tests.replays import replay_of, resumed_replay
+from tests.replays import one_filter, replay_of, resumed_replay
 
 pytestmark = pytest.mark.compiled
 
@@ -116,7 +116,7 @@ def test_a_cursor_that_was_saved_goes_on_where_it_was(*, by_time: bool) -> None:
 def test_the_reader_may_end_each_shard_before_its_head() -> None:
     ends = {0: 5, 1: 0}
     log = ListLog([1, 5, 6], [2, 3])
-    replay = LogReplay(log, OneFilter(log, (b"#",)), Cursor(EVERY_ZONE, {0: 1}), 1, ends=ends)
+    replay = LogReplay(log, one_filter(log, (b"#",)), 1, cursor=Cursor(EVERY_ZONE, {0: 1}), ends=ends)
     assert drained(replay) == [(0, 5)]
     ends.update({0: 6, 1: 2})
     assert sorted(drained(replay)) == [(0, 6), (1, 2)]

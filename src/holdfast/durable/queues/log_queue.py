@@ -16,7 +16,7 @@ from holdfast.durable.log import NO_END, LostRange, MessageLog
 from holdfast.durable.queues.client_queue import BacklogEnd, RunStart, SessionQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
-from holdfast.durable.replay import LogReplay, ReplayFilters, start_replay
+from holdfast.durable.replay import LogReplay
 from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
@@ -33,7 +33,7 @@ _EVERYTHING: Final[list[tuple[bytes, ...]]] = [()]
 _LOOKED: Final = 2000
 
 
-class SubscriptionFilters(ReplayFilters):
+class SubscriptionFilters:
     """The filters of a session, by shard: those of its subscriptions, or the one for everything if they are many."""
 
     def __init__(self, log: MessageLog, subscriptions: dict[bytes, SubscriptionRecord], *, many: bool = False) -> None:
@@ -276,9 +276,10 @@ class LogQueue(SessionQueue):
             self._caught_up()
 
     def _new_replay(self) -> LogReplay:
-        return start_replay(
+        filters = self._filters or SubscriptionFilters(self._log, self._subscriptions)
+        return LogReplay(
             self._log,
-            self._filters or SubscriptionFilters(self._log, self._subscriptions),
+            filters.filters_of,
             self._earliest_us(),
             self._until_us,
             cursor=Cursor(EVERY_ZONE, self._sent),
