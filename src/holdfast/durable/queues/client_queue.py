@@ -5,12 +5,14 @@
     QueueSubscriptions   what changes when its owner subscribes
     QueueConnection      what changes when its owner connects
 
-`SessionQueue` is all of them: what a session has. A place in a queue is a serial: dense, increasing, never used again.
-Packet ids are something else; they are given out when a message is sent.
+`SessionQueue` is all of them: what a session has. `EntryQueue` is what queues of entries have in common. A place in a
+queue is a serial: dense, increasing, never used again. Packet ids are something else; they are given out when a message
+is sent.
 """
 
 from typing import Final, Protocol
 
+from holdfast.durable.log import NO_END
 from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
@@ -160,3 +162,38 @@ class QueueConnection(Protocol):
 
 class SessionQueue(ClientQueue, QueueProgress, QueueSubscriptions, QueueConnection, Protocol):
     """The queue of one session or group."""
+
+
+class EntryQueue(SessionQueue):
+    """A queue of entries, matched when they came, with their options. Implementations say where they are kept.
+
+    So changes of subscriptions do not concern it, and no message is decided upon when it is read. The other kind of
+    queue is a position in the log (`log_queue`), which matches messages when it reads them.
+    """
+
+    def owed(self, message: Message) -> Owed | None:  # noqa: ARG002 (the contract's)
+        return None
+
+    def skip(self, message: Message) -> bool:  # noqa: ARG002 (the contract's)
+        return False
+
+    def subscribed(self, topic_filter: TopicFilter) -> None:
+        """Nothing to do."""
+
+    def unsubscribed(self, topic_filter: TopicFilter) -> None:
+        """Nothing to do."""
+
+    def replayed(self, raw: bytes, up_to: dict[int, int] | None) -> None:
+        """Nothing to do."""
+
+    def ends(self, raw: bytes, until_us: int) -> None:
+        """Nothing to do."""
+
+    def end_of(self, raw: bytes) -> int:  # noqa: ARG002 (the contract's)
+        return NO_END
+
+    def expect_many(self) -> None:
+        """Nothing to do."""
+
+    def in_log(self) -> bool:
+        return False

@@ -14,8 +14,7 @@ no memory for what it is owed.
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.durable.queues.client_queue import BacklogEnd, RunStart
-from holdfast.durable.queues.entry_queue import EntryQueue
+from holdfast.durable.queues.client_queue import BacklogEnd, EntryQueue, RunStart
 from holdfast.durable.queues.queue_store import QueueEntry, QueueLimits
 from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued

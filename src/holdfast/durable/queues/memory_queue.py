@@ -9,8 +9,7 @@ Serials are dense, so a place is an index: every operation is constant time.
 
 from typing import Final
 
-from holdfast.durable.queues.client_queue import BacklogEnd, RunStart
-from holdfast.durable.queues.entry_queue import EntryQueue
+from holdfast.durable.queues.client_queue import BacklogEnd, EntryQueue, RunStart
 from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.model.owed import Owed
 from holdfast.records.sessions import ProgressEntry
