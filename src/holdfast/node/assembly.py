@@ -6,11 +6,10 @@ from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.durable.memory_log import MemoryLog
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.retained.memory_retained import MemoryRetained
-from holdfast.durable.sessions.memory_sessions import MemorySessions
+from holdfast.durable.sessions.memory_sessions import MemoryLog, MemorySessions
 from holdfast.durable.takeover.memory_registry import MemoryRegistry
 from holdfast.node.queue_stores import open_queue_stores, used_backends
 from holdfast.node.settings.tree import Settings

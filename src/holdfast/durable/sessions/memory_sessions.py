@@ -1,8 +1,9 @@
-"""Sessions in memory. Also the model that the other stores are tested against."""
+"""Sessions in memory, and the commit log that changes them. Also the model that the other stores are tested against."""
 
 import heapq
 from typing import Final
 
+from holdfast.durable.commit import Batch, CommitLog, Receipt
 from holdfast.durable.sessions.session_store import (
     DropIncoming,
     DropInflight,
@@ -141,3 +142,18 @@ class MemorySessions(SessionStore):
             assert session.released <= session.inflight.keys()
             assert all(owed.qos == 2 for owed in session.inflight.values())
             assert all(record.filter.raw == raw for raw, record in session.subscriptions.items())
+
+
+class MemoryLog(CommitLog):
+    """Keeps no message, hands steps on to the sessions, and gives its receipt at once. Survives: nothing."""
+
+    def __init__(self, sessions: MemorySessions) -> None:
+        self._sessions: Final = sessions
+
+    def write(self, batch: Batch) -> Receipt | None:
+        if batch.steps:
+            self._sessions.apply(batch.steps)
+        return Receipt(batch.number)
+
+    def busy(self) -> bool:
+        return False

@@ -3,8 +3,7 @@
 import pytest
 
 from holdfast.durable.commit import Batch
-from holdfast.durable.memory_log import MemoryLog
-from holdfast.durable.sessions.memory_sessions import MemorySessions
+from holdfast.durable.sessions.memory_sessions import MemoryLog, MemorySessions
 
 pytestmark = pytest.mark.compiled
 
