@@ -304,7 +304,7 @@ class Exchange:
                 if message.position_us:
                     self.delivered[message.shard] = message.position_us
                 if effect.outstanding is not None:
-                    self.external.committed(effect)
+                    self.external.committed(effect.outstanding)
         elif isinstance(effect, Sending):
             self.delivery.sender.send_committed(effect)
         elif isinstance(effect, Reservation):

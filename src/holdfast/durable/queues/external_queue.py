@@ -206,8 +206,7 @@ class ExternalQueue(EntryQueue):
             if len(self._buffer) >= _BUFFER or self._buffer_bytes >= _BUFFER_BYTES:
                 self._complete = False
                 break
-            queued = OwedQueued(owed.message, owed.qos, retain=owed.retain, identifiers=owed.identifiers, serial=serial)
-            self._put(queued)
+            self._put(owed, serial)
         self._pass()
         return len(self._buffer) > 0
 
@@ -253,7 +252,8 @@ class ExternalQueue(EntryQueue):
             elif owed.serial in self._earlier:
                 self._skip(owed.serial)
             else:
-                self._put(self._queued(entry))
+                queued = self._put(owed, owed.serial, self._sent.get(owed.serial, 0))
+                queued.repeated = entry.number < self._repeated_below or owed.serial <= self._sent_up_to
         self._pass()
         self._complete = len(entries) < limit and not self._outdated
         if self._complete:
@@ -367,23 +367,13 @@ class ExternalQueue(EntryQueue):
             self._earlier = set()
             self._earlier_up_to = 0
 
-    def _put(self, owed: OwedQueued) -> None:
-        self._buffer.append(owed)
-        self._buffer_bytes += owed.size_bytes
-        self._top = owed.serial
-
-    def _queued(self, entry: QueueEntry) -> OwedQueued:
-        owed = entry.owed
-        serial = owed.serial
+    def _put(self, owed: Owed, serial: int, packet_id: int = 0) -> OwedQueued:
         queued = OwedQueued(
-            owed.message,
-            owed.qos,
-            retain=owed.retain,
-            identifiers=owed.identifiers,
-            serial=serial,
-            packet_id=self._sent.get(serial, 0),
+            owed.message, owed.qos, retain=owed.retain, identifiers=owed.identifiers, serial=serial, packet_id=packet_id
         )
-        queued.repeated = entry.number < self._repeated_below or serial <= self._sent_up_to
+        self._buffer.append(queued)
+        self._buffer_bytes += queued.size_bytes
+        self._top = serial
         return queued
 
     def _forget(self, serial: int) -> None:

@@ -140,7 +140,6 @@ class ExternalQueues:
     def take(self, pending: PendingPublish) -> None:
         """A message joins the open batch: note which clients have to get it through a queue."""
         message = pending.message
-        named: list[tuple[str, Owed]] = []
         targets: list[tuple[BrokerClient, Owed]] = []
         for target in pending.plan.targets:
             chosen: DeliveryTarget | None = target.own() if target.client is pending.publisher else target
@@ -150,10 +149,10 @@ class ExternalQueues:
             if qos:
                 retain = message.retain and chosen.keep_retain
                 owed = Owed(message, qos, retain=retain, identifiers=chosen.identifiers)
-                named.append((chosen.client.session.client_id, owed))
                 targets.append((chosen.client, owed))
         if targets:
             number = self.next_number()
+            named = [(client.session.client_id, owed) for client, owed in targets]
             self._state.batch.outbox.append(OutboxRecord(number, message, named))
             self.trim_outbox()
             pending.outstanding = OutstandingAppends(number, targets)
@@ -170,12 +169,6 @@ class ExternalQueues:
             self._state.batch.outbox.extend([OutboxDone(number) for number in self._done])
             self._done = []
 
-    def committed(self, pending: PendingPublish) -> None:
-        """The outbox has it: from now on it reaches its queues, whatever happens."""
-        outstanding = pending.outstanding
-        if outstanding is not None:
-            self._enqueue(outstanding, outstanding.targets)
-
     def append_again(self, record: OutboxRecord) -> None:
         """An earlier run of the broker did not hear whether the queues have a message."""
         targets: list[tuple[BrokerClient, Owed]] = []
@@ -185,12 +178,13 @@ class ExternalQueues:
             if client is not None and queue is not None and queue.begun <= record.number:
                 queue.in_doubt()
                 targets.append((client, owed))
-        self._enqueue(OutstandingAppends(record.number, targets), targets)
+        self.committed(OutstandingAppends(record.number, targets))
 
-    def _enqueue(self, outstanding: OutstandingAppends, targets: list[tuple[BrokerClient, Owed]]) -> None:
+    def committed(self, outstanding: OutstandingAppends) -> None:
+        """The outbox has a message: from now on it reaches its queues, whatever happens."""
         self.waiting += 1
-        outstanding.left = len(targets) + 1
-        for client, owed in targets:
+        outstanding.left = len(outstanding.targets) + 1
+        for client, owed in outstanding.targets:
             queue = client.external
             if queue is None or queue.ended:
                 outstanding.left -= 1
@@ -333,7 +327,7 @@ class ExternalQueues:
         outstanding = OutstandingAppends(self.next_number(), [(client, owed)])
         record = OutboxRecord(outstanding.number, message, [(client.session.client_id, owed)])
         self._state.batch.outbox.append(record)
-        self._state.after_commit(None, b"", lambda: self._enqueue(outstanding, outstanding.targets))
+        self._state.after_commit(None, b"", lambda: self.committed(outstanding))
 
     def _lose(self, appends: PendingAppends, batch: AppendBatch, error: Exception) -> None:
         """A queue cannot be used: its client is told, no other is held up."""
