@@ -11,6 +11,7 @@
 3. A retained message that has no place in the log is covered by the time at which it was stored.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from holdfast.topics.filters import levels_match
@@ -20,19 +21,17 @@ from holdfast.topics.names import SEPARATOR, is_dollar
 _REMEMBERED: Final = 10_000
 
 
+@dataclass(frozen=True, eq=False)
 class Erasure:
     """Hides the messages of a client, or of the topics of a filter."""
 
-    def __init__(
-        self, client: str, levels: tuple[bytes, ...], up_to: dict[int, int], made_us: int, made_by: str
-    ) -> None:
-        #: Empty if it is about topics.
-        self.client: Final = client
-        #: Empty if it is about a client.
-        self.levels: Final = levels
-        self.up_to: Final = up_to
-        self.made_us: Final = made_us
-        self.made_by: Final = made_by
+    #: Empty if it is about topics.
+    client: str
+    #: Empty if it is about a client.
+    levels: tuple[bytes, ...]
+    up_to: dict[int, int]
+    made_us: int
+    made_by: str
 
     @property
     def what(self) -> str:

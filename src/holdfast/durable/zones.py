@@ -16,6 +16,7 @@ behind every mount point. Whether two zones overlap, and which zone takes a topi
    shards stays.
 """
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 from zlib import crc32
 
@@ -47,47 +48,30 @@ _SYS_LEVELS: Final = (b"$SYS", b"#")
 _WEEK_S: Final = 7 * 24 * 3600
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Zone:
     """Storage settings of some topics. 0 as a bound means that there is none."""
 
-    def __init__(
-        self,
-        name: str,
-        filters: tuple[tuple[bytes, ...], ...] = (),
-        *,
-        shards: int = 1,
-        durability: str = FSYNC,
-        layout: str = "learned",
-        thresholds: tuple[int, ...] = (),
-        retention_s: int = _WEEK_S,
-        retention_bytes: int = 0,
-        generation_s: int = 0,
-        generation_bytes: int = 0,
-        optimize_interval_s: int = 600,
-        optimize_gain: float = 0.5,
-        store: bool = True,
-        store_qos0: bool = False,
-        deliver_early: bool = False,
-    ) -> None:
-        self.name: Final = name
-        self.filters: Final = filters
-        self.shards: Final = shards
-        self.durability: Final = durability
-        self.layout: Final = layout
-        #: Children of a level from which on it is varying, by depth; empty: as the layout has it.
-        self.thresholds: Final = thresholds
-        self.retention_s: Final = retention_s
-        self.retention_bytes: Final = retention_bytes
-        #: How long or large a generation may become; 0: chosen from the retention.
-        self.generation_s: Final = generation_s
-        self.generation_bytes: Final = generation_bytes
-        #: How often what was learnt is looked at (0: never), and how much better a new generation has to be (0 to 1).
-        self.optimize_interval_s: Final = optimize_interval_s
-        self.optimize_gain: Final = optimize_gain
-        self.store: Final = store
-        self.store_qos0: Final = store_qos0
-        #: Whether live subscribers get QoS 1 messages before the commit.
-        self.deliver_early: Final = deliver_early
+    name: str
+    filters: tuple[tuple[bytes, ...], ...] = ()
+    _: KW_ONLY
+    shards: int = 1
+    durability: str = FSYNC
+    layout: str = "learned"
+    #: Children of a level from which on it is varying, by depth; empty: as the layout has it.
+    thresholds: tuple[int, ...] = ()
+    retention_s: int = _WEEK_S
+    retention_bytes: int = 0
+    #: How long or large a generation may become; 0: chosen from the retention.
+    generation_s: int = 0
+    generation_bytes: int = 0
+    #: How often what was learnt is looked at (0: never), and how much better a new generation has to be (0 to 1).
+    optimize_interval_s: int = 600
+    optimize_gain: float = 0.5
+    store: bool = True
+    store_qos0: bool = False
+    #: Whether live subscribers get QoS 1 messages before the commit.
+    deliver_early: bool = False
 
     def check(self) -> None:
         """SettingsError if a setting is impossible, whatever the other zones are."""

@@ -11,6 +11,7 @@ as the window opens) or offline (messages go to the queue).
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from holdfast.durable.log import NO_END
@@ -127,26 +128,19 @@ class Subscribed:
         self.until_us: Final = until_us
 
 
+@dataclass(eq=False)
 class ReplayDelivery:
     """History on its way to a subscription, which becomes a live one when it has reached the present."""
 
-    def __init__(
-        self,
-        queue: LogQueue,
-        subscribed: Subscribed,
-        until_us: int,
-        joined: Callable[[], None],
-        end_topic: bytes = b"",
-    ) -> None:
-        self.queue: Final = queue
-        self.subscribed: Final = subscribed
-        self.until_us: Final = until_us
-        #: What to do when it has reached the present.
-        self.joined: Final = joined
-        #: Where the client is told so, on the connection that asked and on no other; empty if it did not ask.
-        self.end_topic: Final = end_topic
-        #: The speed that it is to keep; None for as fast as the client takes it.
-        self.pace: Pace | None = None
+    queue: LogQueue
+    subscribed: Subscribed
+    until_us: int
+    #: What to do when it has reached the present.
+    joined: Callable[[], None]
+    #: Where the client is told so, on the connection that asked and on no other; empty if it did not ask.
+    end_topic: bytes
+    #: The speed that it is to keep; None for as fast as the client takes it.
+    pace: Pace | None
 
 
 class BrokerClient:

@@ -5,7 +5,7 @@
 A property stands at most once, except the user property and, in PUBLISH, the subscription identifier.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 from holdfast.model.errors import MisuseError, PeerError
@@ -61,27 +61,19 @@ USER_PROPERTY: Final = 0x26
 MAX_REPEATED: Final = 1024
 
 
+@dataclass(frozen=True)
 class PropertySpec:
     """One row of the table: what a property is, and where it may stand."""
 
-    def __init__(
-        self,
-        identifier: int,
-        name: str,
-        kind: int,
-        packets: tuple[int, ...],
-        *,
-        sender: int = EITHER,
-        nonzero: bool = False,
-    ) -> None:
-        self.identifier: Final = identifier
-        #: The attribute of `Properties` that holds it.
-        self.name: Final = name
-        self.kind: Final = kind
-        self.packets: Final = packets
-        #: Who may send it, where that is narrower than who may send the packet.
-        self.sender: Final = sender
-        self.nonzero: Final = nonzero
+    identifier: int
+    #: The attribute of `Properties` that holds it.
+    name: str
+    kind: int
+    packets: tuple[int, ...]
+    _: KW_ONLY
+    #: Who may send it, where that is narrower than who may send the packet.
+    sender: int = EITHER
+    nonzero: bool = False
 
 
 _MESSAGE: Final = (PUBLISH, WILL)

@@ -144,9 +144,7 @@ class SessionSubscriptions:
         queue = self._new_replay(client.session.client_id, record, until_us)
         if pace is not None:
             queue.merge_by_time()
-        replay = ReplayDelivery(queue, subscribed, until_us, lambda: self._join(subscribed, end_topic), end_topic)
-        replay.pace = pace
-        return replay
+        return ReplayDelivery(queue, subscribed, until_us, lambda: self._join(subscribed, end_topic), end_topic, pace)
 
     def _join(self, subscribed: Subscribed, end_topic: bytes) -> None:
         """The present, or its own end, is reached: live messages follow, up to the end."""
