@@ -51,7 +51,8 @@ class SubscribeHandler:
         self._counters: Final = exchange.counters
         self._sender: Final = exchange.delivery.sender
         self._delivery: Final = exchange.delivery
-        self._sessions: Final = sessions
+        self._subscriptions: Final = sessions.subscriptions
+        self._retained: Final = sessions.retained
         self._policy: Final = policy
         self._clock: Final = clock
 
@@ -66,51 +67,41 @@ class SubscribeHandler:
         any_new = False
         asked = packet.properties.user_properties
         identifiers = packet.properties.subscription_identifiers
+        identifier = identifiers[0] if identifiers else 0
         for subscription in packet.subscriptions:
-            reason, complaint = self._judge(connection, client, subscription)
-            span = None
-            share = None
-            if reason == SUCCESS:
-                try:
-                    now_us = self._clock.wall_us()
-                    present_us = self._sessions.subscriptions.present_us(now_us)
-                    span = parse_replay_request(subscription.filter, asked, now_us, present_us)
-                    share = parse_share_request(subscription.filter, asked, replay=span is not None)
-                except PeerError as error:
-                    reason, complaint = error.reason, error.detail
-            if span is not None and not self._sessions.subscriptions.has_history():
-                reason, complaint = IMPLEMENTATION_SPECIFIC_ERROR, "this node keeps no history to replay"
-            if span is not None and not subscription.filter.group and self._has_enough_replays(client, len(replays)):
-                reason, complaint = QUOTA_EXCEEDED, f"a session may have {self._policy.limits.max_replays} replays"
-            if reason == SUCCESS:
-                reason = min(subscription.qos, self._policy.mqtt.max_qos)
-                identifier = identifiers[0] if identifiers else 0
-                if span is not None and not subscription.filter.group:
-                    record = self._record(connection, subscription, identifier, span.from_us)
-                    pace = Pace(span.speed, span.first_us()) if span.speed else None
-                    replays.append(
-                        self._sessions.subscriptions.replay(client, record, span.until_us, pace, span.end_topic)
-                    )
-                    answered += span.suback_properties(now_us)
-                    reasons.append(reason)
-                    continue
-                since_us = None if span is None else span.from_us
-                delivery, is_new = self._subscribe_one(connection, client, subscription, identifier, since_us, share)
-                any_new = any_new or is_new
-                if delivery is not None:
-                    retained.append(delivery)
-                if subscription.filter.group:
-                    answered += self._sessions.subscriptions.shared.describe(
-                        client, subscription.filter.raw, now_us, replay=span is not None
-                    )
-            else:
-                self._counters.refuse(reason)
-                now_us = self._clock.wall_us()
+            topic_filter = subscription.filter
+            now_us = self._clock.wall_us()
+            try:
+                self._check(connection, client, topic_filter)
+                present_us = self._subscriptions.present_us(now_us)
+                span = parse_replay_request(topic_filter, asked, now_us, present_us)
+                if span is not None:
+                    self._check_replay(client, topic_filter, len(replays))
+                share = parse_share_request(topic_filter, asked, replay=span is not None)
+            except PeerError as refusal:
+                reasons.append(refusal.reason)
+                self._counters.refuse(refusal.reason)
                 self._drops.note(
-                    SUBSCRIBE_REFUSED, connection.session_id, subscription.filter.raw, now_us, detail=complaint
+                    SUBSCRIBE_REFUSED, connection.session_id, topic_filter.raw, now_us, detail=refusal.detail
                 )
-                complaints.append(f"{subscription.filter.raw.decode()}: {complaint}")
-            reasons.append(reason)
+                complaints.append(f"{topic_filter.raw.decode()}: {refusal.detail}")
+                continue
+            reasons.append(min(subscription.qos, self._policy.mqtt.max_qos))
+            if span is not None and not topic_filter.group:
+                record = self._record(connection, subscription, identifier, span.from_us)
+                pace = Pace(span.speed, span.first_us()) if span.speed else None
+                replays.append(self._subscriptions.replay(client, record, span.until_us, pace, span.end_topic))
+                answered += span.suback_properties(now_us)
+                continue
+            since_us = None if span is None else span.from_us
+            delivery, is_new = self._subscribe_one(connection, client, subscription, identifier, since_us, share)
+            any_new = any_new or is_new
+            if delivery is not None:
+                retained.append(delivery)
+            if topic_filter.group:
+                answered += self._subscriptions.shared.describe(
+                    client, topic_filter.raw, now_us, replay=span is not None
+                )
         if any_new and client.stored():
             self._sender.save_progress(client)  # once, as it costs as much as there is in flight
         properties = NO_PROPERTIES
@@ -137,36 +128,38 @@ class SubscribeHandler:
         if client.groups:
             self._delivery.pump(client)
         for subscribed, delivery in retained:
-            self._sessions.retained.start(subscribed, delivery, channel)
+            self._retained.start(subscribed, delivery, channel)
 
-    def _has_enough_replays(self, client: BrokerClient, more: int) -> bool:
-        most = self._policy.limits.max_replays
-        running = 0 if client.replays is None else len(client.replays)
-        return most > 0 and running + more >= most
-
-    def _judge(self, connection: ClientConnection, client: BrokerClient, subscription: Subscription) -> tuple[int, str]:
-        """Whether a filter may be subscribed to: a reason code, and the explanation of a refusal."""
+    def _check(self, connection: ClientConnection, client: BrokerClient, topic_filter: TopicFilter) -> None:
+        """PeerError if a filter may not be subscribed to."""
         mqtt = self._policy.mqtt
-        topic_filter = subscription.filter
         if len(topic_filter.levels) > mqtt.max_topic_levels:
-            return TOPIC_FILTER_INVALID, f"more than {mqtt.max_topic_levels} levels"
+            raise PeerError(TOPIC_FILTER_INVALID, f"more than {mqtt.max_topic_levels} levels")
         if topic_filter.wildcard and not mqtt.wildcards_available:
-            return WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards are switched off"
+            raise PeerError(WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards are switched off")
         if topic_filter.group and not mqtt.shared_available:
-            return SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are switched off"
+            raise PeerError(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are switched off")
         most = self._policy.limits.max_subscriptions
         known = topic_filter.raw in client.session.subscriptions
         if most and not known and len(client.session.subscriptions) >= most:
-            return QUOTA_EXCEEDED, f"a session may have {most} subscriptions"
+            raise PeerError(QUOTA_EXCEEDED, f"a session may have {most} subscriptions")
         if most and not known and client.filter_levels + len(topic_filter.levels) > most * _MEAN_LEVELS:
-            return QUOTA_EXCEEDED, f"the filters of a session may have {most * _MEAN_LEVELS} levels together"
+            raise PeerError(QUOTA_EXCEEDED, f"the filters of a session may have {most * _MEAN_LEVELS} levels together")
         most = self._policy.limits.max_shared_subscriptions
         if topic_filter.group and most and not known and len(client.groups) >= most:
-            return QUOTA_EXCEEDED, f"a session may have {most} shared subscriptions"
+            raise PeerError(QUOTA_EXCEEDED, f"a session may have {most} shared subscriptions")
         access = connection.access
         if access is not None and not access.may_subscribe(mount_filter(connection, topic_filter)):
-            return NOT_AUTHORIZED, "not allowed"
-        return SUCCESS, ""
+            raise PeerError(NOT_AUTHORIZED, "not allowed")
+
+    def _check_replay(self, client: BrokerClient, topic_filter: TopicFilter, more: int) -> None:
+        """PeerError if history cannot be given to a filter, beside `more` replays of the same packet."""
+        if not self._subscriptions.has_history():
+            raise PeerError(IMPLEMENTATION_SPECIFIC_ERROR, "this node keeps no history to replay")
+        most = self._policy.limits.max_replays
+        running = 0 if client.replays is None else len(client.replays)
+        if not topic_filter.group and 0 < most <= running + more:
+            raise PeerError(QUOTA_EXCEEDED, f"a session may have {most} replays")
 
     def _subscribe_one(
         self,
@@ -175,21 +168,20 @@ class SubscribeHandler:
         subscription: Subscription,
         identifier: int,
         since_us: int | None,
-        share: ShareRequest | None,
+        share: ShareRequest,
     ) -> tuple[tuple[Subscribed, RetainedDelivery] | None, bool]:
         """Make the subscription; what it gets of retained messages if it asks for them, and whether it is new."""
-        self._sessions.subscriptions.drop_if_over(client, subscription.filter.raw)
+        self._subscriptions.drop_if_over(client, subscription.filter.raw)
         before = client.session.subscriptions.get(subscription.filter.raw)
         if since_us is None:
             since_us = self._clock.wall_us() if before is None else before.since_us
-        record = self._record(connection, subscription, identifier, since_us, 0 if share is None else share.window)
-        subscribed, is_new = self._sessions.subscriptions.add(client, record, share)
-        wanted = subscription.retain_handling == _RETAINED_ALWAYS or (
-            subscription.retain_handling == _RETAINED_IF_NEW and is_new
-        )
+        record = self._record(connection, subscription, identifier, since_us, share.window)
+        subscribed, is_new = self._subscriptions.add(client, record, share)
+        handling = subscription.retain_handling
+        wanted = handling == _RETAINED_ALWAYS or (handling == _RETAINED_IF_NEW and is_new)
         if not wanted or record.filter.group:
             return None, is_new
-        return (subscribed, self._sessions.retained.begin(subscribed)), is_new
+        return (subscribed, self._retained.begin(subscribed)), is_new
 
     def _record(
         self,
@@ -214,7 +206,7 @@ class SubscribeHandler:
     def unsubscribe(self, connection: ClientConnection, client: BrokerClient, packet: Unsubscribe) -> None:
         """Remove each filter, and answer for all of them [MQTT-3.10.4-4]."""
         _check_answer_fits(connection.channel, len(packet.filters))
-        found = [self._sessions.subscriptions.drop(client, topic_filter.raw) for topic_filter in packet.filters]
+        found = [self._subscriptions.drop(client, topic_filter.raw) for topic_filter in packet.filters]
         reasons = tuple(SUCCESS if was else NO_SUBSCRIPTION_EXISTED for was in found)
         version = connection.channel.version
         frame = encode(Unsuback(packet.packet_id, reasons if version == V5 else ()), version)
