@@ -85,14 +85,14 @@ class RouteCache(Generic[K, V]):
 
     def subscribe(self, topic_filter: TopicFilter, key: K, value: V) -> bool:
         """Add or replace a subscription; True if it is new."""
-        self._changed(topic_filter)
+        self.touch(topic_filter)
         return self._matcher.subscribe(topic_filter, key, value)
 
     def unsubscribe(self, topic_filter: TopicFilter, key: K) -> bool:
         """Remove a subscription; False if there was none."""
         removed = self._matcher.unsubscribe(topic_filter, key)
         if removed:
-            self._changed(topic_filter)
+            self.touch(topic_filter)
         return removed
 
     def route(self, topic: bytes) -> Route[V]:
@@ -118,7 +118,13 @@ class RouteCache(Generic[K, V]):
 
     def touch(self, topic_filter: TopicFilter) -> None:
         """Something about a filter's subscribers changed: routes of its topics are worked out again."""
-        self._changed(topic_filter)
+        if not topic_filter.wildcard:
+            self._forget(topic_filter.inner())
+            return
+        self._change += 1
+        self._changes.append(topic_filter.levels)
+        if len(self._changes) > 2 * MAX_CHECKED_CHANGES:
+            del self._changes[:MAX_CHECKED_CHANGES]
 
     def touch_all(self) -> None:
         """The same for all filters, at once, however many there are."""
@@ -193,15 +199,6 @@ class RouteCache(Generic[K, V]):
             self._young_bytes = 0
         self._young_bytes += cost
         self._young[topic] = route
-
-    def _changed(self, topic_filter: TopicFilter) -> None:
-        if not topic_filter.wildcard:
-            self._forget(topic_filter.inner())
-            return
-        self._change += 1
-        self._changes.append(topic_filter.levels)
-        if len(self._changes) > 2 * MAX_CHECKED_CHANGES:
-            del self._changes[:MAX_CHECKED_CHANGES]
 
     def _forget(self, topic: bytes) -> None:
         dropped = self._young.pop(topic, None)

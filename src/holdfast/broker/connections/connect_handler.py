@@ -194,19 +194,13 @@ class ConnectHandler:
                 await self._registry.remove(action.registration)
             elif isinstance(action, Open):
                 connection.registration = action.registration
-                persistent = terms.expiry_s > 0
-                opened = self._sessions.open(
-                    client_id, clean_start=action.clean_start, persistent=persistent, taken_over=taken_over
+                opened = await self._sessions.open(
+                    client_id,
+                    clean_start=action.clean_start,
+                    persistent=terms.expiry_s > 0,
+                    taken_over=taken_over,
+                    has_left=lambda: connection.channel.closed,
                 )
-                if not isinstance(opened, tuple):
-                    opened = await self._sessions.open_in_slices(
-                        client_id,
-                        opened,
-                        clean_start=action.clean_start,
-                        persistent=persistent,
-                        taken_over=taken_over,
-                        has_left=lambda: connection.channel.closed,
-                    )
                 if opened is None:
                     pending += takeover.abandon()
                 else:

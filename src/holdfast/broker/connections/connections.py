@@ -104,10 +104,11 @@ class ClientConnections:
     def _look(self, connection: ClientConnection) -> None:
         """The time has come that a connection may be silent at most."""
         connection.tick = 0
-        if connection.channel.client is None:
-            self._never_connected(connection)
-        else:
+        if connection.channel.client is not None:
             self._watch(connection)
+        elif not connection.channel.blocked:
+            self._client_log.info("no CONNECT came in time", "address", address=connection.origin.address)
+            self.close(connection, b"")
 
     def _watch(self, connection: ClientConnection) -> None:
         """Look again when the client would have been silent for too long [MQTT-3.1.2-22]."""
@@ -164,11 +165,6 @@ class ClientConnections:
             channel.begun_bytes = came_bytes
             channel.begun_us = now_us
         connection.packet_tick = self._packets.watch(connection, channel.begun_us, timeout_us)
-
-    def _never_connected(self, connection: ClientConnection) -> None:
-        if connection.channel.client is None and not connection.channel.blocked:
-            self._client_log.info("no CONNECT came in time", "address", address=connection.origin.address)
-            self.close(connection, b"")
 
     # ---- endings
 

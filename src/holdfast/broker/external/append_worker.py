@@ -265,10 +265,6 @@ class AppendWorker:
         if not self.backend.away:
             self.backend.away = True
             self._on_change(self.backend, str(error))
-        self._retry_later()
-
-    def _retry_later(self) -> None:
-        """Try again a little later."""
         if self._retry is None:
             self._retry = self._deadlines.after(self._retry_us, self._retry_all)
             self._retry_us = min(2 * self._retry_us, _LONGEST_RETRY_US)

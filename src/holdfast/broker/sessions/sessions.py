@@ -93,15 +93,40 @@ class BrokerSessions:
 
     # ---- begin
 
-    def open(
-        self, client_id: str, *, clean_start: bool, persistent: bool, taken_over: bool = False
-    ) -> tuple[BrokerClient, bool] | StoredSession | None:
+    async def open(
+        self, client_id: str, *, clean_start: bool, persistent: bool, taken_over: bool, has_left: Callable[[], bool]
+    ) -> tuple[BrokerClient, bool] | None:
         """The client's session, and whether it was there before; `persistent` if it is to outlive its connection.
 
         A will that still waits is not published, also if the session does not go on [MQTT-3.1.2-8]; but one of a
         connection that was `taken_over` by this one is, if its session ends.
-        Ensures: anything but a pair means more than one slice of work, and that `open_in_slices` has to go on with it.
+        Waits only for what is more than one slice of work; None if the client has left meanwhile.
+        Requires: no other connect of this client id comes in between.
+        Ensures: a session that was to be resumed is as it was before, if the client has left.
         """
+        opened = self._open(client_id, clean_start=clean_start, persistent=persistent, taken_over=taken_over)
+        if isinstance(opened, tuple):
+            return opened
+        self._opening[client_id] = False
+        try:
+            while opened is None and not has_left():
+                await self._removals.finished(client_id)
+                if not has_left():
+                    opened = self._open(
+                        client_id, clean_start=clean_start, persistent=persistent, taken_over=taken_over
+                    )
+            if isinstance(opened, StoredSession):
+                opened = await self._restore_in_slices(client_id, opened, has_left)
+        finally:
+            will_due = self._opening.pop(client_id)
+        if will_due and opened is None:
+            self.will_due(client_id)
+        return opened
+
+    def _open(
+        self, client_id: str, *, clean_start: bool, persistent: bool, taken_over: bool
+    ) -> tuple[BrokerClient, bool] | StoredSession | None:
+        """What `open` gives, at once; or what was loaded of a stored session, or None while a removal is under way."""
         existing = self.clients.get(client_id)
         record = None
         stored = None
@@ -137,35 +162,6 @@ class BrokerSessions:
         if stored is not None:
             self._restore.restore(client, stored)
         return client, stored is not None
-
-    async def open_in_slices(
-        self,
-        client_id: str,
-        opened: tuple[BrokerClient, bool] | StoredSession | None,
-        *,
-        clean_start: bool,
-        persistent: bool,
-        taken_over: bool,
-        has_left: Callable[[], bool],
-    ) -> tuple[BrokerClient, bool] | None:
-        """Go on where `open` stopped; None if the client has left meanwhile.
-
-        Requires: no other connect of this client id comes in between.
-        Ensures: a session that was to be resumed is as it was before, if the client has left.
-        """
-        self._opening[client_id] = False
-        try:
-            while opened is None and not has_left():
-                await self._removals.finished(client_id)
-                if not has_left():
-                    opened = self.open(client_id, clean_start=clean_start, persistent=persistent, taken_over=taken_over)
-            if isinstance(opened, StoredSession):
-                opened = await self._restore_in_slices(client_id, opened, has_left)
-        finally:
-            will_due = self._opening.pop(client_id)
-        if will_due and opened is None:
-            self.will_due(client_id)
-        return opened
 
     async def _restore_in_slices(
         self, client_id: str, stored: StoredSession, has_left: Callable[[], bool]
