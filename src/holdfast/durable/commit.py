@@ -65,8 +65,6 @@ class CommitLog(Protocol):
         Ensures: a receipt that covers it is returned now, or handed to the owner later, in order.
         Survives: what the implementation says; of a batch all or nothing.
         """
-        ...
 
     def busy(self) -> bool:
         """Whether a batch that is written now has to wait for a sync that cannot begin yet: it may as well grow."""
-        ...

@@ -73,15 +73,12 @@ class Replay(Protocol[M]):
 
         Ensures: every message of the filter inside the range is returned once; one that is gone is reported.
         """
-        ...
 
     def cursor(self) -> Cursor:
         """How far it has come."""
-        ...
 
     def close(self) -> None:
         """It is not needed any more: let go of the store."""
-        ...
 
 
 class ShardScan(Protocol):
@@ -95,7 +92,6 @@ class ShardScan(Protocol):
 
     def next(self, limit: int, before_us: int) -> list[Message]:
         """The next messages below a position, at most `limit`; the end is reached when `from_us` is that position."""
-        ...
 
 
 class MessageLog(Protocol):
@@ -103,16 +99,12 @@ class MessageLog(Protocol):
 
     def shards_for(self, levels: tuple[bytes, ...]) -> list[int]:
         """The shards that may hold a match."""
-        ...
 
     def heads(self) -> dict[int, int]:
         """The durable head of every shard: the last position that may be read; 0 if there is none."""
-        ...
 
     def boundary_after(self, position_us: int) -> int:
         """The first position above at which a generation begins or ends; NO_END if there is none."""
-        ...
 
     def scan(self, shard: int, levels: tuple[bytes, ...], from_us: int) -> ShardScan:
         """Begin a scan at a position."""
-        ...

@@ -8,16 +8,12 @@ class Link(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send `data`, in order, without waiting. Called at most once per connection and loop turn."""
-        ...
 
     def close(self) -> None:
         """Send what was written, then close. Nothing is written after it."""
-        ...
 
     def pause_reading(self) -> None:
         """Hand over no more bytes until `resume_reading`: the client is faster than it may be."""
-        ...
 
     def resume_reading(self) -> None:
         """Go on after `pause_reading`."""
-        ...

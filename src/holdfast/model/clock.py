@@ -12,11 +12,9 @@ class Clock(Protocol):
 
     def wall_us(self) -> int:
         """Microseconds since 1970-01-01 UTC."""
-        ...
 
     def monotonic_us(self) -> int:
         """Microseconds since an arbitrary fixed moment; never decreases."""
-        ...
 
 
 class ManualClock(Clock):

@@ -52,15 +52,12 @@ class PasswordHash(Protocol):
 
     def verify(self, password: bytes) -> bool:
         """Whether `password` is the one; takes the same time for every wrong one."""
-        ...
 
     def cost(self) -> str:
         """What a check costs: equal texts, equal costs."""
-        ...
 
     def decoy(self) -> "PasswordHash":
         """A hash of the same cost that no password is known for."""
-        ...
 
 
 class Argon2Hash(PasswordHash):

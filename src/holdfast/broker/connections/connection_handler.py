@@ -41,24 +41,18 @@ class ConnectionHandler(Protocol):
 
     def opened(self, link: Link, origin: Origin) -> Channel:
         """A connection was accepted."""
-        ...
 
     def received(self, channel: Channel, data: bytes) -> None:
         """Bytes came."""
-        ...
 
     def writable(self, channel: Channel, *, yes: bool) -> None:
         """The socket's send buffer passed its high-water mark (no) or drained below its low one (yes)."""
-        ...
 
     def unfinished(self, channel: Channel, size_bytes: int) -> None:
         """The link holds so many bytes that it cannot hand on yet: the beginning of a WebSocket frame. 0 for none."""
-        ...
 
     def lost(self, channel: Channel) -> None:
         """The connection is gone."""
-        ...
 
     def refused(self, listener: str, address: str, event: str, why: str) -> None:
         """A connection ended before it could speak MQTT, by one of the events above; `why` may be the peer's words."""
-        ...

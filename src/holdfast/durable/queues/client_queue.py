@@ -51,31 +51,24 @@ class ClientQueue(Protocol):
         Ensures: each of them has its serial.
         Survives: what the implementation says.
         """
-        ...
 
     def read(self, after: int, limit: int) -> list[Owed]:
         """At most `limit` messages whose serial is above `after`; none need not mean that there are none."""
-        ...
 
     def at_end(self) -> bool:
         """Whether the last `read` that found nothing had seen everything; else it has to be asked again."""
-        ...
 
     def acknowledge(self, serial: int) -> None:
         """The client has it: forget it. An unknown serial is harmless."""
-        ...
 
     def release(self, serial: int) -> None:
         """The client sent PUBREC: keep the entry, its content is not needed again."""
-        ...
 
     def count(self) -> int:
         """Messages kept, those in flight included; an estimate where an exact number would cost the backlog."""
-        ...
 
     def drop(self) -> None:
         """Forget everything: the session has ended."""
-        ...
 
 
 class QueueProgress(Protocol):
@@ -83,33 +76,26 @@ class QueueProgress(Protocol):
 
     def sent(self) -> dict[int, int] | None:
         """How far, by shard; None if that is not stored, because the queue does not outlive the broker."""
-        ...
 
     def sent_before(self) -> list[ProgressEntry]:
         """What an earlier run of the broker sent, is not acknowledged, and was not sent again yet."""
-        ...
 
     def resume(self, stored: StoredSession, crashed: RunStart | None) -> None:
         """Go on where the stored session stopped; with `crashed`, more may have been sent than is stored."""
-        ...
 
     def owed(self, message: Message) -> Owed | None:
         """How the owner gets a message of the log by its present subscriptions; None if the log is not what it reads,
         or if it does not get it.
         """
-        ...
 
     def skip(self, message: Message) -> bool:
         """The message was sent already: leave it out when it is read; whether it would have been read."""
-        ...
 
     def backlog_end(self) -> BacklogEnd:
         """The end of what is owed now."""
-        ...
 
     def has_sent(self, end: BacklogEnd, cursor: int) -> bool:
         """Whether everything up to `end` was read; `cursor` is the last serial that was."""
-        ...
 
 
 class QueueSubscriptions(Protocol):
@@ -117,27 +103,21 @@ class QueueSubscriptions(Protocol):
 
     def subscribed(self, topic_filter: TopicFilter) -> None:
         """A subscription was added or replaced."""
-        ...
 
     def unsubscribed(self, topic_filter: TopicFilter) -> None:
         """A subscription is gone, and with it its replay and its end."""
-        ...
 
     def replayed(self, raw: bytes, up_to: dict[int, int] | None) -> None:
         """A subscription is replayed on its own: what is not above these positions; without any, all of it."""
-        ...
 
     def ends(self, raw: bytes, until_us: int) -> None:
         """A subscription delivers nothing from a position on."""
-        ...
 
     def end_of(self, raw: bytes) -> int:
         """The position from which on a subscription delivers nothing; NO_END if there is none."""
-        ...
 
     def expect_many(self) -> None:
         """Very many subscriptions follow one by one. Requires: there is none yet."""
-        ...
 
 
 class QueueConnection(Protocol):
@@ -145,19 +125,15 @@ class QueueConnection(Protocol):
 
     def online(self) -> None:
         """A connection takes what there is."""
-        ...
 
     def offline(self) -> None:
         """The connection is gone: keep no more in memory than the queue has to."""
-        ...
 
     def waits(self) -> bool:
         """Whether more comes by itself, when a store has answered."""
-        ...
 
     def in_log(self) -> bool:
         """Whether everything that it holds lies in the log, so that an offline session needs no object in memory."""
-        ...
 
 
 class SessionQueue(ClientQueue, QueueProgress, QueueSubscriptions, QueueConnection, Protocol):

@@ -48,11 +48,9 @@ class OutboxStore(Protocol):
 
     def ceiling(self) -> int:
         """No number above it was given out."""
-        ...
 
     def leftover(self) -> list[OutboxChange]:
         """What was not done, in the order of its numbers."""
-        ...
 
 
 class MemoryOutbox(OutboxStore):

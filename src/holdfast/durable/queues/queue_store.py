@@ -119,31 +119,24 @@ class AppendableQueues(Protocol):
 
     async def append(self, batches: list[AppendBatch]) -> list[Appended | Exception]:
         """Give queues their messages: one answer for each batch, in order. No client has two batches in a call."""
-        ...
 
     async def read(self, client_id: str, after: int, limit: int) -> list[QueueEntry]:
         """At most `limit` entries whose serial is above `after`, in order; fewer only at the end of the queue."""
-        ...
 
     async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
         """Forget entries of clients, by their serials; unknown ones are harmless."""
-        ...
 
     async def release(self, client_id: str, serials: list[int]) -> None:
         """PUBREC came: keep the entries, with the expiry they have, as released. Unknown ones are harmless."""
-        ...
 
     async def last(self, client_id: str) -> tuple[int, int]:
         """The last serial given out and the last number taken; 0 and 0 for a queue that is not there."""
-        ...
 
     async def drop(self, client_ids: list[str]) -> None:
         """Sessions have ended: remove everything of them."""
-        ...
 
     async def sweep(self, now_us: int) -> int:
         """Remove what has expired, a bounded part of it; how many messages went. Called now and then."""
-        ...
 
 
 class QueueStore(AppendableQueues, Protocol):
@@ -151,12 +144,9 @@ class QueueStore(AppendableQueues, Protocol):
 
     async def size(self, client_id: str) -> QueueSize:
         """What a queue holds now."""
-        ...
 
     def clients(self) -> AsyncIterator[str]:
         """All clients that have a queue here, in no order; those that come and go meanwhile may be left out."""
-        ...
 
     async def close(self) -> None:
         """Ensures: whatever was appended is as safe as the settings say."""
-        ...

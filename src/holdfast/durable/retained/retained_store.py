@@ -34,15 +34,12 @@ class RetainedScan(Protocol):
 
     def at(self) -> bytes:
         """The last topic that was visited; empty before the first."""
-        ...
 
     def over(self) -> bool:
         """Whether everything was visited and returned."""
-        ...
 
     def next(self, budget: ScanBudget) -> Message | None:
         """The next message; None at the end (`over`), or when the budget is spent."""
-        ...
 
 
 class RetainedStore(Protocol):
@@ -57,11 +54,9 @@ class RetainedStore(Protocol):
 
         Survives: what the implementation says.
         """
-        ...
 
     def get(self, topic: bytes, now_us: int) -> Message | None:
         """The message of one topic."""
-        ...
 
     def match(self, topic_filter: TopicFilter, now_us: int) -> RetainedScan:
         """Messages that a filter matches as of this call, in the order of their levels, found as they are asked for.
@@ -69,23 +64,18 @@ class RetainedStore(Protocol):
         The store may change meanwhile: what stayed is returned, exactly once; what was replaced or came later is not,
         because the caller is a subscriber by then and gets it as a live message.
         """
-        ...
 
     def rest(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> RetainedScan:
         """What remains of a scan that was at the topic `after`: messages of the topics behind it, by levels.
 
         As of the change `newest`; also after a restart.
         """
-        ...
 
     def newest(self) -> int:
         """The number of the last change that is found. Numbers increase from change to change, over restarts, too."""
-        ...
 
     def written(self) -> int:
         """The number of the last change that was written: above `newest` while that is not committed."""
-        ...
 
     def count(self) -> int:
         """Topics that have one."""
-        ...

@@ -36,7 +36,6 @@ class NumberStore(Protocol):
 
     def last(self, key: str) -> int:
         """The last number that was written; -1 if there is none."""
-        ...
 
 
 class MemoryNumbers(NumberStore):

@@ -200,7 +200,6 @@ class SessionStore(Protocol):
 
     def record(self, client_id: str) -> SessionRecord | None:
         """The session alone, without what it has: what deciding about it needs."""
-        ...
 
     def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
         """The session of a client id; None if none is stored. The caller may keep and change what it gets.
@@ -208,24 +207,18 @@ class SessionStore(Protocol):
         With a `limit` a store may stop after so many records: then `load_on` reads the next ones.
         Requires: no step of the session is written between.
         """
-        ...
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
         """Client ids of sessions without a connection that end before a moment, soonest first."""
-        ...
 
     def connected(self, after: str, limit: int) -> list[str]:
         """Client ids above `after` of sessions that are stored as connected, in order: who was here at a crash."""
-        ...
 
     def with_external_queue(self, after: str, limit: int) -> list[str]:
         """Client ids above `after` of sessions with an external queue, in order."""
-        ...
 
     def waiting_wills(self, after_us: int, after: str, limit: int) -> list[tuple[int, str]]:
         """When wills of sessions without a connection are due, and whose; above (after_us, after), in order."""
-        ...
 
     def count(self) -> int:
         """How many are stored."""
-        ...

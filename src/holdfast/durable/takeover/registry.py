@@ -203,11 +203,9 @@ class Registry(Protocol):
 
     def local_newest(self, client_id: ClientId) -> Registration | None:
         """Who is registered, as far as this node has heard. Costs nothing, may lag."""
-        ...
 
     async def read_newest(self, client_id: ClientId) -> Registration | Unsettled | None:
         """Who is registered really."""
-        ...
 
     async def commit(self, registration: Registration, expected_revision: int) -> CommitResult:
         """Register this channel in place of the one at `expected_revision`, or of none (`NOBODY`).
@@ -216,7 +214,6 @@ class Registry(Protocol):
         Ensures: after `Committed` it is the only one; after `Lost` nothing has changed.
         Survives: what the implementation says.
         """
-        ...
 
     async def remove(self, registration: Registration) -> bool:
         """Take this channel out; whether it was in. TransientError if that cannot be known now.
@@ -224,4 +221,3 @@ class Registry(Protocol):
         Ensures: a registration of any other channel stays, above all a newer one. The revision is not compared,
         so that a channel whose commit never settled can be taken out as well.
         """
-        ...
