@@ -347,7 +347,7 @@ class Exchange:
     def write_fails(self, *, fails: bool) -> None:
         """Writes find no room, and messages are to go on without; or writing goes on."""
         if fails:
-            self.unstored.begin()
+            self.unstored.active = True
         else:
             self.unstored.end()
             self._note_full()

@@ -53,9 +53,9 @@ def parse_since(text: str) -> Since:
     if text.startswith("-"):
         unit = _UNITS_US.get(text[-1:])
         number = text[1:-1]
-        if unit is not None and _is_number(number):
+        if unit is not None and is_number(number):
             return Since(-1, min(int(number) * unit, MAX_US))
-    elif _is_number(text):
+    elif is_number(text):
         return Since(min(int(text), MAX_US), -1)
     else:
         at_us = _iso_us(text)
@@ -67,8 +67,8 @@ def parse_since(text: str) -> Since:
     )
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+def is_number(text: str, max_digits: int = _MAX_DIGITS) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= max_digits
 
 
 def _iso_us(text: str) -> int:

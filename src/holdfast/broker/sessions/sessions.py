@@ -9,11 +9,10 @@ from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.external.queue_backends import QueueBackends
 from holdfast.broker.policy import OWNER_ANY, Policy
 from holdfast.broker.sessions.session_restore import SessionRestore
-from holdfast.broker.sessions.slices import SLICE, Slices
+from holdfast.broker.sessions.slices import SLICE, Slices, SubscriptionRemovals
 from holdfast.broker.sessions.wills import Wills
 from holdfast.broker.stores import Stores
 from holdfast.broker.subscriptions.retained_deliveries import RetainedDeliveries
-from holdfast.broker.subscriptions.subscription_removal import SubscriptionRemovals
 from holdfast.broker.subscriptions.subscriptions import SessionSubscriptions
 from holdfast.durable.queues.client_queue import RunStart
 from holdfast.durable.queues.external_queue import ExternalQueue

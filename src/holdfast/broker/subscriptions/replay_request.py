@@ -21,7 +21,7 @@ from holdfast.model.errors import PeerError
 from holdfast.model.reasons import TOPIC_FILTER_INVALID
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.names import check_topic_name
-from holdfast.topics.since import LATEST, parse_since
+from holdfast.topics.since import LATEST, is_number, parse_since
 
 _FROM: Final = ("replay-from", "stream-offset")
 _UNTIL: Final = "replay-until"
@@ -99,7 +99,7 @@ def parse_speed(text: str) -> int:
     if text == _MAX:
         return 0
     whole, point, part = text.partition(".")
-    if _is_number(whole, _WHOLE_DIGITS) and (not point or _is_number(part, _PART_DIGITS)):
+    if is_number(whole, _WHOLE_DIGITS) and (not point or is_number(part, _PART_DIGITS)):
         speed = int(whole) * MILLION + int(part.ljust(_PART_DIGITS, "0"))
         if speed:
             return speed
@@ -107,7 +107,3 @@ def parse_speed(text: str) -> int:
         TOPIC_FILTER_INVALID,
         f"replay-speed {text[:40]!r} is neither 'max' nor a number above 0, such as 1 (as it was published), 10 or 0.5",
     )
-
-
-def _is_number(text: str, digits: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= digits

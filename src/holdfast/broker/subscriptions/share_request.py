@@ -14,6 +14,7 @@ from holdfast.model.errors import PeerError
 from holdfast.model.reasons import TOPIC_FILTER_INVALID
 from holdfast.model.time import SECOND_US
 from holdfast.topics.filters import TopicFilter
+from holdfast.topics.since import is_number
 
 _WINDOW: Final = "share-window"
 STEAL_AFTER: Final = "share-steal-after"
@@ -63,4 +64,4 @@ def _seconds(text: str) -> int:
 
 def _number(text: str) -> int:
     """-1 if it is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else -1
+    return int(text) if is_number(text, _MAX_DIGITS) else -1

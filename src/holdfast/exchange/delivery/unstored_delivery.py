@@ -38,9 +38,6 @@ class UnstoredDelivery:
         #: What those keep in memory.
         self.waiting_bytes = 0
 
-    def begin(self) -> None:
-        self.active = True
-
     def end(self) -> None:
         """Writing goes on: what waits is committed as ever."""
         self.active = self._begun = False
