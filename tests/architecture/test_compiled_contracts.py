@@ -53,7 +53,7 @@ def inherited(tree: ast.Module, contracts: set[tuple[str, str]]) -> Iterator[str
 
 def test_no_interpreted_class_begins_with_a_compiled_contract() -> None:
     contracts = compiled_contracts()
-    assert ("holdfast.exchange.link", "Link") in contracts
+    assert ("holdfast.exchange.client", "Link") in contracts
     found = [
         f"{module}.{name}"
         for module, tree in sources()

@@ -24,10 +24,9 @@ from holdfast.broker.sessions.session_recovery import SessionRecovery
 from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.broker.stores import Stores
 from holdfast.broker.subscriptions.subscribe_handler import SubscribeHandler
-from holdfast.exchange.client import BrokerClient, Channel
+from holdfast.exchange.client import BrokerClient, Channel, Link
 from holdfast.exchange.drops import CONNECT_REFUSED, DROP_DENIED, DROP_UNREADABLE
 from holdfast.exchange.exchange import Exchange
-from holdfast.exchange.link import Link
 from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError

@@ -2,7 +2,7 @@
 
 exchange         bytes in, one iteration of the loop, receipts            loop_state   what all parts share
 inbound          PUBLISH and acknowledgements of clients                  intake       messages that are taken
-routing_table    which clients get the messages of a topic: plans     client       connections, clients, groups
+plans            which clients get the messages of a topic                client       connections, clients, groups
 delivery/        from messages to clients                                 external/    external queues
-link, control           contracts: a connection's output, the broker around it    access   rights of a client
+control          the contract of the broker around it                     access       rights of a client
 """

@@ -1,5 +1,6 @@
 """The live objects of the path of messages: connections, clients, subscriptions and groups. They refer to each other.
 
+    Link          the contract of a connection's output
     Channel       one connection; everything of it dies with the connection
     Client        one session with its queue and, while it is connected, its channel
     Subscribed    one subscription of one client: what the matcher finds
@@ -12,14 +13,13 @@ as the window opens) or offline (messages go to the queue).
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.durable.log import NO_END
 from holdfast.durable.queues.client_queue import SessionQueue
 from holdfast.durable.queues.external_queue import ExternalQueue
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.exchange.access import ClientAccess
-from holdfast.exchange.link import Link
 from holdfast.exchange.pace import Drain, Pace
 from holdfast.exchange.retained_delivery import RetainedDelivery
 from holdfast.model.owed import Owed
@@ -27,6 +27,22 @@ from holdfast.session.state import SessionState
 from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.framing import MAX_PACKET_BYTES, Framer
 from holdfast.wire.publish import PublishScan
+
+
+class Link(Protocol):
+    """Where a connection's bytes go. Listeners implement it."""
+
+    def write(self, data: bytes) -> None:
+        """Send `data`, in order, without waiting. Called at most once per connection and loop turn."""
+
+    def close(self) -> None:
+        """Send what was written, then close. Nothing is written after it."""
+
+    def pause_reading(self) -> None:
+        """Hand over no more bytes until `resume_reading`: the client is faster than it may be."""
+
+    def resume_reading(self) -> None:
+        """Go on after `pause_reading`."""
 
 
 class DeferredAck:

@@ -22,10 +22,9 @@ from holdfast.exchange.external.deferred_acks import DeferredAcks
 from holdfast.exchange.external.external_queues import ExternalQueues
 from holdfast.exchange.inbound import Inbound
 from holdfast.exchange.intake import Intake
-from holdfast.exchange.loop_state import LoopState, SealedBatch
+from holdfast.exchange.loop_state import LoopState, ReadFlow, SealedBatch
 from holdfast.exchange.pending_publish import Effect, PendingPublish, Reservation, Sending
-from holdfast.exchange.read_flow import ReadFlow
-from holdfast.exchange.routing_table import RoutingTable
+from holdfast.exchange.plans import RoutingTable
 from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.errors import PeerError
 from holdfast.model.message import Message
@@ -76,7 +75,7 @@ class Exchange:
         self.drops: Final = drops
         self.counters: Final = drops.counters
         self.state: Final = LoopState(control, timer, drops)
-        self.routing: Final = RoutingTable(self.state, settings.goes_early)
+        self.routing: Final = RoutingTable(settings.goes_early)
         self.routes: Final[RouteCache[str, Subscribed]] = self.routing.routes
         self.delivery: Final = Delivery(self.state, settings, timer)
         self.flow: Final = ReadFlow()

@@ -17,8 +17,7 @@ from holdfast.exchange.external.external_queues import ExternalQueues
 from holdfast.exchange.intake import Intake
 from holdfast.exchange.loop_state import LoopState
 from holdfast.exchange.pending_publish import PendingPublish
-from holdfast.exchange.plans import DeliveryPlan
-from holdfast.exchange.routing_table import RoutingTable
+from holdfast.exchange.plans import DeliveryPlan, RoutingTable
 from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.errors import PeerError
 from holdfast.model.ids import ClientId

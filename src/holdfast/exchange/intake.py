@@ -8,7 +8,7 @@ from holdfast.exchange.delivery.unstored_delivery import UnstoredDelivery
 from holdfast.exchange.external.external_queues import ExternalQueues
 from holdfast.exchange.loop_state import LoopState
 from holdfast.exchange.pending_publish import PendingPublish
-from holdfast.exchange.routing_table import RoutingTable
+from holdfast.exchange.plans import RoutingTable
 from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.message import Message
 from holdfast.model.reasons import SUCCESS

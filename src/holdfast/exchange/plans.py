@@ -4,11 +4,14 @@ Overlapping subscriptions of one client become one target with the highest QoS a
 [MQTT-3.3.4-2]. Clients that may not receive the topic are no targets, so that nothing is checked per message.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.durable.log import NO_END
 from holdfast.exchange.client import BrokerClient, Group, Subscribed
+from holdfast.topics.filters import TopicFilter
 from holdfast.topics.names import SEPARATOR
+from holdfast.topics.route_cache import RouteCache
 
 #: Where the broker speaks of itself.
 _SYS_PREFIX: Final = b"$SYS/"
@@ -94,6 +97,40 @@ class DeliveryPlan:
         return cost
 
 
+class RoutingTable:
+    """All subscriptions of the node, and the plans made of them."""
+
+    def __init__(self, goes_early: Callable[[bytes], bool] | None) -> None:
+        self._goes_early: Final = goes_early
+        self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
+
+    def plan_for(self, topic: bytes) -> DeliveryPlan:
+        """The clients and groups that get the messages of a topic; PeerError if it is no valid topic name."""
+        route = self.routes.route(topic)
+        plan = route.plan
+        if isinstance(plan, DeliveryPlan):
+            return plan
+        made = make_plan(route.targets, topic)
+        made.early = self._goes_early is not None and self._goes_early(topic)
+        self.routes.attach(topic, route, made, made.cost_bytes())
+        return made
+
+    def subscribe(self, subscribed: Subscribed, batch: int) -> None:
+        """Add or replace a subscription. What is in the open batch, whose number is given, reaches it with the commit."""
+        record = subscribed.record
+        client = subscribed.client
+        client.subscribed[record.filter.raw] = subscribed
+        client.held_batch = batch
+        self.routes.subscribe(record.filter, _matcher_key(client, record.filter), subscribed)
+
+    def unsubscribe(self, client: BrokerClient, topic_filter: TopicFilter) -> Subscribed | None:
+        """Remove a subscription; None if there was none."""
+        subscribed = client.subscribed.pop(topic_filter.raw, None)
+        if subscribed is not None:
+            self.routes.unsubscribe(topic_filter, _matcher_key(client, topic_filter))
+        return subscribed
+
+
 def make_plan(found: list[Subscribed], topic: bytes) -> DeliveryPlan:
     """The plan for a topic whose matching subscriptions are `found`."""
     groups: list[Group] = []
@@ -158,3 +195,10 @@ def _may_receive(client: BrokerClient, topic: bytes) -> bool:
     """Whether the client's present connection may get the topic. Offline it is asked again when it returns."""
     channel = client.channel
     return channel is None or channel.access is None or channel.access.may_receive(topic)
+
+
+def _matcher_key(client: BrokerClient, topic_filter: TopicFilter) -> str:
+    """A client may hold the same inner filter alone and in several groups: each has its own key."""
+    if topic_filter.group:
+        return f"{topic_filter.group}/{client.session.client_id}"
+    return f"/{client.session.client_id}"

@@ -16,8 +16,7 @@ import asyncio
 from typing import Final, Protocol, cast
 
 from holdfast.broker.connections.connection_handler import ConnectionHandler, Origin
-from holdfast.exchange.client import Channel
-from holdfast.exchange.link import Link
+from holdfast.exchange.client import Channel, Link
 from holdfast.server.listener_spec import ListenerSpec
 from holdfast.server.tls import verified_subject
 

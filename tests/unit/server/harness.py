@@ -13,8 +13,7 @@ import pytest
 import uvloop
 
 from holdfast.broker.connections.connection_handler import ConnectionHandler, Origin
-from holdfast.exchange.client import Channel
-from holdfast.exchange.link import Link
+from holdfast.exchange.client import Channel, Link
 from holdfast.server.listener_spec import ListenerSpec
 from holdfast.server.listeners import Listeners, open_listeners
 from holdfast.wire.framing import MAX_PACKET_BYTES

@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 
 from holdfast.broker.connections.connection_handler import Origin
-from holdfast.exchange.link import Link
+from holdfast.exchange.client import Link
 from holdfast.server import tcp_server
 from holdfast.server.sockets import listen
 from holdfast.server.stream import HIGH_WATER_BYTES, LOW_WATER_BYTES, ListenerConnections, SocketLink

@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.broker.connections.connection_handler import Origin
-from holdfast.exchange.client import Channel
-from holdfast.exchange.link import Link
+from holdfast.exchange.client import Channel, Link
 from holdfast.server import tcp_server
 from holdfast.server.sockets import listen
 from holdfast.server.stream import ListenerConnections

@@ -8,8 +8,7 @@ MQTT.
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from holdfast.exchange.client import Channel
-from holdfast.exchange.link import Link
+from holdfast.exchange.client import Channel, Link
 
 # What a connection may fail at before it speaks MQTT. Log lines and labels of a counter: never change.
 PROXY_HEADER: Final = "proxy header refused"

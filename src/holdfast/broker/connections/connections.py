@@ -10,10 +10,9 @@ from holdfast.broker.deadlines import Deadlines, TimerWheel
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.durable.takeover.registry import Registry, VersionClock
-from holdfast.exchange.client import Channel
+from holdfast.exchange.client import Channel, Link
 from holdfast.exchange.drops import CONNECT_REFUSED, DISCONNECTED, TAKEOVER
 from holdfast.exchange.exchange import Exchange
-from holdfast.exchange.link import Link
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import CONNACK, DISCONNECT, SERVER, V5, V311

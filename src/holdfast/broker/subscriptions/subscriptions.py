@@ -67,7 +67,7 @@ class SessionSubscriptions:
         is_new = self._keep_record(client, record)
         group = self.shared.group_for(client, record, share) if record.filter.group else None
         subscribed = Subscribed(client, record, group, until_us)
-        self._exchange.routing.subscribe(subscribed)
+        self._exchange.routing.subscribe(subscribed, self._state.batch.number)
         self._await_end(subscribed)
         client.queue.subscribed(record.filter)
         if group is not None:
@@ -148,7 +148,7 @@ class SessionSubscriptions:
 
     def _join(self, subscribed: Subscribed, end_topic: bytes) -> None:
         """The present, or its own end, is reached: live messages follow, up to the end."""
-        self._exchange.routing.subscribe(subscribed)
+        self._exchange.routing.subscribe(subscribed, self._state.batch.number)
         self._delivery.replays.send_passed_on(subscribed, self._exchange.passed_on())
         if subscribed.until_us == NO_END:
             self._tell(subscribed, end_topic)

@@ -9,9 +9,8 @@ from collections import deque
 from typing import Final
 
 from holdfast.exchange.client import Channel, DeferredAck
-from holdfast.exchange.loop_state import LoopState
+from holdfast.exchange.loop_state import LoopState, ReadFlow
 from holdfast.exchange.pending_publish import Effect, PendingPublish
-from holdfast.exchange.read_flow import ReadFlow
 
 #: What a channel may have deferred, and all channels together; then they are not read from.
 _MAX_DEFERRED: Final = 1000

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.exchange.client import Channel
-from holdfast.exchange.read_flow import ReadFlow
+from holdfast.exchange.loop_state import ReadFlow
 
 
 class CountingLink:
