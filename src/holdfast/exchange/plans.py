@@ -116,7 +116,7 @@ class RoutingTable:
         return made
 
     def subscribe(self, subscribed: Subscribed, batch: int) -> None:
-        """Add or replace a subscription. What is in the open batch, whose number is given, reaches it with the commit."""
+        """Add or replace a subscription. What is in the open batch, of this number, reaches it with its commit."""
         record = subscribed.record
         client = subscribed.client
         client.subscribed[record.filter.raw] = subscribed

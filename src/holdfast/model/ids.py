@@ -4,9 +4,7 @@ from typing import Final, NewType
 
 ClientId = NewType("ClientId", str)
 
-#: 1 to 65,535; 0 is no packet id [MQTT-2.2.1-3].
-PacketId = NewType("PacketId", int)
-
+#: 0 is no packet id [MQTT-2.2.1-3].
 FIRST_PACKET_ID: Final = 1
 LAST_PACKET_ID: Final = 65_535
 

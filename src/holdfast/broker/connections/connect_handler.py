@@ -6,13 +6,12 @@ from typing import Final
 
 from holdfast.broker.access.authenticator import Authenticator, Refused
 from holdfast.broker.client_log import ClientLog
-from holdfast.broker.connections.client_locks import ClientLocks
 from holdfast.broker.connections.connection import ClientConnection
 from holdfast.broker.connections.connections import ClientConnections
 from holdfast.broker.policy import OWNER_ANY, Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.broker.sessions.wills import stored_will
-from holdfast.durable.takeover.registry import Registration, Registry
+from holdfast.durable.takeover.registry import ChannelVersion, Registration, Registry
 from holdfast.durable.takeover.takeover import (
     Accept,
     Action,
@@ -56,6 +55,53 @@ from holdfast.wire.properties import NO_PROPERTIES, Properties
 _CONNACKS_V311: Final = (encode(Connack(SUCCESS, False), V311), encode(Connack(SUCCESS, True), V311))
 
 
+class ClientLocks:
+    """A lock for each client id: one takeover at a time, and of those that wait only the newest is admitted.
+
+    The registry settles races between nodes, at the price of a retry for each rival. On one node there is no need for
+    that: a thousand connects of one client id would otherwise be a thousand rivals.
+
+    1. At most one is inside per client id, and at most one waits: the newest.
+    """
+
+    def __init__(self) -> None:
+        self._inside: Final[set[str]] = set()
+        self._waiting: Final[dict[str, tuple[ChannelVersion, asyncio.Future[bool]]]] = {}
+
+    async def enter(self, client_id: str, version: ChannelVersion) -> bool:
+        """Wait for the lock; False if a newer one came meanwhile. After True, `leave` has to be called."""
+        if client_id not in self._inside:
+            self._inside.add(client_id)
+            return True
+        rival = self._waiting.get(client_id)
+        if rival is not None:
+            if version < rival[0]:
+                return False
+            self._settle(rival[1], admitted=False)
+        admitted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting[client_id] = (version, admitted)
+        try:
+            return await admitted
+        except asyncio.CancelledError:
+            waiting = self._waiting.get(client_id)
+            if waiting is not None and waiting[1] is admitted:
+                del self._waiting[client_id]
+            raise
+
+    def leave(self, client_id: str) -> None:
+        """Let the next one in."""
+        waiting = self._waiting.pop(client_id, None)
+        if waiting is None or waiting[1].done():
+            self._inside.discard(client_id)
+        else:
+            self._settle(waiting[1], admitted=True)
+
+    @staticmethod
+    def _settle(future: "asyncio.Future[bool]", *, admitted: bool) -> None:
+        if not future.done():
+            future.set_result(admitted)
+
+
 class ConnectHandler:
     """Brings clients in."""
 
@@ -77,7 +123,7 @@ class ConnectHandler:
         self._authenticator: Final = authenticator
         self._policy: Final = policy
         self._client_log: Final = client_log
-        self._turnstile: Final = ClientLocks()
+        self._locks: Final = ClientLocks()
 
     async def connect(self, connection: ClientConnection, packet: Connect) -> None:
         """Bring a client in, or tell it why not."""
@@ -86,14 +132,14 @@ class ConnectHandler:
             await self._authenticate(connection, packet)
             self._check_owner(connection)  # before it waits: only clients of one user take turns
             terms = self._terms(connection, packet)
-            if not await self._turnstile.enter(connection.session_id, connection.version):
+            if not await self._locks.enter(connection.session_id, connection.version):
                 raise PeerError(SERVER_BUSY, "a newer connection has this client id")
             try:
                 if not connection.channel.closed:
                     self._check_owner(connection)  # again: the session may have begun meanwhile
                     await self._take_over(connection, packet, terms)
             finally:
-                self._turnstile.leave(connection.session_id)
+                self._locks.leave(connection.session_id)
         except PeerError as refusal:
             self._connections.refuse(connection, refusal)
         except Exception as bug:

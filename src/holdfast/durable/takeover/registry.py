@@ -160,20 +160,11 @@ class Registration:
         return Registration(self.client_id, self.node, self.connection_id, self.version, self.epoch, revision)
 
 
+@dataclass
 class Committed:
     """The channel is registered."""
 
-    def __init__(self, revision: int) -> None:
-        self.revision: Final = revision
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Committed) and self.revision == other.revision
-
-    def __hash__(self) -> int:
-        return hash(self.revision)
-
-    def __repr__(self) -> str:
-        return f"Committed({self.revision})"
+    revision: int
 
 
 @dataclass(frozen=True)
