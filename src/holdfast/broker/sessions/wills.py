@@ -16,14 +16,6 @@ from holdfast.wire.packets import Will
 from holdfast.wire.properties import Properties, encode_property_list
 
 
-class _Waiting:
-    """A will whose delay runs."""
-
-    def __init__(self, will: StoredWill, deadline: Deadline) -> None:
-        self.will: Final = will
-        self.deadline: Final = deadline
-
-
 class Wills:
     """The wills that wait, and the way out for all of them.
 
@@ -36,35 +28,35 @@ class Wills:
         self._clock: Final = clock
         self._deadlines: Final = deadlines
         self._max_qos: Final = max_qos
-        self._waiting: Final[dict[str, _Waiting]] = {}
+        #: With the end of their delay.
+        self._waiting: Final[dict[str, tuple[StoredWill, Deadline]]] = {}
 
     def leave(self, client_id: str, will: StoredWill, delay_s: int, due: Callable[[], None]) -> None:
         """Publish the will now, or call `due` when its delay has passed."""
         if delay_s == 0:
             self.publish(client_id, will)
             return
-        deadline = self._deadlines.after(delay_s * SECOND_US, due)
-        self._waiting[client_id] = _Waiting(will, deadline)
+        self._waiting[client_id] = (will, self._deadlines.after(delay_s * SECOND_US, due))
 
     def waiting(self, client_id: str) -> StoredWill | None:
         """The will of this client that waits."""
         waiting = self._waiting.get(client_id)
-        return None if waiting is None else waiting.will
+        return None if waiting is None else waiting[0]
 
     def publish_waiting(self, client_id: str) -> bool:
         """Publish the will that waits for this client; whether there was one."""
-        waiting = self._waiting.pop(client_id, None)
-        if waiting is None:
-            return False
-        waiting.deadline.cancel()
-        self.publish(client_id, waiting.will)
-        return True
+        will = self.drop(client_id)
+        if will is not None:
+            self.publish(client_id, will)
+        return will is not None
 
-    def drop(self, client_id: str) -> None:
-        """The client is back in time [MQTT-3.1.3-9]."""
-        waiting = self._waiting.pop(client_id, None)
-        if waiting is not None:
-            waiting.deadline.cancel()
+    def drop(self, client_id: str) -> StoredWill | None:
+        """The client is back in time [MQTT-3.1.3-9]: its will waits no longer."""
+        if client_id not in self._waiting:
+            return None
+        will, deadline = self._waiting.pop(client_id)
+        deadline.cancel()
+        return will
 
     def publish(self, client_id: str, will: StoredWill) -> None:
         """Publish a will, as its client would have."""

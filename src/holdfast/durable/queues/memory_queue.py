@@ -33,14 +33,12 @@ class MemoryQueue(EntryQueue):
         self._waiting = 0
         self._waiting_bytes = 0
         self._count = 0
-        self._bytes = 0
 
     def append(self, messages: list[Owed]) -> int:
         for owed in messages:
             owed.serial = self._base + len(self._items)
             self._items.append(owed)
             self._count += 1
-            self._bytes += owed.size_bytes
             self._waiting += 1
             self._waiting_bytes += owed.size_bytes
         dropped = 0
@@ -91,7 +89,6 @@ class MemoryQueue(EntryQueue):
             return
         self._items[index] = None
         self._count -= 1
-        self._bytes -= owed.size_bytes
         if serial >= self._next:
             self._waiting -= 1
             self._waiting_bytes -= owed.size_bytes
@@ -114,7 +111,7 @@ class MemoryQueue(EntryQueue):
         self._next = self._base
         self._items = []
         self._head = 0
-        self._count = self._bytes = 0
+        self._count = 0
         self._waiting = self._waiting_bytes = 0
 
     # ---- progress is not stored
@@ -148,7 +145,6 @@ class MemoryQueue(EntryQueue):
     def check_invariants(self) -> None:
         kept = [owed for owed in self._items if owed is not None]
         assert len(kept) == self._count
-        assert sum(owed.size_bytes for owed in kept) == self._bytes
         waiting = [owed for owed in kept if owed.serial >= self._next]
         assert len(waiting) == self._waiting <= self._max_messages
         assert sum(owed.size_bytes for owed in waiting) == self._waiting_bytes <= self._max_bytes
