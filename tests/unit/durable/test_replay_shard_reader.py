@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.durable.log import NO_END, LostRange
-from holdfast.durable.shard_reader import ShardReader
+from holdfast.durable.replay import ShardReader
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 
