@@ -292,7 +292,7 @@ class Group:
     def __init__(self, key: str, strategy: str, record: SubscriptionRecord, backlog: SessionQueue) -> None:
         #: `$share/<name>/<filter>`.
         self.key: Final = key
-        #: How a member is picked for a message, and what that remembers (`delivery.group_member`).
+        #: How a member is picked for a message, and what that remembers (`delivery.group_delivery`).
         self.strategy: Final = strategy
         self.turn = 0
         self.favourite = ""

@@ -1,7 +1,7 @@
 """What clients send once per message: PUBLISH and the four acknowledgements.
 
 QoS 0     deliver
-QoS 1     commit ─▶ PUBACK, deliver (where a zone wants it, live clients before the commit: `early_delivery`)
+QoS 1     commit ─▶ PUBACK, deliver (where a zone wants it, live clients before the commit: `EarlyDelivery`)
 QoS 2     commit with the packet id ─▶ PUBREC, deliver;  PUBREL: forget the id ─▶ commit ─▶ PUBCOMP
 """
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.broker.policy import Policy, Sessions
-from holdfast.exchange.delivery.group_member import ROUND_ROBIN
+from holdfast.exchange.delivery.group_delivery import ROUND_ROBIN
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
 from holdfast.model.reasons import TOPIC_FILTER_INVALID
 from holdfast.wire.packets import Ack, Publish

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.exchange.client import BrokerClient, Channel, Group, Subscribed
-from holdfast.exchange.delivery.group_member import HASH, LEAST_INFLIGHT, ROUND_ROBIN, STICKY, pick_member
+from holdfast.exchange.delivery.group_delivery import HASH, LEAST_INFLIGHT, ROUND_ROBIN, STICKY, pick_member
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
