@@ -16,26 +16,6 @@ class ClientConnection:
     2. `will` is what is published if the connection ends without a proper DISCONNECT.
     """
 
-    __slots__ = (
-        "access",
-        "bridge",
-        "channel",
-        "client_id",
-        "explain",
-        "keep_alive_us",
-        "number",
-        "origin",
-        "packet_tick",
-        "parted",
-        "registration",
-        "session_id",
-        "takers",
-        "tick",
-        "user",
-        "version",
-        "will",
-    )
-
     def __init__(self, channel: Channel, origin: Origin, number: int, version: ChannelVersion) -> None:
         self.channel: Final = channel
         self.origin: Final = origin
