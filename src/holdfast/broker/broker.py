@@ -4,8 +4,8 @@ To listeners it is the `ConnectionHandler`, to the exchange the `Control`; both 
 """
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
-from typing import Final
+from collections.abc import Awaitable, Coroutine, Generator
+from typing import Any, Final
 
 import structlog
 
@@ -16,7 +16,6 @@ from holdfast.broker.connections.connection import ClientConnection
 from holdfast.broker.connections.connection_handler import Origin
 from holdfast.broker.connections.connections import ClientConnections
 from holdfast.broker.connections.rate_limits import ConnectRates, PublishRates
-from holdfast.broker.coroutines import run_to_first_await
 from holdfast.broker.deadlines import Deadlines, PaceTimer
 from holdfast.broker.external.queue_backends import QueueBackends
 from holdfast.broker.policy import Policy
@@ -311,3 +310,37 @@ def exchange_settings(policy: Policy, stores: Stores, clock: Clock) -> ExchangeS
 
 async def _finish(rest: Awaitable[object]) -> object:
     return await rest
+
+
+def run_to_first_await(work: Coroutine[Any, Any, object]) -> Awaitable[object] | None:
+    """Run `work` until it waits; the rest, to be awaited in a task, or None if it is done.
+
+    Most connects never wait: the client id is free, and no password is to be hashed. A task for each would cost a third
+    of the whole connect.
+    """
+    try:
+        waits_for = work.send(None)
+    except StopIteration:
+        return None
+    return _Rest(work, waits_for)
+
+
+class _Rest:
+    """What remains of a coroutine that has begun; passes on what it waits for."""
+
+    def __init__(self, work: Coroutine[Any, Any, object], waits_for: object) -> None:
+        self._work: Final = work
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        while True:
+            value: Any = None
+            thrown: BaseException | None = None
+            try:
+                value = yield self._waits_for
+            except BaseException as error:
+                thrown = error
+            try:
+                self._waits_for = self._work.send(value) if thrown is None else self._work.throw(thrown)
+            except StopIteration as done:
+                return done.value

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.broker.coroutines import run_to_first_await
+from holdfast.broker.broker import run_to_first_await
 
 
 def test_what_never_waits_is_done_at_once() -> None:
