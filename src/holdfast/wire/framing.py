@@ -10,7 +10,6 @@ What can be refused is refused on the first bytes, before anything is buffered: 
 that do not exist, a length that is malformed or above the limit.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from holdfast.model.errors import PeerError
@@ -159,12 +158,6 @@ class Framer:
         self.body = body
         self.end = end
         return True
-
-    def split(self, chunk: bytes) -> Iterator[tuple[int, bytes]]:
-        """Feed a chunk and yield (first byte, body) of every packet it completes."""
-        self.feed(chunk)
-        while self.advance():
-            yield self.first, self.data[self.body : self.end]
 
     def current(self) -> bytes:
         """The bytes from the packet on that `advance` went to, or refused to go to."""

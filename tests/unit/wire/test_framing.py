@@ -1,5 +1,7 @@
 """Framing: packets are found however the network cut them, and what can be refused early is."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from holdfast.model.errors import PeerError
@@ -106,11 +108,17 @@ def test_the_current_packet_lies_where_the_framer_says() -> None:
     assert found == [(0, 2, 2), (2, 5, 133), (133, 135, 137), (137, 139, 142)]
 
 
-def test_splitting_yields_first_bytes_and_bodies() -> None:
+def split(framer: Framer, chunk: bytes) -> Iterator[tuple[int, bytes]]:
+    framer.feed(chunk)
+    while framer.advance():
+        yield framer.first, framer.data[framer.body : framer.end]
+
+
+def test_each_packet_has_its_first_byte_and_its_body() -> None:
     framer = framer_for(V311)
 
-    assert list(framer.split(STREAM[:135])) == [(0xC0, b""), (0x30, b"\x00\x01t" + b"x" * 125)]
-    assert list(framer.split(STREAM[135:])) == [(0x40, b"\x00\x01"), (0x30, b"\x00\x01t")]
+    assert list(split(framer, STREAM[:135])) == [(0xC0, b""), (0x30, b"\x00\x01t" + b"x" * 125)]
+    assert list(split(framer, STREAM[135:])) == [(0x40, b"\x00\x01"), (0x30, b"\x00\x01t")]
 
 
 def test_a_large_packet_in_many_chunks_is_joined_once() -> None:

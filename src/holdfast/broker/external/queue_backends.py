@@ -57,10 +57,6 @@ class QueueBackends:
         else:
             worker.drop(change)
 
-    def sweep(self) -> None:
-        """What is done leaves the outbox."""
-        self._external.trim_outbox()
-
     async def settle(self) -> None:
         """Before a stop: let the stores hear what there is to say, but not for long."""
         for _round in range(_LAST_ROUNDS):

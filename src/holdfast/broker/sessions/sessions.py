@@ -426,7 +426,7 @@ class BrokerSessions:
         if not self._exchange.unstored.active:  # else it would wait in memory, once more with each second
             self._sender.save_all_progress()
             self.subscriptions.shared.save()
-        self._backends.sweep()
+        self._external.trim_outbox()
         now_us = self._clock.wall_us()
         for client_id in self._stored.expiring(now_us, _PAGE):
             if client_id in self.clients or client_id in self._dropped or client_id in self._opening:

@@ -138,21 +138,18 @@ class Delivery:
             sender.drop_denied(client, message)
 
     def _is_served_otherwise(self, target: DeliveryTarget, pending: PendingPublish) -> bool:
-        """Whether a client gets a message from its external queue, or was sent it before the commit."""
-        if self._comes_from_its_queue(target, pending):
-            return True
+        """Whether a client gets a message from its external queue, or was sent it before the commit.
+
+        QoS 0 goes to its channel, as for any client.
+        """
+        if target.client.external is not None and pending.message.qos:
+            chosen = target.own() if target.client is pending.publisher else target
+            if chosen is not None and chosen.qos > 0:
+                return True
         if pending.early is not None and target.client in pending.early:
             self.early.settle(target.client, pending.message)
             return True
         return False
-
-    @staticmethod
-    def _comes_from_its_queue(target: DeliveryTarget, pending: PendingPublish) -> bool:
-        """Whether a client gets a message from its external queue; QoS 0 goes to its channel, as for any client."""
-        if target.client.external is None or pending.message.qos == 0:
-            return False
-        chosen = target.own() if target.client is pending.publisher else target
-        return chosen is not None and chosen.qos > 0
 
     # ---- what waits for a client
 
