@@ -263,15 +263,10 @@ class Inbound:
             reason = packet.reason
         window = client.session.window
         if kind == PUBACK:
-            owed = window.acknowledge(packet_id)
-            if owed is None:
-                _check_unknown(window, kind, packet_id)
-            self._done(client, packet_id, owed, reason)
+            self._done(client, kind, packet_id, window.acknowledge(packet_id), reason)
         elif kind == PUBCOMP:
             owed = window.complete(packet_id) if window.is_released(packet_id) else None
-            if owed is None:
-                _check_unknown(window, kind, packet_id)
-            self._done(client, packet_id, owed, SUCCESS)
+            self._done(client, kind, packet_id, owed, SUCCESS)
         elif kind == PUBREC:
             self._received(channel, client, packet_id, reason)
         else:
@@ -285,9 +280,10 @@ class Inbound:
             raise PeerError(MALFORMED_PACKET, f"{reader.end - reader.pos} bytes too many")
         return packet
 
-    def _done(self, client: BrokerClient, packet_id: int, owed: Owed | None, reason: int) -> None:
-        """A message is acknowledged, or refused by its client."""
+    def _done(self, client: BrokerClient, kind: int, packet_id: int, owed: Owed | None, reason: int) -> None:
+        """A message is acknowledged, or refused by its client; None if it was not in flight."""
         if owed is None:
+            _check_unknown(client.session.window, kind, packet_id)
             return
         if reason >= UNSPECIFIED_ERROR:
             detail = f"reason 0x{reason:02X}"
@@ -301,10 +297,7 @@ class Inbound:
         """PUBREC."""
         window = client.session.window
         if reason >= UNSPECIFIED_ERROR:  # [MQTT-4.4.0-2]
-            owed = window.complete(packet_id)
-            if owed is None:
-                _check_unknown(window, PUBREC, packet_id)
-            self._done(client, packet_id, owed, reason)
+            self._done(client, PUBREC, packet_id, window.complete(packet_id), reason)
             return
         owed = window.release(packet_id)
         if owed is None:

@@ -416,8 +416,7 @@ class BrokerSessions:
         client = self._new_external(client_id, record.queue, limits, record.begun)
         self._restore.restore(client, stored)
         if self._is_over(record):
-            self.expired += 1
-            self.end(client, _EXPIRED)
+            self._expire(client)
         elif record.ends_us() >= 0:
             self._expire_after(client, record.ends_us() - self._clock.wall_us())
 

@@ -120,8 +120,8 @@ class Sender:
             if durable or after_commit or channel.changing:
                 channel.changing += 1  # whatever follows stays behind it
                 self._state.effects.append(Sending(client, channel, owed, packet_id))
-            elif not self._send_custom(channel, owed, packet_id, dup=owed.repeated) and packet_id:
-                self._discard(client, packet_id)
+            else:
+                self._send_custom(client, channel, owed, packet_id, dup=owed.repeated)
 
     def send_committed(self, sending: Sending) -> None:
         """The entry in flight is stored: now the message may go, unless its connection has gone meanwhile."""
@@ -135,8 +135,7 @@ class Sender:
             return
         if packet_id and client.session.window.owed(packet_id) is not sending.owed:
             return
-        if not self._send_custom(channel, sending.owed, packet_id, dup=sending.owed.repeated) and packet_id:
-            self._discard(client, packet_id)
+        self._send_custom(client, channel, sending.owed, packet_id, dup=sending.owed.repeated)
 
     def send_again(self, client: BrokerClient, channel: Channel, packet_id: int) -> None:
         """What was in flight when the last connection ended: same packet id, DUP, or PUBREL [MQTT-4.4.0-1]."""
@@ -145,8 +144,8 @@ class Sender:
             self._state.send(channel, _PUBREL + U16[packet_id])
             return
         owed = window.owed(packet_id)
-        if owed is not None and not self._send_custom(channel, owed, packet_id, dup=True):
-            self._discard(client, packet_id)
+        if owed is not None:
+            self._send_custom(client, channel, owed, packet_id, dup=True)
 
     def send_notice(self, client: BrokerClient, topic: bytes, payload: bytes) -> None:
         """A message of the broker to one client, with QoS 0, behind everything that it was sent so far."""
@@ -158,7 +157,7 @@ class Sender:
             channel.changing += 1
             self._state.effects.append(Sending(client, channel, owed, 0))
         else:
-            self._send_custom(channel, owed, 0)
+            self._send_custom(client, channel, owed, 0)
 
     def _obstacle(self, channel: Channel, owed: Owed) -> str:
         """Why a message is not sent to this client now; empty if it can be."""
@@ -170,27 +169,23 @@ class Sender:
             return DROP_DENIED
         return ""
 
-    def _send_custom(self, channel: Channel, owed: Owed, packet_id: int, *, dup: bool = False) -> bool:
-        """Make a frame for this client alone and send it; False if it is too large."""
+    def _send_custom(
+        self, client: BrokerClient, channel: Channel, owed: Owed, packet_id: int, *, dup: bool = False
+    ) -> None:
+        """Make a frame for this client alone and send it; one too large counts as acknowledged [MQTT-3.1.2-25]."""
         if channel.closed:
-            return True
+            return
         frame = frame_for(channel, owed, owed.qos, packet_id, self._state.now_us, dup=dup)
-        if not frame:
-            client = channel.client
-            client_id = "" if client is None else client.session.client_id
-            detail = f"the client takes packets up to {channel.max_packet_bytes} bytes"
-            self._drops.drop(DROP_TOO_LARGE, client_id, owed.message, self._state.now_us, detail)
-            return False
-        channel.out.append(frame)
-        self._state.mark(channel)
-        self._counters.messages_out += 1
-        return True
-
-    def _discard(self, client: BrokerClient, packet_id: int) -> None:
-        """A message is too large for this connection: as if it had been sent and acknowledged [MQTT-3.1.2-25]."""
-        owed = client.session.window.discard(packet_id)
-        if owed is not None:
-            self.done(client, packet_id, owed)
+        if frame:
+            channel.out.append(frame)
+            self._state.mark(channel)
+            self._counters.messages_out += 1
+            return
+        detail = f"the client takes packets up to {channel.max_packet_bytes} bytes"
+        self._drops.drop(DROP_TOO_LARGE, client.session.client_id, owed.message, self._state.now_us, detail)
+        discarded = client.session.window.discard(packet_id)
+        if discarded is not None:
+            self.done(client, packet_id, discarded)
 
     # ---- how far sessions have come
 
