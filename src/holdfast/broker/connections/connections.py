@@ -53,8 +53,6 @@ class ClientConnections:
         client_log: ClientLog,
     ) -> None:
         self._exchange: Final = exchange
-        self._drops: Final = exchange.drops
-        self._counters: Final = exchange.counters
         self._sessions: Final = sessions
         self._registry: Final = registry
         self._policy: Final = policy
@@ -171,7 +169,7 @@ class ClientConnections:
         """CONNECT is not accepted."""
         if connection.channel.closed:
             return
-        self._counters.refuse(error.reason)
+        self._exchange.counters.refuse(error.reason)
         self._note(CONNECT_REFUSED, connection, str(error))
         client_id, address, why = connection.client_id, connection.origin.address, str(error)
         # By address: a client id that is refused may be any text.
@@ -193,7 +191,7 @@ class ClientConnections:
         if channel.client is None or channel.client.channel is not channel:  # no DISCONNECT before CONNACK
             self.refuse(connection, PeerError(reason, detail))
             return
-        self._counters.refuse(reason)
+        self._exchange.counters.refuse(reason)
         if reason != SERVER_SHUTTING_DOWN:  # all clients are told that, and none asks why
             self._note(TAKEOVER if reason == SESSION_TAKEN_OVER else DISCONNECTED, connection, detail)
         client_id, address = connection.client_id, connection.origin.address
@@ -203,7 +201,7 @@ class ClientConnections:
     def _note(self, reason: str, connection: ClientConnection, detail: str) -> None:
         name = connection.session_id or connection.client_id
         where = f"{detail} (from {connection.origin.address})"
-        self._drops.note(reason, name, b"", self._clock.wall_us(), detail=where)
+        self._exchange.drops.note(reason, name, b"", self._clock.wall_us(), detail=where)
 
     def close(self, connection: ClientConnection, frame: bytes) -> None:
         """Send a last frame and close; the session is left behind at once, not when the socket is gone."""

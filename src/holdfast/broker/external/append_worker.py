@@ -178,7 +178,10 @@ class AppendWorker:
             after = queue.page_after()
             entries = await self.store.read(queue.name, after, limit)
             if after and not entries:
-                await self._check_end(queue, after)
+                # It may also mean that the queue never came so far: it is not the one that was left.
+                serial, _number = await self.store.last(queue.name)
+                if serial < after:
+                    raise PermanentError("its backend has another queue than the one that was left there")
         except PermanentError as error:
             client = self._external.client_of(queue)
             queue.page_failed()
@@ -194,12 +197,6 @@ class AppendWorker:
         finally:
             self._reading -= 1
         self.work()
-
-    async def _check_end(self, queue: ExternalQueue, after: int) -> None:
-        """Nothing behind a place may also mean that the queue never came so far: it is not the one that was left."""
-        serial, _number = await self.store.last(queue.name)
-        if serial < after:
-            raise PermanentError("its backend has another queue than the one that was left there")
 
     def _start_acknowledging(self) -> None:
         if self._ack_deadline is not None:

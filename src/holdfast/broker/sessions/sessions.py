@@ -62,11 +62,8 @@ class BrokerSessions:
     ) -> None:
         self._exchange: Final = exchange
         self._state: Final = exchange.state
-        self._drops: Final = exchange.drops
-        self._counters: Final = exchange.counters
         self._sender: Final = exchange.delivery.sender
         self._delivery: Final = exchange.delivery
-        self._routes: Final = exchange.routes
         self._external: Final = exchange.external
         self._backends: Final = backends
         self._policy: Final = policy
@@ -275,10 +272,10 @@ class BrokerSessions:
         if channel.access is None:
             return
         if len(client.session.subscriptions) > SLICE:
-            self._routes.touch_all()
+            self._exchange.routes.touch_all()
             return
         for record in client.session.subscriptions.values():
-            self._routes.touch(record.filter)
+            self._exchange.routes.touch(record.filter)
 
     # ---- end
 
@@ -354,8 +351,8 @@ class BrokerSessions:
 
     def _lose(self, client_id: str, count: int, why: str) -> None:
         """What a session was owed ends with it, also what cannot be counted without reading the log."""
-        self._counters.drop(DROP_SESSION_ENDED, count)
-        self._drops.note(DROP_SESSION_ENDED, client_id, b"", self._clock.wall_us(), count, detail=why)
+        self._exchange.counters.drop(DROP_SESSION_ENDED, count)
+        self._exchange.drops.note(DROP_SESSION_ENDED, client_id, b"", self._clock.wall_us(), count, detail=why)
 
     def _end_stored(self, client_id: str, record: SessionRecord, why: str) -> None:
         """The end of a session that has no object, and no will that waits."""

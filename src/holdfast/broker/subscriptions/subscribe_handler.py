@@ -46,10 +46,8 @@ class SubscribeHandler:
     """Handles the two packets for connected clients."""
 
     def __init__(self, exchange: Exchange, sessions: BrokerSessions, policy: Policy, clock: Clock) -> None:
+        self._exchange: Final = exchange
         self._state: Final = exchange.state
-        self._drops: Final = exchange.drops
-        self._counters: Final = exchange.counters
-        self._sender: Final = exchange.delivery.sender
         self._delivery: Final = exchange.delivery
         self._subscriptions: Final = sessions.subscriptions
         self._retained: Final = sessions.retained
@@ -80,8 +78,8 @@ class SubscribeHandler:
                 share = parse_share_request(topic_filter, asked, replay=span is not None)
             except PeerError as refusal:
                 reasons.append(refusal.reason)
-                self._counters.refuse(refusal.reason)
-                self._drops.note(
+                self._exchange.counters.refuse(refusal.reason)
+                self._exchange.drops.note(
                     SUBSCRIBE_REFUSED, connection.session_id, topic_filter.raw, now_us, detail=refusal.detail
                 )
                 complaints.append(f"{topic_filter.raw.decode()}: {refusal.detail}")
@@ -103,7 +101,7 @@ class SubscribeHandler:
                     client, topic_filter.raw, now_us, replay=span is not None
                 )
         if any_new and client.stored():
-            self._sender.save_progress(client)  # once, as it costs as much as there is in flight
+            self._delivery.sender.save_progress(client)  # once, as it costs as much as there is in flight
         properties = NO_PROPERTIES
         if (complaints or answered) and connection.explain:
             properties = Properties(reason_string="; ".join(complaints)[:1000] or None, user_properties=tuple(answered))

@@ -273,7 +273,9 @@ class LogQueue(SessionQueue):
             if at_end or not page.messages:
                 break
         if at_end and not found:
-            self._caught_up()
+            self._behind = False
+            self._replay = None
+            self._rule.caught_up()
 
     def _new_replay(self) -> LogReplay:
         filters = self._filters or SubscriptionFilters(self._log, self._subscriptions)
@@ -286,11 +288,6 @@ class LogQueue(SessionQueue):
             by_time=self._by_time,
             ends=self._delivered,
         )
-
-    def _caught_up(self) -> None:
-        self._behind = False
-        self._replay = None
-        self._rule.caught_up()
 
     def at_end(self) -> bool:
         return not self._behind
