@@ -15,7 +15,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.connections.connection_handler import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.durable.takeover.memory_registry import MemoryRegistry
+from holdfast.durable.takeover.registry import MemoryRegistry
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import SERVER, V5
 from holdfast.node.assembly import memory_stores

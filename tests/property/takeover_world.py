@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from holdfast.durable.takeover.memory_registry import MemoryRegistry
-from holdfast.durable.takeover.registry import ChannelVersion, Registration, Unsettled
+from holdfast.durable.takeover.registry import ChannelVersion, MemoryRegistry, Registration, Unsettled
 from holdfast.durable.takeover.takeover import (
     MAX_RETRIES,
     Accept,

@@ -10,7 +10,7 @@ from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.retained.memory_retained import MemoryRetained
 from holdfast.durable.sessions.memory_sessions import MemoryLog, MemorySessions
-from holdfast.durable.takeover.memory_registry import MemoryRegistry
+from holdfast.durable.takeover.registry import MemoryRegistry
 from holdfast.node.queue_stores import open_queue_stores, used_backends
 from holdfast.node.settings.tree import Settings
 from holdfast.node.system_clock import SystemClock

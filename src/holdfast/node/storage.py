@@ -14,7 +14,7 @@ from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
 from holdfast.durable.queues.queue_store import QueueStore
-from holdfast.durable.takeover.memory_registry import MemoryRegistry
+from holdfast.durable.takeover.registry import MemoryRegistry
 from holdfast.exchange.drops import DAMAGED, DROP_RETENTION, ERASED, Drops
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PoisonedError, TransientError

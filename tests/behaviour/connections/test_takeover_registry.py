@@ -12,8 +12,14 @@ from structlog.testing import capture_logs
 
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.durable.takeover.memory_registry import MemoryRegistry
-from holdfast.durable.takeover.registry import NOBODY, ChannelVersion, CommitResult, Committed, Registration
+from holdfast.durable.takeover.registry import (
+    NOBODY,
+    ChannelVersion,
+    CommitResult,
+    Committed,
+    MemoryRegistry,
+    Registration,
+)
 from holdfast.durable.takeover.takeover import MAX_RETRIES
 from holdfast.model.ids import ClientId
 from holdfast.model.protocol import V5

@@ -1,1 +1,1 @@
-"""Which connection of a client id counts: the registry of channels, one in memory, and the takeover state machine."""
+"""Which connection of a client id counts: the registry of channels, and the takeover state machine."""

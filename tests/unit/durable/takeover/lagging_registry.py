@@ -3,8 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from holdfast.durable.takeover.memory_registry import MemoryRegistry
-from holdfast.durable.takeover.registry import CommitResult, Committed, Registration, Unsettled
+from holdfast.durable.takeover.registry import CommitResult, Committed, MemoryRegistry, Registration, Unsettled
 from holdfast.model.ids import ClientId
 
 T = TypeVar("T")

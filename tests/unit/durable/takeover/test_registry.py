@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from holdfast.durable.takeover.memory_registry import MemoryRegistry
 from holdfast.durable.takeover.registry import (
     NOBODY,
     ChannelVersion,
     CommitLost,
     Committed,
+    MemoryRegistry,
     Registration,
     Registry,
     VersionClock,
