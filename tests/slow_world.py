@@ -13,7 +13,7 @@ from holdfast.broker.connections.connection_handler import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.commit import Batch, Receipt
-from holdfast.durable.sessions.memory_sessions import MemorySessions
+from holdfast.durable.sessions.session_store import MemorySessions
 from holdfast.model.protocol import V5
 from holdfast.node.assembly import memory_stores
 from holdfast.topics.filters import parse_filter

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
-from holdfast.durable.sessions.memory_sessions import MemorySessions
 from holdfast.durable.sessions.session_store import (
     KeepIncoming,
     KeepProgress,
     KeepSession,
+    MemorySessions,
     SessionStep,
     SessionStore,
     StoredSession,

@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
-from holdfast.durable.sessions.memory_sessions import MemorySessions
 from holdfast.durable.sessions.session_store import (
     DropIncoming,
     DropInflight,
@@ -23,6 +22,7 @@ from holdfast.durable.sessions.session_store import (
     KeepInflight,
     KeepProgress,
     KeepSession,
+    MemorySessions,
     ReleaseInflight,
     SessionStep,
 )

@@ -19,8 +19,7 @@ from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
 from holdfast.durable.retained.memory_retained import MemoryRetained
-from holdfast.durable.sessions.memory_sessions import MemorySessions
-from holdfast.durable.sessions.session_store import StoredSession
+from holdfast.durable.sessions.session_store import MemorySessions, StoredSession
 from holdfast.durable.takeover.registry import MemoryRegistry
 from holdfast.model.clock import Clock
 from holdfast.model.message import Message

@@ -6,10 +6,11 @@ from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
+from holdfast.durable.commit import MemoryLog
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.retained.memory_retained import MemoryRetained
-from holdfast.durable.sessions.memory_sessions import MemoryLog, MemorySessions
+from holdfast.durable.sessions.session_store import MemorySessions
 from holdfast.durable.takeover.registry import MemoryRegistry
 from holdfast.node.queue_stores import open_queue_stores, used_backends
 from holdfast.node.settings.tree import Settings

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.durable.sessions.memory_sessions import MemorySessions
-from holdfast.durable.sessions.session_store import KeepSession
+from holdfast.durable.sessions.session_store import KeepSession, MemorySessions
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import SettingsError
 from holdfast.node.queue_stores import open_queue_stores, used_backends

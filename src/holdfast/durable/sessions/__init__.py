@@ -1,1 +1,1 @@
-"""Stored sessions: the contract of their store and its steps (`session_store`), one in memory, and publish numbers."""
+"""Stored sessions: the contract of their store, its steps and one in memory (`session_store`), and publish numbers."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.durable.commit import Batch
-from holdfast.durable.sessions.memory_sessions import MemoryLog, MemorySessions
+from holdfast.durable.commit import Batch, MemoryLog
+from holdfast.durable.sessions.session_store import MemorySessions
 
 pytestmark = pytest.mark.compiled
 

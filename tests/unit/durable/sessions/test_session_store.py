@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given
 
-from holdfast.durable.sessions.memory_sessions import MemorySessions
 from holdfast.durable.sessions.session_store import (
     DropSession,
     KeepIncoming,
     KeepSession,
     KeepSubscription,
+    MemorySessions,
     SessionStep,
 )
 from holdfast.model.errors import MisuseError
