@@ -1,4 +1,4 @@
-"""Messages of a batch get their places: a position and a serial in their shard, and a key in its layout."""
+"""Messages of a batch get their places: positions and serials in their shard, and keys in its layout."""
 
 from typing import Final
 
@@ -7,7 +7,6 @@ from holdfast.durable.shard import Shard
 from holdfast.durable.tails import MessageSink
 from holdfast.durable.zones import FSYNC, Zone, Zones
 from holdfast.model.message import Message
-from holdfast.records.messages import encode_message
 
 
 class Slot:
@@ -17,7 +16,7 @@ class Slot:
         self.shard: Final = shard
         self.sink: Final = sink
         self.puts: Final = puts
-        self.used = False
+        self.messages: Final[list[Message]] = []
 
 
 class ZoneWriter:
@@ -39,8 +38,7 @@ def place(messages: list[Message], zones: Zones, writers: dict[str, ZoneWriter],
     """
     strict = False
     for message in messages:
-        topic = message.topic
-        zone = zones.of(topic)
+        zone = zones.of(message.topic)
         writer = writers.get(zone.name)
         if writer is None:
             continue
@@ -52,12 +50,22 @@ def place(messages: list[Message], zones: Zones, writers: dict[str, ZoneWriter],
         slot = writer.only
         if slot is None:
             slot = writer.slots[zones.shard_of(zone, message.publisher)]
-        shard = slot.shard
-        slot.used = True
-        position_us = shard.clock.next(now_us)
-        shard.serial += 1
+        slot.messages.append(message)
+    for writer in writers.values():
+        for slot in writer.slots.values():
+            if slot.messages:
+                _place_commit(slot, now_us)
+    return strict
+
+
+def _place_commit(slot: Slot, now_us: int) -> None:
+    """The messages of one shard: their positions follow each other, as their serials do."""
+    shard, messages = slot.shard, slot.messages
+    position_us = shard.clock.next_many(now_us, len(messages))
+    for message in messages:
         message.shard = shard.id
         message.position_us = position_us
-        slot.sink.put(topic, position_us, encode_message(message, position_us, shard.serial), slot.puts)
-        shard.ring.append(message)
-    return strict
+        position_us += 1
+    slot.sink.put_commit(messages, shard.serial + 1, slot.puts)
+    shard.serial += len(messages)
+    shard.ring.append(messages)

@@ -52,6 +52,12 @@ class ShardClock:
         self.last_us = position_us
         return position_us
 
+    def next_many(self, now_us: int, count: int) -> int:
+        """Give out `count` positions that follow each other; the first of them."""
+        first_us = self.next(now_us)
+        self.last_us = first_us + count - 1
+        return first_us
+
     def earliest(self, now_us: int) -> int:
         """What `next` would give out."""
         return max(self.last_us + 1, now_us, self._floor_us)

@@ -5,20 +5,19 @@
          evicted_us                           the last position
 
 What is in a ring is in the log too, or in a batch on its way there. A reader passes the durable head and sees nothing
-above it.
+above it. Messages come and go by commits: within one, positions follow each other.
 """
 
-from bisect import bisect_left
+from bisect import bisect_right
 from typing import Final
 
-from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 
 #: Room that a message takes besides its bytes.
 _OBJECT_BYTES: Final = 400
-#: In the place of an evicted message until it is cut off: a list of large ones would hold memory that is not counted.
-_GONE: Final = Message(b"-", b"", 0, ClientId("-"), 0)
-#: Evicted messages are cut off when they are this many, so that cutting is cheap on average.
+#: A commit above this share of the ring is cut into pieces: it would stay as a whole as long as nothing follows it.
+_LARGEST_SHARE: Final = 4
+#: Evicted commits are cut off when they are this many, so that cutting is cheap on average.
 _CUT: Final = 4096
 
 
@@ -26,7 +25,7 @@ class Ring:
     """The last messages of one shard.
 
     1. Positions increase; every message of the shard above `evicted_us` is in the ring.
-    2. `size_bytes` is at most `max_bytes`, unless a single message is larger.
+    2. `size_bytes` is at most `max_bytes`, unless a single commit is larger; such a commit has one message.
     """
 
     def __init__(self, max_bytes: int, evicted_us: int) -> None:
@@ -34,27 +33,42 @@ class Ring:
         #: The last position that is not in the ring.
         self.evicted_us = evicted_us
         self.size_bytes = 0
-        self._positions: list[int] = []
-        self._messages: list[Message] = []
+        #: Commits, their first positions and their sizes; empty before `_start`.
+        self._commits: list[list[Message]] = []
+        self._firsts: list[int] = []
+        self._sizes: list[int] = []
         self._start = 0
 
-    def append(self, message: Message) -> None:
-        """Take the newest message of the shard, whose place is known."""
-        self._positions.append(message.position_us)
-        self._messages.append(message)
-        self.size_bytes += _weight(message)
-        while self.size_bytes > self._max_bytes and self._start < len(self._messages) - 1:
+    def append(self, messages: list[Message]) -> None:
+        """Take the messages of the newest commit, whose places are known.
+
+        Requires: their positions follow each other. Nobody changes the list any more.
+        """
+        size_bytes = _OBJECT_BYTES * len(messages)
+        for message in messages:
+            size_bytes += len(message.topic) + len(message.payload) + len(message.properties)
+        if len(messages) > 1 and size_bytes > self._max_bytes // _LARGEST_SHARE:
+            middle = len(messages) // 2
+            self.append(messages[:middle])
+            self.append(messages[middle:])
+            return
+        self._commits.append(messages)
+        self._firsts.append(messages[0].position_us)
+        self._sizes.append(size_bytes)
+        self.size_bytes += size_bytes
+        while self.size_bytes > self._max_bytes and self._start < len(self._commits) - 1:
             self._evict()
 
     def _evict(self) -> None:
         start = self._start
-        self.evicted_us = self._positions[start]
-        self.size_bytes -= _weight(self._messages[start])
-        self._messages[start] = _GONE
+        self.evicted_us = self._commits[start][-1].position_us
+        self.size_bytes -= self._sizes[start]
+        self._commits[start] = []
         self._start = start + 1
         if self._start >= _CUT:
-            del self._positions[: self._start]
-            del self._messages[: self._start]
+            del self._commits[: self._start]
+            del self._firsts[: self._start]
+            del self._sizes[: self._start]
             self._start = 0
 
     def covers(self, from_us: int) -> bool:
@@ -66,22 +80,31 @@ class Ring:
 
         Requires: covers(from_us).
         """
-        first = bisect_left(self._positions, from_us, self._start)
-        end = bisect_left(self._positions, before_us, first)
-        return self._messages[first : min(end, first + limit)]
+        found: list[Message] = []
+        number = max(bisect_right(self._firsts, from_us) - 1, self._start)
+        while number < len(self._commits) and len(found) < limit:
+            commit = self._commits[number]
+            first_us = self._firsts[number]
+            begin = max(0, from_us - first_us)
+            end = min(len(commit), before_us - first_us, begin + limit - len(found))
+            if begin < end:
+                found.extend(commit[begin:end])
+            elif first_us >= before_us:
+                break
+            number += 1
+        return found
 
     def __len__(self) -> int:
-        return len(self._messages) - self._start
+        return sum([len(commit) for commit in self._commits])
 
     def check_invariants(self) -> None:
-        assert self._positions == sorted(set(self._positions))
-        kept = self._messages[self._start :]
-        assert [message.position_us for message in kept] == self._positions[self._start :]
-        assert all(message is _GONE for message in self._messages[: self._start])
-        assert self.size_bytes == sum(map(_weight, kept))
-        assert self.size_bytes <= self._max_bytes or len(kept) == 1
-        assert not kept or kept[0].position_us > self.evicted_us
-
-
-def _weight(message: Message) -> int:
-    return _OBJECT_BYTES + len(message.topic) + len(message.payload) + len(message.properties)
+        commits = self._commits[self._start :]
+        positions = [message.position_us for commit in commits for message in commit]
+        assert positions == sorted(set(positions))
+        assert not any(self._commits[: self._start])
+        assert all(commits)
+        for first_us, commit in zip(self._firsts[self._start :], commits, strict=True):
+            assert [message.position_us for message in commit] == list(range(first_us, first_us + len(commit)))
+        assert self.size_bytes == sum(self._sizes[self._start :])
+        assert self.size_bytes <= self._max_bytes or (len(commits) == 1 and len(commits[0]) == 1)
+        assert not positions or positions[0] > self.evicted_us

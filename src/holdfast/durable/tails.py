@@ -9,6 +9,9 @@ from struct import Struct
 from typing import Final
 
 from holdfast.durable.changes import FamilyChanges
+from holdfast.model.message import Message
+from holdfast.records.commit_pages import encode_page, page_end
+from holdfast.records.messages import decode_message, encode_message
 
 #: A position in a key: µs, big-endian, so that keys sort by time. Never change.
 POSITION: Final = Struct(">Q")
@@ -54,6 +57,14 @@ class MessageSink:
         """Add a message and every structure change it causes to one commit."""
         self._hand_on(topic, position_us, value, puts)
 
+    def put_commit(self, messages: list[Message], first_serial: int, puts: FamilyChanges) -> None:
+        """Add the messages of one commit, which know their positions."""
+        serial = first_serial
+        for message in messages:
+            position_us = message.position_us
+            self.put(message.topic, position_us, encode_message(message, position_us, serial), puts)
+            serial += 1
+
 
 class TailSink(MessageSink):
     """Notes the position of a message under its topic, and puts it into its stream."""
@@ -73,5 +84,28 @@ class TailSink(MessageSink):
         puts.operations.append((tail.stream.prefix + POSITION.pack(position_us), value))
 
 
+class PageSink(MessageSink):
+    """Puts the messages of a commit into commit pages, as few as there can be."""
+
+    def __init__(self, prefix: bytes) -> None:
+        """`prefix` is what keys of pages begin with."""
+        super().__init__(_nowhere)
+        self._prefix: Final = prefix
+
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:  # noqa: ARG002 (the contract's)
+        stored = decode_message(value)
+        stored.message.position_us = position_us
+        self.put_commit([stored.message], stored.serial, puts)
+
+    def put_commit(self, messages: list[Message], first_serial: int, puts: FamilyChanges) -> None:
+        begin = 0
+        while begin < len(messages):
+            end = page_end(messages, begin)
+            page = messages if end - begin == len(messages) else messages[begin:end]
+            key = self._prefix + POSITION.pack(page[0].position_us)
+            puts.operations.append((key, encode_page(page, first_serial + begin)))
+            begin = end
+
+
 def _nowhere(_topic: bytes, _position_us: int, _value: bytes, _puts: FamilyChanges) -> None:
-    """A tail sink hands nothing on."""
+    """These sinks hand nothing on."""

@@ -77,9 +77,7 @@ def encode_message(message: Message, position_us: int, serial: int) -> bytes:
         flags |= RETAIN
     if message.expires_us:
         flags |= EXPIRES
-        # One microsecond is how 0 seconds are told from never (see `decode_message`).
-        left_us = message.expires_us - message.received_us
-        expiry_s = (left_us + SECOND_US - 1) // SECOND_US if left_us > 1 else 0
+        expiry_s = expiry_seconds(message)
     topic = message.topic
     publisher = message.publisher.encode()
     properties = message.properties
@@ -100,6 +98,13 @@ def encode_message(message: Message, position_us: int, serial: int) -> bytes:
     except error as wrong:
         raise MisuseError(f"a number does not fit into a record's header ({wrong}): {message!r}") from wrong
     return b"".join((header, topic, publisher, properties, payload))
+
+
+def expiry_seconds(message: Message) -> int:
+    """How long after its arrival a message that expires does so; rounded up."""
+    # One microsecond is how 0 seconds are told from never (see `decode_message`).
+    left_us = message.expires_us - message.received_us
+    return (left_us + SECOND_US - 1) // SECOND_US if left_us > 1 else 0
 
 
 def decode_message(value: bytes) -> StoredMessage:

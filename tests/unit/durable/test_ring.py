@@ -19,8 +19,9 @@ def message(position_us: int, payload_bytes: int = 100) -> Message:
 
 
 def filled(ring: Ring, *positions: int) -> Ring:
+    """Each in a commit of its own."""
     for position_us in positions:
-        ring.append(message(position_us))
+        ring.append([message(position_us)])
         ring.check_invariants()
     return ring
 
@@ -56,7 +57,7 @@ def test_the_oldest_are_evicted_and_no_longer_covered() -> None:
 
 def test_a_single_message_may_be_larger_than_the_ring() -> None:
     ring = filled(Ring(_ROOM, 0), 1)
-    ring.append(message(2, payload_bytes=10_000))
+    ring.append([message(2, payload_bytes=10_000)])
     ring.check_invariants()
     assert read(ring, 2, 99) == [2]
     assert not ring.covers(1)
@@ -66,16 +67,36 @@ def test_an_evicted_message_is_let_go_at_once() -> None:
     """Thousands of large messages would else stay in memory that nobody counts."""
     ring = filled(Ring(2 * _ROOM, 0), *range(1, 101))
     assert ring.size_bytes == 2 * _ROOM
-    held = {id(kept) for kept in ring._messages if kept.payload}
-    assert len(held) == 2
+    assert sum(map(len, ring._commits)) == 2
 
 
 def test_reading_stays_right_when_evicted_places_are_cut_off() -> None:
     ring = Ring(10 * _ROOM, 0)
     for position_us in range(1, 10_001):
-        ring.append(message(position_us))
+        ring.append([message(position_us)])
         if position_us % 97 == 0:
             assert read(ring, position_us - 4, 10**9) == list(range(max(1, position_us - 4), position_us + 1))
     ring.check_invariants()
     assert read(ring, 9_991, 10**9) == list(range(9_991, 10_001))
-    assert len(ring._messages) < 5_000
+    assert len(ring._commits) < 5_000
+
+
+def test_a_range_may_begin_and_end_inside_of_commits() -> None:
+    ring = Ring(10**6, 0)
+    for first_us in (10, 20, 30):
+        ring.append([message(first_us + number) for number in range(5)])
+        ring.check_invariants()
+    assert read(ring, 12, 32) == [12, 13, 14, 20, 21, 22, 23, 24, 30, 31]
+    assert read(ring, 13, 99, limit=3) == [13, 14, 20]
+    assert read(ring, 15, 20) == []
+    assert read(ring, 16, 21) == [20]
+
+
+def test_a_large_commit_is_evicted_in_pieces() -> None:
+    """It would else stay as a whole in a shard that falls silent."""
+    ring = Ring(8 * _ROOM, 0)
+    ring.append([message(number) for number in range(1, 101)])
+    ring.check_invariants()
+    assert ring.size_bytes <= 8 * _ROOM
+    assert read(ring, ring.evicted_us + 1, 999)[-1] == 100
+    assert len(ring) >= 6

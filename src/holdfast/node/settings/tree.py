@@ -37,7 +37,7 @@ Durability = Literal["fsync", "os", "memory"]
 DeliverQos1 = Literal["after_commit", "before_commit"]
 WriteError = Literal["refuse", "warn"]
 SyncOnLoop = Literal["auto", "never"]
-Layout = Literal["learned", "timeline", "bitmask"]
+Layout = Literal["learned", "timeline", "bitmask", "paged"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
 
@@ -148,8 +148,8 @@ _Shards = Annotated[
 _Layout = Annotated[
     Layout,
     Key(
-        "The layout of messages on disk. `learned` finds any filter fast; `timeline` costs least, and a replay "
-        "reads everything in its time range; `bitmask` is between them."
+        "The layout of messages on disk. `learned` finds any filter fast. With `timeline` and `paged` a replay reads "
+        "everything in its time range; `paged` stores each commit as one value and costs least. `bitmask` is between."
     ),
 ]
 _Thresholds = Annotated[

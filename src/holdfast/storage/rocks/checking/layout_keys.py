@@ -10,7 +10,9 @@ from typing import Final, Protocol
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION
 from holdfast.model.errors import PermanentError
+from holdfast.records.commit_pages import CommitPage
 from holdfast.records.generations import Generation
+from holdfast.records.messages import decode_message
 from holdfast.storage.rocks.layouts.build import make_layout
 from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, STRUCTURE
 from holdfast.storage.rocks.layouts.postings import block_positions, posting_prefix
@@ -30,13 +32,31 @@ _EVERYTHING_US: Final = 2**63 - 1
 class SliceKeys(Protocol):
     """The keys of one slice. Keys come in their order; a PermanentError says what is wrong with one."""
 
-    def message(self, key: bytes, topic: bytes, position_us: int) -> None: ...
+    def messages(self, key: bytes, value: bytes) -> int:
+        """Check what lies under a key of messages; how many there are."""
+        ...
 
     def other(self, key: bytes, value: bytes) -> None: ...
 
     def problems(self) -> Iterator[str]:
         """What is only known at the end."""
         ...
+
+
+class PageKeys:
+    """Of the layout `paged`: the messages of a commit lie under the position of the first."""
+
+    def messages(self, key: bytes, value: bytes) -> int:
+        page = CommitPage(value)
+        if key[1:] != POSITION.pack(page.first_us):
+            raise PermanentError(f"a commit page from position {page.first_us} on lies under a key of another")
+        return len(page.messages(0, page.count, 0))
+
+    def other(self, key: bytes, value: bytes) -> None:  # noqa: ARG002 (the contract's)
+        raise PermanentError("the layout has no such keys")
+
+    def problems(self) -> Iterator[str]:
+        return iter(())
 
 
 class PlainKeys:
@@ -52,7 +72,9 @@ class PlainKeys:
         self._layout = make_layout(record.layout, parameters)
         self._epoch = b""
 
-    def message(self, key: bytes, topic: bytes, position_us: int) -> None:
+    def messages(self, key: bytes, value: bytes) -> int:
+        stored = decode_message(value)
+        topic, position_us = stored.message.topic, stored.position_us
         if self._has_epochs and key[:_HEAD_BYTES] != self._epoch:
             self._epoch = key[:_HEAD_BYTES]
             self._layout = make_layout(self._record.layout, self._parameters)
@@ -62,6 +84,7 @@ class PlainKeys:
         right = puts.operations[-1][0]
         if right != key:
             raise PermanentError(f"a message on {topic!r} lies under another key than {right.hex()}")
+        return 1
 
     def other(self, key: bytes, value: bytes) -> None:  # noqa: ARG002 (the contract's)
         raise PermanentError("the layout has no such keys")
@@ -86,7 +109,9 @@ class LearnedKeys:
         self._prefix = b""
         self._block_end_us = -1
 
-    def message(self, key: bytes, topic: bytes, position_us: int) -> None:
+    def messages(self, key: bytes, value: bytes) -> int:
+        stored = decode_message(value)
+        topic, position_us = stored.message.topic, stored.position_us
         if len(key) != _STREAM_END + _POSITION_BYTES or key[_STREAM_END:] != POSITION.pack(position_us):
             raise PermanentError(f"a message of position {position_us} lies under a key of another")
         self._last_us = max(self._last_us, position_us)
@@ -99,6 +124,7 @@ class LearnedKeys:
         if position_us <= self._mark_us:
             for level, token in enumerate(place.values):
                 _add(self._wanted, stream, posting_prefix(stream, level, token, self._hash_bits), position_us)
+        return 1
 
     def other(self, key: bytes, value: bytes) -> None:
         if key[:1] == STRUCTURE:
@@ -150,6 +176,8 @@ def slice_keys(record: Generation, mark_us: int) -> SliceKeys:
     parameters = {name: value for name, value in record.parameters.items() if not isinstance(value, str)}
     layout = make_layout(record.layout, parameters)
     topics = layout.learned()
+    if record.layout == "paged":
+        return PageKeys()
     if topics is None:
         return PlainKeys(record)
     bits = parameters.get("hash_bits", FINGERPRINT_BITS)

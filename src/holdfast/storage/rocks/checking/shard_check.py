@@ -4,7 +4,7 @@ from typing import Final
 
 from holdfast.model.errors import HoldfastError
 from holdfast.records.generations import Generation
-from holdfast.records.messages import decode_message, stored_position, stored_serial
+from holdfast.records.messages import stored_position, stored_serial
 from holdfast.records.positions import ShardHead
 from holdfast.storage.rocks.checking.layout_keys import slice_keys
 from holdfast.storage.rocks.checking.verify_report import REPORT, RESTORE, CheckedReader
@@ -62,9 +62,7 @@ class ShardCheck:
         for key, value in self._reader.items(name, family):
             try:
                 if key[:1] == MESSAGES:
-                    count += 1
-                    stored = decode_message(value)
-                    keys.message(key, stored.message.topic, stored.position_us)
+                    count += keys.messages(key, value)
                 else:
                     keys.other(key, value)
             except HoldfastError as error:

@@ -14,6 +14,7 @@ from holdfast.storage.rocks.layouts.bitmask_curve import TIME_BITS, Curve, inter
 from holdfast.storage.rocks.layouts.indexed import IndexedLayout
 from holdfast.storage.rocks.layouts.layout import Layout
 from holdfast.storage.rocks.layouts.learned import DEFAULT_CYCLE_BYTES, DEFAULT_CYCLE_MESSAGES, LearnedLayout
+from holdfast.storage.rocks.layouts.paged import PagedLayout
 from holdfast.storage.rocks.layouts.timeline import TimelineLayout
 from holdfast.topics.learned import (
     DEFAULT_MAX_NODES,
@@ -47,12 +48,13 @@ _BITMASK: Final = {"levels": DEFAULT_LEVELS, "bits": DEFAULT_BITS, "epoch_messag
 _DEFAULTS: Final[dict[str, dict[str, int]]] = {
     "timeline": {},
     "learned": {**_STRUCTURE, **_CYCLE},
+    "paged": {},
     "indexed": _STRUCTURE,
     **dict.fromkeys(_CURVES, _BITMASK),
 }
 ALL_LAYOUTS: Final = tuple(_DEFAULTS)
 #: Those that a user may choose; the others are for comparison in the bench.
-LAYOUTS: Final = ("timeline", "learned", "bitmask")
+LAYOUTS: Final = ("timeline", "learned", "bitmask", "paged")
 #: Those that learn about topics.
 LEARNING: Final = tuple(name for name, numbers in _DEFAULTS.items() if "max_streams" in numbers)
 
@@ -68,6 +70,8 @@ def make_layout(
     numbers = _numbers(name, parameters)
     if name == "timeline":
         return TimelineLayout()
+    if name == "paged":
+        return PagedLayout()
     if name in _CURVES:
         levels, bits, epoch_messages = numbers["levels"], numbers["bits"], numbers["epoch_messages"]
         if levels < 1 or epoch_messages < 1 or not 1 <= bits <= TIME_BITS:

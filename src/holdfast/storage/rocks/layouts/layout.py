@@ -4,7 +4,7 @@ A key begins with one tag byte. What follows it is the layout's own, and fixed f
 layout with a new name, because old generations stay readable with the layout that wrote them.
 
     0x00  structure     what was learnt about topics
-    0x01  messages      the value is the encoded message
+    0x01  messages      the value is an encoded message, or a commit page
     0x02  postings      which messages have a certain token at a certain level
     0x03  marks         up to where the postings are written
 
@@ -16,6 +16,8 @@ from typing import Final, Protocol
 
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import MessageSink
+from holdfast.model.message import Message
+from holdfast.records.messages import decode_message
 from holdfast.storage.rocks.engine.scan import FamilyReader
 from holdfast.topics.learned import LearnedTopics
 
@@ -33,6 +35,19 @@ class Puts(Protocol):
     """What the open batch will write into the column family, in order."""
 
     def put(self, key: bytes, value: bytes) -> None: ...
+
+
+def decode_each(values: Iterator[bytes], shard: int) -> Iterator[list[Message]]:
+    """`read_messages` of a layout that stores each message under its own key."""
+    for value in values:
+        if not value:
+            yield []
+            continue
+        stored = decode_message(value)
+        message = stored.message
+        message.shard = shard
+        message.position_us = stored.position_us
+        yield [message]
 
 
 class Layout(Protocol):
@@ -67,6 +82,12 @@ class Layout(Protocol):
         Requires: `hi_us` does not pass what `family` hold now (a reader stops at the durable head). A stream that is
         made meanwhile has later messages only, so the next read, from the last position on, finds it.
         """
+        ...
+
+    def read_messages(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
+    ) -> Iterator[list[Message]]:
+        """The same in order, decoded, with their places in `shard`; some at a time, and none for a `NOTHING_YET`."""
         ...
 
     def write_behind(self, puts: Puts, limit: int) -> int:

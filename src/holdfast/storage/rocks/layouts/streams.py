@@ -8,9 +8,10 @@ from typing import Final
 
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION
+from holdfast.model.message import Message
 from holdfast.records.messages import stored_position, stored_topic
 from holdfast.storage.rocks.engine.scan import FamilyReader, get_many, scan_items, scan_values
-from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout, Puts
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout, Puts, decode_each
 from holdfast.storage.rocks.layouts.postings import posting_prefix
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck
 from holdfast.topics.learned import LearnedTopics, TopicPlace
@@ -59,6 +60,11 @@ class StreamLayout(ABC):
         if len(parts) == 1:
             return parts[0]
         return _merged(parts) if in_order else chain.from_iterable(parts)
+
+    def read_messages(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
+    ) -> Iterator[list[Message]]:
+        return decode_each(self.read(family, levels, lo_us, hi_us), shard)
 
     @abstractmethod
     def _read_stream(

@@ -1,11 +1,13 @@
 """What layouts share that write everything with the message: nothing in memory, nothing written behind."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import MessageSink
+from holdfast.model.message import Message
 from holdfast.storage.rocks.engine.scan import FamilyReader
-from holdfast.storage.rocks.layouts.layout import Puts
+from holdfast.storage.rocks.layouts.layout import Puts, decode_each
 from holdfast.topics.learned import LearnedTopics
 
 
@@ -15,9 +17,19 @@ class WriteThroughLayout(ABC):
     @abstractmethod
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None: ...
 
+    @abstractmethod
+    def read(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
+    ) -> Iterator[bytes]: ...
+
     @property
     def sink(self) -> MessageSink:
         return MessageSink(self.put)
+
+    def read_messages(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
+    ) -> Iterator[list[Message]]:
+        return decode_each(self.read(family, levels, lo_us, hi_us), shard)
 
     def write_behind(self, puts: Puts, limit: int) -> int:  # noqa: ARG002 (the contract's)
         return 0

@@ -188,7 +188,7 @@ class RocksLog:
         strict = place(batch.messages, self.zones, writers, self.now_us())
         for writer in writers.values():
             for number, slot in writer.slots.items():
-                if slot.used:
+                if slot.messages:
                     touched[number] = slot.shard
                     batch.ends[number] = slot.shard.clock.last_us
                     if slot.sink.new_topics:

@@ -11,7 +11,6 @@ from holdfast.durable.zones import Zones
 from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
 from holdfast.records.lanes import is_lane
-from holdfast.records.messages import decode_message
 from holdfast.storage.rocks.engine.column_families import ColumnFamilies
 from holdfast.storage.rocks.log.page_cache import PageCache
 from holdfast.storage.rocks.log.shard_scan import RocksShardScan
@@ -41,11 +40,8 @@ class RocksLogReader:
         """The message at a place, if the filter matches it and it is still there."""
         for zone_log in self._zone_logs:
             if shard in zone_log.shards:
-                for value in self.values(zone_log, shard, levels, position_us, position_us + 1):
-                    if value:
-                        message = decode_message(value).message
-                        message.shard = shard
-                        message.position_us = position_us
+                for found in self.messages(zone_log, shard, levels, position_us, position_us + 1):
+                    for message in found:
                         hidden = self.erasures.hides(shard, position_us, message.topic, message.publisher)
                         return None if hidden else message
         return None
@@ -84,12 +80,13 @@ class RocksLogReader:
                     found_us = record.end_us
         return found_us
 
-    def values(
+    def messages(
         self, zone_log: ZoneLog, shard: int, levels: tuple[bytes, ...], lo_us: int, hi_us: int
-    ) -> Iterator[bytes]:
-        """Encoded messages in order; an empty one now and then while nothing matches."""
+    ) -> Iterator[list[Message]]:
+        """Messages in order, some at a time; none now and then while nothing matches."""
         for piece, from_us, before_us in zone_log.pieces(shard, lo_us, hi_us):
-            yield from piece.layout.read(self._families.family(piece.family), levels, from_us, before_us)
+            family = self._families.family(piece.family)
+            yield from piece.layout.read_messages(family, levels, from_us, before_us, shard)
 
     def add_zone(self, zone_log: ZoneLog) -> None:
         self._zone_logs.append(zone_log)

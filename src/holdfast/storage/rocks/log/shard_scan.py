@@ -11,7 +11,6 @@ from holdfast.durable.erasures import Erasures
 from holdfast.durable.log import LostRange
 from holdfast.durable.shard import Shard
 from holdfast.model.message import Message
-from holdfast.records.messages import decode_message
 from holdfast.storage.rocks.log.page_cache import PageCache
 from holdfast.storage.rocks.log.zone_log import ZoneLog
 from holdfast.topics.filters import levels_match
@@ -34,10 +33,10 @@ class ScannedLog(Protocol):
     #: What no reader is shown.
     erasures: Erasures
 
-    def values(
+    def messages(
         self, zone_log: ZoneLog, shard: int, levels: tuple[bytes, ...], lo_us: int, hi_us: int
-    ) -> Iterator[bytes]:
-        """Encoded messages in order; an empty one now and then while nothing matches."""
+    ) -> Iterator[list[Message]]:
+        """Messages in order, some at a time; none now and then while nothing matches."""
         ...
 
 
@@ -62,9 +61,11 @@ class RocksShardScan:
         self.shard: Final = shard
         self._levels: Final = levels
         self.from_us = max(from_us, _FIRST_US)
-        #: Values on their way, and where the part of the log that they come from ends.
-        self._source: Iterator[bytes] | None = None
+        #: Messages on their way, and where the part of the log that they come from ends.
+        self._source: Iterator[list[Message]] | None = None
         self._source_end_us = 0
+        #: Messages of the source that were read, and for which there was no room yet.
+        self._read_ahead: list[Message] = []
         self.lost: list[LostRange] = []
 
     def next(self, limit: int, before_us: int) -> list[Message]:
@@ -82,6 +83,7 @@ class RocksShardScan:
     def let_go(self) -> None:
         """Hold nothing of the store."""
         self._source = None
+        self._read_ahead = []
 
     def _skip_dropped(self, before_us: int) -> None:
         lost = self._zone_log.lost(self.shard.id, self.from_us, before_us)
@@ -121,48 +123,65 @@ class RocksShardScan:
     def _take(self, before_us: int, limit: int) -> list[Message]:
         if self._source is None:
             before_us = min(before_us, self._zone_log.gap_us(self.from_us))
-            self._source = self._log.values(self._zone_log, self.shard.id, self._levels, self.from_us, before_us)
+            self._source = self._log.messages(self._zone_log, self.shard.id, self._levels, self.from_us, before_us)
             self._source_end_us = before_us
         found: list[Message] = []
         try:
             if self._fill(self._source, found, limit):
                 self.from_us = self._source_end_us
-                self._source = None
+                self.let_go()
         except Exception:
             # A generator that has failed looks like one that is at its end: the next call begins again, from where
             # this one came to, and fails again if nothing has changed.
-            self._source = None
+            self.let_go()
             if not found:
                 raise
         return found
 
-    def _fill(self, source: Iterator[bytes], found: list[Message], limit: int) -> bool:
+    def _fill(self, source: Iterator[list[Message]], found: list[Message], limit: int) -> bool:
         """Whether the source is at its end."""
         patience = _PATIENCE
         hidden = 0
-        erasures = self._log.erasures
-        for value in source:
-            if not value:  # a long stretch without a match
+        while True:
+            try:
+                read = self._read_ahead or next(source)
+            except StopIteration:
+                return True
+            self._read_ahead = []
+            if not read:  # a long stretch without a match
                 patience -= 1
-                if patience == 0:
-                    return False
-                continue
-            stored = decode_message(value)
-            message = stored.message
-            message.shard = self.shard.id
-            message.position_us = stored.position_us
-            self.from_us = stored.position_us + 1
-            if erasures.hides(self.shard.id, stored.position_us, message.topic, message.publisher):
-                hidden += 1
-                if hidden % _ERASED == 0:
+            else:
+                hidden += self._take_shown(read, found, limit)
+                if hidden >= _ERASED:
+                    hidden = 0
                     patience -= 1
-                    if patience == 0:
-                        return False
-                continue
-            found.append(message)
-            if len(found) == limit:
+                if len(found) == limit:
+                    return False
+            if patience == 0:
                 return False
-        return True
+
+    def _take_shown(self, read: list[Message], found: list[Message], limit: int) -> int:
+        """Add what was not erased, up to the limit; how many were erased. What is left is kept for later."""
+        room = limit - len(found)
+        if not self._log.erasures.may_hide(self.shard.id, read[0].position_us):
+            taken = read[:room]
+            found.extend(taken)
+            self.from_us = taken[-1].position_us + 1
+            self._read_ahead = read[room:]
+            return 0
+        hidden = 0
+        hides = self._log.erasures.hides
+        for number, message in enumerate(read):
+            if room == 0:
+                self._read_ahead = read[number:]
+                break
+            self.from_us = message.position_us + 1
+            if hides(self.shard.id, message.position_us, message.topic, message.publisher):
+                hidden += 1
+            else:
+                found.append(message)
+                room -= 1
+        return hidden
 
 
 def matches(levels: tuple[bytes, ...], topic: bytes) -> bool:

@@ -17,7 +17,7 @@ from holdfast.storage.rocks.layouts.timeline import TimelineLayout
 from tests.replays import replay_of
 from tests.unit.storage.rocks.log.store import Store, by_shard, drain, places, zone
 
-LAYOUTS = ("timeline", "learned", "bitmask")
+LAYOUTS = ("timeline", "learned", "bitmask", "paged")
 
 
 def test_readers_never_pass_the_durable_head(store: Store) -> None:

@@ -20,7 +20,7 @@ from tests.unit.storage.rocks.log.store import (
     zone,
 )
 
-LAYOUTS = ("timeline", "learned", "bitmask")
+LAYOUTS = ("timeline", "learned", "bitmask", "paged")
 
 
 def test_a_new_generation_inherits_what_was_learnt(store: Store) -> None:

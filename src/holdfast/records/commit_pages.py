@@ -1,0 +1,401 @@
+"""A commit page: the messages of one commit in one shard, in the order of arrival, as one value.
+
+     0  version          u8    1
+     1  shape            u8    which optional columns there are, see below
+     2  messages, n      u32
+     6  topics, t        u32
+    10  publishers, p    u32
+    14  first position   i64   µs
+    22  first serial     u64
+    30  first received   i64   µs
+    38  payload bytes    u32
+    42  property bytes   u32
+    46  columns, one after the other and without gaps:
+
+        topic            u16 x n   its number in this page
+        publisher        u16 x n   its number in this page
+        flags            u8  x n   as in a message record (`messages.py`)
+        received         u32 x n   µs after the first; i64 x n, signed, with bit 4 of the shape
+        payload          u32 x n   bytes
+        properties       u32 x n   bytes; with bit 1 only
+        expiry           u32 x n   s; with bit 2 only
+        position         i64 x n   µs; with bit 3 only
+        topic lengths    u16 x t
+        publisher lengths u16 x p
+        topics · publishers (UTF-8) · payloads · properties
+
+Little-endian and packed, so that numpy reads each column at once.
+
+1. These bytes never change. A new version is a new module, and this one stays to read what is there.
+2. Topics and publishers are numbered from 0, in the order of their first use in the page.
+3. Without bit 3 the position of row i is the first position + i, as it is in every commit. The serial of row i is
+   always the first serial + i.
+4. The lengths add up to the length of the value: a cut or joined page is noticed.
+"""
+
+from struct import Struct
+from typing import Final
+
+from librt.strings import (
+    BytesWriter,
+    read_i16_le,
+    read_i32_le,
+    read_i64_le,
+    write_i16_le,
+    write_i32_le,
+    write_i64_le,
+)
+
+from holdfast.model.errors import MisuseError, PermanentError
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
+from holdfast.model.time import SECOND_US
+from holdfast.records.messages import EXPIRES, FLAGS, QOS, RETAIN, encode_message, expiry_seconds
+
+#: Never change.
+VERSION: Final = 1
+HEADER_BYTES: Final = 46
+#: Of the shape. Never change.
+HAS_PROPERTIES: Final = 0x02
+HAS_EXPIRY: Final = 0x04
+HAS_POSITIONS: Final = 0x08
+WIDE_TIMES: Final = 0x10
+_SHAPES: Final = 0x1E
+
+#: Topics and publishers have numbers of 16 bits.
+MAX_MESSAGES: Final = 65_535
+#: A larger page would make a reader of one message read too much. A larger message is a page alone.
+MAX_BYTES: Final = 4 << 20
+#: What a message takes in all columns, with a publisher and without its topic, payload and properties. An estimate.
+_ROW_BYTES: Final = 64
+
+_HEADER: Final = Struct("<BBIIIqQqII")
+_unpack_header: Final = _HEADER.unpack_from
+_I16: Final = 1 << 15
+_I32: Final = 1 << 31
+
+
+def encode_page(messages: list[Message], first_serial: int) -> bytes:
+    """The page of some messages, which know their positions.
+
+    Requires: at least one message and at most MAX_MESSAGES, in the order of their positions.
+    """
+    first_us = messages[0].position_us
+    has_gaps = messages[-1].position_us - first_us != len(messages) - 1
+    first_received_us = messages[0].received_us
+    topics: dict[bytes, int] = {}
+    publishers: dict[str, int] = {}
+    topic_column = BytesWriter()
+    publisher_column = BytesWriter()
+    flags_column = BytesWriter()
+    received_column = BytesWriter()
+    payload_column = BytesWriter()
+    payloads: list[bytes] = []
+    payload_bytes = 0
+    property_bytes = 0
+    expires = False
+    wide = False
+    last_topic = b""
+    topic_number = 0
+    last_publisher = ""
+    publisher_number = 0
+    for message in messages:
+        topic = message.topic
+        if topic != last_topic:
+            topic_number = topics.get(topic, -_I32)
+            if topic_number == -_I32:
+                topic_number = topics[topic] = _signed16(len(topics))
+            last_topic = topic
+        write_i16_le(topic_column, topic_number)
+        publisher: str = message.publisher
+        if publisher is not last_publisher or not publishers:
+            publisher_number = publishers.get(publisher, -_I32)
+            if publisher_number == -_I32:
+                publisher_number = publishers[publisher] = _signed16(len(publishers))
+            last_publisher = publisher
+        write_i16_le(publisher_column, publisher_number)
+        flags = message.qos
+        if message.retain:
+            flags |= RETAIN
+        if message.expires_us:
+            flags |= EXPIRES
+            expires = True
+        flags_column.append(flags)
+        after_us = message.received_us - first_received_us
+        if 0 <= after_us < _I32:
+            write_i32_le(received_column, after_us)
+        else:
+            wide = True
+        payload = message.payload
+        size = len(payload)
+        payload_bytes += size
+        write_i32_le(payload_column, size)
+        payloads.append(payload)
+        property_bytes += len(message.properties)
+    if wide:
+        received_column = _wide_times(messages, first_received_us)
+    shape = (
+        (HAS_PROPERTIES if property_bytes else 0)
+        | (HAS_EXPIRY if expires else 0)
+        | (HAS_POSITIONS if has_gaps else 0)
+        | (WIDE_TIMES if wide else 0)
+    )
+    names = [name.encode() for name in publishers]
+    header = _HEADER.pack(
+        VERSION,
+        shape,
+        len(messages),
+        len(topics),
+        len(names),
+        first_us,
+        first_serial,
+        first_received_us,
+        payload_bytes,
+        property_bytes,
+    )
+    optional = BytesWriter()
+    if property_bytes:
+        for message in messages:
+            write_i32_le(optional, len(message.properties))
+    if expires:
+        for message in messages:
+            write_i32_le(optional, _signed32(expiry_seconds(message)))
+    if has_gaps:
+        for message in messages:
+            write_i64_le(optional, message.position_us)
+    for topic in topics:
+        write_i16_le(optional, _signed16(len(topic)))
+    for name in names:
+        write_i16_le(optional, _signed16(len(name)))
+    parts = [
+        header,
+        topic_column.getvalue(),
+        publisher_column.getvalue(),
+        flags_column.getvalue(),
+        received_column.getvalue(),
+        payload_column.getvalue(),
+        optional.getvalue(),
+    ]
+    parts.extend(topics)
+    parts.extend(names)
+    parts.extend(payloads)
+    if property_bytes:
+        parts.extend([message.properties for message in messages])
+    return b"".join(parts)
+
+
+def page_end(messages: list[Message], begin: int) -> int:
+    """Where the page ends that begins with a message: MAX_MESSAGES or MAX_BYTES later, or with the last message."""
+    end = begin
+    last = min(len(messages), begin + MAX_MESSAGES)
+    size_bytes = 0
+    while end < last:
+        message = messages[end]
+        size_bytes += _ROW_BYTES + len(message.payload) + len(message.properties)
+        if end == begin or message.topic != messages[end - 1].topic:
+            size_bytes += len(message.topic)
+        if size_bytes > MAX_BYTES and end > begin:
+            break
+        end += 1
+    return end
+
+
+def _wide_times(messages: list[Message], first_us: int) -> BytesWriter:
+    column = BytesWriter()
+    for message in messages:
+        write_i64_le(column, message.received_us - first_us)
+    return column
+
+
+def _signed16(number: int) -> int:
+    """The signed number with the same 16 bits."""
+    if not 0 <= number < 2 * _I16:
+        raise MisuseError(f"{number} does not fit into 16 bits of a commit page")
+    return number if number < _I16 else number - 2 * _I16
+
+
+def _signed32(number: int) -> int:
+    return number if number < _I32 else number - 2 * _I32
+
+
+class CommitPage:
+    """A commit page, opened for reading; PermanentError says where its bytes are damaged."""
+
+    def __init__(self, value: bytes) -> None:
+        if len(value) < HEADER_BYTES:
+            raise PermanentError(f"a commit page has {len(value)} bytes, its header alone has {HEADER_BYTES}")
+        version, shape, count, topics, publishers, first_us, first_serial, received_us, payloads, properties = (
+            _unpack_header(value)
+        )
+        if version != VERSION:
+            raise PermanentError(f"a commit page has version {version}, this Holdfast reads version {VERSION}")
+        if shape & ~_SHAPES:
+            raise PermanentError(f"a commit page has shape 0x{shape:02X}, which no version wrote")
+        self.value: Final = value
+        self.count: Final[int] = count
+        self.first_us: Final[int] = first_us
+        self.first_serial: Final[int] = first_serial
+        self._first_received_us: Final[int] = received_us
+        self._publishers_at: Final[int] = HEADER_BYTES + 2 * count
+        self._flags_at: Final[int] = HEADER_BYTES + 4 * count
+        self._received_at: Final[int] = HEADER_BYTES + 5 * count
+        self._wide: Final = shape & WIDE_TIMES != 0
+        self._payload_lengths_at: Final[int] = self._received_at + (8 if self._wide else 4) * count
+        at = self._payload_lengths_at + 4 * count
+        self._property_lengths_at: Final[int] = at if shape & HAS_PROPERTIES else 0
+        at += 4 * count if shape & HAS_PROPERTIES else 0
+        self._expiry_at: Final[int] = at if shape & HAS_EXPIRY else 0
+        at += 4 * count if shape & HAS_EXPIRY else 0
+        self._positions_at: Final[int] = at if shape & HAS_POSITIONS else 0
+        at += 8 * count if shape & HAS_POSITIONS else 0
+        names_at = at + 2 * (topics + publishers)
+        if names_at > len(value) or not count:
+            raise PermanentError(f"a commit page has {len(value)} bytes, too few for {count} messages")
+        topic_bytes = _sum16(value, at, topics)
+        publisher_bytes = _sum16(value, at + 2 * topics, publishers)
+        self._payloads_at: Final[int] = names_at + topic_bytes + publisher_bytes
+        end = self._payloads_at + payloads + properties
+        if end != len(value):
+            raise PermanentError(f"a commit page has {len(value)} bytes, the lengths in it add up to {end}")
+        self._properties_at: Final[int] = self._payloads_at + payloads
+        self._check_sums(payloads, properties)
+        #: The row behind the one that was read last, and where its payload and properties begin.
+        self._row = 0
+        self._payload_at = self._payloads_at
+        self._property_at = self._properties_at
+        #: Distinct, in the order of their first use.
+        self.topics: Final = _names(value, at, topics, names_at)
+        try:
+            self.publishers: Final = [
+                ClientId(name.decode()) for name in _names(value, at + 2 * topics, publishers, names_at + topic_bytes)
+            ]
+        except UnicodeDecodeError as wrong:
+            raise PermanentError(f"a commit page names a publisher that is not UTF-8 ({wrong.reason})") from wrong
+
+    def _check_sums(self, payloads: int, properties: int) -> None:
+        found = _sum32(self.value, self._payload_lengths_at, self.count)
+        if found != payloads:
+            raise PermanentError(f"payloads of a commit page have {found} bytes, its header says {payloads}")
+        if self._property_lengths_at:
+            found = _sum32(self.value, self._property_lengths_at, self.count)
+            if found != properties:
+                raise PermanentError(f"properties of a commit page have {found} bytes, its header says {properties}")
+        elif properties:
+            raise PermanentError(f"a commit page without properties says that they have {properties} bytes")
+
+    def position_us(self, row: int) -> int:
+        if self._positions_at:
+            return int(read_i64_le(self.value, self._positions_at + 8 * row))
+        return self.first_us + row
+
+    def last_us(self) -> int:
+        return self.position_us(self.count - 1)
+
+    def row_from(self, position_us: int) -> int:
+        """The first row at or behind a position; `count` if there is none."""
+        if not self._positions_at:
+            return min(max(position_us - self.first_us, 0), self.count)
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            if self.position_us(middle) < position_us:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def messages(self, first: int, end: int, shard: int, wanted: list[bool] | None = None) -> list[Message]:
+        """The messages of rows [first, end), with their places; only those on topics that are `wanted`, by number."""
+        found: list[Message] = []
+        value = self.value
+        self._move_to(first)
+        payload_at, property_at = self._payload_at, self._property_at
+        for row in range(first, end):
+            payload_end = payload_at + int(read_i32_le(value, self._payload_lengths_at + 4 * row))
+            property_end = property_at
+            if self._property_lengths_at:
+                property_end += int(read_i32_le(value, self._property_lengths_at + 4 * row))
+            topic = self._number(value, HEADER_BYTES, row, len(self.topics))
+            if wanted is None or wanted[topic]:
+                publisher = self._number(value, self._publishers_at, row, len(self.publishers))
+                flags = value[self._flags_at + row]
+                if flags > FLAGS or flags & QOS == QOS:
+                    raise PermanentError(f"a message of a commit page has flags 0x{flags:02X}, which no version wrote")
+                received_us = self._received_us(row)
+                expires_us = 0
+                if flags & EXPIRES:
+                    expires_us = received_us + max(self._expiry_s(row) * SECOND_US, 1)
+                message = Message(
+                    self.topics[topic],
+                    value[payload_at:payload_end],
+                    flags & QOS,
+                    self.publishers[publisher],
+                    received_us,
+                    retain=flags & RETAIN != 0,
+                    properties=value[property_at:property_end],
+                    expires_us=expires_us,
+                )
+                message.shard = shard
+                message.position_us = self.position_us(row)
+                found.append(message)
+            payload_at = payload_end
+            property_at = property_end
+        self._row, self._payload_at, self._property_at = end, payload_at, property_at
+        return found
+
+    def _move_to(self, row: int) -> None:
+        """Find where the payload and the properties of a row begin; reading on from the last row costs nothing."""
+        if row < self._row:
+            self._row, self._payload_at, self._property_at = 0, self._payloads_at, self._properties_at
+        skipped = row - self._row
+        self._payload_at += _sum32(self.value, self._payload_lengths_at + 4 * self._row, skipped)
+        if self._property_lengths_at:
+            self._property_at += _sum32(self.value, self._property_lengths_at + 4 * self._row, skipped)
+        self._row = row
+
+    def records(self, first: int, end: int, wanted: list[bool] | None = None) -> list[bytes]:
+        """The same as message records (`messages.py`)."""
+        found: list[bytes] = []
+        for message in self.messages(first, end, 0, wanted):
+            serial = self.first_serial + self.row_from(message.position_us)
+            found.append(encode_message(message, message.position_us, serial))
+        return found
+
+    def _number(self, value: bytes, column_at: int, row: int, numbers: int) -> int:
+        number = int(read_i16_le(value, column_at + 2 * row)) & 0xFFFF
+        if number >= numbers:
+            raise PermanentError(f"row {row} of a commit page has name {number}, there are {numbers}")
+        return number
+
+    def _received_us(self, row: int) -> int:
+        if self._wide:
+            return self._first_received_us + int(read_i64_le(self.value, self._received_at + 8 * row))
+        return self._first_received_us + (int(read_i32_le(self.value, self._received_at + 4 * row)) & 0xFFFF_FFFF)
+
+    def _expiry_s(self, row: int) -> int:
+        if not self._expiry_at:
+            raise PermanentError("a message of a commit page expires, and the page has no column for that")
+        return int(read_i32_le(self.value, self._expiry_at + 4 * row)) & 0xFFFF_FFFF
+
+
+def _names(value: bytes, lengths_at: int, count: int, at: int) -> list[bytes]:
+    found: list[bytes] = []
+    for number in range(count):
+        end = at + (int(read_i16_le(value, lengths_at + 2 * number)) & 0xFFFF)
+        found.append(value[at:end])
+        at = end
+    return found
+
+
+def _sum16(value: bytes, at: int, count: int) -> int:
+    total = 0
+    for number in range(count):
+        total += int(read_i16_le(value, at + 2 * number)) & 0xFFFF
+    return total
+
+
+def _sum32(value: bytes, at: int, count: int) -> int:
+    total = 0
+    for number in range(count):
+        total += int(read_i32_le(value, at + 4 * number)) & 0xFFFF_FFFF
+    return total
