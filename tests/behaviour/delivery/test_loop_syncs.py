@@ -15,8 +15,9 @@ from tests.slow_world import kept, subscribe
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow this machine's disk is."""
+    """However slow this machine's disk is; and the commit thread never holds the lock to settle the mark."""
     monkeypatch.setattr("holdfast.storage.rocks.engine.loop_sync.SLOW_S", 1e9)
+    monkeypatch.setattr("holdfast.storage.rocks.engine.commit_thread._SETTLE_AFTER_S", 1e6)
 
 
 @pytest.fixture

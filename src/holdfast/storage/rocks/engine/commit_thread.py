@@ -102,7 +102,8 @@ class CommitThread:
         try:
             while not self._stopping:
                 left_s = -1.0 if self._settle_at_s is None else max(0.0, self._settle_at_s - time.monotonic())
-                if self._wake.acquire(timeout=left_s):
+                # Rung without being asked: there is something to settle later, or the end.
+                if self._wake.acquire(timeout=left_s) and self._asked:
                     self._working = True
                     # Before the number is read: a request that comes later asks for another round.
                     self._asked = False
@@ -118,8 +119,8 @@ class CommitThread:
         written = self._journal.last_written()
         if self.poison is not None or written.batch <= self.synced or not self._journal.sync():
             return
-        if written.batch <= self.synced:
-            # The owner has synced it meanwhile.
+        if self.poison is not None or written.batch <= self.synced:
+            # The owner has synced it meanwhile, or has failed to: a second sync that succeeds proves nothing.
             return
         self._journal.note_synced(written)
         if self._settle_at_s is None:

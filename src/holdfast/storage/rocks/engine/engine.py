@@ -86,7 +86,7 @@ class Engine:
         self._reserve_bytes: Final = reserve_bytes
         self._write_options: Final = write_options()
         self._descriptor: Final = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        #: Held while a sync is done or noted, and while the database is closed.
+        #: Held while a sync is done, noted or settled, and while the database is closed.
         self._in_use: Final = threading.Lock()
         self._written = WrittenMark(opened.batch, opened.sequence)
         #: Bytes of all batches, and of those that a sync has covered. Each is changed by one thread at a time.
@@ -319,17 +319,18 @@ class Engine:
             return False
         try:
             written = self._written
-            if not self._sync_wal(database):
+            if commit.poison is not None or not self._sync_wal(database):
                 return False
             self._note(written)
+            ended_s = time.monotonic()
+            rule.synced_on_loop(ended_s - began_s, ended_s)
+            # Before the lock is released: the commit thread may wait for it, and must find this one done.
+            commit.synced_elsewhere(written.batch)
         except Exception as error:
             commit.fail(error)
             return False
         finally:
             self._in_use.release()
-        ended_s = time.monotonic()
-        rule.synced_on_loop(ended_s - began_s, ended_s)
-        commit.synced_elsewhere(written.batch)
         return True
 
     # The journal of the commit thread
@@ -343,8 +344,13 @@ class Engine:
             if database is None or self._broken is not None:
                 return False
             began_s = time.monotonic()
-            if not self._sync_wal(database):
-                return False
+            try:
+                if not self._sync_wal(database):
+                    return False
+            except Exception as error:
+                # Before the lock is released: the loop must not sync after this one.
+                self._commit.fail(error)
+                raise
             ended_s = time.monotonic()
             self._loop_sync.synced_on_thread(ended_s - began_s, ended_s)
         return True

@@ -44,7 +44,12 @@ class ManifestWatch:
             self._number, size_bytes = manifest_of(self._database)
             self._path = self._database / f"MANIFEST-{self._number:06d}"
         if size_bytes != self._synced_bytes and self._number:
-            # RocksDB may be in the middle of its own sync.
-            sync_path(self._path)
+            try:
+                # RocksDB may be in the middle of its own sync.
+                sync_path(self._path)
+            except FileNotFoundError:
+                # RocksDB has begun another one just now: the next look finds it.
+                self._number = size_bytes = 0
+                self._looked_s = float("-inf")
         self._synced_bytes = size_bytes
         return self._number, size_bytes

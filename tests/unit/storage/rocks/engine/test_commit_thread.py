@@ -144,3 +144,23 @@ def test_the_mark_is_settled_after_a_sync(bench: Bench, monkeypatch: pytest.Monk
     bench.sync_begins()
     bench.sync_ends()
     assert bench.journal.settled.wait(30)
+
+
+def test_what_the_owner_has_synced_is_settled_without_a_sync(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is synced unless it was asked for, though there is more by now."""
+    monkeypatch.setattr("holdfast.storage.rocks.engine.commit_thread._SETTLE_AFTER_S", 0.0)
+    bench.journal.written = WrittenMark(2, 20)
+    bench.thread.synced_elsewhere(1)
+    assert bench.journal.settled.wait(30)
+    assert bench.journal.began == []
+    assert (bench.thread.synced, bench.thread.is_idle()) == (1, True)
+
+
+def test_a_sync_that_ends_after_the_owner_has_failed_gives_no_receipt(bench: Bench) -> None:
+    """L20: a second sync that succeeds proves nothing."""
+    bench.write(1)
+    bench.sync_begins()
+    bench.thread.fail(OSError("the disk has gone"))
+    bench.sync_ends()
+    bench.thread.stop()
+    assert (bench.thread.synced, bench.journal.events) == (0, [])

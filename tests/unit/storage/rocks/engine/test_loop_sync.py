@@ -84,6 +84,21 @@ class PatientRule(LoopSyncRule):
         super().synced_on_thread(0.0, now_s)
 
 
+def wait_until_idle(engine: Engine) -> None:
+    """A receipt may be there a moment before the commit thread is done with it."""
+    for _look in range(30_000):
+        if engine._commit.is_idle():
+            return
+        threading.Event().wait(0.001)
+    pytest.fail("the commit thread does not come to rest")
+
+
+@pytest.fixture(autouse=True)
+def _no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit thread holds the engine's lock while it settles the mark."""
+    monkeypatch.setattr("holdfast.storage.rocks.engine.commit_thread._SETTLE_AFTER_S", 1e6)
+
+
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     engine = Engine.open(tmp_path / "data", reserve_bytes=0, loop_sync=PatientRule())
@@ -131,6 +146,7 @@ def test_much_that_is_not_synced_goes_to_the_commit_thread(engine: Engine) -> No
     engine.write(2, batch(2))
     assert not engine.sync_on_loop(1)
     engine.sync_now()
+    wait_until_idle(engine)
     engine.write(3, batch(3))
     assert engine.sync_on_loop(1)
 
@@ -181,8 +197,46 @@ def test_a_request_that_comes_while_the_loop_syncs_gives_no_second_receipt(
         assert engine.sync_on_loop(1)
     engine.write(2, batch(2))
     engine.sync_now()
-    assert told in ([2], []), "batch 1 had its receipt"
+    assert told == [2], "batch 1 had its receipt"
     assert engine.synced == 2
+
+
+def test_no_receipt_follows_a_failed_sync_of_the_loop(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L20: the commit thread was asked meanwhile, waits for the lock, and its second sync would succeed."""
+    told: list[int] = []
+    engine.on_synced(told.append)
+    sync = engine._sync_wal
+    calls: list[int] = []
+
+    def first_fails(database: object) -> bool:
+        calls.append(1)
+        if len(calls) > 1:
+            return sync(database)  # type: ignore[arg-type]
+        engine.request_sync()
+        while engine._commit._asked:
+            threading.Event().wait(0.001)
+        raise OSError("the disk has gone")
+
+    monkeypatch.setattr(engine, "_sync_wal", first_fails)
+    engine.write(1, batch(1))
+    assert not engine.sync_on_loop(1)
+    wait_until_idle(engine)
+    assert (told, engine.synced, str(engine.poison)) == ([], 0, "the disk has gone")
+
+
+def test_the_loop_does_not_sync_after_a_failed_sync_of_the_thread(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_database: object) -> bool:
+        raise OSError("the disk has gone")
+
+    engine.write(1, batch(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_sync_wal", fails)
+        engine.request_sync()
+        assert not engine._commit.wait_for(1, 30)
+    assert not engine.sync_on_loop(1)
+    assert engine.synced == 0
 
 
 def test_a_failed_sync_on_the_loop_poisons(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

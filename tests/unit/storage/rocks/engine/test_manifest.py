@@ -54,3 +54,20 @@ def test_a_length_is_synced_before_it_is_promised(tmp_path: Path, monkeypatch: p
         point(tmp_path, 5, size_bytes)
         watch.synced(float(now_s))
         assert len(synced) == syncs
+
+
+def test_one_that_is_replaced_while_it_is_looked_at_is_found_at_the_next_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point(tmp_path, 5, 20)
+    watch = ManifestWatch(tmp_path)
+
+    def gone(path: Path) -> None:
+        path.unlink()
+        point(tmp_path, 8, 7)
+        raise FileNotFoundError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.storage.rocks.engine.manifest.sync_path", gone)
+        assert watch.synced(1.0) == (0, 0)
+    assert watch.synced(1.0) == (8, 7)
