@@ -15,6 +15,8 @@ from holdfast.model.message import Message
 
 #: Room that a message takes besides its bytes.
 _OBJECT_BYTES: Final = 400
+#: Room that a commit takes: its list, its first position and its size.
+_COMMIT_BYTES: Final = 150
 #: A commit above this share of the ring is cut into pieces: it would stay as a whole as long as nothing follows it.
 _LARGEST_SHARE: Final = 4
 #: Evicted commits are cut off when they are this many, so that cutting is cheap on average.
@@ -44,7 +46,7 @@ class Ring:
 
         Requires: their positions follow each other. Nobody changes the list any more.
         """
-        size_bytes = _OBJECT_BYTES * len(messages)
+        size_bytes = _COMMIT_BYTES + _OBJECT_BYTES * len(messages)
         for message in messages:
             size_bytes += len(message.topic) + len(message.payload) + len(message.properties)
         if len(messages) > 1 and size_bytes > self._max_bytes // _LARGEST_SHARE:

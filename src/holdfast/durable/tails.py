@@ -17,6 +17,10 @@ from holdfast.records.messages import decode_message, encode_message
 POSITION: Final = Struct(">Q")
 
 
+#: The topic, the position and the encoded message.
+StoredRecord = tuple[bytes, int, bytes]
+
+
 class TailStream:
     """What the tails of one stream share, and what is counted there: looking through all topics would take too long."""
 
@@ -57,6 +61,11 @@ class MessageSink:
         """Add a message and every structure change it causes to one commit."""
         self._hand_on(topic, position_us, value, puts)
 
+    def put_records(self, records: list[StoredRecord], puts: FamilyChanges) -> None:
+        """Add messages that are encoded already, in the order of their positions."""
+        for topic, position_us, value in records:
+            self.put(topic, position_us, value, puts)
+
     def put_commit(self, messages: list[Message], first_serial: int, puts: FamilyChanges) -> None:
         """Add the messages of one commit, which know their positions."""
         serial = first_serial
@@ -92,10 +101,23 @@ class PageSink(MessageSink):
         super().__init__(_nowhere)
         self._prefix: Final = prefix
 
-    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:  # noqa: ARG002 (the contract's)
-        stored = decode_message(value)
-        stored.message.position_us = position_us
-        self.put_commit([stored.message], stored.serial, puts)
+    def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
+        self.put_records([(topic, position_us, value)], puts)
+
+    def put_records(self, records: list[StoredRecord], puts: FamilyChanges) -> None:
+        messages: list[Message] = []
+        first_serial = 0
+        for _topic, position_us, value in records:
+            stored = decode_message(value)
+            stored.message.position_us = position_us
+            if messages and stored.serial != first_serial + len(messages):
+                # Something between them was erased; the serials of a page have no gap.
+                self.put_commit(messages, first_serial, puts)
+                messages = []
+            if not messages:
+                first_serial = stored.serial
+            messages.append(stored.message)
+        self.put_commit(messages, first_serial, puts)
 
     def put_commit(self, messages: list[Message], first_serial: int, puts: FamilyChanges) -> None:
         begin = 0

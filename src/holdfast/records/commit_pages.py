@@ -66,11 +66,15 @@ _SHAPES: Final = 0x1E
 MAX_MESSAGES: Final = 65_535
 #: A larger page would make a reader of one message read too much. A larger message is a page alone.
 MAX_BYTES: Final = 4 << 20
-#: What a message takes in all columns, with a publisher and without its topic, payload and properties. An estimate.
-_ROW_BYTES: Final = 64
+#: What a message takes in all columns, optional ones too, with the lengths of its topic and its publisher.
+_ROW_BYTES: Final = 37
+#: A character of a client id takes at most so many bytes.
+_UTF8_BYTES: Final = 4
 
 _HEADER: Final = Struct("<BBIIIqQqII")
 _unpack_header: Final = _HEADER.unpack_from
+_MAX_POSITION_US: Final = 2**63 - 1
+_MAX_SERIAL: Final = 2**64 - 1
 _I16: Final = 1 << 15
 _I32: Final = 1 << 31
 
@@ -194,6 +198,8 @@ def page_end(messages: list[Message], begin: int) -> int:
         size_bytes += _ROW_BYTES + len(message.payload) + len(message.properties)
         if end == begin or message.topic != messages[end - 1].topic:
             size_bytes += len(message.topic)
+        if end == begin or message.publisher is not messages[end - 1].publisher:
+            size_bytes += _UTF8_BYTES * len(message.publisher)
         if size_bytes > MAX_BYTES and end > begin:
             break
         end += 1
@@ -215,6 +221,9 @@ def _signed16(number: int) -> int:
 
 
 def _signed32(number: int) -> int:
+    """The signed number with the same 32 bits."""
+    if not 0 <= number < 2 * _I32:
+        raise MisuseError(f"{number} does not fit into 32 bits of a commit page")
     return number if number < _I32 else number - 2 * _I32
 
 
@@ -231,6 +240,8 @@ class CommitPage:
             raise PermanentError(f"a commit page has version {version}, this Holdfast reads version {VERSION}")
         if shape & ~_SHAPES:
             raise PermanentError(f"a commit page has shape 0x{shape:02X}, which no version wrote")
+        if not 0 <= first_us <= _MAX_POSITION_US - count or first_serial > _MAX_SERIAL - count:
+            raise PermanentError(f"a commit page begins at position {first_us} and serial {first_serial}")
         self.value: Final = value
         self.count: Final[int] = count
         self.first_us: Final[int] = first_us

@@ -8,8 +8,8 @@ from holdfast.model.message import Message
 
 pytestmark = pytest.mark.compiled
 
-#: What a message with a payload of 100 bytes and a topic of one takes in the ring.
-_ROOM = 501
+#: What a commit of one message with a payload of 100 bytes and a topic of one takes in the ring.
+_ROOM = 651
 
 
 def message(position_us: int, payload_bytes: int = 100) -> Message:

@@ -62,6 +62,13 @@ class Layout(Protocol):
     def name(self) -> str: ...
 
     @property
+    def reopens_cheaply(self) -> bool:
+        """Whether a read that goes on at a position costs little more than one that was never interrupted. A reader
+        then holds nothing of the store while it waits: pages are large.
+        """
+        ...
+
+    @property
     def sink(self) -> MessageSink:
         """What takes messages, as `put` does, and as fast as it goes."""
         ...

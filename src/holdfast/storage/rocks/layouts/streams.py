@@ -25,6 +25,9 @@ _LARGEST_FETCH: Final = 512
 class StreamLayout(ABC):
     """The parts of a `Layout` that are about streams. `topics` is empty, or what the generation before handed on."""
 
+    #: Every stream would be sought again.
+    reopens_cheaply: bool = False
+
     def __init__(self, topics: LearnedTopics, hash_bits: int) -> None:
         self._topics = topics
         self._hash_bits: Final = hash_bits

@@ -14,6 +14,8 @@ from holdfast.topics.learned import LearnedTopics
 class WriteThroughLayout(ABC):
     """The parts of a `Layout` that are about an index that follows its messages."""
 
+    reopens_cheaply: bool = False
+
     @abstractmethod
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None: ...
 

@@ -66,6 +66,8 @@ class RocksShardScan:
         self._source_end_us = 0
         #: Messages of the source that were read, and for which there was no room yet.
         self._read_ahead: list[Message] = []
+        #: Whether the source is made again for each call rather than kept.
+        self._reopens_cheaply = False
         self.lost: list[LostRange] = []
 
     def next(self, limit: int, before_us: int) -> list[Message]:
@@ -118,6 +120,9 @@ class RocksShardScan:
         found = self._take(before_us, limit)
         if len(found) == limit:
             shared.put(key, found)
+        if self._reopens_cheaply and found:
+            # Not while nothing is found: `from_us` has not moved then, and the next call would look at the same again.
+            self.let_go()
         return found
 
     def _take(self, before_us: int, limit: int) -> list[Message]:
@@ -125,6 +130,8 @@ class RocksShardScan:
             before_us = min(before_us, self._zone_log.gap_us(self.from_us))
             self._source = self._log.messages(self._zone_log, self.shard.id, self._levels, self.from_us, before_us)
             self._source_end_us = before_us
+            pieces = self._zone_log.pieces(self.shard.id, self.from_us, before_us)
+            self._reopens_cheaply = all(piece.layout.reopens_cheaply for piece, _lo_us, _hi_us in pieces)
         found: list[Message] = []
         try:
             if self._fill(self._source, found, limit):

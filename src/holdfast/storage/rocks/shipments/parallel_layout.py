@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.durable.changes import FamilyChanges, Operation
+from holdfast.durable.tails import StoredRecord
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.records.generations import Parameter
 from holdfast.storage.rocks.layouts.build import make_layout
@@ -77,16 +78,19 @@ class ParallelLayoutWriter:
 
     def __init__(self, structure: LayoutStructure) -> None:
         self._layout: Final[Layout] = make_layout(structure.layout, _numbers(structure.parameters))
+        self._records: list[StoredRecord] = []
         self._puts = FamilyChanges()
         topics = self._layout.learned()
         if topics is not None:
             topics.load(structure.records)
 
     def put(self, topic: bytes, position_us: int, value: bytes) -> None:
-        self._layout.put(topic, position_us, value, self._puts)
+        self._records.append((topic, position_us, value))
 
     def take(self) -> list[Pair]:
         """Keys and values of the messages since the last call."""
+        self._layout.sink.put_records(self._records, self._puts)
+        self._records = []
         taken, self._puts = self._puts, FamilyChanges()
         return list(_pairs(taken.operations))
 

@@ -13,9 +13,10 @@ from holdfast.storage.rocks.layouts.layout import Layout
 END_US = 2**63 - 1
 
 
-def record(topic: bytes, position_us: int, payload: bytes = b"") -> bytes:
+def record(topic: bytes, position_us: int, payload: bytes = b"", serial: int = 0) -> bytes:
     """An encoded message."""
-    return encode_message(Message(topic, payload, 1, ClientId("pump"), position_us), position_us, position_us + 1)
+    message = Message(topic, payload, 1, ClientId("pump"), position_us)
+    return encode_message(message, position_us, serial or position_us + 1)
 
 
 class Store:

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.erasures import Erasure, Erasures
+from holdfast.durable.log import NO_END
 from holdfast.durable.zones import Zone
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
@@ -16,6 +17,8 @@ from holdfast.records.commit_pages import CommitPage
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.layout import MESSAGES, POSTINGS
+from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure, ParallelLayoutWriter
+from tests.unit.storage.rocks.layouts.store import record
 from tests.unit.storage.rocks.log.store import Store, drain, places
 
 FAMILY = "log-00000-00000001"
@@ -174,3 +177,46 @@ def test_a_page_under_another_key_is_noticed(paged: Store) -> None:
     paged.log.close()
     assert any("lies under a key of another" in str(problem) for problem in verify_folder(paged.folder).problems)
     paged._open()
+
+
+def test_a_reader_that_finds_nothing_pauses_as_with_other_layouts(
+    paged: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five pages of 20,000 messages are 100 stretches without a match: more than one call looks through."""
+    fill(paged, [20_000] * 5)
+    paged.reopen()
+    opened: list[bytes] = []
+
+    def counted(value: bytes) -> CommitPage:
+        opened.append(value)
+        return CommitPage(value)
+
+    monkeypatch.setattr("holdfast.storage.rocks.layouts.paged.CommitPage", counted)
+    scan = paged.reader.scan(0, (b"nothing", b"#"), 0)
+    assert scan.next(100, NO_END) == []
+    assert len(opened) <= 2
+    for _call in range(20):
+        scan.next(100, NO_END)
+    assert scan.from_us > paged.written[-1].position_us, "it comes to the end all the same"
+
+
+def test_readers_that_wait_hold_no_pages(paged: Store) -> None:
+    """A thousand clients that never acknowledge would else hold a page each, of up to 4 MiB."""
+    fill(paged, [1_000])
+    paged.reopen()
+    scan = paged.reader.scan(0, (), 0)
+    found = scan.next(5, NO_END)
+    assert (scan._source, scan._read_ahead) == (None, [])
+    while more := scan.next(300, NO_END):
+        found += more
+    assert places(found) == places(paged.written)
+
+
+def test_records_of_a_job_become_pages_without_gaps_in_their_serials(paged: Store) -> None:
+    """Loaded and relaid messages come encoded; erased ones are left out."""
+    writer = ParallelLayoutWriter(LayoutStructure("paged", {}))
+    for serial in (1, 2, 3, 7, 8):
+        writer.put(b"a", 10 * serial, record(b"a", 10 * serial, serial=serial))
+    pages = [CommitPage(value) for _key, value in writer.take()]
+    assert [(page.first_serial, page.first_us, page.count) for page in pages] == [(1, 10, 3), (7, 70, 2)]
+    assert writer.take() == []
