@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.model.errors import PoisonedError
 from holdfast.storage.rocks.engine.engine import Engine
-from tests.crash.batches import batch, open_with_family, receipts, start_writer, stored
+from holdfast.storage.rocks.engine.loop_sync import LoopSyncRule
+from tests.crash.batches import FAMILY, batch, open_with_family, receipts, start_writer, stored
 from tests.crash.disks import FragileDisk
 
 RUNS = max(3, int(os.environ.get("HOLDFAST_CRASH_RUNS", "20")) // 4)
@@ -84,6 +85,29 @@ def test_what_was_not_synced_may_be_gone_and_what_was_is_not(disk: FragileDisk) 
     disk.cut_power()
     with pytest.raises(PoisonedError):
         engine.close()
+    disk.restart()
+    engine = Engine.open(disk.folder / "data", reserve_bytes=0)
+    assert stored(engine) == list(range(1, 11))
+    assert engine.damage == []
+    engine.close()
+
+
+def test_what_was_synced_on_the_loop_survives_a_power_loss(disk: FragileDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L20: such a commit has its receipt at once, so the disk must have it then."""
+    monkeypatch.setattr("holdfast.storage.rocks.engine.loop_sync.SLOW_S", 1e9)
+    monkeypatch.setattr("holdfast.storage.rocks.engine.commit_thread._SETTLE_AFTER_S", 1e6)
+    engine = Engine.open(disk.folder / "data", reserve_bytes=0, loop_sync=LoopSyncRule())
+    engine.create_family(FAMILY)
+    for number in range(1, 11):
+        engine.write(number, batch(number))
+        assert engine.sync_on_loop(1)
+    engine.write(11, batch(11))
+    disk.cut_power()
+    assert not engine.sync_on_loop(1)
+    assert engine.synced == 10
+    with pytest.raises(PoisonedError):
+        engine.write(12, batch(12))
+    engine.close()
     disk.restart()
     engine = Engine.open(disk.folder / "data", reserve_bytes=0)
     assert stored(engine) == list(range(1, 11))
