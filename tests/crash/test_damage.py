@@ -288,6 +288,23 @@ def test_a_manifest_that_became_shorter_does_not_cost_its_tables(killed: Path, c
     check_second_start_is_clean(killed, list(range(1, BATCHES + 1)))
 
 
+def test_a_manifest_that_ends_in_zeros_does_not_cost_its_tables(killed: Path) -> None:
+    """L21: RocksDB takes zeros from the beginning of a record on for space that was never used."""
+    path = manifest(killed)
+    content = path.read_bytes()
+    at = records = 0
+    while at < len(content) // 2:
+        at += FRAME_BYTES + int.from_bytes(content[at + 4 : at + 6], "little")
+        records += 1
+    assert records > 3
+    path.write_bytes(content[:at] + bytes(len(content) - at))
+    engine = Engine.open(killed)
+    assert [damage.kind for damage in engine.damage] == ["repaired"]
+    assert stored(engine) == list(range(1, BATCHES + 1))
+    engine.close()
+    check_second_start_is_clean(killed, list(range(1, BATCHES + 1)))
+
+
 def test_a_table_that_was_cut_is_given_up_kept_and_reported(killed: Path) -> None:
     """L21: a repair opens the rest."""
     path = tables(killed)[-1]

@@ -38,7 +38,7 @@ from holdfast.storage.rocks.engine.options import (
 from holdfast.storage.rocks.engine.quarantine import Damage, Quarantine
 from holdfast.storage.rocks.engine.range_tombstones import thin_wal
 from holdfast.storage.rocks.engine.synced_mark import Synced
-from holdfast.storage.rocks.engine.wal_scan import find_gap, wal_files
+from holdfast.storage.rocks.engine.wal_scan import find_gap, used_bytes, wal_files
 
 #: In the default family: the number of the last batch, big-endian u64. Never change.
 BATCH_KEY: Final = b"batch"
@@ -180,7 +180,10 @@ def _manifest_became_shorter(path: Path, mark: Synced | None) -> bool:
     if mark is None or not mark.manifest_number:
         return False
     number, size_bytes = manifest_of(path)
-    return number < mark.manifest_number or (number == mark.manifest_number and size_bytes < mark.manifest_bytes)
+    if number != mark.manifest_number:
+        return number < mark.manifest_number
+    # RocksDB reads up to zeros, and deletes the tables that it has not read of.
+    return min(size_bytes, used_bytes(path / f"MANIFEST-{number:06d}")) < mark.manifest_bytes
 
 
 def _repair(path: Path, quarantine: Quarantine, reason: str) -> Damage:

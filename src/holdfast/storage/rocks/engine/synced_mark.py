@@ -16,11 +16,8 @@ When it is written, and why that is enough:
    loss it may be that second too low and never too high, since only synced numbers stand in it. Too low means:
    damage in the last second before a power loss looks like a torn tail. `boot` tells which of the two cases it is.
 3. In two slots, so that a write torn by a power loss leaves the older one.
-4. Through a mapping, without a system call. The file is written in full before it is mapped: a hole in it would end
-   the process on a full disk.
 """
 
-import mmap
 import os
 import struct
 import zlib
@@ -62,9 +59,8 @@ class SyncedMark:
         if os.fstat(self._descriptor).st_size < 2 * _SLOT_BYTES:
             # Taken now, so that a disk that fills up later cannot fail a mark.
             os.pwrite(self._descriptor, b"\0" * (2 * _SLOT_BYTES), 0)
-        self._map: Final = mmap.mmap(self._descriptor, 2 * _SLOT_BYTES)
         for slot in (0, 1):
-            self._load(self._map[slot * _SLOT_BYTES : slot * _SLOT_BYTES + _SLOT.size + _CRC.size])
+            self._load(os.pread(self._descriptor, _SLOT.size + _CRC.size, slot * _SLOT_BYTES))
 
     def _load(self, content: bytes) -> None:
         if len(content) < _SLOT.size + _CRC.size:
@@ -81,21 +77,18 @@ class SyncedMark:
         """Requires: the WAL is synced up to `synced`. Survives: a killed process."""
         self._counter += 1
         body = _SLOT.pack(_MAGIC, self._counter, *synced, self._boot)
-        at = (self._counter & 1) * _SLOT_BYTES
-        self._map[at : at + _SLOT.size + _CRC.size] = body + _CRC.pack(zlib.crc32(body))
+        os.pwrite(self._descriptor, body + _CRC.pack(zlib.crc32(body)), (self._counter & 1) * _SLOT_BYTES)
         self.last = synced
         self._unsettled = True
 
     def settle(self) -> None:
         """Survives: a power loss."""
         if self._unsettled:
-            # Not `flush` of the mapping, which holds the GIL; Linux writes pages of mappings here as well.
             os.fdatasync(self._descriptor)
             self._unsettled = False
 
     def close(self) -> None:
         if self._descriptor >= 0:
-            self._map.close()
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -1,8 +1,9 @@
-"""Reads the frames of a WAL file, to find what RocksDB passes over in silence.
+"""Reads the frames of a WAL file or a MANIFEST, to find what RocksDB passes over in silence.
 
 RocksDB checks every record's checksum but takes a run of zeros for space that was never used, skips to the next
 block, and goes on; and it does not miss a WAL file that is gone. Both leave a gap in the sequence numbers, which
-this finds. It reads headers only, so 128 MB take a fraction of a second.
+this finds. A MANIFEST of which a part became zeros looks like one that ends there. Only headers are read, so 128 MB
+take a fraction of a second.
 
     file   = blocks of 32,768 bytes
     frame  = crc u32 | length u16 | type u8 | bytes          1 whole, 2 first, 3 middle, 4 last
@@ -50,6 +51,22 @@ def find_gap(files: Iterable[Path]) -> Gap | None:
             expected = sequence + operations
             end = record_end
     return None
+
+
+def used_bytes(path: Path) -> int:
+    """Where the frames of a file end: at zeros that RocksDB takes for space never used, or with the file."""
+    content = path.read_bytes()
+    at = 0
+    while at + _HEADER_BYTES <= len(content):
+        left = _BLOCK_BYTES - at % _BLOCK_BYTES
+        if left < _HEADER_BYTES:
+            at += left
+            continue
+        _, length, kind = _HEADER.unpack_from(content, at)
+        if not length and not kind:
+            return at
+        at += _HEADER_BYTES + length
+    return len(content)
 
 
 def _records(path: Path) -> Iterator[tuple[int, int, int]]:
