@@ -34,7 +34,10 @@ def write_until_full(engine: Engine) -> int:
     pytest.fail("the disk did not fill up")
 
 
-def test_a_write_into_the_reserve_is_refused_before_rocksdb_sees_it(disk: SmallDisk) -> None:
+def test_a_write_into_the_reserve_is_refused_before_rocksdb_sees_it(
+    disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.storage.rocks.engine.disk_space._READING_S", 0.0)
     engine = open_with_family(disk.folder / "data", reserve_bytes=8 * MB)
     ballast = disk.fill(leave_bytes=4 * MB)
     with pytest.raises(DiskFullError, match="in reserve"):

@@ -107,6 +107,10 @@ class FreeSpace:
             self._read_s = now_s
         return free_bytes
 
+    def forget(self) -> None:
+        """The next reading asks the file system."""
+        self._read_s = float("-inf")
+
     def use(self, size_bytes: int) -> None:
         """So much was written since the reading."""
         self._used_bytes += size_bytes

@@ -231,6 +231,7 @@ class Engine:
 
     def _refuse(self, error: Exception) -> None:
         """Raises what a failed write means for the caller."""
+        self._free.forget()
         failure = classify(error)
         if failure is Failure.STALLED:
             raise StalledError(f"RocksDB has to catch up: {error}") from error
@@ -375,7 +376,7 @@ class Engine:
             self._note(written)
 
     def _note(self, written: WrittenMark) -> None:
-        self._mark.write(Synced(written.sequence, written.batch, *self._manifest.synced(time.monotonic())))
+        self._mark.write(Synced(written.sequence, written.batch, *self._manifest.synced()))
 
     def settle(self) -> None:
         with self._in_use:
@@ -407,6 +408,7 @@ class Engine:
         """After an append found no room. Reading goes on until there is room to open."""
         wal_bytes = sum(path.stat().st_size for path in wal_files(self.path))
         need_bytes = wal_bytes + self._reserve_bytes
+        self._free.forget()
         if self._free.read(time.monotonic(), need_bytes) < need_bytes:
             raise DiskFullError(f"{self.folder} needs {need_bytes} free bytes to go on; {self._broken}")
         with self._in_use:
@@ -448,6 +450,7 @@ class Engine:
             with suppress(OSError):
                 self._mark.settle()
             self._mark.close()
+            self._manifest.close()
             os.close(self._descriptor)
             self._lock.release()
 

@@ -1,5 +1,6 @@
 """Watermarks: where a state begins, and that it does not flutter."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.errors import SettingsError
-from holdfast.storage.rocks.engine.disk_space import DiskState, DiskWatch, Watermarks, next_state
+from holdfast.storage.rocks.engine.disk_space import DiskState, DiskWatch, FreeSpace, Watermarks, next_state
 
 TOTAL = 1_000_000
 MARKS = Watermarks(low_bytes=0, full_bytes=0, low_percent=10, full_percent=3, margin_percent=1)
@@ -65,3 +66,42 @@ def test_the_watch_reads_the_real_disk(tmp_path: Path) -> None:
     watch = DiskWatch(tmp_path, Watermarks(low_bytes=0, full_bytes=0, low_percent=0, full_percent=0))
     assert watch.check() is DiskState.OK
     assert 0 < watch.free_bytes <= watch.total_bytes
+
+
+class FakeDisk:
+    """Counts how often the file system is asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free_bytes = 100 << 20
+        self.asked = 0
+        monkeypatch.setattr("os.fstatvfs", self._fstatvfs)
+
+    def _fstatvfs(self, _descriptor: int) -> os.statvfs_result:
+        self.asked += 1
+        return os.statvfs_result((1, 1, 0, 0, self.free_bytes, 0, 0, 0, 0, 255))
+
+
+def test_a_reading_of_free_space_is_good_for_a_moment_and_for_some_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FakeDisk(monkeypatch)
+    free = FreeSpace(0)
+    assert free.read(1.0, 0) == 100 << 20
+    free.use(1 << 20)
+    assert free.read(1.04, 0) == 99 << 20, "what was written since is taken off"
+    assert disk.asked == 1
+    free.read(1.06, 0)
+    assert disk.asked == 2
+    free.use(8 << 20)
+    free.read(1.07, 0)
+    assert disk.asked == 3
+    free.forget()
+    free.read(1.07, 0)
+    assert disk.asked == 4
+
+
+def test_free_space_that_does_not_suffice_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FakeDisk(monkeypatch)
+    free = FreeSpace(0)
+    disk.free_bytes = 10
+    assert free.read(1.0, 50) == 10
+    disk.free_bytes = 60
+    assert free.read(1.0, 50) == 60
