@@ -44,7 +44,7 @@ class Ring:
     def append(self, messages: list[Message]) -> None:
         """Take the messages of the newest commit, whose places are known.
 
-        Requires: their positions follow each other. Nobody changes the list any more.
+        Requires: their positions follow each other, and the list is not changed any more.
         """
         size_bytes = _COMMIT_BYTES + _OBJECT_BYTES * len(messages)
         for message in messages:
