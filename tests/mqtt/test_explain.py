@@ -19,12 +19,14 @@ from tests.mqtt.raw import RawClient
 
 pytestmark = pytest.mark.slow
 
+# A message that expires after 0 seconds is delivered if its commit is synced on the loop, in the same microsecond.
 SETTINGS = """
 [listeners.default]
 port = 0
 [storage]
 data = "data"
 min_free_bytes = 0
+sync_on_loop = "never"
 [security]
 acl_file = "access"
 """
