@@ -7,6 +7,7 @@ fails: what was published was delivered.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -38,8 +39,13 @@ class BatchWriter(DataSourceArrowWriter):
         partition = 0 if task is None else task.partitionId()
         rows = RowEncoder(self._options)
         count = size = 0
+        batches = (batch for batch in iterator if batch.num_rows)
+        first = next(batches, None)
+        if first is None:
+            # A task without rows needs no broker, and none of the files that only a client reads.
+            return PublishedPartition(partition, 0, 0)
         with open_client(self._options, f"spark-{uuid4().hex[:12]}-{partition}") as client:
-            for batch in iterator:
+            for batch in chain([first], batches):
                 for message in rows.messages(batch):
                     client.send(message)
                     count += 1
