@@ -157,20 +157,6 @@ def encode_page(messages: list[Message], first_serial: int) -> bytes:
         payload_bytes,
         property_bytes,
     )
-    optional = BytesWriter()
-    if property_bytes:
-        for message in messages:
-            write_i32_le(optional, len(message.properties))
-    if expires:
-        for message in messages:
-            write_i32_le(optional, _signed32(expiry_seconds(message)))
-    if has_gaps:
-        for message in messages:
-            write_i64_le(optional, message.position_us)
-    for topic in topics:
-        write_i16_le(optional, _signed16(len(topic)))
-    for name in names:
-        write_i16_le(optional, _signed16(len(name)))
     parts = [
         header,
         topic_column.getvalue(),
@@ -178,7 +164,7 @@ def encode_page(messages: list[Message], first_serial: int) -> bytes:
         flags_column.getvalue(),
         received_column.getvalue(),
         payload_column.getvalue(),
-        optional.getvalue(),
+        _optional_columns(messages, topics, names, shape),
     ]
     parts.extend(topics)
     parts.extend(names)
@@ -186,6 +172,25 @@ def encode_page(messages: list[Message], first_serial: int) -> bytes:
     if property_bytes:
         parts.extend([message.properties for message in messages])
     return b"".join(parts)
+
+
+def _optional_columns(messages: list[Message], topics: dict[bytes, int], names: list[bytes], shape: int) -> bytes:
+    """The columns that a shape asks for, and the lengths of topics and publishers."""
+    columns = BytesWriter()
+    if shape & HAS_PROPERTIES:
+        for message in messages:
+            write_i32_le(columns, len(message.properties))
+    if shape & HAS_EXPIRY:
+        for message in messages:
+            write_i32_le(columns, _signed32(expiry_seconds(message) if message.expires_us else 0))
+    if shape & HAS_POSITIONS:
+        for message in messages:
+            write_i64_le(columns, message.position_us)
+    for topic in topics:
+        write_i16_le(columns, _signed16(len(topic)))
+    for name in names:
+        write_i16_le(columns, _signed16(len(name)))
+    return columns.getvalue()
 
 
 def page_end(messages: list[Message], begin: int) -> int:

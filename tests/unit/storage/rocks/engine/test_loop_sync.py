@@ -1,5 +1,6 @@
 """Which commits are synced on the event loop, and what happens to their receipts (L20)."""
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,9 +123,7 @@ def test_a_commit_that_is_synced_on_the_loop_is_on_disk_and_noted(engine: Engine
     assert engine.sync_counts.on_thread == 0, "nothing is synced twice"
 
 
-def test_what_was_synced_on_the_loop_is_there_after_a_crash(tmp_path: Path, engine: Engine) -> None:
-    import shutil
-
+def test_a_killed_engine_opens_without_damage_after_a_sync_on_the_loop(tmp_path: Path, engine: Engine) -> None:
     engine.write(1, batch(1))
     assert engine.sync_on_loop(1)
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
