@@ -19,8 +19,10 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.log.commit_log import RocksLog
 from holdfast.storage.rocks.log.maintenance import Maintenance
+from holdfast.storage.rocks.log.segment_writer import SegmentWriter
 from holdfast.storage.rocks.log.startup import open_log
 from tests.replays import replay_of
 
@@ -33,21 +35,27 @@ ROTATE = 40
 Key = tuple[str, bytes]
 
 
-def zones() -> tuple[list[Zone], Zone]:
+#: Small, so that a segment is made every few batches.
+SEGMENT_SIZE = SegmentSize(messages=60, commits=9)
+
+
+def zones(layout: str) -> tuple[list[Zone], Zone]:
     """One zone is strict, with two shards and few children to a level; the other is not synced for its receipts."""
-    return [Zone("lax", ((b"lax", b"#"),), durability=OS)], Zone("default", shards=2, thresholds=(2, 3))
+    thresholds = (2, 3) if layout == "learned" else ()
+    lax = Zone("lax", ((b"lax", b"#"),), durability=OS, layout=layout)
+    return [lax], Zone("default", shards=2, layout=layout, thresholds=thresholds)
 
 
-def open_folder(folder: Path) -> RocksLog:
-    listed, default = zones()
+def open_folder(folder: Path, layout: str = "learned") -> RocksLog:
+    listed, default = zones(layout)
     engine = Engine.open(folder, reserve_bytes=0)
     return open_log(engine, listed, default, [], SystemClock(), "test")
 
 
-def start_writer(folder: Path) -> subprocess.Popen[bytes]:
+def start_writer(folder: Path, layout: str = "learned") -> subprocess.Popen[bytes]:
     """Prints `receipt <batch> <messages so far>` with each receipt, and before it a line per message of the batch."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.log_writer", str(folder)],
+        [sys.executable, "-m", "tests.crash.log_writer", str(folder), layout],
         stdout=subprocess.PIPE,
         cwd=Path(__file__).resolve().parents[2],
     )
@@ -75,9 +83,10 @@ def line(message: Message) -> str:
     return f"{text} {message.shard} {message.position_us}"
 
 
-def _write_for_ever(folder: Path) -> None:
-    log = open_folder(folder)
+def _write_for_ever(folder: Path, layout: str) -> None:
+    log = open_folder(folder, layout)
     maintenance = Maintenance(log)
+    segments = SegmentWriter(log, SEGMENT_SIZE)
     posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     sent = counts(read_all(replay_of(log.reader, (b"#",), 0)))
     waiting: list[tuple[int, list[Message]]] = []
@@ -110,6 +119,7 @@ def _write_for_ever(folder: Path) -> None:
             maintenance.rotate(log.zone_logs["default"])
         if number % 7 == 0:
             maintenance.write_index_slice()
+        segments.write_all()
         while not posted.empty() or len(waiting) > 20:
             posted.get()()
 
@@ -117,4 +127,4 @@ def _write_for_ever(folder: Path) -> None:
 if __name__ == "__main__":
     # Standard output is for receipts.
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    _write_for_ever(Path(sys.argv[1]))
+    _write_for_ever(Path(sys.argv[1]), sys.argv[2])

@@ -56,6 +56,10 @@ class MessageSink:
         self._hand_on: Final = hand_on
         #: New topics since the counter was reset: their index entries are what costs memory.
         self.new_topics = 0
+        #: Of the commit pages that wait to become a segment, if the layout has such.
+        self.pages = 0
+        self.messages = 0
+        self.size_bytes = 0
 
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         """Add a message and every structure change it causes to one commit."""
@@ -73,6 +77,12 @@ class MessageSink:
             position_us = message.position_us
             self.put(message.topic, position_us, encode_message(message, position_us, serial), puts)
             serial += 1
+
+    def count(self, pages: int, messages: int, size_bytes: int) -> None:
+        """Count commit pages that came, or with negative numbers those that became a segment."""
+        self.pages += pages
+        self.messages += messages
+        self.size_bytes += size_bytes
 
 
 class TailSink(MessageSink):
@@ -94,7 +104,7 @@ class TailSink(MessageSink):
 
 
 class PageSink(MessageSink):
-    """Puts the messages of a commit into commit pages, as few as there can be."""
+    """Puts the messages of a commit into commit pages, as few as there can be, and counts what is in no segment yet."""
 
     def __init__(self, prefix: bytes) -> None:
         """`prefix` is what keys of pages begin with."""
@@ -125,7 +135,9 @@ class PageSink(MessageSink):
             end = page_end(messages, begin)
             page = messages if end - begin == len(messages) else messages[begin:end]
             key = self._prefix + POSITION.pack(page[0].position_us)
-            puts.operations.append((key, encode_page(page, first_serial + begin)))
+            value = encode_page(page, first_serial + begin)
+            puts.operations.append((key, value))
+            self.count(1, len(page), len(value))
             begin = end
 
 

@@ -104,6 +104,7 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
             sys_topics.start()
             node = Node(settings, broker, listeners, sys_topics, disk)
             maintenance = None if disk is None else _start_maintenance(node, disk)
+            segments = None if disk is None else _start_segments(disk)
             history = start_history(settings)
             try:
                 yield node
@@ -119,9 +120,8 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
                 await broker.queue_backends.settle()
                 await _commit_the_rest(broker, disk)
                 await end_history(history)
-                if maintenance is not None:
-                    maintenance.cancel()
-                    await asyncio.gather(maintenance, return_exceptions=True)
+                await _end(segments)
+                await _end(maintenance)
     finally:
         try:
             for backend in backends.values():
@@ -129,6 +129,19 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
         finally:
             if disk is not None:
                 disk.close()
+
+
+def _start_segments(disk: "DiskStorage") -> "asyncio.Task[None]":
+    # Imported here: a node that keeps everything in memory does not need RocksDB.
+    from holdfast.node.segment_supervisor import SegmentSupervisor
+
+    return asyncio.create_task(SegmentSupervisor(disk).run())
+
+
+async def _end(task: "asyncio.Task[None] | None") -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _start_maintenance(node: Node, disk: "DiskStorage") -> "asyncio.Task[None]":

@@ -5,15 +5,12 @@
 """
 
 import asyncio
-import os
-import sys
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import structlog
 
-import holdfast
+from holdfast.node.child_process import child_process
 from holdfast.node.history_main import SCRATCH_PREFIX, encode_settings
 from holdfast.node.settings.tree import Settings
 
@@ -23,8 +20,6 @@ _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 #: A process that ran this long has started well: the next pause is short again.
 _LONG_S: Final = 60.0
-#: Seconds that the process may take to end after SIGTERM.
-_END_S: Final = 5.0
 
 
 def start_history(settings: Settings) -> "asyncio.Task[None] | None":
@@ -60,18 +55,9 @@ async def _keep(settings: Settings) -> None:
 
 async def _run(settings: Settings, scratch: str) -> int:
     """Run the process until it ends; its exit status."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-m",
-        "holdfast.node.history_main",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": _path(), "TMPDIR": scratch},
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
+    async with child_process("holdfast.node.history_main", {"TMPDIR": scratch}) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         logs = settings.log
         words = encode_settings(settings.storage.data.absolute(), settings.history, logs.level, logs.format, scratch)
         process.stdin.write(words)
@@ -79,19 +65,3 @@ async def _run(settings: Settings, scratch: str) -> int:
         while await process.stdout.read(4096):
             pass
         return await process.wait()
-    finally:
-        if process.returncode is None:
-            process.stdin.close()
-            try:
-                async with asyncio.timeout(_END_S):
-                    await process.wait()
-            except TimeoutError:
-                _log.warning("the history process does not end, and is killed", pid=process.pid)
-                process.kill()
-                await process.wait()
-
-
-def _path() -> str:
-    """Our own source tree first, so that the process runs the same code."""
-    tree = str(Path(holdfast.__file__).resolve().parents[1])
-    return os.pathsep.join([tree, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -71,8 +71,8 @@ _ROW_BYTES: Final = 37
 #: A character of a client id takes at most so many bytes.
 _UTF8_BYTES: Final = 4
 
-_HEADER: Final = Struct("<BBIIIqQqII")
-_unpack_header: Final = _HEADER.unpack_from
+HEADER: Final = Struct("<BBIIIqQqII")
+_unpack_header: Final = HEADER.unpack_from
 _MAX_POSITION_US: Final = 2**63 - 1
 _MAX_SERIAL: Final = 2**64 - 1
 _I16: Final = 1 << 15
@@ -108,14 +108,14 @@ def encode_page(messages: list[Message], first_serial: int) -> bytes:
         if topic != last_topic:
             topic_number = topics.get(topic, -_I32)
             if topic_number == -_I32:
-                topic_number = topics[topic] = _signed16(len(topics))
+                topic_number = topics[topic] = signed16(len(topics))
             last_topic = topic
         write_i16_le(topic_column, topic_number)
         publisher: str = message.publisher
         if publisher is not last_publisher or not publishers:
             publisher_number = publishers.get(publisher, -_I32)
             if publisher_number == -_I32:
-                publisher_number = publishers[publisher] = _signed16(len(publishers))
+                publisher_number = publishers[publisher] = signed16(len(publishers))
             last_publisher = publisher
         write_i16_le(publisher_column, publisher_number)
         flags = message.qos
@@ -145,7 +145,7 @@ def encode_page(messages: list[Message], first_serial: int) -> bytes:
         | (WIDE_TIMES if wide else 0)
     )
     names = [name.encode() for name in publishers]
-    header = _HEADER.pack(
+    header = HEADER.pack(
         VERSION,
         shape,
         len(messages),
@@ -182,14 +182,14 @@ def _optional_columns(messages: list[Message], topics: dict[bytes, int], names: 
             write_i32_le(columns, len(message.properties))
     if shape & HAS_EXPIRY:
         for message in messages:
-            write_i32_le(columns, _signed32(expiry_seconds(message) if message.expires_us else 0))
+            write_i32_le(columns, signed32(expiry_seconds(message) if message.expires_us else 0))
     if shape & HAS_POSITIONS:
         for message in messages:
             write_i64_le(columns, message.position_us)
     for topic in topics:
-        write_i16_le(columns, _signed16(len(topic)))
+        write_i16_le(columns, signed16(len(topic)))
     for name in names:
-        write_i16_le(columns, _signed16(len(name)))
+        write_i16_le(columns, signed16(len(name)))
     return columns.getvalue()
 
 
@@ -218,18 +218,28 @@ def _wide_times(messages: list[Message], first_us: int) -> BytesWriter:
     return column
 
 
-def _signed16(number: int) -> int:
+def signed16(number: int) -> int:
     """The signed number with the same 16 bits."""
     if not 0 <= number < 2 * _I16:
         raise MisuseError(f"{number} does not fit into 16 bits of a commit page")
     return number if number < _I16 else number - 2 * _I16
 
 
-def _signed32(number: int) -> int:
+def signed32(number: int) -> int:
     """The signed number with the same 32 bits."""
     if not 0 <= number < 2 * _I32:
         raise MisuseError(f"{number} does not fit into 32 bits of a commit page")
     return number if number < _I32 else number - 2 * _I32
+
+
+def page_bounds(value: bytes) -> tuple[int, int, int, int]:
+    """First position, last position, first serial and number of messages of a page, without opening all of it."""
+    if len(value) < HEADER_BYTES or value[1] & HAS_POSITIONS:
+        page = CommitPage(value)
+        return page.first_us, page.last_us(), page.first_serial, page.count
+    count = int(read_i32_le(value, 2)) & 0xFFFF_FFFF
+    first_us = int(read_i64_le(value, 14))
+    return first_us, first_us + count - 1, int(read_i64_le(value, 22)), count
 
 
 class CommitPage:
@@ -267,8 +277,8 @@ class CommitPage:
         names_at = at + 2 * (topics + publishers)
         if names_at > len(value) or not count:
             raise PermanentError(f"a commit page has {len(value)} bytes, too few for {count} messages")
-        topic_bytes = _sum16(value, at, topics)
-        publisher_bytes = _sum16(value, at + 2 * topics, publishers)
+        topic_bytes = sum16(value, at, topics)
+        publisher_bytes = sum16(value, at + 2 * topics, publishers)
         self._payloads_at: Final[int] = names_at + topic_bytes + publisher_bytes
         end = self._payloads_at + payloads + properties
         if end != len(value):
@@ -280,20 +290,15 @@ class CommitPage:
         self._payload_at = self._payloads_at
         self._property_at = self._properties_at
         #: Distinct, in the order of their first use.
-        self.topics: Final = _names(value, at, topics, names_at)
-        try:
-            self.publishers: Final = [
-                ClientId(name.decode()) for name in _names(value, at + 2 * topics, publishers, names_at + topic_bytes)
-            ]
-        except UnicodeDecodeError as wrong:
-            raise PermanentError(f"a commit page names a publisher that is not UTF-8 ({wrong.reason})") from wrong
+        self.topics: Final = read_names(value, at, topics, names_at)
+        self.publishers: Final = read_publishers(value, at + 2 * topics, publishers, names_at + topic_bytes)
 
     def _check_sums(self, payloads: int, properties: int) -> None:
-        found = _sum32(self.value, self._payload_lengths_at, self.count)
+        found = sum32(self.value, self._payload_lengths_at, self.count)
         if found != payloads:
             raise PermanentError(f"payloads of a commit page have {found} bytes, its header says {payloads}")
         if self._property_lengths_at:
-            found = _sum32(self.value, self._property_lengths_at, self.count)
+            found = sum32(self.value, self._property_lengths_at, self.count)
             if found != properties:
                 raise PermanentError(f"properties of a commit page have {found} bytes, its header says {properties}")
         elif properties:
@@ -335,21 +340,14 @@ class CommitPage:
             if wanted is None or wanted[topic]:
                 publisher = self._number(value, self._publishers_at, row, len(self.publishers))
                 flags = value[self._flags_at + row]
-                if flags > FLAGS or flags & QOS == QOS:
-                    raise PermanentError(f"a message of a commit page has flags 0x{flags:02X}, which no version wrote")
-                received_us = self._received_us(row)
-                expires_us = 0
-                if flags & EXPIRES:
-                    expires_us = received_us + max(self._expiry_s(row) * SECOND_US, 1)
-                message = Message(
+                message = row_message(
                     self.topics[topic],
                     value[payload_at:payload_end],
-                    flags & QOS,
                     self.publishers[publisher],
-                    received_us,
-                    retain=flags & RETAIN != 0,
-                    properties=value[property_at:property_end],
-                    expires_us=expires_us,
+                    flags,
+                    self._received_us(row),
+                    self._expiry_s(row) if flags & EXPIRES else 0,
+                    value[property_at:property_end],
                 )
                 message.shard = shard
                 message.position_us = self.position_us(row)
@@ -364,9 +362,9 @@ class CommitPage:
         if row < self._row:
             self._row, self._payload_at, self._property_at = 0, self._payloads_at, self._properties_at
         skipped = row - self._row
-        self._payload_at += _sum32(self.value, self._payload_lengths_at + 4 * self._row, skipped)
+        self._payload_at += sum32(self.value, self._payload_lengths_at + 4 * self._row, skipped)
         if self._property_lengths_at:
-            self._property_at += _sum32(self.value, self._property_lengths_at + 4 * self._row, skipped)
+            self._property_at += sum32(self.value, self._property_lengths_at + 4 * self._row, skipped)
         self._row = row
 
     def records(self, first: int, end: int, wanted: list[bool] | None = None) -> list[bytes]:
@@ -394,7 +392,25 @@ class CommitPage:
         return int(read_i32_le(self.value, self._expiry_at + 4 * row)) & 0xFFFF_FFFF
 
 
-def _names(value: bytes, lengths_at: int, count: int, at: int) -> list[bytes]:
+def row_message(
+    topic: bytes, payload: bytes, publisher: ClientId, flags: int, received_us: int, expiry_s: int, properties: bytes
+) -> Message:
+    """The message of a row; `expiry_s` counts if its flags say that it expires."""
+    if flags > FLAGS or flags & QOS == QOS:
+        raise PermanentError(f"a message of a page has flags 0x{flags:02X}, which no version wrote")
+    return Message(
+        topic,
+        payload,
+        flags & QOS,
+        publisher,
+        received_us,
+        retain=flags & RETAIN != 0,
+        properties=properties,
+        expires_us=received_us + max(expiry_s * SECOND_US, 1) if flags & EXPIRES else 0,
+    )
+
+
+def read_names(value: bytes, lengths_at: int, count: int, at: int) -> list[bytes]:
     found: list[bytes] = []
     for number in range(count):
         end = at + (int(read_i16_le(value, lengths_at + 2 * number)) & 0xFFFF)
@@ -403,14 +419,21 @@ def _names(value: bytes, lengths_at: int, count: int, at: int) -> list[bytes]:
     return found
 
 
-def _sum16(value: bytes, at: int, count: int) -> int:
+def read_publishers(value: bytes, lengths_at: int, count: int, at: int) -> list[ClientId]:
+    try:
+        return [ClientId(name.decode()) for name in read_names(value, lengths_at, count, at)]
+    except UnicodeDecodeError as wrong:
+        raise PermanentError(f"a page names a publisher that is not UTF-8 ({wrong.reason})") from wrong
+
+
+def sum16(value: bytes, at: int, count: int) -> int:
     total = 0
     for number in range(count):
         total += int(read_i16_le(value, at + 2 * number)) & 0xFFFF
     return total
 
 
-def _sum32(value: bytes, at: int, count: int) -> int:
+def sum32(value: bytes, at: int, count: int) -> int:
     total = 0
     for number in range(count):
         total += int(read_i32_le(value, at + 4 * number)) & 0xFFFF_FFFF

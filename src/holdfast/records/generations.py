@@ -31,6 +31,9 @@ EDITED_VERSION: Final = 2
 _NUMBER: Final = 1
 _TEXT: Final = 2
 _NUMBERS: Final = 3
+#: What names of column families begin with. Never change.
+_MESSAGES: Final = "log"
+_SEGMENTS: Final = "segments"
 
 Parameter = int | str | tuple[int, ...]
 
@@ -85,6 +88,14 @@ class Generation:
         """The column family of one of its shards."""
         return family_name(shard, self.number, self.edition)
 
+    def segments_family(self) -> str:
+        """The column family of the segments of all its shards, if its layout has segments."""
+        return segments_name(self.shards[0], self.number, self.edition)
+
+    def families(self) -> list[str]:
+        """All its column families: without one of its shards it is not whole, and segments follow shards."""
+        return [*[self.family(shard) for shard in self.shards], self.segments_family()]
+
     def last_serial(self, shard: int) -> int:
         return self.last_serials[self.shards.index(shard)]
 
@@ -111,19 +122,25 @@ class Generation:
 
 def family_name(shard: int, generation: int, edition: int = 0) -> str:
     """The column family of a shard's generation. Never change."""
-    name = f"log-{shard:05d}-{generation:08d}"
+    name = f"{_MESSAGES}-{shard:05d}-{generation:08d}"
     return f"{name}-{edition}" if edition else name
 
 
+def segments_name(first_shard: int, generation: int, edition: int = 0) -> str:
+    """The column family of a generation's segments. Never change."""
+    return _SEGMENTS + family_name(first_shard, generation, edition).removeprefix(_MESSAGES)
+
+
 def family_parts(name: str) -> tuple[int, int] | None:
-    """Shard and generation of a column family, in any edition; None if it holds no messages."""
+    """Shard and generation of a column family of messages or segments, in any edition; None if it holds others."""
     parts = name.split("-")
     if len(parts) not in (3, 4) or not (parts[1] + parts[-1] + parts[2]).isdigit():
         return None
     shard = int(parts[1])
     generation = int(parts[2])
     edition = int(parts[3]) if len(parts) == 4 else 0
-    return (shard, generation) if family_name(shard, generation, edition) == name else None
+    names = (family_name(shard, generation, edition), segments_name(shard, generation, edition))
+    return (shard, generation) if name in names else None
 
 
 def encode_zone(zone: ZoneRecord) -> bytes:

@@ -31,6 +31,7 @@ from holdfast.records.messages import stored_position, stored_serial
 from holdfast.records.meta_keys import GENERATION, ZONE, all_of
 from holdfast.storage.rocks.engine.column_families import META, check_format
 from holdfast.storage.rocks.engine.scan import scan_items
+from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.storage.rocks.log.erasure_file import ErasureFile
 from holdfast.storage.rocks.log.leases import remove_lease, renew_lease
 from holdfast.storage.rocks.log.published_heads import Head, read_heads
@@ -62,6 +63,7 @@ class HistoryReader(ViewReader):
         heads = read_heads(folder)
         self._erasures: Final = ErasureFile(folder)
         self._secondary: Final = Secondary(folder)
+        self._segments: Final = SegmentFamilies(self._secondary)
         #: What can be read, with the layouts that read it, by zone and number.
         self._generations: dict[tuple[str, int], LiveGeneration] = {}
         try:
@@ -201,7 +203,7 @@ class HistoryReader(ViewReader):
             if all(record.family(shard) in there for shard in record.shards):
                 generation = known.get(place)
                 if generation is None or generation.record.edition != record.edition:
-                    generation = LiveGeneration(record)
+                    generation = LiveGeneration(record, segments=self._segments)
                 self._generations[place] = generation
                 generation.record = record
                 live[record.zone].append(record)

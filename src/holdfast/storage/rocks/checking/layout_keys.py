@@ -13,6 +13,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.records.commit_pages import CommitPage
 from holdfast.records.generations import Generation
 from holdfast.records.messages import decode_message
+from holdfast.records.segment_index import decode_directory
 from holdfast.storage.rocks.layouts.build import make_layout
 from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, STRUCTURE
 from holdfast.storage.rocks.layouts.postings import block_positions, posting_prefix
@@ -23,6 +24,8 @@ _STREAM_END: Final = 1 + FINGERPRINT_BYTES
 _PREFIX_BYTES: Final = _STREAM_END + 1 + FINGERPRINT_BYTES
 _POSITION_BYTES: Final = 8
 _HEAD_BYTES: Final = 9
+#: Of a key in the index of segments.
+_INDEX_BYTES: Final = 11
 #: No epoch is full: where the epochs of a bitmask end is told by the keys themselves.
 _ENDLESS: Final = 1 << 40
 #: The mark of a layout whose postings are written with the messages.
@@ -44,19 +47,34 @@ class SliceKeys(Protocol):
 
 
 class PageKeys:
-    """Of the layout `paged`: the messages of a commit lie under the position of the first."""
+    """Of the layout `paged`: commit pages, and what leads to segments. Segments have their own check."""
+
+    def __init__(self, mark_us: int) -> None:
+        self._mark_us: Final = mark_us
+        #: First positions of segments, by their index and by their directories.
+        self._indexed: Final[set[bytes]] = set()
+        self._known: Final[set[bytes]] = set()
 
     def messages(self, key: bytes, value: bytes) -> int:
         page = CommitPage(value)
         if key[1:] != POSITION.pack(page.first_us):
             raise PermanentError(f"a commit page from position {page.first_us} on lies under a key of another")
+        if page.first_us <= self._mark_us:
+            raise PermanentError(f"a commit page is below the mark, {self._mark_us}: segments have its messages too")
         return len(page.messages(0, page.count, 0))
 
-    def other(self, key: bytes, value: bytes) -> None:  # noqa: ARG002 (the contract's)
-        raise PermanentError("the layout has no such keys")
+    def other(self, key: bytes, value: bytes) -> None:
+        if key[:1] == POSTINGS and len(key) == _INDEX_BYTES:
+            self._indexed.add(key[-_POSITION_BYTES:])
+        elif key[:1] == MARKS and len(key) == 1 + _POSITION_BYTES:
+            decode_directory(int.from_bytes(key[1:], "big"), value)
+            self._known.add(key[1:])
+        elif key != MARKS:
+            raise PermanentError("the layout has no such keys")
 
     def problems(self) -> Iterator[str]:
-        return iter(())
+        for segment in sorted(self._indexed - self._known):
+            yield f"there is an index of a segment from {int.from_bytes(segment, 'big')} on, and no such segment"
 
 
 class PlainKeys:
@@ -177,7 +195,7 @@ def slice_keys(record: Generation, mark_us: int) -> SliceKeys:
     layout = make_layout(record.layout, parameters)
     topics = layout.learned()
     if record.layout == "paged":
-        return PageKeys()
+        return PageKeys(mark_us)
     if topics is None:
         return PlainKeys(record)
     bits = parameters.get("hash_bits", FINGERPRINT_BITS)

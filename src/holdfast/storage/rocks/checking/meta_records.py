@@ -135,7 +135,7 @@ def live_generations(stored: StoredMeta, families: list[str], report: VerifyRepo
         found: list[Generation] = []
         for record in generations:
             names = [record.family(shard) for shard in record.shards]
-            known.update(names)
+            known.update(record.families())
             missing = [name for name in names if name not in there]
             if not missing:
                 found.append(record)

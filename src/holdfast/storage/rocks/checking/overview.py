@@ -41,6 +41,7 @@ class PatternView:
 def generations_of(engine: Engine) -> list[GenerationView]:
     """Every live generation, zones by name and then oldest first; PermanentError if `meta` is damaged."""
     stored, live = _read(engine)
+    there = set(engine.families())
     return [
         GenerationView(
             zone,
@@ -51,7 +52,7 @@ def generations_of(engine: Engine) -> list[GenerationView]:
             record.start_us,
             record.end_us,
             _messages(stored, record),
-            sum(_size_bytes(engine, record.family(shard)) for shard in record.shards),
+            sum(_size_bytes(engine, name) for name in record.families() if name in there),
         )
         for zone in sorted(live)
         for record in live[zone]

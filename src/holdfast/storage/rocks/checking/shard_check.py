@@ -7,10 +7,12 @@ from holdfast.records.generations import Generation
 from holdfast.records.messages import stored_position, stored_serial
 from holdfast.records.positions import ShardHead
 from holdfast.storage.rocks.checking.layout_keys import slice_keys
+from holdfast.storage.rocks.checking.segment_check import SegmentCheck
 from holdfast.storage.rocks.checking.verify_report import REPORT, RESTORE, CheckedReader
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.layouts.layout import MESSAGES
-from holdfast.storage.rocks.layouts.postings import read_mark
+from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, read_mark
+from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration
 
 _END_US: Final = 2**63 - 1
@@ -22,6 +24,7 @@ class ShardCheck:
 
     def __init__(self, engine: Engine, reader: CheckedReader, shard: int, head: ShardHead | None) -> None:
         self._engine: Final = engine
+        self._segments: Final = SegmentFamilies(engine)
         self._reader: Final = reader
         self._report: Final = reader.report
         self._shard: Final = shard
@@ -69,11 +72,26 @@ class ShardCheck:
                 self._report.add(name, f"tag {key[:1].hex()}", f"key {key.hex()}: {error}", RESTORE)
         for problem in keys.problems():
             self._report.add(name, "postings", problem, _INDEX)
-        return count
+        return count + self._in_segments(name, record)
+
+    def _in_segments(self, name: str, record: Generation) -> int:
+        """Read the segments of a shard once; how many messages they hold."""
+        family = self._engine.family(name)
+        mark_us = read_mark(family)
+        if record.layout != "paged" or mark_us == NOTHING_INDEXED:
+            return 0
+        segments = record.segments_family()
+        if segments not in self._engine.families():
+            self._report.add(name, "segments", f"messages up to {mark_us} are in {segments}, which is missing", RESTORE)
+            return 0
+        check = SegmentCheck(family, self._engine.family(segments), mark_us)
+        for problem in check.problems():
+            self._report.add(segments, "segments", problem, RESTORE)
+        return check.messages
 
     def _by_time(self, name: str, record: Generation, count: int) -> None:
         """Read it once more, as a replay does: positions and serials must go on, and none may be missing."""
-        layout = LiveGeneration(record).by_shard[self._shard].layout
+        layout = LiveGeneration(record, segments=self._segments).by_shard[self._shard].layout
         read = 0
         first = self._serial
         end_us = record.end_us or _END_US

@@ -87,7 +87,7 @@ def family_options(name: str, shared: SharedOptions) -> Options:
     """For one family: a log generation is written once in time order, the others are overwritten and looked up."""
     options = Options(raw_mode=True)
     blocks = BlockBasedOptions()
-    if name.startswith("log-"):
+    if name.startswith(("log-", "segments-")):
         blocks.set_block_cache(shared.log_cache)
         # A replay reads neighbours: larger blocks compress better. Single messages, found by postings, still are cheap.
         blocks.set_block_size(16 << 10)

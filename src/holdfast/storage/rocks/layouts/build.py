@@ -15,6 +15,7 @@ from holdfast.storage.rocks.layouts.indexed import IndexedLayout
 from holdfast.storage.rocks.layouts.layout import Layout
 from holdfast.storage.rocks.layouts.learned import DEFAULT_CYCLE_BYTES, DEFAULT_CYCLE_MESSAGES, LearnedLayout
 from holdfast.storage.rocks.layouts.paged import PagedLayout
+from holdfast.storage.rocks.layouts.segments import SegmentFamily
 from holdfast.storage.rocks.layouts.timeline import TimelineLayout
 from holdfast.topics.learned import (
     DEFAULT_MAX_NODES,
@@ -60,18 +61,23 @@ LEARNING: Final = tuple(name for name, numbers in _DEFAULTS.items() if "max_stre
 
 
 def make_layout(
-    name: str, parameters: Parameters, inherited: LearnedTopics | None = None, given: Sequence[bytes] = ()
+    name: str,
+    parameters: Parameters,
+    inherited: LearnedTopics | None = None,
+    given: Sequence[bytes] = (),
+    segments: SegmentFamily | None = None,
 ) -> Layout:
     """A layout for one shard's generation; SettingsError names what is wrong.
 
     `inherited` is what `LearnedTopics.inherit()` of the generation before gave. It is for the writer of a new
-    generation alone, and may have been learnt with other parameters. So are the patterns that are `given`.
+    generation alone, and may have been learnt with other parameters. So are the patterns that are `given`. `segments`
+    is where a reader of the layout `paged` finds what is not in commit pages any more.
     """
     numbers = _numbers(name, parameters)
     if name == "timeline":
         return TimelineLayout()
     if name == "paged":
-        return PagedLayout()
+        return PagedLayout(segments)
     if name in _CURVES:
         levels, bits, epoch_messages = numbers["levels"], numbers["bits"], numbers["epoch_messages"]
         if levels < 1 or epoch_messages < 1 or not 1 <= bits <= TIME_BITS:

@@ -6,7 +6,8 @@ layout with a new name, because old generations stay readable with the layout th
     0x00  structure     what was learnt about topics
     0x01  messages      the value is an encoded message, or a commit page
     0x02  postings      which messages have a certain token at a certain level
-    0x03  marks         up to where the postings are written
+    0x03  marks         up to where the postings are written, or the segments made
+    0x04  segments      pages of the layout `paged`, in a family of their own
 
 A layout has one writer. Any number of other objects may read what it wrote, also in other processes.
 """
@@ -26,6 +27,7 @@ STRUCTURE: Final = b"\x00"
 MESSAGES: Final = b"\x01"
 POSTINGS: Final = b"\x02"
 MARKS: Final = b"\x03"
+SEGMENTS: Final = b"\x04"
 
 #: What a read gives instead of a message while it looks through many that do not match: its reader may pause here.
 NOTHING_YET: Final = b""

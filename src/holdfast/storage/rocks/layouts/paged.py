@@ -1,38 +1,66 @@
-"""The `paged` layout: the messages of each commit are one value, a commit page (`records/commit_pages.py`).
+"""The `paged` layout: commit pages first, segments later.
 
-    0x01 | first position      9 bytes
+    0x01 | first position u64      a commit page: the messages of one commit (`records/commit_pages.py`)
+    segments and their index       the messages up to the mark, sorted by topic (`segments.py`)
 
-A commit costs one put, however many messages it has. A replay reads every page of its range, and looks at each distinct
-topic of a page once.
+A commit costs one put, however many messages it has. A replay of what is not in segments yet reads every commit page of
+its range, and looks at each distinct topic of a page once. Segments are made from commit pages behind the writer
+(`log/segment_writer.py`); a filter finds the pages of a segment that may match by the index.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from rocksdict import RdictIter
 
 from holdfast.durable.changes import FamilyChanges
+from holdfast.durable.log import NO_END
 from holdfast.durable.tails import POSITION, PageSink
+from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import CommitPage
-from holdfast.storage.rocks.engine.scan import FamilyReader, check_end, open_cursor
+from holdfast.records.commit_pages import CommitPage, page_bounds
+from holdfast.records.segment_index import Directory
+from holdfast.records.segment_pages import SegmentRows
+from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET
-from holdfast.storage.rocks.layouts.topic_check import filter_check
+from holdfast.storage.rocks.layouts.segments import SegmentFamily, SegmentReader, open_shard
+from holdfast.storage.rocks.layouts.topic_check import TopicCheck, filter_check
 from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
 
 #: Rows that are decoded at once: a reader that wants fewer keeps the others.
 _ROWS: Final = 128
 #: Rows without a match that are as much work as one value for which a reader hears that nothing has come yet.
 _BREATH: Final = 1_000
+#: Pages of a segment after which a reader may pause.
+_BREATH_PAGES: Final = 2
 _pack: Final = POSITION.pack
 
 
+class SegmentSize(NamedTuple):
+    """What makes a segment: so many messages or bytes. Or so many commits, because a filter looks at each of them."""
+
+    messages: int = 32_768
+    size_bytes: int = 4 << 20
+    commits: int = 4_096
+
+    def reached_by(self, messages: int, size_bytes: int, commits: int) -> bool:
+        return messages >= self.messages or size_bytes >= self.size_bytes or commits >= self.commits
+
+
+SEGMENT_SIZE: Final = SegmentSize()
+
+
 class PagedLayout(WriteThroughLayout):
-    """Has no state."""
+    """Has no state but what its sink counts."""
 
     name: Final = "paged"
     reopens_cheaply = True
 
-    def __init__(self) -> None:
+    def __init__(self, segments: SegmentFamily | None = None) -> None:
+        """`segments` is where the pages of segments are; a layout that only writes needs none."""
         self._sink: Final = PageSink(MESSAGES)
+        self._segments: Final = segments
 
     @property
     def sink(self) -> PageSink:
@@ -41,55 +69,131 @@ class PagedLayout(WriteThroughLayout):
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         self._sink.put(topic, position_us, value, puts)
 
+    def load(self, family: FamilyReader) -> None:
+        cursor, mark_us = open_shard(family)
+        for value in commit_values(cursor, mark_us, 0, NO_END):
+            self._sink.count(1, 0, len(value))
+            with suppress(PermanentError):  # who reads it is told
+                self._sink.count(0, page_bounds(value)[3], 0)
+            if SEGMENT_SIZE.reached_by(self._sink.messages, self._sink.size_bytes, self._sink.pages):
+                break
+
     def read(
-        self,
-        family: FamilyReader,
-        levels: tuple[bytes, ...],
-        lo_us: int,
-        hi_us: int,
-        *,
-        in_order: bool = True,  # noqa: ARG002 (the contract's)
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
     ) -> Iterator[bytes]:
-        for page, first, end, wanted in self._rows(family, levels, lo_us, hi_us):
-            yield from page.records(first, end, wanted) or (NOTHING_YET,)
+        check = filter_check(levels)
+        cursor, mark_us = open_shard(family)
+        if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
+            segments = SegmentReader(family, self._segments.open())
+            for directory in segments.directories(lo_us, hi_us):
+                if in_order:
+                    for rows, begin, end in self._matches(segments, directory, levels, check, lo_us, hi_us):
+                        large = rows.large_page(begin) if begin < end else -1
+                        if large >= 0:
+                            yield segments.page(directory, large).record(0)
+                        else:
+                            yield from rows.records(begin, end) or (NOTHING_YET,)
+                else:
+                    for number in segments.matching_pages(directory, levels):
+                        page = segments.page(directory, number)
+                        wanted = [check(topic) for topic in page.topics] if levels else None
+                        yield from page.records(lo_us, hi_us, wanted) or (NOTHING_YET,)
+        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, check, lo_us, hi_us):
+            yield from commit.records(first, end, wanted) or (NOTHING_YET,)
 
     def read_messages(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
     ) -> Iterator[list[Message]]:
-        for page, first, end, wanted in self._rows(family, levels, lo_us, hi_us):
-            yield page.messages(first, end, shard, wanted)
-
-    def _rows(
-        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int
-    ) -> Iterator[tuple[CommitPage, int, int, list[bool] | None]]:
-        """Rows [first, end) of pages, a few at a time, and which of the page's topics match."""
         check = filter_check(levels)
-        for page in read_pages(family, lo_us, hi_us):
-            wanted = [check(topic) for topic in page.topics] if levels else None
-            first, end = page.row_from(lo_us), page.row_from(hi_us)
-            if wanted is not None and not any(wanted):
-                # Its reader pauses after as much work as with other layouts.
-                for _stretch in range(1 + (end - first) // _BREATH):
-                    yield page, end, end, wanted
-                continue
-            for begin in range(first, max(end, first + 1), _ROWS):
-                yield page, begin, min(begin + _ROWS, end), wanted
+        cursor, mark_us = open_shard(family)
+        if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
+            segments = SegmentReader(family, self._segments.open())
+            for directory in segments.directories(lo_us, hi_us):
+                if hi_us - lo_us == 1:
+                    yield _message_at(segments, directory, check, lo_us, shard)
+                    continue
+                for rows, begin, end in self._matches(segments, directory, levels, check, lo_us, hi_us):
+                    large = rows.large_page(begin) if begin < end else -1
+                    if large >= 0:
+                        yield [segments.page(directory, large).message(0, shard)]
+                    else:
+                        yield rows.messages(begin, end, shard)
+        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, check, lo_us, hi_us):
+            yield commit.messages(first, end, shard, wanted)
+
+    def _matches(
+        self,
+        segments: SegmentReader,
+        directory: Directory,
+        levels: tuple[bytes, ...],
+        check: TopicCheck,
+        lo_us: int,
+        hi_us: int,
+    ) -> Iterator[tuple[SegmentRows, int, int]]:
+        """Matches [begin, end) of a segment in the order of time, a few at a time: either one large message, or none.
+        No matches at all while pages are looked through.
+        """
+        assert self._segments is not None
+        key = (self._segments.name, directory.number, levels)
+        rows = self._segments.rows.get(key)
+        if rows is None:
+            rows = SegmentRows()
+            for count, number in enumerate(segments.matching_pages(directory, levels)):
+                page = segments.page(directory, number)
+                rows.add(number, page, [check(topic) for topic in page.topics] if levels else None)
+                if count % _BREATH_PAGES == _BREATH_PAGES - 1:
+                    yield rows, 0, 0
+            rows.sort()
+            self._segments.rows.put(key, rows)
+        begin, last = rows.first_from(lo_us), rows.first_from(hi_us)
+        while begin < last:
+            end = rows.end_of(begin, min(begin + _ROWS, last))
+            yield rows, begin, end
+            begin = end
 
 
-def read_pages(family: FamilyReader, lo_us: int, hi_us: int) -> Iterator[CommitPage]:
-    """The pages with messages of [lo, hi), in order; the first one may end before `lo`."""
-    lo_us = max(lo_us, 0)
-    if lo_us >= hi_us:
+def _message_at(
+    segments: SegmentReader, directory: Directory, check: TopicCheck, position_us: int, shard: int
+) -> list[Message]:
+    """The message of a segment at a position, if it matches."""
+    number = segments.page_map(directory).page_at(position_us - directory.first_us)
+    if number < 0:
+        return []
+    page = segments.page(directory, number)
+    message = page.message(page.row_at(position_us), shard)
+    return [message] if check(message.topic) else []
+
+
+def _commit_rows(
+    cursor: RdictIter, mark_us: int, levels: tuple[bytes, ...], check: TopicCheck, lo_us: int, hi_us: int
+) -> Iterator[tuple[CommitPage, int, int, list[bool] | None]]:
+    """Rows [first, end) of commit pages, a few at a time, and which of the page's topics match."""
+    for value in commit_values(cursor, mark_us, lo_us, hi_us):
+        page = CommitPage(value)
+        wanted = [check(topic) for topic in page.topics] if levels else None
+        first, end = page.row_from(lo_us), page.row_from(hi_us)
+        if wanted is not None and not any(wanted):
+            # Its reader pauses after as much work as with other layouts.
+            for _stretch in range(1 + (end - first) // _BREATH):
+                yield page, end, end, wanted
+            continue
+        for begin in range(first, max(end, first + 1), _ROWS):
+            yield page, begin, min(begin + _ROWS, end), wanted
+
+
+def commit_values(cursor: RdictIter, mark_us: int, lo_us: int, hi_us: int) -> Iterator[bytes]:
+    """The commit pages above the mark with messages of [lo, hi), in order; the first one may end before `lo`."""
+    if max(lo_us, mark_us + 1) >= hi_us:
         return
-    # Held on to as long as the cursor, see `open_cursor`.
     hi = MESSAGES + _pack(hi_us)
-    cursor = open_cursor(family, hi)
-    # The page that `lo` lies in begins before it.
-    cursor.seek_for_prev(MESSAGES + _pack(lo_us))
-    if not cursor.valid() or cursor.key()[:1] != MESSAGES:
+    # The page that `lo` lies in begins before it. Behind the mark one begins, and what lies before was deleted: RocksDB
+    # would step back through all of it.
+    if lo_us > mark_us + 1:
+        cursor.seek_for_prev(MESSAGES + _pack(lo_us))
+    if lo_us <= mark_us + 1 or not cursor.valid() or cursor.key()[:1] != MESSAGES:
         check_end(cursor)
-        cursor.seek(MESSAGES + _pack(lo_us))
-    while cursor.valid():
-        yield CommitPage(cursor.value())
+        cursor.seek(MESSAGES + _pack(max(lo_us, mark_us + 1)))
+    while cursor.valid() and cursor.key() < hi:
+        yield bytes(cursor.value())
         cursor.next()
     check_end(cursor)

@@ -30,6 +30,7 @@ from holdfast.records.positions import ShardHead, encode_ceiling, encode_head
 from holdfast.storage.rocks.engine.column_families import META
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.failures import DiskFullError
+from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.storage.rocks.log.log_reader import RocksLogReader
 from holdfast.storage.rocks.log.published_heads import Head, PublishedHeads
 from holdfast.storage.rocks.log.zone_log import ZoneLog
@@ -71,11 +72,19 @@ class RocksLog:
     """
 
     def __init__(
-        self, engine: Engine, zones: Zones, zone_logs: dict[str, ZoneLog], clock: Clock, companions: list[Companion]
+        self,
+        engine: Engine,
+        zones: Zones,
+        zone_logs: dict[str, ZoneLog],
+        clock: Clock,
+        companions: list[Companion],
+        segments: SegmentFamilies,
     ) -> None:
         self.engine: Final = engine
         self.zones: Final = zones
         self.zone_logs: Final = zone_logs
+        #: For generations that come while the log is open.
+        self.segments: Final = segments
         self.reader: Final = RocksLogReader(engine, zones, list(zone_logs.values()))
         self._clock: Final = clock
         self.time: Final = TrustedTime(clock.wall_us(), clock.monotonic_us())

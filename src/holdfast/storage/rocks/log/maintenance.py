@@ -164,11 +164,15 @@ class Maintenance:
     def size_bytes(self, generation: LiveGeneration) -> int:
         """What a generation takes on disk and in RocksDB's memory."""
         total = 0
-        for piece in generation.by_shard.values():
-            family = self._log.engine.family(piece.family)
+        for family_name in self._families_of(generation):
+            family = self._log.engine.family(family_name)
             for name in ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables"):
                 total += family.property_int_value(name) or 0
         return total
+
+    def _families_of(self, generation: LiveGeneration) -> list[str]:
+        there = set(self._log.engine.families())
+        return [name for name in generation.record.families() if name in there]
 
     def _has_room(self, zone_log: ZoneLog) -> bool:
         """Whether one more generation may be. Two always may: without a sealed one retention has nothing to drop."""
@@ -198,7 +202,7 @@ class Maintenance:
                 self._drop(zone_log, oldest)
 
     def _is_awaited(self, generation: LiveGeneration) -> bool:
-        return any(self._log.waits_for(piece.family) for piece in generation.by_shard.values())
+        return any(self._log.waits_for(name) for name in generation.record.families())
 
     def _is_leased(self, zone_log: ZoneLog, generation: LiveGeneration, now_us: int) -> bool:
         if self._leases is None:
@@ -218,8 +222,9 @@ class Maintenance:
         log.reader.revoke()
         zone_log.drop(oldest, changes)
         log.write_own(changes)
-        for piece in oldest.by_shard.values():
-            log.engine.drop_family(piece.family)
+        # Segments last: a generation without its shards was being dropped, whatever else there is of it.
+        for family in self._families_of(oldest):
+            log.engine.drop_family(family)
         _log.info("generation dropped", zone=zone_log.zone.name, number=oldest.record.number)
         if self._leases is not None:
             self._leases.forget(oldest.record)

@@ -36,9 +36,9 @@ from holdfast.records.positions import ShardHead, decode_ceiling, decode_head
 from holdfast.storage.rocks.engine.column_families import META
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.scan import scan_items
+from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.storage.rocks.log.commit_log import Companion, RocksLog
 from holdfast.storage.rocks.log.next_patterns import NextPatterns
-from holdfast.storage.rocks.log.zone_generations import LiveGeneration
 from holdfast.storage.rocks.log.zone_log import PendingIndex, ZoneLog
 
 _log = structlog.get_logger()
@@ -90,9 +90,11 @@ def open_log(
     zone_logs: dict[str, ZoneLog] = {}
     count = sum(zone.shards for zone in wanted)
     patterns = NextPatterns(engine.folder)
+    segments = SegmentFamilies(engine)
     for zone in [*wanted, *_retired(stored, wanted, default)]:
         shards = {shard: _shard(stored, shard, RING_BYTES // count) for shard in assigned[zone.name]}
-        zone_log = zone_logs[zone.name] = ZoneLog(zone, shards, engine, filters_text(zone, mounts), patterns)
+        filters = filters_text(zone, mounts)
+        zone_log = zone_logs[zone.name] = ZoneLog(zone, shards, engine, segments, filters, patterns)
         _find_generations(engine, zone_log, stored.generations.get(zone.name, []))
     _raise_floors(list(zone_logs.values()), now_us)
     for zone in wanted:
@@ -106,7 +108,7 @@ def open_log(
     if len(changes):
         engine.write(engine.written + 1, changes)
         engine.sync_now()
-    return RocksLog(engine, all_zones, zone_logs, clock, companions or [])
+    return RocksLog(engine, all_zones, zone_logs, clock, companions or [], segments)
 
 
 def _retired(stored: _Stored, wanted: list[Zone], default: Zone) -> list[Zone]:
@@ -164,7 +166,7 @@ def _find_generations(engine: Engine, zone_log: ZoneLog, records: list[Generatio
     """A generation without its families was dropped; one that lost some of them was being dropped."""
     there = set(engine.families())
     for record in records:
-        generation = LiveGeneration(record)
+        generation = zone_log.readable(record)
         if all(piece.family in there for piece in generation.by_shard.values()):
             zone_log.live.append(generation)
             if record.end_us:
@@ -211,10 +213,7 @@ def _drop_strays(engine: Engine, zone_logs: dict[str, ZoneLog]) -> None:
     """
     known = {name for zone_log in zone_logs.values() for name in zone_log.prepared()}
     known |= {
-        piece.family
-        for zone_log in zone_logs.values()
-        for generation in zone_log.live
-        for piece in generation.by_shard.values()
+        name for zone_log in zone_logs.values() for generation in zone_log.live for name in generation.record.families()
     }
     for name in engine.families():
         if family_parts(name) is not None and name not in known:

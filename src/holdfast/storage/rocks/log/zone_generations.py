@@ -8,6 +8,7 @@ from holdfast.durable.log import NO_END, LostRange
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.layouts.build import make_layout
 from holdfast.storage.rocks.layouts.layout import Layout
+from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.topics.learned import LearnedTopics
 
 
@@ -23,9 +24,15 @@ class LiveGeneration:
     """A generation that can be read."""
 
     def __init__(
-        self, record: Generation, inherited: dict[int, LearnedTopics] | None = None, given: Sequence[bytes] = ()
+        self,
+        record: Generation,
+        inherited: dict[int, LearnedTopics] | None = None,
+        given: Sequence[bytes] = (),
+        segments: SegmentFamilies | None = None,
     ) -> None:
+        """Without `segments` only what is in the families of its shards can be read."""
         self.record = record
+        self._segments: Final = None if segments is None else segments.of(record)
         learnt = inherited or {}
         self.by_shard: Final = {
             shard: ShardGeneration(record.family(shard), self._layout(learnt.get(shard), given))
@@ -39,7 +46,7 @@ class LiveGeneration:
     def _layout(self, inherited: LearnedTopics | None, given: Sequence[bytes] = ()) -> Layout:
         record = self.record
         parameters = {name: value for name, value in record.parameters.items() if not isinstance(value, str)}
-        return make_layout(record.layout, parameters, inherited, given)
+        return make_layout(record.layout, parameters, inherited, given, self._segments)
 
 
 class ZoneGenerations:

@@ -22,6 +22,7 @@ from holdfast.records.generations import Generation, Parameter, encode_generatio
 from holdfast.records.meta_keys import generation_key
 from holdfast.storage.rocks.engine.column_families import META, ColumnFamilies
 from holdfast.storage.rocks.layouts.build import LEARNING
+from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.storage.rocks.layouts.streams import keep_structure
 from holdfast.storage.rocks.log.next_patterns import NextPatterns, Patterns, mark_of
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ShardGeneration, ZoneGenerations
@@ -55,6 +56,7 @@ class ZoneLog(ZoneGenerations):
         zone: Zone,
         shards: dict[int, Shard],
         families: ColumnFamilies,
+        segments: SegmentFamilies,
         filters: str = "",
         patterns: NextPatterns | None = None,
     ) -> None:
@@ -67,8 +69,13 @@ class ZoneLog(ZoneGenerations):
         #: reader who comes too late for it. Fixed as long as the log is open.
         self.shards: Final = shards
         self._families: Final = families
+        self._segments: Final = segments
         #: Sealed, with index entries still to be written.
         self.pending_indexes: Final[list[PendingIndex]] = []
+
+    def readable(self, record: Generation) -> LiveGeneration:
+        """A generation that is stored, for reading."""
+        return LiveGeneration(record, segments=self._segments)
 
     # ---- generations come
 
@@ -128,7 +135,7 @@ class ZoneLog(ZoneGenerations):
             now_us,
             inherits=0 if old is None else old.record.number,
         )
-        following = LiveGeneration(record, {} if old is None else _learnt(old), given)
+        following = LiveGeneration(record, {} if old is None else _learnt(old), given, self._segments)
         while self.prepare(shard_ids):
             pass
         for clock in clocks:

@@ -159,10 +159,7 @@ class Ingestion:
         """Families that are not needed once the changes are synced."""
         there = set(self._engine.families())
         old = [
-            entry.replaces.family(shard)
-            for entry in self.shipment.entries
-            if entry.replaces is not None
-            for shard in entry.replaces.shards
+            name for entry in self.shipment.entries if entry.replaces is not None for name in entry.replaces.families()
         ]
         return [name for name in old if name in there]
 

@@ -26,7 +26,6 @@ from holdfast.records.generations import Generation, ZoneRecord
 from holdfast.records.lanes import zone_of_lane
 from holdfast.storage.rocks.log.commit_log import RocksLog
 from holdfast.storage.rocks.log.startup import lane_zone
-from holdfast.storage.rocks.log.zone_generations import LiveGeneration
 from holdfast.storage.rocks.log.zone_log import FILTERS, ZoneLog
 from holdfast.storage.rocks.shipments.ingestion import Ingestion
 from holdfast.storage.rocks.shipments.shipment import Shipment, ShipmentEntry, read_shipment, waiting_shipments
@@ -143,7 +142,7 @@ class IngestionWorker:
 
     def _take_edition(self, record: Generation) -> None:
         zone_log = self._log.zone_logs[record.zone]
-        live = LiveGeneration(record)
+        live = zone_log.readable(record)
         zone_log.pending_indexes[:] = [
             one for one in zone_log.pending_indexes if one.generation.record.number != record.number
         ]
@@ -164,7 +163,7 @@ class IngestionWorker:
             known.serial = known.head_serial = head.serial
             # Nothing of a lane is in memory.
             known.ring.evicted_us = head.position_us
-        zone_log.live.append(LiveGeneration(entry.record))
+        zone_log.live.append(zone_log.readable(entry.record))
         self._log.publish_heads(zone_log)
         self._came(zone_log)
 
@@ -173,7 +172,8 @@ class IngestionWorker:
             shard: Shard(shard, ShardClock(0, 0), position_us=0, serial=0, commits=0, ring=Ring(0, 0))
             for shard in entry.record.shards
         }
-        zone_log = ZoneLog(zone, shards, self._log.engine, str(entry.record.parameters.get(FILTERS, "")))
+        filters = str(entry.record.parameters.get(FILTERS, ""))
+        zone_log = ZoneLog(zone, shards, self._log.engine, self._log.segments, filters)
         self._log.add_zone(zone_log)
         return zone_log
 

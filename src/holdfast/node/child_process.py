@@ -1,0 +1,57 @@
+"""A process of our own beside the broker: it runs the same code, and ends when the broker closes its standard input."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+import holdfast
+
+_log = structlog.get_logger()
+
+#: Seconds that a process may take to end once its standard input has ended.
+_END_S: Final = 5.0
+
+
+@asynccontextmanager
+async def child_process(
+    module: str, environment: Mapping[str, str], limit_bytes: int = 1 << 16
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that runs a module, with pipes to its standard input and output; `limit_bytes` is read ahead.
+
+    Ensures: at the end of the block it has ended.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        "-m",
+        module,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=limit_bytes,
+        env={**os.environ, "PYTHONPATH": _path(), **environment},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                async with asyncio.timeout(_END_S):
+                    await process.wait()
+            except TimeoutError:
+                _log.warning("a process does not end, and is killed", module=module, pid=process.pid)
+                process.kill()
+                await process.wait()
+
+
+def _path() -> str:
+    """Our own source tree first, so that the process runs the same code."""
+    tree = str(Path(holdfast.__file__).resolve().parents[1])
+    return os.pathsep.join([tree, *filter(None, [os.environ.get("PYTHONPATH")])])

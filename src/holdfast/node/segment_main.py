@@ -1,0 +1,101 @@
+"""The process that builds segments for a broker, out of the commit pages that it is sent. It opens no file.
+
+    standard input    Pages …, End          commit pages of one stretch, some at a time
+    standard output   Pages …, Built        pages of its segment, some at a time, and what leads to them
+                      Failed                if the commit pages are damaged
+
+Each is a length, u32 little-endian, and that many bytes of MessagePack. The process ends with its standard input.
+"""
+
+import os
+import signal
+import sys
+from struct import Struct
+from typing import BinaryIO, Final
+
+import msgspec
+
+from holdfast.durable.segments import build_segment
+from holdfast.model.errors import PermanentError
+from holdfast.records.segment_index import encode_directory
+
+#: So that the broker gets the processor first when both want it.
+_NICE: Final = 10
+LENGTH: Final = Struct("<I")
+
+
+class Pages(msgspec.Struct, array_like=True, tag=1):
+    """Pages, of which the first has a number."""
+
+    first: int
+    values: list[bytes]
+
+
+class End(msgspec.Struct, array_like=True, tag=2):
+    """The stretch has no more commit pages."""
+
+
+class Built(msgspec.Struct, array_like=True, tag=3):
+    """All pages of the segment were sent."""
+
+    first_us: int
+    directory: bytes
+    map: bytes
+    #: Level, bucket and entries.
+    index: list[tuple[int, int, bytes]]
+
+
+class Failed(msgspec.Struct, array_like=True, tag=4):
+    """The stretch cannot become a segment."""
+
+    why: str
+
+
+Frame = Pages | End | Built | Failed
+_decoder: Final = msgspec.msgpack.Decoder(Frame)
+
+
+def encode_frame(frame: Frame) -> bytes:
+    content = msgspec.msgpack.encode(frame)
+    return LENGTH.pack(len(content)) + content
+
+
+def decode_frame(content: bytes) -> Frame:
+    frame: Frame = _decoder.decode(content)
+    return frame
+
+
+def answers(values: list[bytes]) -> list[Frame]:
+    """What is sent back for the commit pages of a stretch."""
+    try:
+        segment = build_segment(values)
+    except PermanentError as damage:
+        return [Failed(str(damage))]
+    directory = segment.directory
+    built = Built(directory.first_us, encode_directory(directory), segment.map, segment.index)
+    return [*[Pages(first, pages) for first, pages in segment.slices()], built]
+
+
+def serve(source: BinaryIO, target: BinaryIO) -> None:
+    """Build segments until the source ends."""
+    values: list[bytes] = []
+    while len(head := source.read(LENGTH.size)) == LENGTH.size:
+        frame = decode_frame(source.read(LENGTH.unpack(head)[0]))
+        if isinstance(frame, Pages):
+            values += frame.values
+            continue
+        for answer in answers(values):
+            target.write(encode_frame(answer))
+        target.flush()
+        values = []
+
+
+def main() -> None:
+    # Ctrl-C reaches both processes; the broker decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICE)
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

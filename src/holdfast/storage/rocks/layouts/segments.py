@@ -1,0 +1,222 @@
+"""The segments of the layout `paged` in RocksDB: their keys, and one read of them.
+
+    in the shard's family          0x02 | level u8 | bucket u8 | segment u64     index
+                                   0x03 | segment u64                            directory
+                                   0x03                                          mark: segments hold all up to here, i64
+    in the generation's own        0x04 | number u64 | page u16                  pages; page ffff is the map
+
+*Segment* is the first position of a segment, *number* counts the segments of a family. Big-endian in keys.
+
+1. A message at or below the mark is in exactly one segment, one above it in exactly one commit page.
+2. Keys of pages only grow, and none is written twice: what RocksDB has flushed it need not write again.
+3. Pages without a directory belong to nobody. They go with the generation.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, Protocol
+
+from rocksdict import RdictIter
+
+from holdfast.model.errors import PermanentError
+from holdfast.records.generations import Generation
+from holdfast.records.segment_index import (
+    MAX_LEVELS,
+    UNINDEXED_PAGES,
+    Directory,
+    PageMap,
+    decode_directory,
+    index_pages,
+    token_bucket,
+)
+from holdfast.records.segment_pages import SegmentPage, SegmentRows
+from holdfast.storage.rocks.engine.scan import FamilyReader, check_end, open_cursor
+from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, SEGMENTS
+from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED
+from holdfast.topics.filters import ONE, REST
+
+_POSITION: Final = Struct(">Q")
+_PAGE: Final = Struct(">QH")
+_INDEX: Final = Struct(">BBQ")
+_MARK: Final = Struct("<q")
+_MAP: Final = 0xFFFF
+_DIRECTORY_BYTES: Final = 9
+#: Bytes of rows that are remembered, for readers that go on where they stopped.
+_CACHE_BYTES: Final = 32 << 20
+
+#: The end of the keys of a shard's family, and of a family of segments. They outlive all cursors, see `open_cursor`.
+_END: Final = SEGMENTS
+_SEGMENTS_END: Final = b"\x05"
+
+
+def page_key(number: int, page: int) -> bytes:
+    return SEGMENTS + _PAGE.pack(number, page)
+
+
+def map_key(number: int) -> bytes:
+    return SEGMENTS + _PAGE.pack(number, _MAP)
+
+
+def index_key(level: int, bucket: int, segment_us: int) -> bytes:
+    return POSTINGS + _INDEX.pack(level, bucket, segment_us)
+
+
+def directory_key(segment_us: int) -> bytes:
+    return MARKS + _POSITION.pack(segment_us)
+
+
+def encode_mark(mark_us: int) -> bytes:
+    return _MARK.pack(mark_us)
+
+
+def last_number(segments: FamilyReader) -> int:
+    """The number of the last segment in a family, also of one that was begun and has no directory; 0 if none."""
+    cursor = open_cursor(segments, _SEGMENTS_END)
+    cursor.seek_to_last()
+    found = int(_PAGE.unpack_from(cursor.key(), 1)[0]) if cursor.valid() else 0
+    check_end(cursor)
+    return found
+
+
+class FamilyLookup(Protocol):
+    """Column families by name; a broker's database and a secondary fit by shape."""
+
+    def family(self, name: str) -> FamilyReader: ...
+
+
+class RowsCache:
+    """Rows of segments that were read last, by family, segment and filter. `size_bytes` is at most the limit, unless a
+    single entry is larger.
+    """
+
+    def __init__(self, max_bytes: int = _CACHE_BYTES) -> None:
+        self._max_bytes: Final = max_bytes
+        self._rows: Final[OrderedDict[tuple[str, int, tuple[bytes, ...]], SegmentRows]] = OrderedDict()
+        self.size_bytes = 0
+
+    def get(self, key: tuple[str, int, tuple[bytes, ...]]) -> SegmentRows | None:
+        found = self._rows.get(key)
+        if found is not None:
+            self._rows.move_to_end(key)
+        return found
+
+    def put(self, key: tuple[str, int, tuple[bytes, ...]], rows: SegmentRows) -> None:
+        self._rows[key] = rows
+        self.size_bytes += rows.size_bytes
+        while self.size_bytes > self._max_bytes and len(self._rows) > 1:
+            self.size_bytes -= self._rows.popitem(last=False)[1].size_bytes
+
+
+class SegmentFamilies:
+    """The families of segments of one database, and the rows that were read last."""
+
+    def __init__(self, families: FamilyLookup) -> None:
+        self._families: Final = families
+        self._rows: Final = RowsCache()
+
+    def of(self, record: Generation) -> "SegmentFamily":
+        return SegmentFamily(self._families, record.segments_family(), self._rows)
+
+
+class SegmentFamily:
+    """The family with the pages of one generation. It is made with its first segment."""
+
+    def __init__(self, families: FamilyLookup, name: str, rows: RowsCache) -> None:
+        self._families: Final = families
+        self.name: Final = name
+        self.rows: Final = rows
+
+    def open(self) -> FamilyReader:
+        return self._families.family(self.name)
+
+
+def open_shard(family: FamilyReader) -> tuple[RdictIter, int]:
+    """A cursor over all of a shard's family, and its mark."""
+    cursor = open_cursor(family, _END)
+    cursor.seek(MARKS)
+    if cursor.valid() and cursor.key() == MARKS:
+        return cursor, int(_MARK.unpack(cursor.value())[0])
+    check_end(cursor)
+    return cursor, NOTHING_INDEXED
+
+
+class SegmentReader:
+    """Directories, index and pages of a shard's segments, in one state: that of its making."""
+
+    def __init__(self, family: FamilyReader, segments: FamilyReader) -> None:
+        self._directories: Final = open_cursor(family, _END)
+        self._index: Final = open_cursor(family, _END)
+        self._pages: Final = open_cursor(segments, _SEGMENTS_END)
+
+    def directories(self, lo_us: int, hi_us: int) -> Iterator[Directory]:
+        """Of the segments with messages of [lo, hi), in the order of time."""
+        cursor = self._directories
+        # The segment that `lo` lies in begins before it.
+        cursor.seek_for_prev(directory_key(lo_us))
+        if not cursor.valid() or cursor.key()[:1] != MARKS or len(cursor.key()) != _DIRECTORY_BYTES:
+            check_end(cursor)
+            cursor.seek(directory_key(0))
+        while cursor.valid():
+            segment_us = int(_POSITION.unpack_from(cursor.key(), 1)[0])
+            if segment_us >= hi_us:
+                return
+            found = decode_directory(segment_us, cursor.value())
+            cursor.next()
+            if found.last_us >= lo_us:
+                yield found
+        check_end(cursor)
+
+    def matching_pages(self, directory: Directory, levels: tuple[bytes, ...]) -> list[int]:
+        """The pages that may hold a match of a filter, by the index of its rarest token."""
+        everything = list(range(directory.pages))
+        if directory.pages <= UNINDEXED_PAGES:
+            return everything
+        best = -1
+        for level, token in enumerate(levels[:MAX_LEVELS]):
+            if token in (ONE, REST):
+                continue
+            if level >= len(directory.tokens):
+                return []  # no topic has so many levels
+            tokens = directory.tokens[level]
+            if tokens > 1 and (best < 0 or tokens > directory.tokens[best]):
+                best = level
+        if best < 0:
+            return everything
+        return self.pages_of(directory, best, levels[best])
+
+    def pages_of(self, directory: Directory, level: int, token: bytes) -> list[int]:
+        """The pages of an indexed segment that may have a token at a level."""
+        if directory.tokens[level] == 1:
+            return list(range(directory.pages))
+        entries = self._entries(index_key(level, token_bucket(token), directory.first_us))
+        return [page for first, last in index_pages(entries, token) for page in range(first, last + 1)]
+
+    def _entries(self, key: bytes) -> bytes:
+        cursor = self._index
+        # Segments are read in the order of time: the next key often is the one.
+        if cursor.valid() and cursor.key() < key:
+            cursor.next()
+        if not cursor.valid() or cursor.key() != key:
+            cursor.seek(key)
+        if cursor.valid() and cursor.key() == key:
+            return bytes(cursor.value())
+        check_end(cursor)
+        return b""
+
+    def page(self, directory: Directory, number: int) -> SegmentPage:
+        page = SegmentPage(self._value(page_key(directory.number, number), f"page {number}", directory))
+        if page.first_us != directory.first_us or page.first_serial != directory.first_serial:
+            raise PermanentError(f"page {number} of the segment from {directory.first_us} on belongs to another")
+        return page
+
+    def page_map(self, directory: Directory) -> PageMap:
+        return PageMap(self._value(map_key(directory.number), "the map", directory), directory.pages)
+
+    def _value(self, key: bytes, what: str, directory: Directory) -> bytes:
+        cursor = self._pages
+        cursor.seek(key)
+        if not cursor.valid() or cursor.key() != key:
+            check_end(cursor)
+            raise PermanentError(f"{what} of the segment from position {directory.first_us} on is missing")
+        return bytes(cursor.value())

@@ -1,0 +1,179 @@
+"""Makes segments of commit pages, behind the writer of the log (layout `paged`).
+
+    commit pages above the mark ─▶ build_segment ─▶ pages, in slices ─▶ index, directory, mark, and the deletion
+    a stretch                      any process      a batch each        of the commit pages: one batch
+
+1. Everything is written by ordinary batches of the log, so a crash or a backup has all of the last batch or nothing of
+   it. Pages without their directory belong to nobody.
+2. A stretch is whole commit pages from the mark on. The last batch deletes exactly these, by one range; ranges of a
+   family never overlap.
+3. Nothing that was acknowledged waits for a segment, and no reader needs one.
+4. A generation that is sealed becomes segments to its end.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+
+from holdfast.durable.changes import Changes
+from holdfast.durable.log import NO_END
+from holdfast.durable.segments import SLICE_BYTES, Segment, build_segment
+from holdfast.durable.tails import POSITION
+from holdfast.model.errors import PermanentError
+from holdfast.records.commit_pages import page_bounds
+from holdfast.records.segment_index import Directory, encode_directory
+from holdfast.records.segment_pages import LARGE_BYTES
+from holdfast.storage.rocks.layouts.layout import MARKS, MESSAGES
+from holdfast.storage.rocks.layouts.paged import SEGMENT_SIZE, SegmentSize, commit_values
+from holdfast.storage.rocks.layouts.segments import (
+    directory_key,
+    encode_mark,
+    index_key,
+    last_number,
+    map_key,
+    open_shard,
+    page_key,
+)
+from holdfast.storage.rocks.log.commit_log import RocksLog
+from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ShardGeneration
+from holdfast.storage.rocks.log.zone_log import ZoneLog
+
+_log = structlog.get_logger()
+
+#: Commit pages that are read at once, at most so many and so many bytes: more would hold up the loop.
+_SLICE_PAGES: Final = 256
+#: Serials within a segment span less than this; more only if messages were erased between them.
+_MAX_SERIALS: Final = 1 << 20
+
+
+class Stretch:
+    """Commit pages of one shard that become a segment."""
+
+    def __init__(self, zone_log: ZoneLog, generation: LiveGeneration, piece: ShardGeneration) -> None:
+        self.zone_log: Final = zone_log
+        self.generation: Final = generation
+        self.piece: Final = piece
+        self.first_us = -1
+        self.last_us = -1
+        self.pages = 0
+        self.messages = 0
+        self.size_bytes = 0
+        #: The number of its segment, once its first page is written.
+        self.number = 0
+
+
+class SegmentWriter:
+    """Requires: the loop of the log. A stretch is read, built and stored before the next one is chosen."""
+
+    def __init__(self, log: RocksLog, size: SegmentSize = SEGMENT_SIZE) -> None:
+        self._log: Final = log
+        self._size: Final = size
+        #: Families in which nothing is left to do: sealed and in segments to the end, or damaged.
+        self._done: Final[set[str]] = set()
+
+    def next_stretch(self) -> Stretch | None:
+        """A shard with enough commit pages for a segment, or of a generation that is sealed."""
+        for zone_log in self._log.zone_logs.values():
+            for generation in zone_log.live:
+                if generation.record.layout != "paged":
+                    continue
+                for piece in generation.by_shard.values():
+                    sink = piece.layout.sink
+                    due = generation.record.end_us or self._size.reached_by(sink.messages, sink.size_bytes, sink.pages)
+                    if due and piece.family not in self._done:
+                        return Stretch(zone_log, generation, piece)
+        return None
+
+    def read(self, stretch: Stretch) -> Iterator[list[bytes]]:
+        """Its commit pages, a slice at a time; none at all if there are none left. PermanentError if one is damaged."""
+        cursor, mark_us = open_shard(self._log.engine.family(stretch.piece.family))
+        values: list[bytes] = []
+        slice_bytes = weight = first_serial = 0
+        for value in commit_values(cursor, mark_us, 0, NO_END):
+            first_us, last_us, serial, count = page_bounds(value)
+            if not stretch.pages:
+                stretch.first_us, first_serial = first_us, serial
+            elif serial + count - first_serial > _MAX_SERIALS:
+                break
+            stretch.last_us = last_us
+            stretch.pages += 1
+            stretch.messages += count
+            stretch.size_bytes += len(value)
+            # A large message is a page of its segment alone, whatever its size.
+            weight += len(value) if count > 1 else min(len(value), LARGE_BYTES)
+            values.append(value)
+            slice_bytes += len(value)
+            if slice_bytes >= SLICE_BYTES or len(values) >= _SLICE_PAGES:
+                yield values
+                values, slice_bytes = [], 0
+            if self._size.reached_by(stretch.messages, weight, stretch.pages):
+                break
+        if values:
+            yield values
+        if not stretch.pages:
+            self._done.add(stretch.piece.family)
+
+    def can_store(self, stretch: Stretch) -> bool:
+        """Whether its generation is still there, and was not replaced."""
+        return stretch.generation in stretch.zone_log.live
+
+    def store_pages(self, stretch: Stretch, first_page: int, pages: list[bytes]) -> None:
+        """Write pages of the segment.
+
+        Requires: `can_store`; the pages of the same segment before `first_page` are written.
+        """
+        name = stretch.generation.record.segments_family()
+        if not stretch.number:
+            engine = self._log.engine
+            if name not in engine.families():
+                engine.create_family(name)
+            stretch.number = last_number(engine.family(name)) + 1
+        changes = Changes()
+        for page, value in enumerate(pages, first_page):
+            changes.into(name).put(page_key(stretch.number, page), value)
+        self._log.write_own(changes)
+
+    def finish(
+        self, stretch: Stretch, directory: Directory, page_map: bytes, index: list[tuple[int, int, bytes]]
+    ) -> None:
+        """Write what leads to the pages, and delete the commit pages: from now on it is a segment.
+
+        Requires: `can_store`; all its pages are written.
+        """
+        directory.number = stretch.number
+        changes = Changes()
+        changes.into(stretch.generation.record.segments_family()).put(map_key(stretch.number), page_map)
+        shard = changes.into(stretch.piece.family)
+        for level, bucket, entries in index:
+            shard.put(index_key(level, bucket, stretch.first_us), entries)
+        shard.put(directory_key(stretch.first_us), encode_directory(directory))
+        shard.put(MARKS, encode_mark(stretch.last_us))
+        shard.delete_range(MESSAGES + POSITION.pack(stretch.first_us), MESSAGES + POSITION.pack(stretch.last_us + 1))
+        self._log.write_own(changes)
+        if not stretch.generation.record.end_us:
+            stretch.piece.layout.sink.count(-stretch.pages, -stretch.messages, -stretch.size_bytes)
+
+    def give_up(self, stretch: Stretch, why: str) -> None:
+        """Leave a shard's generation in commit pages. It is read as before."""
+        self._done.add(stretch.piece.family)
+        _log.warning("commit pages cannot become a segment, and stay", family=stretch.piece.family, why=why)
+
+    def write_all(self) -> int:
+        """Make every segment that is due, at once; how many. For commands and tests: it holds up the loop."""
+        made = 0
+        while (stretch := self.next_stretch()) is not None and self._log.idle():
+            try:
+                values = [value for values in self.read(stretch) for value in values]
+                if values:
+                    self.store(stretch, build_segment(values))
+                    made += 1
+            except PermanentError as error:
+                self.give_up(stretch, str(error))
+        return made
+
+    def store(self, stretch: Stretch, segment: Segment) -> None:
+        """Write a whole segment."""
+        for first_page, pages in segment.slices():
+            self.store_pages(stretch, first_page, pages)
+        self.finish(stretch, segment.directory, segment.map, segment.index)

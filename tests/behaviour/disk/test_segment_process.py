@@ -1,0 +1,185 @@
+"""Segments are built by a process beside the broker. The broker needs it for nothing, and survives its every death."""
+
+import asyncio
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from holdfast.broker.policy import Policy
+from holdfast.durable.commit import Batch
+from holdfast.durable.log import NO_END
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
+from holdfast.node.segment_main import LENGTH, Built, End, Failed, Frame, Pages, decode_frame, encode_frame, serve
+from holdfast.node.segment_supervisor import SegmentSupervisor
+from holdfast.node.settings.tree import Settings, Storage
+from holdfast.node.storage import DiskStorage
+from holdfast.node.system_clock import SystemClock
+from holdfast.records.commit_pages import encode_page
+from holdfast.storage.rocks.checking.verification import verify_folder
+from holdfast.storage.rocks.layouts.paged import SegmentSize
+from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, read_mark
+from tests.replays import replay_of
+
+SHARD = "log-00000-00000001"
+SMALL = SegmentSize(messages=500)
+PATIENCE_S = 60
+
+
+class Disk:
+    """The storage of a node, without a broker."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = Settings(storage=Storage(data=folder, layout="paged", sync_on_loop="never"))
+        self.storage = DiskStorage(settings, Policy(), SystemClock())
+        self.written: list[Message] = []
+        self._number = 0
+
+    def write(self, count: int) -> None:
+        random = Random(count)
+        for _commit in range(0, count, 100):
+            self._number += 1
+            batch = Batch(self._number)
+            for _message in range(100):
+                topic = b"plant/%d/temp" % random.randrange(50)
+                batch.messages.append(Message(topic, random.randbytes(100), 1, ClientId("p"), 1))
+            self.storage.log.write(batch)
+            self.written += batch.messages
+        self.storage.engine.sync_now()
+
+    def mark_us(self) -> int:
+        return read_mark(self.storage.engine.family(SHARD))
+
+    def read(self) -> list[Message]:
+        for zone_log in self.storage.log.zone_logs.values():
+            for shard in zone_log.shards.values():
+                shard.head_us = shard.position_us
+        replay = replay_of(self.storage.log.reader, (b"#",), 0, NO_END)
+        found: list[Message] = []
+        while not (page := replay.next(500)).at_end:
+            found += page.messages
+        return found + page.messages
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path)
+    yield disk
+    disk.storage.close()
+    assert verify_folder(tmp_path).problems == []
+
+
+class Finished:
+    """Tells when segments are stored."""
+
+    def __init__(self, supervisor: SegmentSupervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._finish = supervisor._segments.finish
+        self._stored: asyncio.Queue[int] = asyncio.Queue()
+        monkeypatch.setattr(supervisor._segments, "finish", self._note)
+
+    def _note(self, *segment: object) -> None:
+        self._finish(*segment)  # type: ignore[arg-type]
+        self._stored.put_nowait(1)
+
+    async def wait(self, count: int) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            for _segment in range(count):
+                await self._stored.get()
+
+
+def test_the_process_makes_segments_of_what_waits(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        disk.write(2_000)
+        supervisor = SegmentSupervisor(disk.storage, SMALL)
+        finished = Finished(supervisor, monkeypatch)
+        running = asyncio.create_task(supervisor.run())
+        await finished.wait(4)
+        assert disk.mark_us() == disk.written[-1].position_us
+        disk.write(500)
+        await finished.wait(1)
+        assert disk.mark_us() == disk.written[-1].position_us
+        assert disk.read() == disk.written
+        process = supervisor.process
+        assert process is not None
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert process.returncode == 0, "it ends with the broker"
+
+    asyncio.run(run())
+
+
+def test_a_process_that_is_killed_is_started_again(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        disk.write(500)
+        supervisor = SegmentSupervisor(disk.storage, SMALL)
+        finished = Finished(supervisor, monkeypatch)
+        running = asyncio.create_task(supervisor.run())
+        await finished.wait(1)
+        first = supervisor.process
+        assert first is not None
+        first.kill()
+        disk.write(1_000)
+        await finished.wait(2)
+        assert supervisor.process is not None
+        assert supervisor.process.pid != first.pid
+        assert disk.mark_us() == disk.written[-1].position_us
+        assert disk.read() == disk.written
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_stretch_that_ends_the_process_three_times_stays_in_commit_pages(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        monkeypatch.setattr("holdfast.node.segment_supervisor._FIRST_PAUSE_S", 0.0)
+        disk.write(1_000)
+        supervisor = SegmentSupervisor(disk.storage, SMALL)
+        given_up = asyncio.Event()
+        give_up = supervisor._segments.give_up
+        read = supervisor._segments.read
+
+        def dies(*stretch: object) -> Iterator[list[bytes]]:
+            assert supervisor.process is not None
+            supervisor.process.kill()
+            return read(*stretch)  # type: ignore[arg-type]
+
+        def note(*why: object) -> None:
+            give_up(*why)  # type: ignore[arg-type]
+            given_up.set()
+
+        monkeypatch.setattr(supervisor._segments, "read", dies)
+        monkeypatch.setattr(supervisor._segments, "give_up", note)
+        running = asyncio.create_task(supervisor.run())
+        async with asyncio.timeout(PATIENCE_S):
+            await given_up.wait()
+        assert disk.mark_us() == NOTHING_INDEXED
+        assert supervisor._segments.next_stretch() is None
+        assert disk.read() == disk.written
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_damaged_stretch_is_answered_and_the_next_one_is_built() -> None:
+    message = Message(b"a/b", b"x", 1, ClientId("p"), 5)
+    message.position_us = 7
+    sent: list[Frame] = [Pages(0, [b"\x01broken"]), End(), Pages(0, [encode_page([message], 1)]), End()]
+    target = io.BytesIO()
+    serve(io.BytesIO(b"".join(map(encode_frame, sent))), target)
+    answers, frames = target.getvalue(), []
+    while answers:
+        end = LENGTH.size + LENGTH.unpack(answers[: LENGTH.size])[0]
+        frames.append(decode_frame(answers[LENGTH.size : end]))
+        answers = answers[end:]
+    failed, pages, built = frames
+    assert isinstance(failed, Failed)
+    assert "a commit page has 7 bytes" in failed.why
+    assert isinstance(pages, Pages)
+    assert isinstance(built, Built)
