@@ -239,7 +239,7 @@ class SegmentPage:
         self.count: Final[int] = count
         self.first_us: Final[int] = first_us
         self.first_serial: Final[int] = first_serial
-        self._first_received_us: Final[int] = received_us
+        self.first_received_us: Final[int] = received_us
         self._wide: Final = shape & WIDE_TIMES != 0
         width = 8 if self._wide else 4
         at = HEADER_BYTES + 4 * topics
@@ -259,10 +259,11 @@ class SegmentPage:
             raise PermanentError(f"a page of a segment has {len(value)} bytes, too few for {count} messages")
         topic_bytes = sum16(value, at, topics)
         publisher_names_at = names_at + topic_bytes
-        self._payloads_at: Final[int] = publisher_names_at + sum16(value, at + 2 * topics, publishers)
-        self._properties_at: Final[int] = self._payloads_at + payloads
-        if self._properties_at + properties != len(value):
-            end = self._properties_at + properties
+        #: Where payloads and properties begin.
+        self.payloads_at: Final[int] = publisher_names_at + sum16(value, at + 2 * topics, publishers)
+        self.properties_at: Final[int] = self.payloads_at + payloads
+        if self.properties_at + properties != len(value):
+            end = self.properties_at + properties
             raise PermanentError(f"a page of a segment has {len(value)} bytes, the lengths in it add up to {end}")
         if sum32(value, HEADER_BYTES, topics) != count:
             raise PermanentError(f"a page of a segment has {count} messages, and its topics have others")
@@ -342,7 +343,7 @@ class SegmentPage:
 
     def _make_places(self) -> bytes:
         column = BytesWriter()
-        payload_at, property_at = self._payloads_at, self._properties_at
+        payload_at, property_at = self.payloads_at, self.properties_at
         row = 0
         for number, run in enumerate(self.runs()):
             for _row in range(run):
@@ -357,8 +358,8 @@ class SegmentPage:
 
     def _received_us(self, row: int) -> int:
         if self._wide:
-            return self._first_received_us + int(read_i64_le(self.value, self._received_at + 8 * row))
-        return self._first_received_us + (int(read_i32_le(self.value, self._received_at + 4 * row)) & _U32)
+            return self.first_received_us + int(read_i64_le(self.value, self._received_at + 8 * row))
+        return self.first_received_us + (int(read_i32_le(self.value, self._received_at + 4 * row)) & _U32)
 
     def _expiry_s(self, row: int) -> int:
         if not self._expiry_at:

@@ -10,6 +10,7 @@ Headers are read as one numpy array. `buffer_slices` cuts texts and payloads out
 2. Strings are valid UTF-8, so any reader can use a batch.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
@@ -71,6 +72,7 @@ _HEADER: Final = np.dtype(
         ("expiry", "<u4"),
     ]
 )
+_NUMBERS: Final = ("position", "serial", "received", "expiry")
 _ONE_VALUED: Final = {
     "content_type": CONTENT_TYPE,
     "response_topic": RESPONSE_TOPIC,
@@ -88,66 +90,63 @@ def schema_of(columns: Sequence[str]) -> Any:
 
 def record_batch(values: Sequence[bytes], shard: int, columns: Sequence[str] = COLUMNS) -> Any:
     """A pyarrow.RecordBatch of encoded messages of one shard; PermanentError names a damaged row."""
-    schema = schema_of(columns)
-    rows = _Rows(values)
-    return pa.RecordBatch.from_arrays([rows.column(name, shard) for name in columns], schema=schema)
+    return _RecordColumns(values).batch(shard, columns)
 
 
-class _Rows:
-    """Encoded messages in one buffer, with their headers and the offsets of their parts."""
+class MessageColumns(ABC):
+    """Messages in one buffer, with their numbers and the slices of their parts."""
 
-    def __init__(self, values: Sequence[bytes]) -> None:
-        self._values: Final = values
-        sizes = np.fromiter(map(len, values), np.int64, len(values))
-        if int(sizes.sum()) > MAX_DATA_BYTES - len(PADDING):
-            raise MisuseError(f"{int(sizes.sum())} bytes of values do not fit into one record batch; give fewer rows")
-        self._data: Final[Bytes] = np.frombuffer(b"".join(chain(values, (PADDING,))), np.uint8)
-        starts: Numbers = np.cumsum(sizes) - sizes
-        self._refuse(sizes < HEADER_BYTES)
-        self._head: Final[NDArray[np.void]] = sliding_window_view(self._data, HEADER_BYTES)[starts].view(_HEADER)[:, 0]
-        self._flags: Final[NDArray[np.uint8]] = self._head["flags"]
+    def __init__(self, data: Bytes, flags: NDArray[np.uint8], numbers: dict[str, Numbers]) -> None:
+        """`numbers` has position, serial, received and expiry (s) of each message."""
+        self._data: Final = data
+        self._count: Final = len(flags)
+        self._flags: Final = flags
+        self._numbers: Final = numbers
+        #: Where a part of each message begins, and how long it is; payload and properties at least.
         self._begin: Final[dict[str, Numbers]] = {}
         self._length: Final[dict[str, Numbers]] = {}
         self._properties: PropertyTable | None = None
-        at = starts + HEADER_BYTES
-        for part in ("topic", "client_id", "properties", "payload"):
-            self._begin[part] = at
-            self._length[part] = self._head[part].astype(np.int64)
-            at = at + self._length[part]
-        wrong_flags = (self._flags > FLAGS) | (self._flags & QOS == QOS)
-        self._refuse((self._head["version"] != VERSION) | wrong_flags | (at != starts + sizes))
+
+    def batch(self, shard: int, columns: Sequence[str]) -> Any:
+        """A pyarrow.RecordBatch of some columns."""
+        schema = schema_of(columns)
+        return pa.RecordBatch.from_arrays([self.column(name, shard) for name in columns], schema=schema)
 
     def column(self, name: str, shard: int) -> Any:
         if name in ("topic", "client_id"):
-            return self._text(collect(self._data, self._begin[name], self._length[name], pa.string()), name)
+            return self._name_column(name)
         if name in ("payload", "properties"):
             return collect(self._data, self._begin[name], self._length[name], pa.binary())
         if name == "ts":
-            return _times(self._head["position"])
+            return _times(self._numbers["position"])
         if name == "received_at":
-            return _times(self._head["received"])
+            return _times(self._numbers["received"])
         if name == "expires_at":
-            left_us = np.maximum(self._head["expiry"].astype(np.int64) * SECOND_US, 1)
-            return _times(self._head["received"] + left_us, self._flags & EXPIRES == 0)
+            left_us = np.maximum(self._numbers["expiry"].astype(np.int64) * SECOND_US, 1)
+            return _times(self._numbers["received"] + left_us, self._flags & EXPIRES == 0)
         if name == "qos":
             return pa.array((self._flags & QOS).astype(np.int8))
         if name == "retain":
             return pa.array(self._flags & RETAIN != 0)
         if name == "offset":
-            return pa.array(np.ascontiguousarray(self._head["position"]))
+            return pa.array(np.ascontiguousarray(self._numbers["position"]))
         if name == "serial":
             return self._serials()
         if name == "shard":
-            return pa.array(np.full(len(self._values), shard, np.int32))
+            return pa.array(np.full(self._count, shard, np.int32))
         if name == "user_properties":
             return self._user_properties()
         return self._one_valued(name)
 
+    @abstractmethod
+    def _name_column(self, name: str) -> Any:
+        """Topics or publishers."""
+
     def _serials(self) -> Any:
-        serials = self._head["serial"].astype(np.int64)
+        serials = self._numbers["serial"].astype(np.int64)
         if (serials < 0).any():
             row = int((serials < 0).argmax())
-            raise PermanentError(f"row {row}: no shard has had {self._head['serial'][row]} messages")
+            raise PermanentError(f"row {row}: no shard has had {self._numbers['serial'][row]} messages")
         return pa.array(serials)
 
     def _table(self) -> PropertyTable:
@@ -163,8 +162,8 @@ class _Rows:
     def _user_properties(self) -> Any:
         names = self._table().of(USER_PROPERTY)
         values = self._table().user_values()
-        offsets = np.zeros(len(self._values) + 1, np.int32)
-        np.cumsum(np.bincount(names.rows, minlength=len(self._values)), out=offsets[1:])
+        offsets = np.zeros(self._count + 1, np.int32)
+        np.cumsum(np.bincount(names.rows, minlength=self._count), out=offsets[1:])
         return pa.MapArray.from_arrays(
             pa.array(offsets),
             self._text(collect(self._data, names.starts, names.lengths, pa.string()), "a user property"),
@@ -177,17 +176,43 @@ class _Rows:
         present = collect(self._data, found.starts, found.lengths, kind)
         if kind == pa.string():
             present = self._text(present, name)
-        index = np.full(len(self._values), -1, np.int64)
+        index = np.full(self._count, -1, np.int64)
         index[found.rows] = np.arange(len(found.rows))
         return present.take(pa.array(index, mask=index < 0))
 
-    def _text(self, array: Any, what: str) -> Any:
+    @staticmethod
+    def _text(array: Any, what: str) -> Any:
         """`array`, if its strings are UTF-8."""
         try:
             array.validate(full=True)
         except pa.ArrowInvalid as wrong:
             raise PermanentError(f"{what} of a message record is not UTF-8: {wrong}") from wrong
         return array
+
+
+class _RecordColumns(MessageColumns):
+    """Message records, each with its own header."""
+
+    def __init__(self, values: Sequence[bytes]) -> None:
+        self._values: Final = values
+        sizes = np.fromiter(map(len, values), np.int64, len(values))
+        if int(sizes.sum()) > MAX_DATA_BYTES - len(PADDING):
+            raise MisuseError(f"{int(sizes.sum())} bytes of values do not fit into one record batch; give fewer rows")
+        data: Bytes = np.frombuffer(b"".join(chain(values, (PADDING,))), np.uint8)
+        starts: Numbers = np.cumsum(sizes) - sizes
+        self._refuse(sizes < HEADER_BYTES)
+        head: NDArray[np.void] = sliding_window_view(data, HEADER_BYTES)[starts].view(_HEADER)[:, 0]
+        super().__init__(data, head["flags"], {name: head[name] for name in _NUMBERS})
+        at = starts + HEADER_BYTES
+        for part in ("topic", "client_id", "properties", "payload"):
+            self._begin[part] = at
+            self._length[part] = head[part].astype(np.int64)
+            at = at + self._length[part]
+        wrong_flags = (self._flags > FLAGS) | (self._flags & QOS == QOS)
+        self._refuse((head["version"] != VERSION) | wrong_flags | (at != starts + sizes))
+
+    def _name_column(self, name: str) -> Any:
+        return self._text(collect(self._data, self._begin[name], self._length[name], pa.string()), name)
 
     def _refuse(self, bad: NDArray[np.bool_]) -> None:
         if bad.any():

@@ -93,6 +93,12 @@ class Layout(Protocol):
         """
         ...
 
+    def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+        """The same in any order, for readers of columns: encoded messages that match, and whole pages of segments
+        (`records/segment_pages.py`) that may hold matches. The first byte tells them apart.
+        """
+        ...
+
     def read_messages(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
     ) -> Iterator[list[Message]]:

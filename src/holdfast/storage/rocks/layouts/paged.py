@@ -21,7 +21,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.records.commit_pages import CommitPage, page_bounds
 from holdfast.records.segment_index import Directory
-from holdfast.records.segment_pages import SegmentRows
+from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage, SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET
 from holdfast.storage.rocks.layouts.segments import SegmentFamily, SegmentReader, open_shard
@@ -34,6 +34,8 @@ _ROWS: Final = 128
 _BREATH: Final = 1_000
 #: Pages of a segment after which a reader may pause.
 _BREATH_PAGES: Final = 2
+#: What pages of segments begin with.
+_PAGE: Final = bytes([PAGE_VERSION])
 _pack: Final = POSITION.pack
 
 
@@ -82,22 +84,35 @@ class PagedLayout(WriteThroughLayout):
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
     ) -> Iterator[bytes]:
         check = filter_check(levels)
+        if not in_order:
+            for value in self.read_pages(family, levels, lo_us, hi_us):
+                if value[:1] != _PAGE:
+                    yield value
+                else:
+                    page = SegmentPage(value)
+                    yield from page.records(lo_us, hi_us, _wanted(page, levels, check)) or (NOTHING_YET,)
+            return
         cursor, mark_us = open_shard(family)
         if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
             segments = SegmentReader(family, self._segments.open())
             for directory in segments.directories(lo_us, hi_us):
-                if in_order:
-                    for rows, begin, end in self._matches(segments, directory, levels, check, lo_us, hi_us):
-                        large = rows.large_page(begin) if begin < end else -1
-                        if large >= 0:
-                            yield segments.page(directory, large).record(0)
-                        else:
-                            yield from rows.records(begin, end) or (NOTHING_YET,)
-                else:
-                    for number in segments.matching_pages(directory, levels):
-                        page = segments.page(directory, number)
-                        wanted = [check(topic) for topic in page.topics] if levels else None
-                        yield from page.records(lo_us, hi_us, wanted) or (NOTHING_YET,)
+                for rows, begin, end in self._matches(segments, directory, levels, check, lo_us, hi_us):
+                    large = rows.large_page(begin) if begin < end else -1
+                    if large >= 0:
+                        yield segments.page(directory, large).record(0)
+                    else:
+                        yield from rows.records(begin, end) or (NOTHING_YET,)
+        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, check, lo_us, hi_us):
+            yield from commit.records(first, end, wanted) or (NOTHING_YET,)
+
+    def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+        check = filter_check(levels)
+        cursor, mark_us = open_shard(family)
+        if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
+            segments = SegmentReader(family, self._segments.open())
+            for directory in segments.directories(lo_us, hi_us):
+                for number in segments.matching_pages(directory, levels):
+                    yield segments.page(directory, number).value
         for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, check, lo_us, hi_us):
             yield from commit.records(first, end, wanted) or (NOTHING_YET,)
 
@@ -140,7 +155,7 @@ class PagedLayout(WriteThroughLayout):
             rows = SegmentRows()
             for count, number in enumerate(segments.matching_pages(directory, levels)):
                 page = segments.page(directory, number)
-                rows.add(number, page, [check(topic) for topic in page.topics] if levels else None)
+                rows.add(number, page, _wanted(page, levels, check))
                 if count % _BREATH_PAGES == _BREATH_PAGES - 1:
                     yield rows, 0, 0
             rows.sort()
@@ -150,6 +165,11 @@ class PagedLayout(WriteThroughLayout):
             end = rows.end_of(begin, min(begin + _ROWS, last))
             yield rows, begin, end
             begin = end
+
+
+def _wanted(page: CommitPage | SegmentPage, levels: tuple[bytes, ...], check: TopicCheck) -> list[bool] | None:
+    """Which topics of a page match, by number; None if all do."""
+    return [check(topic) for topic in page.topics] if levels else None
 
 
 def _message_at(
@@ -170,7 +190,7 @@ def _commit_rows(
     """Rows [first, end) of commit pages, a few at a time, and which of the page's topics match."""
     for value in commit_values(cursor, mark_us, lo_us, hi_us):
         page = CommitPage(value)
-        wanted = [check(topic) for topic in page.topics] if levels else None
+        wanted = _wanted(page, levels, check)
         first, end = page.row_from(lo_us), page.row_from(hi_us)
         if wanted is not None and not any(wanted):
             # Its reader pauses after as much work as with other layouts.

@@ -64,6 +64,9 @@ class StreamLayout(ABC):
             return parts[0]
         return _merged(parts) if in_order else chain.from_iterable(parts)
 
+    def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+        return self.read(family, levels, lo_us, hi_us, in_order=False)
+
     def read_messages(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
     ) -> Iterator[list[Message]]:

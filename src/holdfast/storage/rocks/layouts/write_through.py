@@ -28,6 +28,9 @@ class WriteThroughLayout(ABC):
     def sink(self) -> MessageSink:
         return MessageSink(self.put)
 
+    def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+        return self.read(family, levels, lo_us, hi_us, in_order=False)
+
     def read_messages(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
     ) -> Iterator[list[Message]]:

@@ -1,0 +1,120 @@
+"""Pages of segments as Arrow record batches: each column of a page is read as one array, pages are joined.
+
+    pages     [header | columns | topics publishers | payloads | properties] …     records/segment_pages.py
+    batch     ts │ shard │ offset │ topic │ client_id │ qos │ …
+
+Payloads are not copied row by row, and a topic is decoded once for all of its rows.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from holdfast.history.arrow.buffer_slices import PADDING, Numbers
+from holdfast.history.arrow.message_batches import COLUMNS, MessageColumns
+from holdfast.model.errors import PermanentError
+from holdfast.records.commit_pages import HAS_EXPIRY, HAS_PROPERTIES, HEADER_BYTES, WIDE_TIMES
+from holdfast.records.messages import FLAGS, QOS
+from holdfast.records.segment_pages import SegmentPage
+
+_PARTS: Final = ("payload", "properties")
+
+
+def page_batch(
+    values: Sequence[bytes],
+    shard: int,
+    lo_us: int,
+    hi_us: int,
+    check: Callable[[bytes], bool] | None = None,
+    columns: Sequence[str] = COLUMNS,
+) -> Any:
+    """A pyarrow.RecordBatch of the messages of [lo, hi) in some pages, on topics that pass the check."""
+    joined = _JoinedPages()
+    for value in values:
+        joined.add(SegmentPage(value), lo_us, hi_us, check)
+    return _PageColumns(b"".join([*values, PADDING]), joined).batch(shard, columns)
+
+
+class _JoinedPages:
+    """The columns of pages, one after the other, without the rows that are not wanted."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        self.names: Final[dict[str, list[bytes]]] = {"topic": [], "client_id": []}
+        self.arrays: Final[dict[str, list[NDArray[Any]]]] = {}
+
+    def add(self, page: SegmentPage, lo_us: int, hi_us: int, check: Callable[[bytes], bool] | None) -> None:
+        value, count, topics = page.value, page.count, len(page.topics)
+        shape = value[1]
+        number = "<i8" if shape & WIDE_TIMES else "<u4"
+        at = HEADER_BYTES
+
+        def column(kind: str, rows: int = count) -> NDArray[Any]:
+            nonlocal at
+            found = np.frombuffer(value, kind, rows, at)
+            at += found.nbytes
+            return found
+
+        runs = column("<u4", topics)
+        publishers = column("<u2")
+        flags = column("u1")
+        ranks = column("<u4")
+        positions = column(number).astype(np.int64) + page.first_us
+        received = column(number).astype(np.int64) + page.first_received_us
+        payload_lengths = column("<u4").astype(np.int64)
+        nothing = np.zeros(count, np.int64)
+        property_lengths = column("<u4").astype(np.int64) if shape & HAS_PROPERTIES else nothing
+        expiry = column("<u4") if shape & HAS_EXPIRY else nothing
+        if len(publishers) and int(publishers.max()) >= len(page.publishers):
+            raise PermanentError(f"a page of a segment names a publisher that it does not have, of {count} messages")
+        if ((flags > FLAGS) | (flags & QOS == QOS)).any():
+            raise PermanentError("a message of a page has flags that no version wrote")
+        columns: dict[str, NDArray[Any]] = {
+            "flags": flags,
+            "serial": ranks.astype(np.int64) + page.first_serial,
+            "position": positions,
+            "received": received,
+            "expiry": expiry,
+            "topic": np.repeat(np.arange(topics), runs) + len(self.names["topic"]),
+            "client_id": publishers.astype(np.int64) + len(self.names["client_id"]),
+            "payload": _starts(payload_lengths, self.at + page.payloads_at),
+            "payload length": payload_lengths,
+            "properties": _starts(property_lengths, self.at + page.properties_at),
+            "properties length": property_lengths,
+        }
+        wanted = (positions >= lo_us) & (positions < hi_us)
+        if check is not None:
+            wanted &= np.repeat(np.fromiter(map(check, page.topics), bool, topics), runs)
+        everything = bool(wanted.all())
+        for name, rows in columns.items():
+            self.arrays.setdefault(name, []).append(rows if everything else rows[wanted])
+        self.names["topic"] += page.topics
+        self.names["client_id"] += [name.encode() for name in page.publishers]
+        self.at += len(value)
+
+
+def _starts(lengths: Numbers, first: int) -> Numbers:
+    found: Numbers = np.cumsum(lengths) - lengths + first
+    return found
+
+
+class _PageColumns(MessageColumns):
+    def __init__(self, data: bytes, joined: _JoinedPages) -> None:
+        arrays = {name: np.concatenate(parts) for name, parts in joined.arrays.items()}
+        numbers = {name: arrays[name] for name in ("position", "serial", "received", "expiry")}
+        super().__init__(np.frombuffer(data, np.uint8), arrays["flags"], numbers)
+        self._names: Final = joined.names
+        self._numbers_of: Final = {name: arrays[name] for name in joined.names}
+        for part in _PARTS:
+            self._begin[part] = arrays[part]
+            self._length[part] = arrays[f"{part} length"]
+
+    def _name_column(self, name: str) -> Any:
+        try:
+            names = pa.array([known.decode() for known in self._names[name]], pa.string())
+        except UnicodeDecodeError as wrong:
+            raise PermanentError(f"{name} of a page is not UTF-8 ({wrong.reason})") from wrong
+        return names.take(pa.array(self._numbers_of[name]))
