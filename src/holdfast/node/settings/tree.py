@@ -148,8 +148,8 @@ _Shards = Annotated[
 _Layout = Annotated[
     Layout,
     Key(
-        "The layout of messages on disk. `learned` finds any filter fast. With `timeline` and `paged` a replay reads "
-        "everything in its time range; `paged` stores each commit as one value and costs least. `bitmask` is between."
+        "The layout of messages on disk. `learned` finds any filter fast. `paged` stores each commit as one value, "
+        "costs least, and has it sorted by topic later. With `timeline` a replay reads everything in its time range."
     ),
 ]
 _Thresholds = Annotated[

@@ -28,18 +28,25 @@ from rocksdict import Rdict
 
 import holdfast
 from holdfast.durable.changes import Changes
+from holdfast.durable.segments import build_segment
+from holdfast.durable.tails import StoredRecord
 from holdfast.model.errors import MisuseError, TransientError
-from holdfast.storage.rocks.bench.layout_workload import START_US, Query, Workload
+from holdfast.model.message import Message
+from holdfast.records.generations import Generation
+from holdfast.records.messages import HEADER_BYTES
+from holdfast.storage.rocks.bench.layout_workload import COMMIT, START_US, Query, Workload
 from holdfast.storage.rocks.engine.engine import Engine
-from holdfast.storage.rocks.layouts.build import make_layout
 from holdfast.storage.rocks.layouts.layout import Layout
+from holdfast.storage.rocks.layouts.segments import SegmentFamilies
+from holdfast.storage.rocks.log.segment_writer import SegmentWriter
+from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ShardGeneration, ZoneGenerations
 
 Figures = dict[str, float]
 Tell = Callable[[int], None]
 
-_FAMILY: Final = "log-00000-00000001"
-#: Messages of a commit under load, and index entries written after each, as a node does it.
-_BATCH: Final = 500
+#: Where a generation ends that is complete.
+_SEALED_US: Final = 2**63 - 1
+#: Index entries written after each commit, as a node does it.
 _BEHIND: Final = 500
 #: After so long other samples of a query are left out.
 _ENOUGH_S: Final = 3.0
@@ -94,30 +101,55 @@ def _run(part: str, spec: Spec, tell: Tell) -> Figures:
 
 
 class Writer:
-    """Writes what a layout makes of messages, and what it wants written behind."""
+    """Writes what a layout makes of messages, and what it wants written behind; a `WrittenLog` by shape."""
 
-    def __init__(self, engine: Engine, layout: Layout, family: str) -> None:
-        self._engine: Final = engine
-        self._layout: Final = layout
-        self._family: Final = family
-        self._cells: Final[Rdict] = engine.family(family)
+    def __init__(self, engine: Engine, piece: ShardGeneration, generation: LiveGeneration | None = None) -> None:
+        """`generation` is that of the piece, if segments are to be made of what is written."""
+        self.engine: Final = engine
+        zone = ZoneGenerations()
+        zone.live.extend([] if generation is None else [generation])
+        self.zone_logs: Final = {"default": zone}
+        self._generation: Final = generation
+        self._layout: Final = piece.layout
+        self._family: Final = piece.family
+        self._cells: Final[Rdict] = engine.family(piece.family)
+        self._segments: Final = SegmentWriter(self)
         self.stalls = 0
+        #: Processor time of building segments, which a node leaves to another process.
+        self.building_s = 0.0
 
-    def write(self, batch: list[tuple[bytes, int, bytes]]) -> None:
+    def write(self, records: list[StoredRecord]) -> None:
+        """Write encoded messages."""
         changes = Changes()
-        puts = changes.into(self._family)
-        put = self._layout.put
-        for topic, position_us, value in batch:
-            put(topic, position_us, value, puts)
-        self._commit(changes)
+        self._layout.sink.put_records(records, changes.into(self._family))
+        self.write_own(changes)
         self.write_behind()
+
+    def write_commit(self, messages: list[Message], first_serial: int) -> None:
+        changes = Changes()
+        self._layout.sink.put_commit(messages, first_serial, changes.into(self._family))
+        self.write_own(changes)
+        self.write_behind()
+        self.write_segments()
+
+    def write_segments(self) -> None:
+        while (stretch := self._segments.next_stretch()) is not None:
+            values = [value for values in self._segments.read(stretch) for value in values]
+            if values:
+                began_s = time.thread_time()
+                segment = build_segment(values)
+                self.building_s += time.thread_time() - began_s
+                self._segments.store(stretch, segment)
+
+    def idle(self) -> bool:
+        return True
 
     def write_behind(self) -> int:
         changes = Changes()
         self._layout.settle(self._cells)
         count = self._layout.write_behind(changes.into(self._family), _BEHIND)
         if count:
-            self._commit(changes)
+            self.write_own(changes)
         return count
 
     def finish(self) -> None:
@@ -126,14 +158,17 @@ class Writer:
         idle_rounds = 0
         while idle_rounds < 2:
             idle_rounds = 0 if self.write_behind() else idle_rounds + 1
-        self._engine.sync_now()
-        self._engine.flush()
+        if self._generation is not None:
+            self._generation.record = self._generation.record.sealed(_SEALED_US, (0,))
+            self.write_segments()
+        self.engine.sync_now()
+        self.engine.flush()
         self._cells.compact_range(None, None)
 
-    def _commit(self, changes: Changes) -> None:
+    def write_own(self, changes: Changes) -> None:
         while True:
             try:
-                self._engine.write(self._engine.written + 1, changes)
+                self.engine.write(self.engine.written + 1, changes)
             except TransientError:
                 self.stalls += 1
                 time.sleep(0.01)  # RocksDB has to catch up
@@ -145,36 +180,43 @@ def measure_writing(spec: Spec, tell: Tell) -> Figures:
     """Write everything, and wait until it is at rest."""
     workload = Workload(spec.messages, spec.devices, spec.payload_bytes)
     engine = Engine.open(Path(spec.folder))
-    engine.create_family(_FAMILY)
-    writer = Writer(engine, make_layout(spec.layout, {}), _FAMILY)
-    batches = workload.batches(_BATCH)
+    generation = _generation(engine, spec)
+    piece = generation.by_shard[0]
+    engine.create_family(piece.family)
+    writer = Writer(engine, piece, generation)
+    commits = workload.commits()
     making_s = 0.0
     record_bytes = done = 0
     written_bytes = process_written_bytes()
     loop_s, all_s, wall_s = time.thread_time(), time.process_time(), time.perf_counter()
     while True:
         before_s = time.thread_time()
-        batch = next(batches, None)
+        commit = next(commits, None)
+        if commit is not None:
+            record_bytes += sum(
+                [HEADER_BYTES + len(one.topic) + len(one.publisher) + len(one.payload) for one in commit]
+            )
         making_s += time.thread_time() - before_s
-        if batch is None:
+        if commit is None:
             break
-        writer.write(batch)
-        record_bytes += sum([len(value) for _topic, _position_us, value in batch])
-        done += len(batch)
-        if done % (40 * _BATCH) == 0:
+        writer.write_commit(commit, done + 1)
+        done += len(commit)
+        if done % (40 * COMMIT) == 0:
             tell(done)
-    loop_s = time.thread_time() - loop_s - making_s
+    loop_s = time.thread_time() - loop_s - making_s - writer.building_s
     wall_s = time.perf_counter() - wall_s
     writer.finish()
-    all_s = time.process_time() - all_s - making_s
+    all_s = time.process_time() - all_s - making_s - writer.building_s
     written_bytes = process_written_bytes() - written_bytes
-    disk_bytes = engine.family(_FAMILY).property_int_value("rocksdb.live-sst-files-size") or 0
+    names = [name for name in generation.record.families() if name in engine.families()]
+    disk_bytes = sum(engine.family(name).property_int_value("rocksdb.live-sst-files-size") or 0 for name in names)
     peak_bytes = memory_bytes("VmHWM")
     engine.close()
     messages = workload.messages
     return {
         "write_loop_us": loop_s / messages * 1e6,
         "write_cpu_us": all_s / messages * 1e6,
+        "segments_us": writer.building_s / messages * 1e6,
         "write_wall_us": wall_s / messages * 1e6,
         "stalls": writer.stalls,
         "record_bytes": record_bytes / messages,
@@ -185,6 +227,12 @@ def measure_writing(spec: Spec, tell: Tell) -> Figures:
     }
 
 
+def _generation(engine: Engine, spec: Spec) -> LiveGeneration:
+    """With one shard, of the layout that is measured."""
+    record = Generation("default", 1, spec.layout, {}, 0, (0,), 0)
+    return LiveGeneration(record, segments=SegmentFamilies(engine))
+
+
 # ---- reading
 
 
@@ -193,8 +241,9 @@ def measure_reading(spec: Spec, tell: Tell) -> Figures:
     workload = Workload(spec.messages, spec.devices, spec.payload_bytes)
     began_s = time.perf_counter()
     engine = Engine.open(Path(spec.folder))
-    layout = make_layout(spec.layout, {})
-    family = engine.family(_FAMILY)
+    piece = _generation(engine, spec).by_shard[0]
+    layout = piece.layout
+    family = engine.family(piece.family)
     layout.load(family)
     figures: Figures = {"open_ms": (time.perf_counter() - began_s) * 1e3, "open_mb": memory_bytes("VmRSS") / 1e6}
     queries = workload.queries()

@@ -3,7 +3,8 @@
     factory/line-07/dev-000123/temperature      50 lines, the devices spread over them, 4 measures
 
 Devices take turns at random. One whose turn it is publishes its four measures, one after the other. Payloads are random
-bytes: what compression saves on disk, it saves on topics, client ids and headers alone.
+bytes: what compression saves on disk, it saves on topics, client ids and headers alone. Messages are committed 500 at a
+time; within a commit positions follow each other, as in a node.
 """
 
 import random
@@ -13,12 +14,13 @@ from typing import Final
 
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.messages import encode_message
 
 LINES: Final = 50
 MEASURES: Final = (b"temperature", b"pressure", b"speed", b"state")
 #: 10,000 messages per second.
 STEP_US: Final = 100
+#: Messages of a commit under load.
+COMMIT: Final = 500
 START_US: Final = 1_700_000_000_000_000
 
 #: Devices that are asked for, one after the other.
@@ -26,8 +28,6 @@ _SAMPLES: Final = 5
 _SEED: Final = 20_240_229
 _NOISE_BYTES: Final = 1 << 20
 
-#: Topic, position, encoded message.
-Entry = tuple[bytes, int, bytes]
 #: The levels of a filter, and how many messages it has to find.
 Sample = tuple[tuple[bytes, ...], int]
 
@@ -74,8 +74,9 @@ class Workload:
         self._noise: Final = chance.randbytes(_NOISE_BYTES + payload_bytes)
 
     def position_us(self, serial: int) -> int:
-        """When message number `serial`, from 1, came: not quite evenly."""
-        return START_US + serial * STEP_US + serial * 7919 % STEP_US
+        """The position of message number `serial`, from 1."""
+        commit, row = divmod(serial - 1, COMMIT)
+        return START_US + commit * COMMIT * STEP_US + row
 
     def messages_in_order(self) -> Iterator[Message]:
         """Every message, with the time it came."""
@@ -90,17 +91,17 @@ class Workload:
                 at = (at + 104_729) % _NOISE_BYTES
                 yield Message(head + measure, noise[at : at + size], 1, publisher, self.position_us(serial))
 
-    def batches(self, size: int) -> Iterator[list[Entry]]:
-        """Every message, encoded, in batches of about that size."""
-        batch: list[Entry] = []
-        for serial, message in enumerate(self.messages_in_order(), start=1):
-            position_us = message.received_us
-            batch.append((message.topic, position_us, encode_message(message, position_us, serial)))
-            if len(batch) == size:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+    def commits(self) -> Iterator[list[Message]]:
+        """Every message with its position, commit by commit."""
+        commit: list[Message] = []
+        for message in self.messages_in_order():
+            message.position_us = message.received_us
+            commit.append(message)
+            if len(commit) == COMMIT:
+                yield commit
+                commit = []
+        if commit:
+            yield commit
 
     def queries(self) -> list[Query]:
         turns = self._turns

@@ -17,6 +17,7 @@ from holdfast.records.messages import stored_position, stored_topic
 from holdfast.storage.rocks.bench.layout_bench import Writer
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.layouts.learned import LearnedLayout
+from holdfast.storage.rocks.log.zone_generations import ShardGeneration
 from holdfast.topics.filters import levels_match
 from holdfast.topics.learned import LearnedTopics
 from holdfast.topics.names import SEPARATOR, is_dollar
@@ -98,7 +99,7 @@ def try_out(
     try:
         engine.create_family(_FAMILY)
         layout = LearnedLayout(topics)
-        writer = Writer(engine, layout, _FAMILY)
+        writer = Writer(engine, ShardGeneration(_FAMILY, layout))
         began_s = time.process_time()
         for batch in _batches(values):
             writer.write(batch)

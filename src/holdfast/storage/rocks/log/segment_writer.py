@@ -11,8 +11,8 @@
 4. A generation that is sealed becomes segments to its end.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
 
 import structlog
 
@@ -24,6 +24,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.records.commit_pages import page_bounds
 from holdfast.records.segment_index import Directory, encode_directory
 from holdfast.records.segment_pages import LARGE_BYTES
+from holdfast.storage.rocks.engine.column_families import ColumnFamilies
 from holdfast.storage.rocks.layouts.layout import MARKS, MESSAGES
 from holdfast.storage.rocks.layouts.paged import SEGMENT_SIZE, SegmentSize, commit_values
 from holdfast.storage.rocks.layouts.segments import (
@@ -35,9 +36,7 @@ from holdfast.storage.rocks.layouts.segments import (
     open_shard,
     page_key,
 )
-from holdfast.storage.rocks.log.commit_log import RocksLog
-from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ShardGeneration
-from holdfast.storage.rocks.log.zone_log import ZoneLog
+from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ShardGeneration, ZoneGenerations
 
 _log = structlog.get_logger()
 
@@ -47,11 +46,27 @@ _SLICE_PAGES: Final = 256
 _MAX_SERIALS: Final = 1 << 20
 
 
+class WrittenLog(Protocol):
+    """What makes segments needs of the log; `RocksLog` fits by shape."""
+
+    @property
+    def engine(self) -> ColumnFamilies: ...
+
+    @property
+    def zone_logs(self) -> Mapping[str, ZoneGenerations]: ...
+
+    def idle(self) -> bool:
+        """Whether everything that was taken is written."""
+        ...
+
+    def write_own(self, changes: Changes) -> None: ...
+
+
 class Stretch:
     """Commit pages of one shard that become a segment."""
 
-    def __init__(self, zone_log: ZoneLog, generation: LiveGeneration, piece: ShardGeneration) -> None:
-        self.zone_log: Final = zone_log
+    def __init__(self, zone: ZoneGenerations, generation: LiveGeneration, piece: ShardGeneration) -> None:
+        self.zone: Final = zone
         self.generation: Final = generation
         self.piece: Final = piece
         self.first_us = -1
@@ -66,7 +81,7 @@ class Stretch:
 class SegmentWriter:
     """Requires: the loop of the log. A stretch is read, built and stored before the next one is chosen."""
 
-    def __init__(self, log: RocksLog, size: SegmentSize = SEGMENT_SIZE) -> None:
+    def __init__(self, log: WrittenLog, size: SegmentSize = SEGMENT_SIZE) -> None:
         self._log: Final = log
         self._size: Final = size
         #: Families in which nothing is left to do: sealed and in segments to the end, or damaged.
@@ -74,15 +89,15 @@ class SegmentWriter:
 
     def next_stretch(self) -> Stretch | None:
         """A shard with enough commit pages for a segment, or of a generation that is sealed."""
-        for zone_log in self._log.zone_logs.values():
-            for generation in zone_log.live:
+        for zone in self._log.zone_logs.values():
+            for generation in zone.live:
                 if generation.record.layout != "paged":
                     continue
                 for piece in generation.by_shard.values():
                     sink = piece.layout.sink
                     due = generation.record.end_us or self._size.reached_by(sink.messages, sink.size_bytes, sink.pages)
                     if due and piece.family not in self._done:
-                        return Stretch(zone_log, generation, piece)
+                        return Stretch(zone, generation, piece)
         return None
 
     def read(self, stretch: Stretch) -> Iterator[list[bytes]]:
@@ -116,7 +131,7 @@ class SegmentWriter:
 
     def can_store(self, stretch: Stretch) -> bool:
         """Whether its generation is still there, and was not replaced."""
-        return stretch.generation in stretch.zone_log.live
+        return stretch.generation in stretch.zone.live
 
     def store_pages(self, stretch: Stretch, first_page: int, pages: list[bytes]) -> None:
         """Write pages of the segment.

@@ -10,14 +10,13 @@ from typer.testing import CliRunner
 
 from holdfast.cli.storage import bench as cli
 from holdfast.model.errors import MisuseError
-from holdfast.records.messages import decode_message
-from holdfast.storage.rocks.bench import layout_bench
 from holdfast.storage.rocks.bench.layout_bench import Spec, measure_reading, measure_writing
 from holdfast.storage.rocks.bench.layout_report import rows
 from holdfast.storage.rocks.bench.layout_workload import QUERIES, Workload
 from holdfast.storage.rocks.engine.scan import FamilyReader
 from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS
 from holdfast.storage.rocks.layouts.timeline import TimelineLayout
+from holdfast.storage.rocks.log import zone_generations
 from holdfast.topics.filters import levels_match
 
 
@@ -48,7 +47,7 @@ def test_a_layout_that_loses_a_message_has_no_figures(tmp_path: Path, monkeypatc
             next(found, None)
             return found
 
-    monkeypatch.setattr(layout_bench, "make_layout", lambda _name, _parameters: Forgetful())
+    monkeypatch.setattr(zone_generations, "make_layout", lambda *_layout: Forgetful())
 
     with pytest.raises(MisuseError, match="would be right"):
         measure_reading(spec, nothing)
@@ -56,34 +55,34 @@ def test_a_layout_that_loses_a_message_has_no_figures(tmp_path: Path, monkeypatc
 
 def test_queries_know_how_many_messages_they_have_to_find() -> None:
     workload = Workload(2_000, 70, 4)
-    entries = [entry for batch in workload.batches(333) for entry in batch]
+    entries = [message for commit in workload.commits() for message in commit]
 
     assert len(entries) == workload.messages == 2_000
     for query in workload.queries():
         for levels, expected in query.samples:
             found = [
-                topic
-                for topic, position_us, _value in entries
-                if position_us >= query.lo_us and levels_match(levels, topic.split(b"/"), dollar=False)
+                message
+                for message in entries
+                if message.position_us >= query.lo_us and levels_match(levels, message.topic.split(b"/"), dollar=False)
             ]
             assert len(found) == expected > 0, (query.key, levels)
 
 
 def test_every_run_has_the_same_messages() -> None:
-    first, second = (list(Workload(400, 30, 16).batches(100)) for _ in range(2))
+    first, second = (list(Workload(400, 30, 16).commits()) for _ in range(2))
 
     assert first == second
 
 
-def test_messages_are_encoded_as_the_log_does_it_and_positions_increase() -> None:
-    entries = [entry for batch in Workload(1_000, 30, 16).batches(100) for entry in batch]
+def test_positions_increase_and_follow_each_other_within_a_commit() -> None:
+    commits = list(Workload(1_200, 30, 16).commits())
 
-    positions = [position_us for _topic, position_us, _value in entries]
+    positions = [message.position_us for commit in commits for message in commit]
     assert positions == sorted(set(positions))
-    for serial, (topic, position_us, value) in enumerate(entries, start=1):
-        stored = decode_message(value)
-        assert (stored.message.topic, stored.position_us, stored.serial) == (topic, position_us, serial)
-        assert len(stored.message.payload) == 16
+    assert [len(commit) for commit in commits] == [500, 500, 200]
+    for commit in commits:
+        assert commit[-1].position_us - commit[0].position_us == len(commit) - 1
+        assert all(len(message.payload) == 16 for message in commit)
 
 
 def test_queries_are_asked_in_the_order_of_their_labels() -> None:
