@@ -31,6 +31,8 @@ _LOOK_S: Final = 0.1
 #: While the log has to write something else first.
 _WAIT_S: Final = 0.01
 _MAX_FAILURES: Final = 3
+#: What a segment may take; a process that takes longer is ended.
+_PATIENCE_S: Final = 60.0
 _READ_AHEAD_BYTES: Final = 1 << 20
 #: The share of one processor from which on the broker counts as busy, where there are few.
 _BUSY: Final = 0.7
@@ -60,7 +62,8 @@ class SegmentSupervisor:
                 async with child_process("holdfast.node.segment_main", {}, _READ_AHEAD_BYTES) as process:
                     self.process = process
                     while True:
-                        await self._make(stretch, process)
+                        async with asyncio.timeout(_PATIENCE_S):
+                            await self._make(stretch, process)
                         pause_s = _FIRST_PAUSE_S
                         stretch = await self._next()
             except PermanentError as damage:

@@ -9,8 +9,8 @@ from holdfast.storage.rocks.bench.layout_workload import QUERIES
 
 CAPTION: Final = (
     "Processor time of all threads, except where a row says otherwise; encoding counts, making messages does not. Each "
-    "layout is written and compacted by one process, then opened and read by another. First: how long a reader waits for the "
-    "first message (median of five). Each: processor time per message found, the search included."
+    "layout is written and compacted by one process, then opened and read by another. First: how long a reader waits "
+    "for the first message (median of five). Each: processor time per message found, the search included."
 )
 
 

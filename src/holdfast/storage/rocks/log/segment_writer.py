@@ -71,9 +71,12 @@ class Stretch:
         self.piece: Final = piece
         self.first_us = -1
         self.last_us = -1
+        self.first_serial = 0
         self.pages = 0
         self.messages = 0
         self.size_bytes = 0
+        #: What it counts towards the size of a segment.
+        self.weight = 0
         #: The number of its segment, once its first page is written.
         self.number = 0
 
@@ -84,50 +87,58 @@ class SegmentWriter:
     def __init__(self, log: WrittenLog, size: SegmentSize = SEGMENT_SIZE) -> None:
         self._log: Final = log
         self._size: Final = size
-        #: Families in which nothing is left to do: sealed and in segments to the end, or damaged.
-        self._done: Final[set[str]] = set()
 
     def next_stretch(self) -> Stretch | None:
-        """A shard with enough commit pages for a segment, or of a generation that is sealed."""
+        """The shard with the most commit pages, if they are enough for a segment; or one of a sealed generation."""
+        found: Stretch | None = None
+        most = 0
         for zone in self._log.zone_logs.values():
             for generation in zone.live:
                 if generation.record.layout != "paged":
                     continue
                 for piece in generation.by_shard.values():
                     sink = piece.layout.sink
-                    due = generation.record.end_us or self._size.reached_by(sink.messages, sink.size_bytes, sink.pages)
-                    if due and piece.family not in self._done:
-                        return Stretch(zone, generation, piece)
-        return None
+                    due = self._size.reached_by(sink.messages, sink.size_bytes, sink.pages)
+                    waiting = 0 if generation.record.end_us or not due else sink.messages
+                    if (waiting > most or (generation.record.end_us and found is None)) and not piece.needs_no_segments:
+                        found, most = Stretch(zone, generation, piece), waiting
+        return found
 
     def read(self, stretch: Stretch) -> Iterator[list[bytes]]:
-        """Its commit pages, a slice at a time; none at all if there are none left. PermanentError if one is damaged."""
+        """Its commit pages, a slice at a time; none at all if there are none left. PermanentError if one is damaged.
+
+        It holds no cursor between slices: the database may have to be opened again meanwhile.
+        """
+        while not self._size.reached_by(stretch.messages, stretch.weight, stretch.pages):
+            values = self._read_slice(stretch)
+            if not values:
+                break
+            yield values
+        if not stretch.pages:
+            stretch.piece.needs_no_segments = True
+
+    def _read_slice(self, stretch: Stretch) -> list[bytes]:
         cursor, mark_us = open_shard(self._log.engine.family(stretch.piece.family))
         values: list[bytes] = []
-        slice_bytes = weight = first_serial = 0
-        for value in commit_values(cursor, mark_us, 0, NO_END):
+        slice_bytes = 0
+        for value in commit_values(cursor, max(mark_us, stretch.last_us), 0, NO_END):
             first_us, last_us, serial, count = page_bounds(value)
             if not stretch.pages:
-                stretch.first_us, first_serial = first_us, serial
-            elif serial + count - first_serial > _MAX_SERIALS:
+                stretch.first_us, stretch.first_serial = first_us, serial
+            elif serial + count - stretch.first_serial > _MAX_SERIALS:
                 break
             stretch.last_us = last_us
             stretch.pages += 1
             stretch.messages += count
             stretch.size_bytes += len(value)
             # A large message is a page of its segment alone, whatever its size.
-            weight += len(value) if count > 1 else min(len(value), LARGE_BYTES)
+            stretch.weight += len(value) if count > 1 else min(len(value), LARGE_BYTES)
             values.append(value)
             slice_bytes += len(value)
-            if slice_bytes >= SLICE_BYTES or len(values) >= _SLICE_PAGES:
-                yield values
-                values, slice_bytes = [], 0
-            if self._size.reached_by(stretch.messages, weight, stretch.pages):
+            full = slice_bytes >= SLICE_BYTES or len(values) >= _SLICE_PAGES
+            if full or self._size.reached_by(stretch.messages, stretch.weight, stretch.pages):
                 break
-        if values:
-            yield values
-        if not stretch.pages:
-            self._done.add(stretch.piece.family)
+        return values
 
     def can_store(self, stretch: Stretch) -> bool:
         """Whether its generation is still there, and was not replaced."""
@@ -171,7 +182,7 @@ class SegmentWriter:
 
     def give_up(self, stretch: Stretch, why: str) -> None:
         """Leave a shard's generation in commit pages. It is read as before."""
-        self._done.add(stretch.piece.family)
+        stretch.piece.needs_no_segments = True
         _log.warning("commit pages cannot become a segment, and stay", family=stretch.piece.family, why=why)
 
     def write_all(self) -> int:

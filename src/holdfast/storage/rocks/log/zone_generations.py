@@ -18,6 +18,8 @@ class ShardGeneration:
     def __init__(self, family: str, layout: Layout) -> None:
         self.family: Final = family
         self.layout = layout
+        #: Whether all of it is in segments and nothing follows, or cannot become segments.
+        self.needs_no_segments = False
 
 
 class LiveGeneration:
