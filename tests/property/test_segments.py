@@ -10,7 +10,8 @@ from holdfast.model.message import Message
 from holdfast.records.commit_pages import encode_page
 from holdfast.records.messages import decode_message
 from holdfast.records.segment_index import PageMap, decode_directory, encode_directory, index_pages, token_bucket
-from holdfast.records.segment_pages import SegmentPage, SegmentRows
+from holdfast.records.segment_pages import SegmentPage
+from holdfast.records.segment_rows import SegmentRows
 
 pytestmark = pytest.mark.compiled
 

@@ -63,9 +63,7 @@ def build_segment(values: list[bytes]) -> Segment:
     writer = SegmentPageWriter(messages, ranks, first_serial)
     tokens = TokenPages()
     for topic in sorted(by_topic):
-        first_page = writer.begin_topic(topic, by_topic[topic])
-        for row in by_topic[topic]:
-            writer.add(row)
+        first_page = writer.add(topic, by_topic[topic])
         tokens.add(topic, first_page, writer.page)
     writer.end_page()
     if len(writer.pages) > MAX_PAGES:

@@ -70,14 +70,15 @@ _I32: Final = 1 << 31
 
 
 class SegmentPageWriter:
-    """Rows in, pages out."""
+    """Topics with their rows in, pages out."""
 
     def __init__(self, messages: list[Message], ranks: list[int], first_serial: int) -> None:
+        """`messages` are in the order of time, and so are rows: a row is the number of a message."""
         self._messages: Final = messages
         self._ranks: Final = ranks
         self._first_serial: Final = first_serial
         self.pages: Final[list[bytes]] = []
-        #: For each row of the segment, by time, its page.
+        #: The page of each message.
         self.page_of: Final[list[int]] = [0] * len(messages)
         self._topics: list[bytes] = []
         self._runs: list[int] = []
@@ -89,33 +90,43 @@ class SegmentPageWriter:
         """The page that the last row went to."""
         return len(self.pages) - (0 if self._rows else 1)
 
-    def begin_topic(self, topic: bytes, rows: list[int]) -> int:
-        """Rows of this topic follow; the page of the first. It begins a page if its rows do not fit into this one."""
+    def add(self, topic: bytes, rows: list[int]) -> int:
+        """Add all rows of a topic; the page of the first. It begins a page if its rows do not fit into this one.
+
+        Requires: topics are added in their order.
+        """
         size_bytes = len(topic)
+        largest = 0
         for row in rows:
-            size_bytes += _size(self._messages[row])
-            if size_bytes > PAGE_BYTES:
-                break
-        large = _size(self._messages[rows[0]]) >= LARGE_BYTES
-        if self._rows and (large or self._size_bytes + size_bytes > PAGE_BYTES):
+            row_bytes = _size(self._messages[row])
+            size_bytes += row_bytes
+            largest = max(largest, row_bytes)
+        full = self._size_bytes + size_bytes > PAGE_BYTES or len(self._rows) + len(rows) > _MAX_ROWS
+        if full or largest >= LARGE_BYTES:
             self.end_page()
-        self._begin_run(topic)
-        return len(self.pages)
+        first_page = len(self.pages)
+        if size_bytes <= PAGE_BYTES and largest < LARGE_BYTES:
+            self._begin_run(topic, len(rows))
+            self._rows.extend(rows)
+            self._size_bytes += size_bytes
+        else:
+            for row in rows:
+                self._add_row(topic, row)
+        return first_page
 
-    def _begin_run(self, topic: bytes) -> None:
+    def _begin_run(self, topic: bytes, rows: int) -> None:
         self._topics.append(topic)
-        self._runs.append(0)
-        self._size_bytes += len(topic)
+        self._runs.append(rows)
 
-    def add(self, row: int) -> None:
-        message = self._messages[row]
-        size_bytes = _size(message)
+    def _add_row(self, topic: bytes, row: int) -> None:
+        """Of a topic that does not fit into one page."""
+        size_bytes = _size(self._messages[row])
         full = self._size_bytes + size_bytes > PAGE_BYTES or len(self._rows) == _MAX_ROWS
-        if self._rows and (full or size_bytes >= LARGE_BYTES):
+        if full or size_bytes >= LARGE_BYTES:
             self.end_page()
-        if not self._runs:
-            self._begin_run(message.topic)
-        self.page_of[row] = len(self.pages)
+        if not self._rows:
+            self._begin_run(topic, 0)
+            self._size_bytes += len(topic)
         self._rows.append(row)
         self._runs[-1] += 1
         self._size_bytes += size_bytes
@@ -124,22 +135,30 @@ class SegmentPageWriter:
 
     def end_page(self) -> None:
         if self._rows:
+            page = len(self.pages)
+            for row in self._rows:
+                self.page_of[row] = page
             self.pages.append(self._encode())
         self._topics, self._runs, self._rows, self._size_bytes = [], [], [], 0
 
     def _encode(self) -> bytes:
-        rows = self._rows
-        messages = [self._messages[row] for row in rows]
         first = self._messages[0]
         first_us, first_received_us = first.position_us, first.received_us
         publishers: dict[str, int] = {}
         publisher_column = BytesWriter()
         flags_column = BytesWriter()
+        rank_column = BytesWriter()
+        position_column = BytesWriter()
+        received_column = BytesWriter()
         payload_column = BytesWriter()
+        messages: list[Message] = []
         payloads: list[bytes] = []
         payload_bytes = property_bytes = 0
         expires = wide = False
-        for message in messages:
+        all_messages, ranks = self._messages, self._ranks
+        for row in self._rows:
+            message = all_messages[row]
+            messages.append(message)
             number = publishers.get(message.publisher, -_I32)
             if number == -_I32:
                 number = publishers[message.publisher] = signed16(len(publishers))
@@ -151,18 +170,27 @@ class SegmentPageWriter:
                 flags |= EXPIRES
                 expires = True
             flags_column.append(flags)
-            if message.position_us - first_us >= _I32 or not 0 <= message.received_us - first_received_us < _I32:
+            write_i32_le(rank_column, signed32(ranks[row]))
+            after_us = message.position_us - first_us
+            received_after_us = message.received_us - first_received_us
+            if after_us < _I32 and 0 <= received_after_us < _I32:
+                write_i32_le(position_column, after_us)
+                write_i32_le(received_column, received_after_us)
+            else:
                 wide = True
-            payload_bytes += len(message.payload)
-            write_i32_le(payload_column, len(message.payload))
-            payloads.append(message.payload)
+            payload = message.payload
+            payload_bytes += len(payload)
+            write_i32_le(payload_column, len(payload))
+            payloads.append(payload)
             property_bytes += len(message.properties)
+        if wide:
+            position_column, received_column = _wide_times(messages, first_us, first_received_us)
         shape = (HAS_PROPERTIES if property_bytes else 0) | (HAS_EXPIRY if expires else 0) | (WIDE_TIMES if wide else 0)
         names = [name.encode() for name in publishers]
         header = HEADER.pack(
             PAGE_VERSION,
             shape,
-            len(rows),
+            len(messages),
             len(self._topics),
             len(names),
             first_us,
@@ -174,33 +202,23 @@ class SegmentPageWriter:
         runs = BytesWriter()
         for run in self._runs:
             write_i32_le(runs, run)
-        parts = [header, runs.getvalue(), publisher_column.getvalue(), flags_column.getvalue()]
-        parts.append(self._times(messages, first_us, first_received_us, wide=wide))
-        parts.append(payload_column.getvalue())
-        parts.append(self._optional_columns(messages, names, shape))
+        parts = [
+            header,
+            runs.getvalue(),
+            publisher_column.getvalue(),
+            flags_column.getvalue(),
+            rank_column.getvalue(),
+            position_column.getvalue(),
+            received_column.getvalue(),
+            payload_column.getvalue(),
+            self._optional_columns(messages, names, shape),
+        ]
         parts.extend(self._topics)
         parts.extend(names)
         parts.extend(payloads)
         if property_bytes:
             parts.extend([message.properties for message in messages])
         return b"".join(parts)
-
-    def _times(self, messages: list[Message], first_us: int, first_received_us: int, *, wide: bool) -> bytes:
-        """Ranks, positions and times of arrival."""
-        columns = BytesWriter()
-        for row in self._rows:
-            write_i32_le(columns, signed32(self._ranks[row]))
-        if wide:
-            for message in messages:
-                write_i64_le(columns, message.position_us - first_us)
-            for message in messages:
-                write_i64_le(columns, message.received_us - first_received_us)
-        else:
-            for message in messages:
-                write_i32_le(columns, message.position_us - first_us)
-            for message in messages:
-                write_i32_le(columns, message.received_us - first_received_us)
-        return columns.getvalue()
 
     def _optional_columns(self, messages: list[Message], names: list[bytes], shape: int) -> bytes:
         """The columns that a shape asks for, and the lengths of topics and publishers."""
@@ -216,6 +234,16 @@ class SegmentPageWriter:
         for name in names:
             write_i16_le(columns, signed16(len(name)))
         return columns.getvalue()
+
+
+def _wide_times(messages: list[Message], first_us: int, first_received_us: int) -> tuple[BytesWriter, BytesWriter]:
+    """Columns of positions and of times of arrival, 8 bytes each."""
+    positions = BytesWriter()
+    received = BytesWriter()
+    for message in messages:
+        write_i64_le(positions, message.position_us - first_us)
+        write_i64_le(received, message.received_us - first_received_us)
+    return positions, received
 
 
 def _size(message: Message) -> int:
@@ -365,94 +393,3 @@ class SegmentPage:
         if not self._expiry_at:
             raise PermanentError("a message of a page expires, and the page has no column for that")
         return int(read_i32_le(self.value, self._expiry_at + 4 * row)) & _U32
-
-
-class SegmentRows:
-    """The rows of a segment that a filter matches, in the order of time.
-
-    1. Pages without a match are not held, and neither are large messages: `large_page` says when one is next, and who
-       reads fetches its page.
-    """
-
-    def __init__(self) -> None:
-        self._pages: Final[dict[int, SegmentPage]] = {}
-        #: Page and position of each large message.
-        self._large: Final[dict[int, int]] = {}
-        #: Rank, page and row of each match, in one number; sorted by `sort`.
-        self._order: Final[list[int]] = []
-        self.size_bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._order)
-
-    def add(self, number: int, page: SegmentPage, wanted: list[bool] | None) -> None:
-        """Take the rows of a page on topics that are `wanted`, by number; of all topics if that is None."""
-        before = len(self._order)
-        row = 0
-        for topic, run in enumerate(page.runs()):
-            if wanted is None or wanted[topic]:
-                for matched in range(row, row + run):
-                    self._order.append(page.rank(matched) << 32 | number << 16 | matched)
-            row += run
-        if len(self._order) == before:
-            return
-        self.size_bytes += 40 * (len(self._order) - before)
-        if page.count == 1 and len(page.value) >= LARGE_BYTES:
-            self._large[number] = page.position_us(0)
-        else:
-            self._pages[number] = page
-            self.size_bytes += 2 * len(page.value)
-
-    def sort(self) -> None:
-        """Requires: all pages are added."""
-        self._order.sort()
-
-    def first_from(self, position_us: int) -> int:
-        """The first match at or behind a position, by number."""
-        low, high = 0, len(self._order)
-        while low < high:
-            middle = (low + high) // 2
-            if self._position_us(self._order[middle]) < position_us:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def _position_us(self, place: int) -> int:
-        number = place >> 16 & 0xFFFF
-        large_us = self._large.get(number)
-        return self._pages[number].position_us(place & 0xFFFF) if large_us is None else large_us
-
-    def large_page(self, match: int) -> int:
-        """The page of a match that is a large message; -1 if it is none."""
-        number = self._order[match] >> 16 & 0xFFFF
-        return number if number in self._large else -1
-
-    def end_of(self, begin: int, last: int) -> int:
-        """Where the matches from `begin` on end, at most at `last`: a large message is one alone."""
-        if not self._large:
-            return last
-        end = begin + 1
-        if self.large_page(begin) < 0:
-            while end < last and self.large_page(end) < 0:
-                end += 1
-        return end
-
-    def messages(self, begin: int, end: int, shard: int) -> list[Message]:
-        """The matches [begin, end).
-
-        Requires: none of them is a large message.
-        """
-        found: list[Message] = []
-        for match in range(begin, end):
-            place = self._order[match]
-            found.append(self._pages[place >> 16 & 0xFFFF].message(place & 0xFFFF, shard))
-        return found
-
-    def records(self, begin: int, end: int) -> list[bytes]:
-        """The same as message records (`messages.py`)."""
-        found: list[bytes] = []
-        for match in range(begin, end):
-            place = self._order[match]
-            found.append(self._pages[place >> 16 & 0xFFFF].record(place & 0xFFFF))
-        return found

@@ -21,7 +21,8 @@ from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.records.commit_pages import CommitPage, page_bounds
 from holdfast.records.segment_index import Directory
-from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage, SegmentRows
+from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage
+from holdfast.records.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET
 from holdfast.storage.rocks.layouts.segments import SegmentFamily, SegmentReader, open_shard

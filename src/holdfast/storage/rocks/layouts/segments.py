@@ -30,7 +30,8 @@ from holdfast.records.segment_index import (
     index_pages,
     token_bucket,
 )
-from holdfast.records.segment_pages import SegmentPage, SegmentRows
+from holdfast.records.segment_pages import SegmentPage
+from holdfast.records.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end, open_cursor
 from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, SEGMENTS
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED
