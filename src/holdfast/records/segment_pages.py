@@ -36,7 +36,8 @@ from librt.strings import (
     write_i64_le,
 )
 
-from holdfast.model.errors import PermanentError
+from holdfast.model.errors import MisuseError, PermanentError
+from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.commit_pages import (
     HAS_EXPIRY,
@@ -301,9 +302,12 @@ class SegmentPage:
             raise PermanentError("properties of a page of a segment have another length than its header says")
         #: In byte order.
         self.topics: Final = read_names(value, at, topics, names_at)
-        self.publishers: Final = read_publishers(value, at + 2 * topics, publishers, publisher_names_at)
-        #: For each row: where its payload and its properties begin, and the number of its topic. Made when needed.
+        self.publisher_count: Final[int] = publishers
+        self._publisher_lengths_at: Final[int] = at + 2 * topics
+        self._publisher_names_at: Final[int] = publisher_names_at
+        #: For each row: where its payload and its properties begin, and the number of its topic. See `prepare`.
         self._places = b""
+        self._publishers: list[ClientId] = []
 
     def rank(self, row: int) -> int:
         return int(read_i32_le(self.value, self._ranks_at + 4 * row)) & _U32
@@ -324,26 +328,48 @@ class SegmentPage:
         """How many rows each topic has."""
         return [int(read_i32_le(self.value, HEADER_BYTES + 4 * number)) & _U32 for number in range(len(self.topics))]
 
+    def publisher_names(self) -> list[bytes]:
+        """By number. Whether they are UTF-8 is not checked."""
+        return read_names(self.value, self._publisher_lengths_at, self.publisher_count, self._publisher_names_at)
+
+    def prepare(self) -> None:
+        """Get ready for reading many rows: a single one is found without, by adding up lengths."""
+        if not self._places:
+            self._publishers = read_publishers(
+                self.value, self._publisher_lengths_at, self.publisher_count, self._publisher_names_at
+            )
+            self._places = self._make_places()
+
     def message(self, row: int, shard: int) -> Message:
-        places = self._places
-        if not places:
-            places = self._places = self._make_places()
         value = self.value
-        payload_at = int(read_i32_le(places, 12 * row)) & _U32
+        publisher = int(read_i16_le(value, self._publishers_at + 2 * row)) & 0xFFFF
+        if publisher >= self.publisher_count:
+            raise PermanentError(f"row {row} of a page has publisher {publisher}, there are {self.publisher_count}")
+        places = self._places
+        if places:
+            payload_at = int(read_i32_le(places, 12 * row)) & _U32
+            property_at = int(read_i32_le(places, 12 * row + 4)) & _U32
+            topic = int(read_i32_le(places, 12 * row + 8))
+            name = self._publishers[publisher]
+        else:
+            payload_at = self.payloads_at + sum32(value, self._payload_lengths_at, row)
+            property_at = self.properties_at
+            if self._property_lengths_at:
+                property_at += sum32(value, self._property_lengths_at, row)
+            topic = self._topic_of(row)
+            lengths_at = self._publisher_lengths_at
+            at = self._publisher_names_at + sum16(value, lengths_at, publisher)
+            name = read_publishers(value, lengths_at + 2 * publisher, 1, at)[0]
         payload_end = payload_at + (int(read_i32_le(value, self._payload_lengths_at + 4 * row)) & _U32)
         properties = b""
         if self._property_lengths_at:
-            property_at = int(read_i32_le(places, 12 * row + 4)) & _U32
             property_end = property_at + (int(read_i32_le(value, self._property_lengths_at + 4 * row)) & _U32)
             properties = value[property_at:property_end]
         flags = value[self._flags_at + row]
-        publisher = int(read_i16_le(value, self._publishers_at + 2 * row)) & 0xFFFF
-        if publisher >= len(self.publishers):
-            raise PermanentError(f"row {row} of a page has publisher {publisher}, there are {len(self.publishers)}")
         message = row_message(
-            self.topics[int(read_i32_le(places, 12 * row + 8))],
+            self.topics[topic],
             value[payload_at:payload_end],
-            self.publishers[publisher],
+            name,
             flags,
             self._received_us(row),
             self._expiry_s(row) if flags & EXPIRES else 0,
@@ -353,6 +379,14 @@ class SegmentPage:
         message.position_us = self.position_us(row)
         return message
 
+    def _topic_of(self, row: int) -> int:
+        end = 0
+        for number in range(len(self.topics)):
+            end += int(read_i32_le(self.value, HEADER_BYTES + 4 * number)) & _U32
+            if row < end:
+                return number
+        raise MisuseError(f"a page of {self.count} messages has no row {row}")
+
     def record(self, row: int) -> bytes:
         """The same as a message record (`messages.py`)."""
         message = self.message(row, 0)
@@ -360,6 +394,7 @@ class SegmentPage:
 
     def records(self, lo_us: int, hi_us: int, wanted: list[bool] | None = None) -> list[bytes]:
         """Message records of the rows with positions of [lo, hi), on topics that are `wanted`, by number."""
+        self.prepare()
         found: list[bytes] = []
         row = 0
         for topic, run in enumerate(self.runs()):

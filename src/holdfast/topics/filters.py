@@ -115,3 +115,11 @@ def levels_match(levels: tuple[bytes, ...], topic: list[bytes], *, dollar: bool)
             return False
         i += 1
     return i == count
+
+
+def matching_topics(levels: tuple[bytes, ...], topics: list[bytes]) -> list[bool]:
+    """Which of some topics match the filter `levels`."""
+    if ONE not in levels and levels[-1] != REST:
+        whole = SEPARATOR.join(levels)
+        return [topic == whole for topic in topics]
+    return [levels_match(levels, topic.split(SEPARATOR), dollar=is_dollar(topic)) for topic in topics]

@@ -6,7 +6,7 @@
 Payloads are not copied row by row, and a topic is decoded once for all of its rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.records.commit_pages import HAS_EXPIRY, HAS_PROPERTIES, HEADER_BYTES, WIDE_TIMES
 from holdfast.records.messages import FLAGS, QOS
 from holdfast.records.segment_pages import SegmentPage
+from holdfast.topics.filters import matching_topics
 
 _PARTS: Final = ("payload", "properties")
 
@@ -28,13 +29,13 @@ def page_batch(
     shard: int,
     lo_us: int,
     hi_us: int,
-    check: Callable[[bytes], bool] | None = None,
+    levels: tuple[bytes, ...] = (),
     columns: Sequence[str] = COLUMNS,
 ) -> Any:
-    """A pyarrow.RecordBatch of the messages of [lo, hi) in some pages, on topics that pass the check."""
+    """A pyarrow.RecordBatch of the messages of [lo, hi) in some pages whose topics match the filter `levels`, if any."""
     joined = _JoinedPages()
     for value in values:
-        joined.add(SegmentPage(value), lo_us, hi_us, check)
+        joined.add(SegmentPage(value), lo_us, hi_us, levels)
     return _PageColumns(b"".join([*values, PADDING]), joined).batch(shard, columns)
 
 
@@ -46,7 +47,7 @@ class _JoinedPages:
         self.names: Final[dict[str, list[bytes]]] = {"topic": [], "client_id": []}
         self.arrays: Final[dict[str, list[NDArray[Any]]]] = {}
 
-    def add(self, page: SegmentPage, lo_us: int, hi_us: int, check: Callable[[bytes], bool] | None) -> None:
+    def add(self, page: SegmentPage, lo_us: int, hi_us: int, levels: tuple[bytes, ...]) -> None:
         value, count, topics = page.value, page.count, len(page.topics)
         shape = value[1]
         number = "<i8" if shape & WIDE_TIMES else "<u4"
@@ -68,7 +69,7 @@ class _JoinedPages:
         nothing = np.zeros(count, np.int64)
         property_lengths = column("<u4").astype(np.int64) if shape & HAS_PROPERTIES else nothing
         expiry = column("<u4") if shape & HAS_EXPIRY else nothing
-        if len(publishers) and int(publishers.max()) >= len(page.publishers):
+        if len(publishers) and int(publishers.max()) >= page.publisher_count:
             raise PermanentError(f"a page of a segment names a publisher that it does not have, of {count} messages")
         if ((flags > FLAGS) | (flags & QOS == QOS)).any():
             raise PermanentError("a message of a page has flags that no version wrote")
@@ -86,13 +87,13 @@ class _JoinedPages:
             "properties length": property_lengths,
         }
         wanted = (positions >= lo_us) & (positions < hi_us)
-        if check is not None:
-            wanted &= np.repeat(np.fromiter(map(check, page.topics), bool, topics), runs)
+        if levels:
+            wanted &= np.repeat(np.array(matching_topics(levels, page.topics), bool), runs)
         everything = bool(wanted.all())
         for name, rows in columns.items():
             self.arrays.setdefault(name, []).append(rows if everything else rows[wanted])
         self.names["topic"] += page.topics
-        self.names["client_id"] += [name.encode() for name in page.publishers]
+        self.names["client_id"] += page.publisher_names()
         self.at += len(value)
 
 

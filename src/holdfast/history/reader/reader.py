@@ -35,7 +35,6 @@ from holdfast.records.segment_pages import PAGE_VERSION
 from holdfast.storage.rocks.engine.column_families import META, check_format
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.segments import SegmentFamilies
-from holdfast.storage.rocks.layouts.topic_check import filter_check
 from holdfast.storage.rocks.log.erasure_file import ErasureFile
 from holdfast.storage.rocks.log.leases import remove_lease, renew_lease
 from holdfast.storage.rocks.log.published_heads import Head, read_heads
@@ -171,12 +170,11 @@ class HistoryReader(ViewReader):
     ) -> Iterator[Any]:
         piece = self._live(part).by_shard[part.shard]
         family = self._secondary.family(piece.family)
-        check = filter_check(levels) if levels else None
         found = filter(None, piece.layout.read_pages(family, levels, part.lo_us, part.hi_us))
         for is_page, values in groupby(found, key=lambda value: value[0] == PAGE_VERSION):
             for some in _some(values, _GROUP_BYTES, rows):
                 if is_page:
-                    batch = page_batch(some, part.shard, part.lo_us, part.hi_us, check, columns)
+                    batch = page_batch(some, part.shard, part.lo_us, part.hi_us, levels, columns)
                     yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
                 else:
                     yield record_batch(some, part.shard, columns)

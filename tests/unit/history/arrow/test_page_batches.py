@@ -42,7 +42,7 @@ def test_a_batch_of_pages_is_that_of_their_records(text: str) -> None:
     for value in values:
         page = SegmentPage(value)
         records += page.records(lo_us, hi_us, [check(topic) for topic in page.topics])
-    assert page_batch(values, 3, lo_us, hi_us, check) == record_batch(records, 3)
+    assert page_batch(values, 3, lo_us, hi_us, levels(text)) == record_batch(records, 3)
 
 
 def test_all_rows_and_only_some_columns() -> None:

@@ -180,7 +180,7 @@ def measure_writing(spec: Spec, tell: Tell) -> Figures:
     """Write everything, and wait until it is at rest."""
     workload = Workload(spec.messages, spec.devices, spec.payload_bytes)
     engine = Engine.open(Path(spec.folder))
-    generation = _generation(engine, spec)
+    generation = _generation(SegmentFamilies(engine), spec)
     piece = generation.by_shard[0]
     engine.create_family(piece.family)
     writer = Writer(engine, piece, generation)
@@ -227,10 +227,10 @@ def measure_writing(spec: Spec, tell: Tell) -> Figures:
     }
 
 
-def _generation(engine: Engine, spec: Spec) -> LiveGeneration:
+def _generation(segments: SegmentFamilies, spec: Spec) -> LiveGeneration:
     """With one shard, of the layout that is measured."""
     record = Generation("default", 1, spec.layout, {}, 0, (0,), 0)
-    return LiveGeneration(record, segments=SegmentFamilies(engine))
+    return LiveGeneration(record, segments=segments)
 
 
 # ---- reading
@@ -241,7 +241,8 @@ def measure_reading(spec: Spec, tell: Tell) -> Figures:
     workload = Workload(spec.messages, spec.devices, spec.payload_bytes)
     began_s = time.perf_counter()
     engine = Engine.open(Path(spec.folder))
-    piece = _generation(engine, spec).by_shard[0]
+    segments = SegmentFamilies(engine)
+    piece = _generation(segments, spec).by_shard[0]
     layout = piece.layout
     family = engine.family(piece.family)
     layout.load(family)
@@ -249,7 +250,7 @@ def measure_reading(spec: Spec, tell: Tell) -> Figures:
     queries = workload.queries()
     hi_us = START_US + (workload.messages + 1) * 1_000
     for number, query in enumerate(queries, start=1):
-        figures |= _ask(layout, family, query, hi_us)
+        figures |= _ask(layout, family, query, hi_us, segments)
         tell(number * spec.messages // len(queries))
     figures["read_peak_mb"] = memory_bytes("VmHWM") / 1e6
     del family
@@ -257,20 +258,20 @@ def measure_reading(spec: Spec, tell: Tell) -> Figures:
     return figures
 
 
-def _ask(layout: Layout, family: Rdict, query: Query, hi_us: int) -> Figures:
+def _ask(layout: Layout, family: Rdict, query: Query, hi_us: int, segments: SegmentFamilies) -> Figures:
     repeats = max(1, _FIRSTS // len(query.samples))
-    firsts_ms = [
-        _first_ms(layout.read(family, levels, query.lo_us, hi_us))
-        for levels, _expected in query.samples
-        for _ in range(repeats)
-    ]
+    firsts_ms: list[float] = []
+    for levels, _expected in query.samples:
+        for _ in range(repeats):
+            segments.forget()
+            firsts_ms.append(_first_ms(layout.read_messages(family, levels, query.lo_us, hi_us, 0)))
     spent_s = 0.0
     found = samples = 0
     began_s = time.perf_counter()
     for levels, expected in query.samples:
+        segments.forget()
         cpu_s = time.process_time()
-        # An empty value only says that nothing was found for a while.
-        count = sum([1 for value in layout.read(family, levels, query.lo_us, hi_us) if value])
+        count = sum(map(len, layout.read_messages(family, levels, query.lo_us, hi_us, 0)))
         spent_s += time.process_time() - cpu_s
         if count != expected:
             asked = b"/".join(levels).decode()
@@ -287,11 +288,11 @@ def _ask(layout: Layout, family: Rdict, query: Query, hi_us: int) -> Figures:
     }
 
 
-def _first_ms(values: Iterator[bytes]) -> float:
+def _first_ms(read: Iterator[list[Message]]) -> float:
     """How long it takes until the first message is there."""
     began_s = time.perf_counter()
-    for value in values:
-        if value:
+    for messages in read:
+        if messages:
             break
     return (time.perf_counter() - began_s) * 1e3
 

@@ -108,8 +108,14 @@ def family_options(name: str, shared: SharedOptions) -> Options:
     # Files small enough to be rewritten in one go, large enough that a node has thousands and not a million.
     options.set_target_file_size_base(32 * _MB)
     options.set_level_compaction_dynamic_level_bytes(True)
-    # Fast where data is rewritten, dense where it rests.
-    options.set_compression_type(DBCompressionType.lz4())
+    if name.startswith("segments-"):
+        # Keys only grow, so a table overlaps no other. It is moved to the last level at once, and not rewritten there,
+        # because its compression is that of the last level already.
+        options.set_level_zero_file_num_compaction_trigger(1)
+        options.set_compression_type(DBCompressionType.zstd())
+    else:
+        # Fast where data is rewritten, dense where it rests.
+        options.set_compression_type(DBCompressionType.lz4())
     options.set_bottommost_compression_type(DBCompressionType.zstd())
     return options
 

@@ -26,8 +26,8 @@ from holdfast.records.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET
 from holdfast.storage.rocks.layouts.segments import SegmentFamily, SegmentReader, open_shard
-from holdfast.storage.rocks.layouts.topic_check import TopicCheck, filter_check
 from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
+from holdfast.topics.filters import matching_topics
 
 #: Rows that are decoded at once: a reader that wants fewer keeps the others.
 _ROWS: Final = 128
@@ -84,57 +84,54 @@ class PagedLayout(WriteThroughLayout):
     def read(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
     ) -> Iterator[bytes]:
-        check = filter_check(levels)
         if not in_order:
             for value in self.read_pages(family, levels, lo_us, hi_us):
                 if value[:1] != _PAGE:
                     yield value
                 else:
                     page = SegmentPage(value)
-                    yield from page.records(lo_us, hi_us, _wanted(page, levels, check)) or (NOTHING_YET,)
+                    yield from page.records(lo_us, hi_us, _wanted(page, levels)) or (NOTHING_YET,)
             return
         cursor, mark_us = open_shard(family)
         if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
             segments = SegmentReader(family, self._segments.open())
             for directory in segments.directories(lo_us, hi_us):
-                for rows, begin, end in self._matches(segments, directory, levels, check, lo_us, hi_us):
+                for rows, begin, end in self._matches(segments, directory, levels, lo_us, hi_us):
                     large = rows.large_page(begin) if begin < end else -1
                     if large >= 0:
                         yield segments.page(directory, large).record(0)
                     else:
                         yield from rows.records(begin, end) or (NOTHING_YET,)
-        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, check, lo_us, hi_us):
+        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, lo_us, hi_us):
             yield from commit.records(first, end, wanted) or (NOTHING_YET,)
 
     def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
-        check = filter_check(levels)
         cursor, mark_us = open_shard(family)
         if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
             segments = SegmentReader(family, self._segments.open())
             for directory in segments.directories(lo_us, hi_us):
                 for number in segments.matching_pages(directory, levels):
                     yield segments.page(directory, number).value
-        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, check, lo_us, hi_us):
+        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, lo_us, hi_us):
             yield from commit.records(first, end, wanted) or (NOTHING_YET,)
 
     def read_messages(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
     ) -> Iterator[list[Message]]:
-        check = filter_check(levels)
         cursor, mark_us = open_shard(family)
         if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
             segments = SegmentReader(family, self._segments.open())
             for directory in segments.directories(lo_us, hi_us):
                 if hi_us - lo_us == 1:
-                    yield _message_at(segments, directory, check, lo_us, shard)
+                    yield _message_at(segments, directory, levels, lo_us, shard)
                     continue
-                for rows, begin, end in self._matches(segments, directory, levels, check, lo_us, hi_us):
+                for rows, begin, end in self._matches(segments, directory, levels, lo_us, hi_us):
                     large = rows.large_page(begin) if begin < end else -1
                     if large >= 0:
                         yield [segments.page(directory, large).message(0, shard)]
                     else:
                         yield rows.messages(begin, end, shard)
-        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, check, lo_us, hi_us):
+        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, lo_us, hi_us):
             yield commit.messages(first, end, shard, wanted)
 
     def _matches(
@@ -142,7 +139,6 @@ class PagedLayout(WriteThroughLayout):
         segments: SegmentReader,
         directory: Directory,
         levels: tuple[bytes, ...],
-        check: TopicCheck,
         lo_us: int,
         hi_us: int,
     ) -> Iterator[tuple[SegmentRows, int, int]]:
@@ -156,7 +152,7 @@ class PagedLayout(WriteThroughLayout):
             rows = SegmentRows()
             for count, number in enumerate(segments.matching_pages(directory, levels)):
                 page = segments.page(directory, number)
-                rows.add(number, page, _wanted(page, levels, check))
+                rows.add(number, page, _wanted(page, levels))
                 if count % _BREATH_PAGES == _BREATH_PAGES - 1:
                     yield rows, 0, 0
             rows.sort()
@@ -168,13 +164,13 @@ class PagedLayout(WriteThroughLayout):
             begin = end
 
 
-def _wanted(page: CommitPage | SegmentPage, levels: tuple[bytes, ...], check: TopicCheck) -> list[bool] | None:
+def _wanted(page: CommitPage | SegmentPage, levels: tuple[bytes, ...]) -> list[bool] | None:
     """Which topics of a page match, by number; None if all do."""
-    return [check(topic) for topic in page.topics] if levels else None
+    return matching_topics(levels, page.topics) if levels else None
 
 
 def _message_at(
-    segments: SegmentReader, directory: Directory, check: TopicCheck, position_us: int, shard: int
+    segments: SegmentReader, directory: Directory, levels: tuple[bytes, ...], position_us: int, shard: int
 ) -> list[Message]:
     """The message of a segment at a position, if it matches."""
     number = segments.page_map(directory).page_at(position_us - directory.first_us)
@@ -182,16 +178,16 @@ def _message_at(
         return []
     page = segments.page(directory, number)
     message = page.message(page.row_at(position_us), shard)
-    return [message] if check(message.topic) else []
+    return [message] if not levels or matching_topics(levels, [message.topic])[0] else []
 
 
 def _commit_rows(
-    cursor: RdictIter, mark_us: int, levels: tuple[bytes, ...], check: TopicCheck, lo_us: int, hi_us: int
+    cursor: RdictIter, mark_us: int, levels: tuple[bytes, ...], lo_us: int, hi_us: int
 ) -> Iterator[tuple[CommitPage, int, int, list[bool] | None]]:
     """Rows [first, end) of commit pages, a few at a time, and which of the page's topics match."""
     for value in commit_values(cursor, mark_us, lo_us, hi_us):
         page = CommitPage(value)
-        wanted = _wanted(page, levels, check)
+        wanted = _wanted(page, levels)
         first, end = page.row_from(lo_us), page.row_from(hi_us)
         if wanted is not None and not any(wanted):
             # Its reader pauses after as much work as with other layouts.

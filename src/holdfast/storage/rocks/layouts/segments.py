@@ -102,6 +102,10 @@ class RowsCache:
             self._rows.move_to_end(key)
         return found
 
+    def clear(self) -> None:
+        self._rows.clear()
+        self.size_bytes = 0
+
     def put(self, key: tuple[str, int, tuple[bytes, ...]], rows: SegmentRows) -> None:
         self._rows[key] = rows
         self.size_bytes += rows.size_bytes
@@ -115,6 +119,10 @@ class SegmentFamilies:
     def __init__(self, families: FamilyLookup) -> None:
         self._families: Final = families
         self._rows: Final = RowsCache()
+
+    def forget(self) -> None:
+        """Remember no rows: the next reader begins as the first one did."""
+        self._rows.clear()
 
     def of(self, record: Generation) -> "SegmentFamily":
         return SegmentFamily(self._families, record.segments_family(), self._rows)
