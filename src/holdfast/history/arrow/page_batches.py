@@ -32,7 +32,7 @@ def page_batch(
     levels: tuple[bytes, ...] = (),
     columns: Sequence[str] = COLUMNS,
 ) -> Any:
-    """A pyarrow.RecordBatch of the messages of [lo, hi) in some pages whose topics match the filter `levels`, if any."""
+    """A pyarrow.RecordBatch of the messages of [lo, hi) in some pages; if there are `levels`, only what they match."""
     joined = _JoinedPages()
     for value in values:
         joined.add(SegmentPage(value), lo_us, hi_us, levels)
