@@ -15,6 +15,7 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.messages import stored_position
 from holdfast.records.segment_index import decode_directory
+from holdfast.storage.rocks.backup import create_backup, restore_backup
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.layout import MARKS, MESSAGES, POSTINGS, SEGMENTS
@@ -333,3 +334,17 @@ def test_rows_that_are_remembered_are_bounded(paged: Store, monkeypatch: pytest.
         for _reader in range(2):
             assert contents(paged.read(text)) == contents(paged.expected(text))
     assert paged.log.segments._rows.size_bytes <= 100_000
+
+
+def test_a_backup_between_two_batches_of_a_segment_is_whole(paged: Store, tmp_path: Path) -> None:
+    wide(paged)
+    steps = Steps(paged)
+    for number, batch in enumerate(steps.batches()):
+        batch()
+        if number in (0, 3) or batch == steps.finish:
+            create_backup(paged.engine, tmp_path / f"backup-{number}")
+            restore_backup(tmp_path / f"backup-{number}", tmp_path / f"restored-{number}")
+            restored = Store(tmp_path / f"restored-{number}", default=Zone("default", layout="paged", store_qos0=True))
+            assert places(restored.read()) == places(paged.written)
+            restored.close()
+            assert verify_folder(restored.folder).problems == []
