@@ -37,6 +37,7 @@ _BREATH: Final = 1_000
 _BREATH_PAGES: Final = 2
 #: What pages of segments begin with.
 _PAGE: Final = bytes([PAGE_VERSION])
+_NO_ROWS: Final = SegmentRows()
 _pack: Final = POSITION.pack
 
 
@@ -149,8 +150,12 @@ class PagedLayout(WriteThroughLayout):
         key = (self._segments.name, directory.number, levels)
         rows = self._segments.rows.get(key)
         if rows is None:
+            pages = segments.matching_pages(directory, levels)
+            if not pages:
+                yield _NO_ROWS, 0, 0
+                return
             rows = SegmentRows()
-            for count, number in enumerate(segments.matching_pages(directory, levels)):
+            for count, number in enumerate(pages):
                 page = segments.page(directory, number)
                 rows.add(number, page, _wanted(page, levels))
                 if count % _BREATH_PAGES == _BREATH_PAGES - 1:

@@ -178,9 +178,8 @@ class SegmentReader:
 
     def matching_pages(self, directory: Directory, levels: tuple[bytes, ...]) -> list[int]:
         """The pages that may hold a match of a filter, by the index of its rarest token."""
-        everything = list(range(directory.pages))
         if directory.pages <= UNINDEXED_PAGES:
-            return everything
+            return list(range(directory.pages))
         best = -1
         for level, token in enumerate(levels[:MAX_LEVELS]):
             if token in (ONE, REST):
@@ -191,7 +190,7 @@ class SegmentReader:
             if tokens > 1 and (best < 0 or tokens > directory.tokens[best]):
                 best = level
         if best < 0:
-            return everything
+            return list(range(directory.pages))
         return self.pages_of(directory, best, levels[best])
 
     def pages_of(self, directory: Directory, level: int, token: bytes) -> list[int]:
