@@ -71,6 +71,11 @@ def test_ping_and_disconnect_are_answered_by_the_book(broker_port: int) -> None:
     assert exchange(broker_port, CONNECT_V311 + b"\xc0\x00\xe0\x00") == b"\x20\x02\x00\x00\xd0\x00"
 
 
+def test_a_publish_in_front_of_disconnect_is_acknowledged_before_the_connection_closes(broker_port: int) -> None:
+    sent = CONNECT_V311 + b"\x32\x07\x00\x01a\x00\x07hi" + b"\xe0\x00"
+    assert exchange(broker_port, sent) == b"\x20\x02\x00\x00\x40\x02\x00\x07"
+
+
 def test_a_publish_behind_its_connect_is_acknowledged(broker_port: int) -> None:
     """[MQTT-3.1.4-5]: a client need not wait for CONNACK."""
     with socket.create_connection(("127.0.0.1", broker_port), timeout=10) as connection:

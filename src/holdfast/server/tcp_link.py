@@ -62,6 +62,15 @@ class TcpLink:
         if self._events & IN and events & ~OUT:
             self._read()
 
+    def lose(self) -> None:
+        """The connection is over: let go of the socket, and tell the handler, once."""
+        self._free()
+        server = self._server
+        server.connections.dismiss(self)
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            server.connections.handler.lost(channel)
+
     # What the exchange calls.
 
     def write(self, data: bytes) -> None:
@@ -92,6 +101,10 @@ class TcpLink:
         if self._closing:
             return
         self._closing = True
+        if self._backlog is None and self._peer_has_closed():
+            self._free()
+            self._server.lose_later(self)
+            return
         self._server.cut_off_later(self)
         # Closing a socket that holds unread bytes resets the connection, and the reset overtakes what was sent: the
         # client would never learn why. So the rest is read and dropped until it closes.
@@ -112,7 +125,7 @@ class TcpLink:
     def abort(self) -> None:
         """Cut the connection off; what was not sent is dropped."""
         self._closing = True
-        self._server.loop.call_soon(self._lose)
+        self._server.loop.call_soon(self.lose)
 
     # Steps.
 
@@ -124,7 +137,7 @@ class TcpLink:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            self._lose()
+            self.lose()
             return
         if count:
             if not self._closing and self._channel is not None:
@@ -135,7 +148,7 @@ class TcpLink:
     def _ended(self) -> None:
         """The peer has closed its side; it may still read the rest."""
         if self._backlog is None:
-            self._lose()
+            self.lose()
         else:
             self._closing = True
             self._server.cut_off_later(self)
@@ -157,7 +170,7 @@ class TcpLink:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
-            self._lose()
+            self.lose()
             return
         if not pieces:
             self._backlog = None
@@ -167,7 +180,7 @@ class TcpLink:
                 if self._events & IN:
                     self._say_goodbye()
                 else:
-                    self._lose()
+                    self.lose()
         elif backlog.stuck and backlog.size_bytes <= LOW_WATER_BYTES and self._channel is not None:
             backlog.stuck = False
             self._server.connections.handler.writable(self._channel, yes=True)
@@ -192,7 +205,19 @@ class TcpLink:
             epoll.modify(self._sock, events)
         self._events = events
 
-    def _lose(self) -> None:
+    def _peer_has_closed(self) -> bool:
+        """Whether nothing more can come: then closing resets nothing, and the kernel sends the rest.
+
+        So it is as a rule behind a DISCONNECT: clients close at once.
+        """
+        try:
+            return self._sock.recv_into(self._server.connections.buffer) == 0
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:  # reset
+            return True
+
+    def _free(self) -> None:
         fd = self._sock.fileno()
         if fd < 0:
             return
@@ -200,9 +225,4 @@ class TcpLink:
         self._backlog = None
         self._events = 0
         self._sock.close()  # which also removes it from the epoll
-        server = self._server
-        server.forget(self, fd)
-        server.connections.dismiss(self)
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            server.connections.handler.lost(channel)
+        self._server.forget(self, fd)

@@ -10,7 +10,8 @@ Rules, besides those of `stream`:
 
 1. Events are level-triggered: what is not handled now is reported again. A link that waits for no event is not watched,
    because epoll would report a reset again and again.
-2. A closing link reads and drops bytes until the peer closes; if it is not reading, the peer has closed.
+2. A closing link reads and drops bytes until the peer closes; if it is not reading, the peer has closed. One whose
+   peer has closed already, and that has nothing left to send, is closed at once.
 3. `lost` is called from the loop, never from inside a call of the exchange.
 """
 
@@ -51,6 +52,8 @@ class TcpServer:
         self._links: Final[dict[int, TcpLink]] = {}
         self._endings: Final[dict[TcpLink, float]] = {}
         self._cutter: asyncio.TimerHandle | None = None
+        #: Links whose socket is closed, and whose handler was not told yet.
+        self._gone: list[TcpLink] = []
         self.loop.add_reader(self.epoll.fileno(), self._ready)
         self._watch()
 
@@ -131,6 +134,20 @@ class TcpServer:
             self._endings[link] = self.loop.time() + self.connections.close_deadline_s
             if self._cutter is None:
                 self._cutter = self.loop.call_later(self.connections.close_deadline_s, self._cut_off)
+
+    def lose_later(self, link: TcpLink) -> None:
+        """Lose a link from the loop; one call of it is enough for all that end in an iteration."""
+        if not self._gone:
+            self.loop.call_soon(self._lose_gone)
+        self._gone.append(link)
+
+    def _lose_gone(self) -> None:
+        gone, self._gone = self._gone, []
+        for link in gone:
+            try:
+                link.lose()
+            except Exception as error:
+                self._report(error, link)
 
     def forget(self, link: TcpLink, fd: int) -> None:
         """Remove a link that has ended."""
