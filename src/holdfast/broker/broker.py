@@ -139,7 +139,7 @@ class Broker:
                 continue
             access = self._authenticator.access_for(connection.client_id, connection.user)
             connection.access = connection.channel.access = access
-            connection.channel.may_publish.clear()
+            connection.channel.may_publish = None
         self.exchange.routes.clear()
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:
