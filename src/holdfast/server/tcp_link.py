@@ -5,7 +5,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from holdfast.exchange.client import Channel
-from holdfast.server.stream import HIGH_WATER_BYTES, LOW_WATER_BYTES
+from holdfast.server.listener_connections import HIGH_WATER_BYTES, LOW_WATER_BYTES
 
 if TYPE_CHECKING:
     from holdfast.server.tcp_server import TcpServer

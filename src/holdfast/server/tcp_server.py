@@ -22,8 +22,8 @@ from typing import Final
 
 import structlog
 
+from holdfast.server.listener_connections import ListenerConnections
 from holdfast.server.sockets import ACCEPTS_PER_ITERATION, PAUSE_S
-from holdfast.server.stream import ListenerConnections
 from holdfast.server.tcp_link import IN, TcpLink
 
 #: Whether this system has epoll; if not, the loop's own transports are used.

@@ -12,8 +12,9 @@ import pytest
 from holdfast.broker.connections.connection_handler import Origin
 from holdfast.exchange.client import Link
 from holdfast.server import tcp_server
+from holdfast.server.listener_connections import HIGH_WATER_BYTES, LOW_WATER_BYTES, ListenerConnections
 from holdfast.server.sockets import listen
-from holdfast.server.stream import HIGH_WATER_BYTES, LOW_WATER_BYTES, ListenerConnections, SocketLink
+from holdfast.server.stream import SocketLink
 from holdfast.server.tcp_link import TcpLink
 from holdfast.server.tcp_server import TcpServer
 from tests.unit.server.harness import RecordingHandler, Visit, dialled, echo, listening, on_each_loop, spec, until_gone
