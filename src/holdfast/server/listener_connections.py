@@ -6,7 +6,8 @@ Apart from `stream`, because it is compiled and a protocol of asyncio cannot be.
 import asyncio
 from typing import Final, Protocol
 
-from holdfast.broker.connections.connection_handler import ConnectionHandler, Origin
+from holdfast.broker.connections.connection_handler import ConnectionHandler
+from holdfast.broker.connections.origin import Origin
 from holdfast.exchange.client import Channel
 from holdfast.server.listener_spec import ListenerSpec
 
@@ -82,7 +83,15 @@ class ListenerConnections:
     def open(self, link: ListenerConnection, address: str, port: int, tls_subject: str | None = None) -> Channel:
         """Pass a connection that may speak MQTT to the handler."""
         spec = self.spec
-        origin = Origin(spec.name, address, port, spec.kind, tls_subject, spec.mount_point, spec.allow_anonymous)
+        origin = Origin(
+            spec.name,
+            address,
+            port,
+            spec.kind,
+            tls_subject,
+            spec.mount_point,
+            allow_anonymous=spec.allow_anonymous,
+        )
         return self.handler.opened(link, origin)
 
     def dismiss(self, link: ListenerConnection) -> None:

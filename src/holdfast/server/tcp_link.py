@@ -1,5 +1,6 @@
 """One connection on the epoll of a `TcpServer`: its socket, the events it waits for, and its end."""
 
+import os
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
@@ -36,13 +37,15 @@ class TcpLink:
 
     1. `_events` are the watched events; 0 if the socket is not watched.
     2. `_backlog` is None or not empty.
+    3. `_fd` is the socket, which belongs to the link; -1 once it is closed. A descriptor, because a socket object for
+       each connection takes memory and does nothing more here.
     """
 
-    __slots__ = ("_backlog", "_channel", "_closing", "_events", "_server", "_sock")
+    __slots__ = ("_backlog", "_channel", "_closing", "_events", "_fd", "_server")
 
-    def __init__(self, server: "TcpServer", sock: socket.socket) -> None:
+    def __init__(self, server: "TcpServer", fd: int) -> None:
         self._server: Final = server
-        self._sock: Final = sock
+        self._fd = fd
         self._channel: Channel | None = None
         self._events = 0
         self._closing = False
@@ -79,7 +82,7 @@ class TcpLink:
         backlog = self._backlog
         if backlog is None:
             try:
-                sent = self._sock.send(data)
+                sent = os.write(self._fd, data)
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError:
@@ -133,7 +136,7 @@ class TcpLink:
         connections = self._server.connections
         buffer = connections.buffer
         try:
-            count = self._sock.recv_into(buffer)
+            count = os.readv(self._fd, [buffer])
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -161,7 +164,7 @@ class TcpLink:
         pieces = backlog.pieces
         try:
             while pieces:
-                sent = self._sock.send(pieces[0])
+                sent = os.write(self._fd, pieces[0])
                 backlog.size_bytes -= sent
                 if sent < len(pieces[0]):
                     pieces[0] = pieces[0][sent:]
@@ -186,10 +189,13 @@ class TcpLink:
             self._server.connections.handler.writable(self._channel, yes=True)
 
     def _say_goodbye(self) -> None:
+        sock = socket.socket(fileno=self._fd)
         try:
-            self._sock.shutdown(socket.SHUT_WR)
+            sock.shutdown(socket.SHUT_WR)
         except OSError:  # reset by the peer, not noticed yet
             self.abort()
+        finally:
+            sock.detach()
 
     def _want(self, events: int) -> None:
         """Watch for these events."""
@@ -198,11 +204,11 @@ class TcpLink:
             return
         epoll = self._server.epoll
         if not events:
-            epoll.unregister(self._sock)
+            epoll.unregister(self._fd)
         elif not before:
-            epoll.register(self._sock, events)
+            epoll.register(self._fd, events)
         else:
-            epoll.modify(self._sock, events)
+            epoll.modify(self._fd, events)
         self._events = events
 
     def _peer_has_closed(self) -> bool:
@@ -211,18 +217,19 @@ class TcpLink:
         So it is as a rule behind a DISCONNECT: clients close at once.
         """
         try:
-            return self._sock.recv_into(self._server.connections.buffer) == 0
+            return os.readv(self._fd, [self._server.connections.buffer]) == 0
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:  # reset
             return True
 
     def _free(self) -> None:
-        fd = self._sock.fileno()
+        fd = self._fd
         if fd < 0:
             return
+        self._fd = -1
         self._closing = True
         self._backlog = None
         self._events = 0
-        self._sock.close()  # which also removes it from the epoll
+        os.close(fd)  # which also removes it from the epoll
         self._server.forget(self, fd)

@@ -1,7 +1,7 @@
 """Plain TCP on our own epoll, which the event loop watches like a socket.
 
 With the loop's own transports a connect cost twice as much (ADR 0009): uvloop accepts one connection per loop
-iteration. Here an iteration accepts and reads all that is ready, and a connection is one socket and one `TcpLink`. It
+iteration. Here an iteration accepts and reads all that is ready, and a connection is a descriptor and a `TcpLink`. It
 moves bytes and knows nothing of MQTT.
 
     open ──► closing ──► gone
@@ -16,6 +16,7 @@ Rules, besides those of `stream`:
 """
 
 import asyncio
+import os
 import select
 import socket
 from typing import Final
@@ -112,11 +113,12 @@ class TcpServer:
                 self._pause = self.loop.call_later(PAUSE_S, self._watch)
                 return
             connection.setblocking(False)
-            link = TcpLink(self, connection)
+            fd = connection.detach()
+            link = TcpLink(self, fd)
             if not connections.admit(link):
-                connection.close()
+                os.close(fd)
                 continue
-            self._links[connection.fileno()] = link
+            self._links[fd] = link
             try:
                 link.begin(peer[0], peer[1])
             except Exception as error:

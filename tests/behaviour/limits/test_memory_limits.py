@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.broker.access.authenticator import Allowed, Authenticator, Verdict
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Limits, Policy, Sessions
 from holdfast.exchange.client import BrokerClient
 from holdfast.model.protocol import PUBACK, V5, V311

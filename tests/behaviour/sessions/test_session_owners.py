@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Policy, Sessions
 from holdfast.durable.sessions.session_store import KeepSession
 from holdfast.exchange.drops import CONNECT_REFUSED

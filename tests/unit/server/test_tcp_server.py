@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.exchange.client import Channel, Link
 from holdfast.server import tcp_server
 from holdfast.server.listener_connections import ListenerConnections
@@ -232,7 +232,7 @@ async def test_links_that_take_too_long_to_end_are_cut_off_one_after_the_other()
 def wait_for_end(visit: Visit) -> None:
     """Until the end of the peer's side has arrived, which nobody reads."""
     assert isinstance(visit.link, TcpLink)
-    select.select([visit.link._sock], [], [])
+    select.select([visit.link._fd], [], [])
 
 
 @on_each_loop

@@ -25,7 +25,7 @@ from holdfast.broker.access.logins import Logins, network_of
 from holdfast.broker.access.passwords import PasswordFile
 from holdfast.broker.access.rules import Rules
 from holdfast.broker.access.text_file import WrongLines, shown
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Policy
 from holdfast.exchange.access import ClientAccess
 from holdfast.model.clock import Clock, ManualClock

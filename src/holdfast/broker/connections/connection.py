@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.durable.takeover.registry import ChannelVersion, Registration
 from holdfast.exchange.access import ClientAccess
 from holdfast.exchange.client import Channel

@@ -5,7 +5,7 @@ from typing import Final
 
 from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connections.connection import ClientConnection
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.deadlines import Deadlines, TimerWheel
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
