@@ -39,7 +39,8 @@ _log = structlog.get_logger()
 class TcpServer:
     """Accepts on one listening socket, which it owns, and watches its connections.
 
-    1. `_links` holds the open and closing links by their file descriptor.
+    1. `_links` holds the open and closing links at the index of their file descriptor. Descriptors are small and used
+       again, so this takes a seventh of a dictionary.
     2. `_endings` holds closing links and when to abort them, the earliest first: all have the same deadline.
     """
 
@@ -50,13 +51,18 @@ class TcpServer:
         self._sock: Final = sock
         self._accepting = True
         self._pause: asyncio.TimerHandle | None = None
-        self._links: Final[dict[int, TcpLink]] = {}
+        self._links: Final[list[TcpLink | None]] = []
+        self._count = 0
         self._endings: Final[dict[TcpLink, float]] = {}
         self._cutter: asyncio.TimerHandle | None = None
         #: Links whose socket is closed, and whose handler was not told yet.
         self._gone: list[TcpLink] = []
         self.loop.add_reader(self.epoll.fileno(), self._ready)
         self._watch()
+
+    def __len__(self) -> int:
+        """How many links are open or closing."""
+        return self._count
 
     def close(self) -> None:
         """Stop accepting. Links live on until their own `close` or `abort`."""
@@ -82,7 +88,7 @@ class TcpServer:
         """Handle all events; whether connections were accepted."""
         came = False
         for fd, events in self.epoll.poll(0, _EVENTS_PER_ITERATION):
-            link = self._links.get(fd)
+            link = self._links[fd] if fd < len(self._links) else None
             if link is None:
                 # A link that another event of this round has closed is gone.
                 if self._accepting and fd == self._sock.fileno():
@@ -118,7 +124,10 @@ class TcpServer:
             if not connections.admit(link):
                 os.close(fd)
                 continue
+            while len(self._links) <= fd:
+                self._links.append(None)
             self._links[fd] = link
+            self._count += 1
             try:
                 link.begin(peer[0], peer[1])
             except Exception as error:
@@ -153,7 +162,8 @@ class TcpServer:
 
     def forget(self, link: TcpLink, fd: int) -> None:
         """Remove a link that has ended."""
-        del self._links[fd]
+        self._links[fd] = None
+        self._count -= 1
         self._endings.pop(link, None)
         self._rest()
 
@@ -169,7 +179,7 @@ class TcpServer:
 
     def _rest(self) -> None:
         """Remove the epoll from the loop when nothing is left to watch."""
-        if self._links or self._accepting or self.epoll.closed:
+        if self._count or self._accepting or self.epoll.closed:
             return
         if self._cutter is not None:
             self._cutter.cancel()

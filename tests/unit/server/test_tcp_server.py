@@ -247,7 +247,7 @@ async def test_a_peer_that_has_closed_its_side_is_closed_at_once_and_hears_the_l
             wait_for_end(visit)
             visit.link.write(b"last words")
             visit.link.close()
-            assert server._links == {}
+            assert len(server) == 0
             assert visit.lost == 0  # it is told from the loop
             await visit.until_lost()
             assert peer.recv(100) == b"last words"
@@ -287,7 +287,7 @@ async def test_a_peer_that_has_not_closed_its_side_is_waited_for() -> None:
             peer.send(b"and more")
             visit.link.write(b"last words")
             visit.link.close()
-            assert len(server._links) == 1
+            assert len(server) == 1
             assert peer.recv(100) == b"last words"
             assert peer.recv(100) == b""
             assert visit.lost == 0
