@@ -40,14 +40,14 @@ MAX_WAITING: Final = 128
 MAX_OF_ADDRESS: Final = 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Allowed:
     """The client may come in, as `user`; None is a client without a user name."""
 
     user: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The client may not come in. `detail` holds no secret and is fit to be sent and logged."""
 
@@ -60,7 +60,7 @@ Verdict = Allowed | Refused
 _AS_NOBODY: Final = Allowed(None)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class PasswordCheck:
     """A check that is still to be made, against the password file as it was then. Shows nothing of the password."""
 
