@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.broker.access.authenticator import Authenticator
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.commit import Batch, Receipt

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.takeover.registry import MemoryRegistry

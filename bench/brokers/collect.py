@@ -21,9 +21,6 @@ from bench.brokers.processes import Running, UnavailableError
 from bench.brokers.scenarios import Scenario
 from bench.checkout import ROOT
 
-#: A generator that works longer than this hangs.
-_JOB_LIMIT_S = 60.0
-
 Figures = dict[str, float]
 
 
@@ -121,11 +118,11 @@ def generate(job: Job) -> Outcome:
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
-            timeout=_JOB_LIMIT_S,
+            timeout=job.limit_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Outcome(problem=f"not done within {_JOB_LIMIT_S:.0f} s")
+        return Outcome(problem=f"not done within {job.limit_s:.0f} s")
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         return Outcome(problem=f"the generator failed: {lines[-1] if lines else done.returncode}")

@@ -40,12 +40,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scenarios",
         default="",
-        help=f"only these, with commas between them: {', '.join(scenario.key for scenario in SCENARIOS)}",
+        help=f"only these, with commas between them: {', '.join(scenario.key for scenario in SCENARIOS)}; "
+        f"only if named: {', '.join(scenario.key for scenario in SCENARIOS if scenario.long)}",
     )
 
 
 def main(wanted: argparse.Namespace) -> int:
-    names = wanted.scenarios.split(",") if wanted.scenarios else [scenario.key for scenario in SCENARIOS]
+    usual = [scenario.key for scenario in SCENARIOS if wanted.quick or not scenario.long]
+    names = wanted.scenarios.split(",") if wanted.scenarios else usual
     unknown = set(names) - {scenario.key for scenario in SCENARIOS}
     if unknown:
         raise SystemExit(f"no such scenario: {', '.join(sorted(unknown))}")

@@ -15,6 +15,7 @@ CLOSED = "closed"
 OPEN = "open"
 BACKLOG = "backlog"
 STORM = "storm"
+CHURN = "churn"
 IDLE = "idle"
 SESSIONS = "sessions"
 
@@ -49,8 +50,12 @@ class Job:
     absent: int = 0
     #: Connections or sessions, where these are counted.
     clients: int = 0
+    #: Of these, so many that come before memory is counted: what is set up once, and buffers, are there by then.
+    already: int = 50
     #: For the broker to tidy up before its memory is read.
     settle_s: float = 1.0
+    #: A generator that works longer than this hangs.
+    limit_s: float = 60.0
     port: int = 0
     pid: int = 0
 

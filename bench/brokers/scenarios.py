@@ -31,6 +31,8 @@ class Scenario:
     rows: tuple[Row, ...]
     #: Whether it needs a broker that has done nothing yet: memory once used is seldom given back.
     fresh: bool = False
+    #: Whether it takes minutes: such a one is measured when it is asked for by its name.
+    long: bool = False
 
 
 def _load(key: str, label: str, job: Job) -> Scenario:
@@ -76,6 +78,7 @@ SCENARIOS = (
     _load("topics_100k", "QoS 1, 10 → 10, on 102,400 topics", replace(_PIPELINED, topics=10_240, known=True)),
     _load("topics_new", "QoS 1, 10 → 10, each topic for the first time", replace(_PIPELINED, topics=10_240)),
     _load("connects", "connect storm", Job(kind=jobs.STORM, clients=5000)),
+    _load("churn", "connects and disconnects", Job(kind=jobs.CHURN, clients=5000)),
     Scenario(
         "steady",
         "1,000 messages/s",
@@ -94,11 +97,27 @@ SCENARIOS = (
         fresh=True,
     ),
     Scenario(
+        "idle_10k",
+        "memory of a connection among 10,000",
+        Job(kind=jobs.IDLE, clients=8000, already=2000),
+        (Row("idle_10k", "memory per idle connection, from 2,000 to 10,000", figure=BYTES),),
+        fresh=True,
+        long=True,
+    ),
+    Scenario(
         "sessions",
         "memory of a session",
         Job(kind=jobs.SESSIONS, clients=10_000),
         (Row("sessions", "memory per offline session", figure=BYTES),),
         fresh=True,
+    ),
+    Scenario(
+        "sessions_300k",
+        "memory of a session among 300,000",
+        Job(kind=jobs.SESSIONS, clients=200_000, already=100_000, limit_s=600.0),
+        (Row("sessions_300k", "memory per offline session, from 100,000 to 300,000", figure=BYTES),),
+        fresh=True,
+        long=True,
     ),
     _among("absent_1k", "QoS 1, 10 → 10, among 1,000 offline sessions", 1000),
     _among("absent_10k", "QoS 1, 10 → 10, among 10,000 offline sessions", 10_000),
@@ -114,6 +133,7 @@ def quick(scenario: Scenario) -> Scenario:
         messages=min(job.messages, 2000),
         ballast=min(job.ballast, 200),
         clients=min(job.clients, 100),
+        already=min(job.already, 50),
         topics=min(job.topics, 256),
         absent=min(job.absent, 100),
         settle_s=0.05,

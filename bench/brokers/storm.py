@@ -13,8 +13,6 @@ from bench.brokers.jobs import Job
 from bench.brokers.stream import LostError
 from bench.brokers.usage import Span, Usage
 
-#: Clients that come before memory is counted, so that what is set up once is there.
-_WARM_UP = 50
 _CONNACK_BYTES = 4
 
 
@@ -53,11 +51,22 @@ def measure_storm(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     return {"load": figures}
 
 
+def measure_churn(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
+    """Connect clients, some at a time, each of which leaves as soon as it is let in; up to the last end."""
+    crowd = Crowd(job.port, job.version)
+    span = Span(usage)
+    for begin in range(0, job.clients, AT_ONCE):
+        names = [f"c{os.getpid()}-{i}" for i in range(begin, min(job.clients, begin + AT_ONCE))]
+        crowd.close(crowd.plain(names))
+    crowd.close(crowd.plain(["last"]))
+    return {"load": span.figures(job.clients, time.monotonic_ns())}
+
+
 def measure_idle(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     """Memory of connections that are there and do nothing."""
-    allow_open_files(job.clients + _WARM_UP)
+    allow_open_files(job.clients + job.already)
     crowd = Crowd(job.port, job.version)
-    crowd.plain([f"w{i}" for i in range(_WARM_UP)])
+    crowd.plain([f"w{i}" for i in range(job.already)])
     time.sleep(job.settle_s)
     before = usage.resident_bytes()
     crowd.plain([f"i{i}" for i in range(job.clients)])
@@ -68,7 +77,7 @@ def measure_idle(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
 def measure_sessions(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     """Memory of sessions with one subscription each, whose clients are away."""
     crowd = Crowd(job.port, job.version)
-    leave_sessions(crowd, "w", _WARM_UP)
+    leave_sessions(crowd, "w", job.already)
     time.sleep(job.settle_s)
     before = usage.resident_bytes()
     leave_sessions(crowd, "o", job.clients)

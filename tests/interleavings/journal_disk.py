@@ -135,7 +135,7 @@ class _Life:
             self,
             self._delivered,
             OwedRule(session_id, subscriptions, upgrade_qos=False, with_qos0=history),
-            MemoryQueue(policy.sessions.max_queued_messages, policy.sessions.max_queued_bytes),
+            lambda: MemoryQueue(policy.sessions.max_queued_messages, policy.sessions.max_queued_bytes),
             _nothing_is_lost,
             until_us,
         )

@@ -8,6 +8,9 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
+from holdfast.wire.packets import Disconnect, Publish, Will
+from tests.mqtt.raw import RawClient
+
 pytestmark = pytest.mark.compiled
 
 VERSIONS = [MQTTProtocolVersion.MQTTv31, MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5]
@@ -69,6 +72,24 @@ CONNECT_V311 = bytes.fromhex("10 0d 0004 4d515454 04 02 003c 0001 61".replace(" 
 
 def test_ping_and_disconnect_are_answered_by_the_book(broker_port: int) -> None:
     assert exchange(broker_port, CONNECT_V311 + b"\xc0\x00\xe0\x00") == b"\x20\x02\x00\x00\xd0\x00"
+
+
+def test_a_publish_in_front_of_disconnect_is_acknowledged_before_the_connection_closes(broker_port: int) -> None:
+    sent = CONNECT_V311 + b"\x32\x07\x00\x01a\x00\x07hi" + b"\xe0\x00"
+    assert exchange(broker_port, sent) == b"\x20\x02\x00\x00\x40\x02\x00\x07"
+
+
+def test_a_client_that_closes_right_behind_its_disconnect_has_no_will_published(broker_port: int) -> None:
+    """[MQTT-3.14.4-3]; one that closes without a DISCONNECT has."""
+    with RawClient(broker_port) as watcher:
+        watcher.connect("watcher")
+        watcher.subscribe("will/#")
+        with RawClient(broker_port) as polite:
+            polite.connect("polite", will=Will("will/polite", b""))
+            polite.send(Disconnect())
+        with RawClient(broker_port) as rude:
+            rude.connect("rude", will=Will("will/rude", b""))
+        assert watcher.expect(Publish).topic == "will/rude"
 
 
 def test_a_publish_behind_its_connect_is_acknowledged(broker_port: int) -> None:

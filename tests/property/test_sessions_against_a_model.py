@@ -275,7 +275,7 @@ class Sessions(RuleBasedStateMachine):
                 session.disconnected_us,
             )
             assert stored.subscriptions == session.subscriptions
-            assert stored.incoming == set(session.incoming)
+            assert stored.incoming == set(session.incoming or ())
             window = session.window
             qos_2 = {i: owed for i in window.packet_ids() if (owed := window.owed(i)) is not None and owed.qos == 2}
             assert list(stored.inflight.items()) == list(qos_2.items())

@@ -13,8 +13,8 @@ from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connections.connect_handler import ConnectHandler
 from holdfast.broker.connections.connection import ClientConnection
-from holdfast.broker.connections.connection_handler import Origin
 from holdfast.broker.connections.connections import ClientConnections
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.connections.rate_limits import ConnectRates, PublishRates
 from holdfast.broker.deadlines import Deadlines, PaceTimer
 from holdfast.broker.external.queue_backends import QueueBackends
@@ -139,7 +139,7 @@ class Broker:
                 continue
             access = self._authenticator.access_for(connection.client_id, connection.user)
             connection.access = connection.channel.access = access
-            connection.channel.may_publish.clear()
+            connection.channel.may_publish = None
         self.exchange.routes.clear()
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:

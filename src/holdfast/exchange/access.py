@@ -13,7 +13,7 @@ This lies here and not beside the access file because it is asked on the way of 
 compiled together answers fast.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.model.errors import MisuseError, PeerError
 from holdfast.topics.filters import TopicFilter, levels_match, parse_filter
@@ -50,19 +50,37 @@ class AccessRule:
         return f"Rule({self.where}: {self.text})"
 
 
+class FilledRules:
+    """The rules that concern one client, with its names filled in, and the answers that they gave lately."""
+
+    def __init__(self, rules: list[AccessRule], otherwise: str) -> None:
+        self.denials: Final = [rule for rule in rules if rule.access == DENY]
+        self.grants: Final = [rule for rule in rules if rule.access != DENY]
+        #: Why something is denied that no rule speaks of.
+        self.otherwise: Final = otherwise
+        self.known: Final[dict[bytes, int]] = {}
+
+
+class AccessRules(Protocol):
+    """The rules of all clients. They never change: other rules are another object."""
+
+    def fill(self, client_id: str, user: str | None) -> FilledRules:
+        """The rules of one client; `user` is None for one without a user name, and verified otherwise."""
+
+
 class ClientAccess:
     """The rights of one client. The exchange asks once per topic and remembers.
 
     1. The answer for a topic never changes: rules are not added later.
     2. At most MAX_CACHED_TOPICS answers are remembered.
+    3. Rules are filled in for the first question: of a large fleet most clients are connected and ask none.
     """
 
-    def __init__(self, rules: list[AccessRule], otherwise: str) -> None:
-        """`otherwise` says why something is denied that no rule speaks of."""
-        self._denials: Final = [rule for rule in rules if rule.access == DENY]
-        self._grants: Final = [rule for rule in rules if rule.access != DENY]
-        self._otherwise: Final = otherwise
-        self._known: Final[dict[bytes, int]] = {}
+    def __init__(self, rules: AccessRules, client_id: str, user: str | None) -> None:
+        self._rules: Final = rules
+        self._client_id: Final = client_id
+        self._user: Final = user
+        self._filled: FilledRules | None = None
 
     def may_publish(self, topic: bytes) -> bool:
         """Whether the client may publish to `topic`; a will counts as its publish."""
@@ -75,7 +93,8 @@ class ClientAccess:
     def may_subscribe(self, topic_filter: TopicFilter) -> bool:
         """Whether the subscription is accepted; `$share` and `$replay` in front of the filter make no difference."""
         levels = topic_filter.levels
-        return self._cover(levels) is None and self._reach(levels) is not None
+        rules = self._own_rules()
+        return _cover(rules, levels) is None and _reach(rules, levels) is not None
 
     def explain(self, action: str, topic: bytes) -> str:
         """Which rule decides about `action` on `topic`, for a log line.
@@ -84,59 +103,71 @@ class ClientAccess:
         """
         if action not in _ACTIONS:
             raise MisuseError(f"action {action!r} is none of {', '.join(_ACTIONS)}")
+        rules = self._own_rules()
         if action == "subscribe":
             try:
                 levels = parse_filter(topic).levels
             except PeerError as error:
                 return f"{action} {_text(topic)} is denied: {error.detail}"
-            denial, grant = self._cover(levels), self._reach(levels)
+            denial, grant = _cover(rules, levels), _reach(rules, levels)
         else:
-            denial = _first(self._denials, topic, DENY)
-            grant = _first(self._grants, topic, _ACTIONS[action])
+            denial = _first(rules.denials, topic, DENY)
+            grant = _first(rules.grants, topic, _ACTIONS[action])
         subject = f"{action} {_text(topic)}"
         if denial is not None:
             return f"{subject} is denied by {denial.where}: {denial.text}"
         if grant is not None:
             return f"{subject} is allowed by {grant.where}: {grant.text}"
-        return f"{subject} is denied: {self._otherwise}"
+        return f"{subject} is denied: {rules.otherwise}"
+
+    def _own_rules(self) -> FilledRules:
+        filled = self._filled
+        if filled is None:
+            filled = self._filled = self._rules.fill(self._client_id, self._user)
+        return filled
 
     def _access(self, topic: bytes) -> int:
-        known = self._known.get(topic)
+        rules = self._own_rules()
+        known = rules.known.get(topic)
         if known is not None:
             return known
-        found = self._judge(topic)
+        found = _judge(rules, topic)
         if len(topic) <= MAX_CACHED_TOPIC_BYTES:
-            if len(self._known) >= MAX_CACHED_TOPICS:
-                self._known.clear()
-            self._known[topic] = found
+            if len(rules.known) >= MAX_CACHED_TOPICS:
+                rules.known.clear()
+            rules.known[topic] = found
         return found
-
-    def _judge(self, topic: bytes) -> int:
-        levels = topic.split(SEPARATOR)
-        dollar = is_dollar(topic)
-        for rule in self._denials:
-            if levels_match(rule.levels, levels, dollar=dollar):
-                return DENY
-        found = DENY
-        for rule in self._grants:
-            # Only a rule that would add something is matched.
-            if rule.access | found != found and levels_match(rule.levels, levels, dollar=dollar):
-                found |= rule.access
-        return found
-
-    def _cover(self, levels: tuple[bytes, ...]) -> AccessRule | None:
-        """The rule that denies everything which these levels match."""
-        return next((rule for rule in self._denials if covers(rule.levels, levels)), None)
-
-    def _reach(self, levels: tuple[bytes, ...]) -> AccessRule | None:
-        """A rule that lets something be read which these levels match."""
-        return next((rule for rule in self._grants if rule.access & READ and overlap(rule.levels, levels)), None)
 
     def check_invariants(self) -> None:
         """Judge every remembered topic again, and count them."""
-        assert len(self._known) <= MAX_CACHED_TOPICS
-        for topic, found in self._known.items():
-            assert self._judge(topic) == found, topic
+        rules = self._own_rules()
+        assert len(rules.known) <= MAX_CACHED_TOPICS
+        for topic, found in rules.known.items():
+            assert _judge(rules, topic) == found, topic
+
+
+def _judge(rules: FilledRules, topic: bytes) -> int:
+    levels = topic.split(SEPARATOR)
+    dollar = is_dollar(topic)
+    for rule in rules.denials:
+        if levels_match(rule.levels, levels, dollar=dollar):
+            return DENY
+    found = DENY
+    for rule in rules.grants:
+        # Only a rule that would add something is matched.
+        if rule.access | found != found and levels_match(rule.levels, levels, dollar=dollar):
+            found |= rule.access
+    return found
+
+
+def _cover(rules: FilledRules, levels: tuple[bytes, ...]) -> AccessRule | None:
+    """The rule that denies everything which these levels match."""
+    return next((rule for rule in rules.denials if covers(rule.levels, levels)), None)
+
+
+def _reach(rules: FilledRules, levels: tuple[bytes, ...]) -> AccessRule | None:
+    """A rule that lets something be read which these levels match."""
+    return next((rule for rule in rules.grants if rule.access & READ and overlap(rule.levels, levels)), None)
 
 
 def _first(rules: list[AccessRule], topic: bytes, access: int) -> AccessRule | None:

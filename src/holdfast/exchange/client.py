@@ -26,7 +26,6 @@ from holdfast.model.owed import Owed
 from holdfast.session.state import SessionState
 from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.framing import MAX_PACKET_BYTES, Framer
-from holdfast.wire.publish import PublishScan
 
 
 class Link(Protocol):
@@ -69,11 +68,11 @@ class Channel:
         #: By which the broker knows the connection.
         self.number: Final = number
         self.framer: Final = Framer(limit_bytes)
-        self.scan: Final = PublishScan()
         self.version = 0
         #: None until CONNECT was accepted, and after the channel has left its client.
         self.client: BrokerClient | None = None
-        self.out: list[bytes] = []
+        #: None for nothing, as are the tables below: connections are many, and most are idle.
+        self.out: list[bytes] | None = None
         self.dirty = False
         self.closed = False
         self.blocked = False
@@ -98,10 +97,10 @@ class Channel:
         #: No message for this client may be larger.
         self.max_packet_bytes = MAX_PACKET_BYTES
         #: Topic aliases the client gave, by number, and how many it may give.
-        self.aliases_in: Final[dict[int, bytes]] = {}
+        self.aliases_in: dict[int, bytes] | None = None
         self.alias_limit_in = 0
         #: Topic aliases given to the client, and how many it takes.
-        self.aliases_out: Final[dict[bytes, int]] = {}
+        self.aliases_out: dict[bytes, int] | None = None
         self.alias_limit_out = 0
         #: QoS 1 messages taken and not acknowledged yet, and how many an MQTT 5 client may have so.
         self.receiving = 0
@@ -110,7 +109,8 @@ class Channel:
         self.mount = b""
         #: None if everything is allowed.
         self.access: ClientAccess | None = None
-        self.may_publish: Final[dict[bytes, bool]] = {}
+        #: What it answered for topics lately.
+        self.may_publish: dict[bytes, bool] | None = None
         #: Whether frames made for all clients fit this one too: no aliases, no mount point, no small packets.
         self.plain = True
         #: Acknowledgements that wait for external queues, or behind one that does; None for none.
@@ -120,6 +120,21 @@ class Channel:
         self.stalled = False
         #: Messages that may be taken before the rate limit pauses reading; -1 without a limit.
         self.publish_credit = -1
+
+    def put(self, frame: bytes) -> None:
+        """Add a frame to what is sent next."""
+        if self.out is None:
+            self.out = [frame]
+        else:
+            self.out.append(frame)
+
+    def take_out(self) -> bytes:
+        """What is to be sent, which is the caller's from now on; empty for nothing."""
+        out = self.out
+        if out is None:
+            return b""
+        self.out = None
+        return out[0] if len(out) == 1 else b"".join(out)
 
     def unfinished_bytes(self) -> int:
         """Bytes that are kept of a packet that is not complete."""
@@ -188,7 +203,8 @@ class BrokerClient:
         self.pump_due = False
         #: Whether it has come further than its stored progress says.
         self.unsaved = False
-        self.subscribed: Final[dict[bytes, Subscribed]] = {}
+        #: By filter; None for none.
+        self._subscribed: dict[bytes, Subscribed] | None = None
         #: The levels of all filters of its session together: what they cost in the matcher.
         self.filter_levels = 0
         #: Retained messages and history on their way, by filter, the next one first. None for none: there are as many
@@ -198,7 +214,7 @@ class BrokerClient:
         #: Filters of retained deliveries that have come to their end, and are still stored; None for none.
         self.ended_retained: dict[bytes, None] | None = None
         #: The groups it is a member of.
-        self.groups: Final[list[Group]] = []
+        self.groups: tuple[Group, ...] = ()
 
     def stored(self) -> bool:
         """Whether steps of the session are stored: it outlives its connection, and may outlive the broker."""
@@ -207,6 +223,22 @@ class BrokerClient:
     def scans(self) -> bool:
         """Whether its queue is being looked through, and it has room for what is found."""
         return self.behind and self.channel is not None and self.session.window.room() and not self.queue.at_end()
+
+    # ---- subscriptions
+
+    def subscribed(self, raw: bytes) -> Subscribed | None:
+        """What the matcher finds for a filter; None if it finds nothing."""
+        return None if self._subscribed is None else self._subscribed.get(raw)
+
+    def add_subscribed(self, subscribed: Subscribed) -> None:
+        """Add or replace what the matcher finds for its filter."""
+        if self._subscribed is None:
+            self._subscribed = {}
+        self._subscribed[subscribed.record.filter.raw] = subscribed
+
+    def end_subscribed(self, raw: bytes) -> Subscribed | None:
+        """Take it out; None if there is none."""
+        return None if self._subscribed is None else self._subscribed.pop(raw, None)
 
     # ---- retained messages
 

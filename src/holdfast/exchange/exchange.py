@@ -247,10 +247,8 @@ class Exchange:
         self.delivery.retained.end_iteration()
         for channel in dirty:
             channel.dirty = False
-            out = channel.out
-            if out:
-                channel.out = []
-                data = out[0] if len(out) == 1 else b"".join(out)
+            data = channel.take_out()
+            if data:
                 self.counters.bytes_out += len(data)
                 channel.link.write(data)
             client = channel.client
@@ -286,7 +284,7 @@ class Exchange:
         deferred = False
         if channel is not None and effect.frame and not channel.closed and not effect.answered:
             if effect.outstanding is None and channel.deferred is None:
-                channel.out.append(effect.frame)
+                channel.put(effect.frame)
                 if not channel.dirty:
                     state.mark(channel)
             else:

@@ -7,7 +7,7 @@ QoS 2     commit with the packet id ─▶ PUBREC, deliver;  PUBREL: forget the 
 
 from typing import Final
 
-from holdfast.durable.sessions.publish_numbers import MAX_NUMBER, PUBLISH_NUMBER, PublishNumbers
+from holdfast.durable.sessions.publish_numbers import MAX_NUMBER, PUBLISH_NUMBER, PublishNumbers, numbers_key
 from holdfast.durable.sessions.session_store import DropIncoming, KeepIncoming, ReleaseInflight
 from holdfast.exchange.client import BrokerClient, Channel
 from holdfast.exchange.control import Control
@@ -49,7 +49,7 @@ from holdfast.wire.acks import decode_ack, encode_ack
 from holdfast.wire.packets import Ack
 from holdfast.wire.primitives import U16, ByteReader, encode_varint
 from holdfast.wire.properties import decode_properties
-from holdfast.wire.publish import RETAIN
+from holdfast.wire.publish import RETAIN, PublishScan
 from holdfast.wire.publish_properties import ALIAS_BYTES
 
 #: A user property of this name, as it stands in the list of properties.
@@ -84,13 +84,15 @@ class Inbound:
         self._sender: Final = sender
         self._external: Final = external
         self._numbering: Final = numbering
+        #: One for all connections: what it says holds until the next message.
+        self._scan: Final = PublishScan()
 
     def publish(self, channel: Channel, client: BrokerClient) -> None:
         """The PUBLISH that the channel's framer stands on."""
         framer = channel.framer
         data = framer.data
         first = framer.first
-        scan = channel.scan
+        scan = self._scan
         scan.scan(data, first, framer.body, framer.end, channel.version, CLIENT)
         state = self._state
         state.counters.messages_in += 1
@@ -165,7 +167,7 @@ class Inbound:
         if message.retain and not self._intake.may_retain(message.topic, message.payload, message.received_us):
             self._drop(DROP_RETAINED, message, "")
             return QUOTA_EXCEEDED
-        claims_text = limits.check_payload_format and message.properties and channel.scan.properties.utf8_payload
+        claims_text = limits.check_payload_format and message.properties and self._scan.properties.utf8_payload
         if claims_text and not _is_utf8(message.payload):
             self._drop(DROP_PAYLOAD, message, "")
             return PAYLOAD_FORMAT_INVALID
@@ -177,14 +179,14 @@ class Inbound:
     def _take(self, channel: Channel, client: BrokerClient, plan: DeliveryPlan, message: Message, refusal: int) -> None:
         """QoS 1 and 2: into the open batch, with the acknowledgement that its receipt will release."""
         qos = message.qos
-        packet_id = channel.scan.packet_id
+        packet_id = self._scan.packet_id
         incoming = client.session.incoming
-        if qos == 2 and packet_id in incoming:
+        if qos == 2 and incoming is not None and packet_id in incoming:
             # Sent again: it was taken before [MQTT-4.3.3-10].
             self._state.after_commit(channel, _PUBREC + U16[packet_id])
             return
         # [MQTT-3.3.4-7]: no more unacknowledged messages than the server's receive maximum.
-        if channel.version == V5 and channel.receiving + len(incoming) >= channel.receive_limit:
+        if channel.version == V5 and _unacknowledged(channel, incoming) >= channel.receive_limit:
             raise PeerError(RECEIVE_MAXIMUM_EXCEEDED, f"more than {channel.receive_limit} messages unacknowledged")
         if refusal != SUCCESS:
             if message.properties and _NUMBERED in message.properties:
@@ -202,10 +204,10 @@ class Inbound:
         if qos == 1:
             channel.receiving += 1
         else:
-            incoming[packet_id] = None
+            client.session.take(packet_id)
             if client.stored():
                 self._state.step(KeepIncoming(client.session.client_id, packet_id))
-        if number >= 0 and not self._numbering.take(client.session.numbered_as, number, self._state.batch):
+        if number >= 0 and not self._numbering.take(_numbered_as(client), number, self._state.batch):
             self._repeated(channel, qos, frame)
             return
         self._intake.accept(PendingPublish(message, plan, client, channel, frame))
@@ -223,22 +225,27 @@ class Inbound:
                 TOPIC_ALIAS_INVALID, f"topic alias {alias}; the server takes up to {channel.alias_limit_in}"
             )
         if topic:
+            if channel.aliases_in is None:
+                channel.aliases_in = {}
             channel.aliases_in[alias] = topic
             return topic
-        known = channel.aliases_in.get(alias)
+        known = None if channel.aliases_in is None else channel.aliases_in.get(alias)
         if known is None:
             raise PeerError(PROTOCOL_ERROR, f"topic alias {alias} stands for no topic yet")  # v5 3.3.4
         return known
 
     def _may_publish(self, channel: Channel, topic: bytes) -> bool:
-        answer = channel.may_publish.get(topic)
+        known = channel.may_publish
+        if known is None:
+            known = channel.may_publish = {}
+        answer = known.get(topic)
         if answer is None:
             assert channel.access is not None
             answer = channel.access.may_publish(topic)
-            if len(channel.may_publish) >= _REMEMBERED_TOPICS:
-                channel.may_publish.clear()
+            if len(known) >= _REMEMBERED_TOPICS:
+                known.clear()
             if len(topic) <= MAX_CACHED_TOPIC_BYTES:
-                channel.may_publish[topic] = answer
+                known[topic] = answer
         if not answer:
             self._state.counters.drop(DROP_DENIED)
             self._control.denied(channel, topic)
@@ -315,15 +322,26 @@ class Inbound:
 
     def _released(self, channel: Channel, client: BrokerClient, packet_id: int) -> None:
         """PUBREL: the packet id may be used again [MQTT-4.3.3-11]."""
-        incoming = client.session.incoming
         frame = _PUBCOMP + U16[packet_id]
-        if packet_id in incoming:
-            del incoming[packet_id]
+        if client.session.release(packet_id):
             if client.stored():
                 self._state.step(DropIncoming(client.session.client_id, packet_id))
         elif channel.version == V5:
             frame = encode_ack(Ack(PUBCOMP, packet_id, PACKET_IDENTIFIER_NOT_FOUND), V5)
         self._state.after_commit(channel, frame)
+
+
+def _unacknowledged(channel: Channel, incoming: dict[int, None] | None) -> int:
+    """QoS 1 and 2 messages of a client that were taken and not acknowledged yet."""
+    return channel.receiving if incoming is None else channel.receiving + len(incoming)
+
+
+def _numbered_as(client: BrokerClient) -> str:
+    """The name under which the last `publish-number` of its messages is kept."""
+    session = client.session
+    if session.user is None or not session.own_numbers:
+        return session.client_id
+    return numbers_key(session.client_id, session.user)
 
 
 def _check_unknown(window: Window, kind: int, packet_id: int) -> None:

@@ -105,7 +105,7 @@ class LoopState:
     def send(self, channel: Channel, frame: bytes) -> None:
         """Put a frame into a channel's output."""
         if not channel.closed:
-            channel.out.append(frame)
+            channel.put(frame)
             self.mark(channel)
 
     def pump_soon(self, client: BrokerClient) -> None:

@@ -119,13 +119,13 @@ class RoutingTable:
         """Add or replace a subscription. What is in the open batch, of this number, reaches it with its commit."""
         record = subscribed.record
         client = subscribed.client
-        client.subscribed[record.filter.raw] = subscribed
+        client.add_subscribed(subscribed)
         client.held_batch = batch
         self.routes.subscribe(record.filter, _matcher_key(client, record.filter), subscribed)
 
     def unsubscribe(self, client: BrokerClient, topic_filter: TopicFilter) -> Subscribed | None:
         """Remove a subscription; None if there was none."""
-        subscribed = client.subscribed.pop(topic_filter.raw, None)
+        subscribed = client.end_subscribed(topic_filter.raw)
         if subscribed is not None:
             self.routes.unsubscribe(topic_filter, _matcher_key(client, topic_filter))
         return subscribed

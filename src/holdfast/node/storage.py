@@ -80,6 +80,7 @@ class DiskStorage:
         }
         #: Bound once, because every queue holds it.
         self._tell_lost: Final = self._lost
+        self._new_unlogged: Final = self._memory_queue
         #: Retained messages that could not be read, as far as the log names them.
         self._unreadable = 0
 
@@ -127,16 +128,19 @@ class DiskStorage:
     def _queue(
         self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord], until_us: int, *, history: bool
     ) -> LogQueue:
-        limits = self._policy.sessions
         upgrade_qos = self._policy.mqtt.upgrade_outgoing_qos
         return LogQueue(
             self.log.reader if history else self.log.reader.published,
             self._delivered,
             OwedRule(session_id, subscriptions, upgrade_qos=upgrade_qos, with_qos0=history),
-            MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes),
+            self._new_unlogged,
             self._tell_lost,
             until_us,
         )
+
+    def _memory_queue(self) -> MemoryQueue:
+        limits = self._policy.sessions
+        return MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes)
 
     def _lost(self, session_id: str, lost: LostRange) -> None:
         """Retention removed messages before a session read them."""

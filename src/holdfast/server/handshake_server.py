@@ -12,9 +12,10 @@ from typing import Final
 import structlog
 
 from holdfast.broker.connections.connection_handler import PROXY_HEADER, TLS_HANDSHAKE
+from holdfast.server.listener_connections import ListenerConnections
 from holdfast.server.proxy_protocol import IncompleteHeader, ProxyHeader, ProxyHeaderError, decode
 from holdfast.server.sockets import ACCEPTS_PER_ITERATION, PAUSE_S
-from holdfast.server.stream import ListenerConnections, SocketLink
+from holdfast.server.stream import SocketLink
 from holdfast.server.tls import ConnectionTls, TlsContext, describe_failure
 
 #: Seconds for the header. A proxy sends it together with the connection.

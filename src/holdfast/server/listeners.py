@@ -14,9 +14,10 @@ from holdfast.broker.connections.connection_handler import ConnectionHandler
 from holdfast.model.errors import SettingsError
 from holdfast.server import tcp_server
 from holdfast.server.handshake_server import HandshakeServer
+from holdfast.server.listener_connections import ListenerConnections
 from holdfast.server.listener_spec import ListenerSpec
 from holdfast.server.sockets import ACCEPTS_PER_ITERATION, BACKLOG, listen
-from holdfast.server.stream import ListenerConnections, SocketLink
+from holdfast.server.stream import SocketLink
 from holdfast.server.tcp_server import TcpServer
 from holdfast.server.tls import TlsContext
 from holdfast.server.websocket import WebSocketLink

@@ -1,11 +1,12 @@
 """One connection on the epoll of a `TcpServer`: its socket, the events it waits for, and its end."""
 
+import os
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from holdfast.exchange.client import Channel
-from holdfast.server.stream import HIGH_WATER_BYTES, LOW_WATER_BYTES
+from holdfast.server.listener_connections import HIGH_WATER_BYTES, LOW_WATER_BYTES
 
 if TYPE_CHECKING:
     from holdfast.server.tcp_server import TcpServer
@@ -36,13 +37,15 @@ class TcpLink:
 
     1. `_events` are the watched events; 0 if the socket is not watched.
     2. `_backlog` is None or not empty.
+    3. `_fd` is the socket, which belongs to the link; -1 once it is closed. A descriptor, because a socket object for
+       each connection takes memory and does nothing more here.
     """
 
-    __slots__ = ("_backlog", "_channel", "_closing", "_events", "_server", "_sock")
+    __slots__ = ("_backlog", "_channel", "_closing", "_events", "_fd", "_server")
 
-    def __init__(self, server: "TcpServer", sock: socket.socket) -> None:
+    def __init__(self, server: "TcpServer", fd: int) -> None:
         self._server: Final = server
-        self._sock: Final = sock
+        self._fd = fd
         self._channel: Channel | None = None
         self._events = 0
         self._closing = False
@@ -62,6 +65,15 @@ class TcpLink:
         if self._events & IN and events & ~OUT:
             self._read()
 
+    def lose(self) -> None:
+        """The connection is over: let go of the socket, and tell the handler, once."""
+        self._free()
+        server = self._server
+        server.connections.dismiss(self)
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            server.connections.handler.lost(channel)
+
     # What the exchange calls.
 
     def write(self, data: bytes) -> None:
@@ -70,7 +82,7 @@ class TcpLink:
         backlog = self._backlog
         if backlog is None:
             try:
-                sent = self._sock.send(data)
+                sent = os.write(self._fd, data)
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError:
@@ -92,6 +104,10 @@ class TcpLink:
         if self._closing:
             return
         self._closing = True
+        if self._backlog is None and self._peer_has_closed():
+            self._free()
+            self._server.lose_later(self)
+            return
         self._server.cut_off_later(self)
         # Closing a socket that holds unread bytes resets the connection, and the reset overtakes what was sent: the
         # client would never learn why. So the rest is read and dropped until it closes.
@@ -112,7 +128,7 @@ class TcpLink:
     def abort(self) -> None:
         """Cut the connection off; what was not sent is dropped."""
         self._closing = True
-        self._server.loop.call_soon(self._lose)
+        self._server.loop.call_soon(self.lose)
 
     # Steps.
 
@@ -120,11 +136,11 @@ class TcpLink:
         connections = self._server.connections
         buffer = connections.buffer
         try:
-            count = self._sock.recv_into(buffer)
+            count = os.readv(self._fd, [buffer])
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            self._lose()
+            self.lose()
             return
         if count:
             if not self._closing and self._channel is not None:
@@ -135,7 +151,7 @@ class TcpLink:
     def _ended(self) -> None:
         """The peer has closed its side; it may still read the rest."""
         if self._backlog is None:
-            self._lose()
+            self.lose()
         else:
             self._closing = True
             self._server.cut_off_later(self)
@@ -148,7 +164,7 @@ class TcpLink:
         pieces = backlog.pieces
         try:
             while pieces:
-                sent = self._sock.send(pieces[0])
+                sent = os.write(self._fd, pieces[0])
                 backlog.size_bytes -= sent
                 if sent < len(pieces[0]):
                     pieces[0] = pieces[0][sent:]
@@ -157,7 +173,7 @@ class TcpLink:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
-            self._lose()
+            self.lose()
             return
         if not pieces:
             self._backlog = None
@@ -167,16 +183,19 @@ class TcpLink:
                 if self._events & IN:
                     self._say_goodbye()
                 else:
-                    self._lose()
+                    self.lose()
         elif backlog.stuck and backlog.size_bytes <= LOW_WATER_BYTES and self._channel is not None:
             backlog.stuck = False
             self._server.connections.handler.writable(self._channel, yes=True)
 
     def _say_goodbye(self) -> None:
+        sock = socket.socket(fileno=self._fd)
         try:
-            self._sock.shutdown(socket.SHUT_WR)
+            sock.shutdown(socket.SHUT_WR)
         except OSError:  # reset by the peer, not noticed yet
             self.abort()
+        finally:
+            sock.detach()
 
     def _want(self, events: int) -> None:
         """Watch for these events."""
@@ -185,24 +204,32 @@ class TcpLink:
             return
         epoll = self._server.epoll
         if not events:
-            epoll.unregister(self._sock)
+            epoll.unregister(self._fd)
         elif not before:
-            epoll.register(self._sock, events)
+            epoll.register(self._fd, events)
         else:
-            epoll.modify(self._sock, events)
+            epoll.modify(self._fd, events)
         self._events = events
 
-    def _lose(self) -> None:
-        fd = self._sock.fileno()
+    def _peer_has_closed(self) -> bool:
+        """Whether nothing more can come: then closing resets nothing, and the kernel sends the rest.
+
+        So it is as a rule behind a DISCONNECT: clients close at once.
+        """
+        try:
+            return os.readv(self._fd, [self._server.connections.buffer]) == 0
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:  # reset
+            return True
+
+    def _free(self) -> None:
+        fd = self._fd
         if fd < 0:
             return
+        self._fd = -1
         self._closing = True
         self._backlog = None
         self._events = 0
-        self._sock.close()  # which also removes it from the epoll
-        server = self._server
-        server.forget(self, fd)
-        server.connections.dismiss(self)
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            server.connections.handler.lost(channel)
+        os.close(fd)  # which also removes it from the epoll
+        self._server.forget(self, fd)

@@ -22,7 +22,8 @@ from websockets.typing import Origin as WebOrigin
 
 from holdfast.broker.connections.connection_handler import WEBSOCKET_HANDSHAKE
 from holdfast.exchange.client import Channel
-from holdfast.server.stream import ListenerConnections, SocketLink
+from holdfast.server.listener_connections import ListenerConnections
+from holdfast.server.stream import SocketLink
 
 #: The name that [MQTT-6.0.0-3] and [MQTT-6.0.0-4] ask for, and the one of clients older than MQTT 3.1.1.
 SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))

@@ -35,15 +35,15 @@ class Window:
 
     def __init__(self) -> None:
         self._entries: Final[dict[int, Owed]] = {}
-        #: QoS 2 after PUBREC: PUBREL is what is sent again. Keys alone count: an empty set takes three times as much
-        #: as an empty dictionary, and there are as many as sessions.
-        self._released: Final[dict[int, None]] = {}
+        #: QoS 2 after PUBREC: PUBREL is what is sent again. Keys alone count: a set takes three times as much as a
+        #: dictionary. None if none ever was, as below: there are as many of them as sessions.
+        self._released: dict[int, None] | None = None
         #: Packet ids of entries that another member of their group has got since; None if none ever was.
         self._stolen: dict[int, None] | None = None
         #: How many entries came through each group; None if none ever did.
         self._by_group: dict[str, int] | None = None
-        #: Entries of an earlier connection that wait for room on this one, the oldest last.
-        self._unsent: list[int] = []
+        #: Entries of an earlier connection that wait for room on this one, the oldest last; None for none.
+        self._unsent: list[int] | None = None
         self._last_id = 0
         #: Packet ids given out, and how many may be before the stored counter has moved on.
         self.given = 0
@@ -70,7 +70,7 @@ class Window:
 
     def resuming(self) -> bool:
         """Whether something of an earlier connection is still to be sent again."""
-        return len(self._unsent) > 0
+        return self._unsent is not None and len(self._unsent) > 0
 
     def admit(self, owed: Owed) -> int:
         """Put a message into flight; its packet id.
@@ -115,7 +115,7 @@ class Window:
         if owed.group:
             self._count(owed.group, 1)
         if released:
-            self._released[packet_id] = None
+            self._release(packet_id)
         else:
             self.size_bytes += owed.size_bytes
 
@@ -132,10 +132,15 @@ class Window:
         owed = self._entries.get(packet_id)
         if owed is None or owed.qos != 2:
             return None
-        if packet_id not in self._released:
-            self._released[packet_id] = None
+        if not self.is_released(packet_id):
+            self._release(packet_id)
             self.size_bytes -= owed.size_bytes
         return owed
+
+    def _release(self, packet_id: int) -> None:
+        if self._released is None:
+            self._released = {}
+        self._released[packet_id] = None
 
     def complete(self, packet_id: int) -> Owed | None:
         """PUBCOMP, or a PUBREC that refuses: it is done. None if the id is not in flight with QoS 2."""
@@ -196,7 +201,7 @@ class Window:
         """A new connection with its own limit: everything is to be sent again, in order [MQTT-4.4.0-1]."""
         self.limit = limit
         self.drop_stolen()
-        self._unsent = list(reversed(self._entries))
+        self._unsent = list(reversed(self._entries)) if self._entries else None
 
     def next_unsent(self) -> int:
         """The packet id of the next entry to send again, if the window has room for it; else 0."""
@@ -222,7 +227,7 @@ class Window:
                 owed.group = ""
 
     def is_released(self, packet_id: int) -> bool:
-        return packet_id in self._released
+        return self._released is not None and packet_id in self._released
 
     def packet_ids(self) -> list[int]:
         """The packet ids of all entries, oldest first."""
@@ -243,14 +248,15 @@ class Window:
         return entries
 
     def check_invariants(self) -> None:
-        assert len(self._entries) - len(self._unsent) <= self.limit
+        unsent = self._unsent or []
+        released = self._released or {}
+        assert len(self._entries) - len(unsent) <= self.limit
         assert all(FIRST_PACKET_ID <= packet_id <= LAST_PACKET_ID for packet_id in self._entries)
-        assert self._released.keys() <= self._entries.keys()
-        assert all(self._entries[packet_id].qos == 2 for packet_id in self._released)
+        assert released.keys() <= self._entries.keys()
+        assert all(self._entries[packet_id].qos == 2 for packet_id in released)
         assert all(self._entries[packet_id].qos == 1 for packet_id in self._stolen or ())
         groups = [owed.group for owed in self._entries.values() if owed.group]
         assert {group: groups.count(group) for group in groups} == (self._by_group or {})
-        unsent = set(self._unsent)
-        assert [packet_id for packet_id in self._entries if packet_id in unsent] == self._unsent[::-1]
-        kept = [owed for packet_id, owed in self._entries.items() if packet_id not in self._released]
+        assert [packet_id for packet_id in self._entries if packet_id in set(unsent)] == unsent[::-1]
+        kept = [owed for packet_id, owed in self._entries.items() if packet_id not in released]
         assert self.size_bytes == sum(owed.size_bytes for owed in kept)

@@ -33,14 +33,14 @@ class SessionState:
         self.client_id: Final = client_id
         #: The user whose it is, empty for a client without a user name; None if an earlier version began it.
         self.user: str | None = None
-        #: The name under which the last `publish-number` of its messages is kept.
-        self.numbered_as = client_id
+        #: Whether the last `publish-number` of its messages is its user's alone, and not one for all of its client id.
+        self.own_numbers = False
         self.expiry_s = 0
         self.disconnected_us = 0
         self.subscriptions: Final[dict[bytes, SubscriptionRecord]] = {}
         self.window: Final = Window()
-        #: Keys alone count, as in the window: a set would take three times as much.
-        self.incoming: Final[dict[int, None]] = {}
+        #: Keys alone count, as in the window: a set would take three times as much. None for none.
+        self.incoming: dict[int, None] | None = None
         #: The record of it that is stored, or about to be; it has to go when the session ends.
         self.record: SessionRecord | None = None
         self._order = 0
@@ -48,6 +48,19 @@ class SessionState:
     def persistent(self) -> bool:
         """Whether it outlives its connection."""
         return self.expiry_s > 0
+
+    def take(self, packet_id: int) -> None:
+        """A QoS 2 message was taken under a packet id."""
+        if self.incoming is None:
+            self.incoming = {}
+        self.incoming[packet_id] = None
+
+    def release(self, packet_id: int) -> bool:
+        """PUBREL came for a packet id; whether a message was taken under it."""
+        if self.incoming is None or packet_id not in self.incoming:
+            return False
+        del self.incoming[packet_id]
+        return True
 
     def next_order(self) -> int:
         """A number above all that were given out before, for what has to be found again in the order of sending."""
@@ -63,7 +76,7 @@ class SessionState:
     def check_invariants(self) -> None:
         self.window.check_invariants()
         assert all(record.filter.raw == raw for raw, record in self.subscriptions.items())
-        assert all(1 <= packet_id <= 65_535 for packet_id in self.incoming)
+        assert all(1 <= packet_id <= 65_535 for packet_id in self.incoming or ())
 
 
 def expiry_asked(connect: Connect, most_s: int) -> int:

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from holdfast.broker.access.authenticator import Authenticator, Verdict
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.deadlines import Deadlines
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import PUBACK, V5

@@ -9,7 +9,7 @@ from holdfast.broker.access import passwords
 from holdfast.broker.access.authenticator import MAX_OF_ADDRESS, Allowed, Authenticator, Refused, Verdict
 from holdfast.broker.access.check_queue import CheckQueue
 from holdfast.broker.access.logins import MAX_REMEMBERED, Logins, network_of
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Limits, Policy
 from holdfast.model.clock import ManualClock
 from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, CONNECTION_RATE_EXCEEDED, SERVER_BUSY

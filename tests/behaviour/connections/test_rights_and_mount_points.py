@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Mqtt, Policy
 from holdfast.model.protocol import V5
 from holdfast.node.settings.rules import problems_of

@@ -124,7 +124,9 @@ def test_a_reader_is_begun_without_a_look_at_every_pair_of_subscriptions() -> No
     filters = [parse_filter(b"a/%d" % number) for number in range(MANY)]
     records = {raw.raw: SubscriptionRecord(raw, 1, False, False, 0, 0, 0) for raw in filters}
     log = _CountingLog()
-    queue = LogQueue(log, {0: 100}, OwedRule("c", records, upgrade_qos=False), MemoryQueue(1, 1), lambda *_: None)
+    queue = LogQueue(
+        log, {0: 100}, OwedRule("c", records, upgrade_qos=False), lambda: MemoryQueue(1, 1), lambda *_: None
+    )
     queue.continue_from({}, set(), {})
     with pytest.raises(_Enough):
         queue.read(0, 10)
@@ -139,7 +141,9 @@ def test_a_large_session_is_read_without_a_look_at_its_subscriptions_for_each_sh
     """Also for a shard that none or few of them concern: else each read would look at all of them."""
     log = _CountingLog({b"a": [1], b"b": [2]})
     records: dict[bytes, SubscriptionRecord] = {}
-    queue = LogQueue(log, {shard: 100}, OwedRule("c", records, upgrade_qos=False), MemoryQueue(1, 1), lambda *_: None)
+    queue = LogQueue(
+        log, {shard: 100}, OwedRule("c", records, upgrade_qos=False), lambda: MemoryQueue(1, 1), lambda *_: None
+    )
     queue.expect_many()
     for text in [*(b"a/%d" % number for number in range(MANY)), b"b/1", b"b/2", b"b/1", b"$share/g/c"]:
         parsed = parse_filter(text)

@@ -1,13 +1,18 @@
 """A session belongs to the user that began it: a client of another user gets neither the session nor its client id."""
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Policy, Sessions
+from holdfast.broker.stores import Stores
 from holdfast.durable.sessions.session_store import KeepSession
+from holdfast.durable.takeover.registry import CommitResult, MemoryRegistry, Registration, Unsettled
 from holdfast.exchange.drops import CONNECT_REFUSED
+from holdfast.model.ids import ClientId
 from holdfast.model.protocol import V5, V311
 from holdfast.model.reasons import CLIENT_IDENTIFIER_NOT_VALID, NOT_AUTHORIZED, SUCCESS
 from holdfast.records.session_record import SessionRecord
@@ -165,6 +170,45 @@ def test_of_two_users_that_begin_a_session_at_once_one_gets_it() -> None:
         world.release()
         answers = [first.take(Connack).reason, second.take(Connack).reason]
         assert answers == [SUCCESS, NOT_AUTHORIZED]
+
+
+class GatedRegistry:
+    """The registry in memory, whose commits wait until it is opened."""
+
+    def __init__(self) -> None:
+        self._real = MemoryRegistry()
+        self.gate = asyncio.Event()
+
+    def local_newest(self, client_id: ClientId) -> Registration | None:
+        return self._real.local_newest(client_id)
+
+    async def read_newest(self, client_id: ClientId) -> Registration | Unsettled | None:
+        return await self._real.read_newest(client_id)
+
+    async def commit(self, registration: Registration, expected_revision: int) -> CommitResult:
+        await self.gate.wait()
+        return await self._real.commit(registration, expected_revision)
+
+    async def remove(self, registration: Registration) -> bool:
+        return await self._real.remove(registration)
+
+
+class GatedWorld(World):
+    def make_stores(self, policy: Policy) -> Stores:
+        self.registry = GatedRegistry()
+        return replace(super().make_stores(policy), registry=self.registry)
+
+
+def test_a_user_that_waited_behind_the_first_connect_of_another_is_refused() -> None:
+    """There was no session when it came; there is one when its turn comes."""
+    with GatedWorld() as world:
+        first, second = world.peer(V5, of("alice")), world.peer(V5, of("bob"))
+        first.send(Connect(V5, "c", clean_start=False, properties=KEPT))
+        second.send(Connect(V5, "c", clean_start=False, properties=KEPT))
+        assert first.inbox == second.inbox == []
+        world.do(world.registry.gate.set)
+        assert first.take(Connack).reason == SUCCESS
+        assert second.take(Connack).reason == NOT_AUTHORIZED
 
 
 def test_a_will_that_waits_is_neither_published_nor_dropped_by_another_user() -> None:

@@ -10,6 +10,7 @@ from holdfast.exchange.access import (
     WRITE,
     AccessRule,
     ClientAccess,
+    FilledRules,
 )
 from holdfast.model.errors import MisuseError
 from holdfast.topics.filters import parse_filter
@@ -17,12 +18,34 @@ from holdfast.topics.filters import parse_filter
 pytestmark = pytest.mark.compiled
 
 
+class Given:
+    """The same rules for every client; counts how often they are filled in."""
+
+    def __init__(self, rules: tuple[tuple[int, str], ...]) -> None:
+        self._rules = rules
+        self.filled = 0
+
+    def fill(self, client_id: str, user: str | None) -> FilledRules:
+        self.filled += 1
+        made = [
+            AccessRule(f"acl:{number}", f"topic {granted} {text}", granted, tuple(text.encode().split(b"/")))
+            for number, (granted, text) in enumerate(self._rules, 1)
+        ]
+        return FilledRules(made, "nothing else is allowed")
+
+
 def access(*rules: tuple[int, str]) -> ClientAccess:
-    made = [
-        AccessRule(f"acl:{number}", f"topic {granted} {text}", granted, tuple(text.encode().split(b"/")))
-        for number, (granted, text) in enumerate(rules, 1)
-    ]
-    return ClientAccess(made, "nothing else is allowed")
+    return ClientAccess(Given(rules), "c", None)
+
+
+def test_rules_are_filled_in_once_and_for_the_first_question() -> None:
+    given = Given(((READ, "a/#"),))
+    client = ClientAccess(given, "c", None)
+    assert given.filled == 0
+    assert client.may_receive(b"a/1")
+    assert client.may_subscribe(parse_filter(b"a/2"))
+    assert client.explain("receive", b"a/3")
+    assert given.filled == 1
 
 
 def test_without_a_rule_nothing_is_allowed() -> None:

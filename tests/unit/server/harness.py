@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from holdfast.broker.connections.connection_handler import ConnectionHandler, Origin
+from holdfast.broker.connections.connection_handler import ConnectionHandler
+from holdfast.broker.connections.origin import Origin
 from holdfast.exchange.client import Channel, Link
 from holdfast.server.listener_spec import ListenerSpec
 from holdfast.server.listeners import Listeners, open_listeners

@@ -9,8 +9,9 @@ from websockets.typing import Subprotocol
 
 from holdfast.server import handshake_server
 from holdfast.server.handshake_server import HandshakeServer
+from holdfast.server.listener_connections import ListenerConnections
 from holdfast.server.sockets import listen
-from holdfast.server.stream import ListenerConnections, SocketLink
+from holdfast.server.stream import SocketLink
 from tests.unit.server.certificates import Authority
 from tests.unit.server.harness import RecordingHandler, dialled, echo, listening, on_each_loop, spec, until_gone
 from tests.unit.server.proxy_headers import LOCAL, header, stated

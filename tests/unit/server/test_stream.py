@@ -1,6 +1,7 @@
 """Byte streams: what the handler hears of them, and how they end."""
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -9,11 +10,12 @@ from typing import NoReturn
 
 import pytest
 
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.exchange.client import Link
 from holdfast.server import tcp_server
+from holdfast.server.listener_connections import HIGH_WATER_BYTES, LOW_WATER_BYTES, ListenerConnections
 from holdfast.server.sockets import listen
-from holdfast.server.stream import HIGH_WATER_BYTES, LOW_WATER_BYTES, ListenerConnections, SocketLink
+from holdfast.server.stream import SocketLink
 from holdfast.server.tcp_link import TcpLink
 from holdfast.server.tcp_server import TcpServer
 from tests.unit.server.harness import RecordingHandler, Visit, dialled, echo, listening, on_each_loop, spec, until_gone
@@ -65,12 +67,13 @@ async def test_small_writes_are_not_delayed_by_the_kernel() -> None:
     async with listening(handler, spec()) as listeners, dialled(listeners):
         link = (await handler.visit()).link
         if isinstance(link, TcpLink):
-            sock = link._sock
+            fd = link._fd
         else:
             assert isinstance(link, SocketLink)
-            sock = link._transport.get_extra_info("socket")
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            fd = link._transport.get_extra_info("socket").fileno()
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 @on_each_loop

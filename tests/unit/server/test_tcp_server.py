@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import select
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -9,11 +10,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.exchange.client import Channel, Link
 from holdfast.server import tcp_server
+from holdfast.server.listener_connections import ListenerConnections
 from holdfast.server.sockets import listen
-from holdfast.server.stream import ListenerConnections
 from holdfast.server.tcp_link import TcpLink
 from holdfast.server.tcp_server import TcpServer
 from tests.unit.server.harness import RecordingHandler, Visit, dialled, echo, listening, on_each_loop, spec
@@ -226,3 +227,94 @@ async def test_links_that_take_too_long_to_end_are_cut_off_one_after_the_other()
         await visits[1].until_lost()
     server.close()
     assert server.epoll.closed
+
+
+def wait_for_end(visit: Visit) -> None:
+    """Until the end of the peer's side has arrived, which nobody reads."""
+    assert isinstance(visit.link, TcpLink)
+    select.select([visit.link._fd], [], [])
+
+
+@on_each_loop
+async def test_a_peer_that_has_closed_its_side_is_closed_at_once_and_hears_the_last_words() -> None:
+    handler = RecordingHandler(lambda visit, data: visit.link.pause_reading())
+    async with serving(handler) as server:
+        with call(server) as peer:
+            peer.send(b"goodbye")
+            visit = await handler.visit()
+            await visit.until_received(b"goodbye")
+            peer.shutdown(socket.SHUT_WR)
+            wait_for_end(visit)
+            visit.link.write(b"last words")
+            visit.link.close()
+            assert len(server) == 0
+            assert visit.lost == 0  # it is told from the loop
+            await visit.until_lost()
+            assert peer.recv(100) == b"last words"
+            assert peer.recv(100) == b""
+        visit.link.close()
+        assert [one.lost for one in handler.visits] == [1]
+        assert server._endings == {}
+
+
+@on_each_loop
+async def test_a_peer_that_has_closed_its_side_still_hears_what_the_kernel_had_no_room_for() -> None:
+    handler = RecordingHandler(lambda visit, data: visit.link.pause_reading())
+    async with serving(handler) as server:
+        peer = call(server)
+        peer.send(b"goodbye")
+        visit = await handler.visit()
+        await visit.until_received(b"goodbye")
+        peer.shutdown(socket.SHUT_WR)
+        wait_for_end(visit)
+        visit.link.write(FLOOD)
+        visit.link.close()
+        reader, writer = await asyncio.open_connection(sock=peer)
+        assert len(await reader.read()) == len(FLOOD)
+        await visit.until_lost()
+        assert visit.lost == 1
+        writer.close()
+
+
+@on_each_loop
+async def test_a_peer_that_has_not_closed_its_side_is_waited_for() -> None:
+    handler = RecordingHandler(lambda visit, data: visit.link.pause_reading())
+    async with serving(handler) as server:
+        with call(server) as peer:
+            peer.send(b"goodbye")
+            visit = await handler.visit()
+            await visit.until_received(b"goodbye")
+            peer.send(b"and more")
+            visit.link.write(b"last words")
+            visit.link.close()
+            assert len(server) == 1
+            assert peer.recv(100) == b"last words"
+            assert peer.recv(100) == b""
+            assert visit.lost == 0
+        await visit.until_lost()
+        assert [one.lost for one in handler.visits] == [1]
+
+
+@on_each_loop
+async def test_a_handler_that_fails_to_hear_of_a_loss_does_not_keep_it_from_the_next() -> None:
+    class Failing(RecordingHandler):
+        def lost(self, channel: Channel) -> None:
+            super().lost(channel)
+            if channel.number == 0:
+                raise RuntimeError("our own fault")
+
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
+    handler = Failing()
+    async with serving(handler) as server:
+        with call(server) as first, call(server) as second:
+            visits = [await handler.visit(0), await handler.visit(1)]
+            for peer in (first, second):
+                peer.shutdown(socket.SHUT_WR)
+            for visit in visits:
+                wait_for_end(visit)
+                visit.link.close()
+            for visit in visits:
+                await visit.until_lost()
+        assert [visit.lost for visit in visits] == [1, 1]
+    assert [str(error) for error in reported] == ["our own fault"]

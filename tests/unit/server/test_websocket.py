@@ -9,7 +9,8 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Opcode
 
-from holdfast.server.stream import HIGH_WATER_BYTES, ListenerConnections, SocketLink
+from holdfast.server.listener_connections import HIGH_WATER_BYTES, ListenerConnections
+from holdfast.server.stream import SocketLink
 from holdfast.server.websocket import WebSocketLink
 from tests.unit.server.certificates import Authority
 from tests.unit.server.harness import RecordingHandler, Visit, dialled, echo, ipv6, listening, on_each_loop, spec

@@ -7,7 +7,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin as WebOrigin
 
 from holdfast.broker.connections.connection_handler import WEBSOCKET_HANDSHAKE
-from holdfast.server.stream import ListenerConnections
+from holdfast.server.listener_connections import ListenerConnections
 from holdfast.server.websocket import HANDSHAKE_LIMIT_BYTES, WebSocketLink
 from tests.unit.server.harness import RecordingHandler, dialled, listening, on_each_loop, spec, until_gone
 from tests.unit.server.web_client import REQUEST, client

@@ -71,3 +71,14 @@ def test_orders_are_given_out_once() -> None:
 
     assert [session.next_order() for _ in range(3)] == [1, 2, 3]
     session.check_invariants()
+
+
+def test_a_packet_id_of_qos_2_is_released_once_and_only_if_it_was_taken() -> None:
+    session = SessionState("c")
+    assert not session.release(7)
+    session.take(7)
+    session.take(8)
+    session.check_invariants()
+    assert session.release(7)
+    assert not session.release(7)
+    assert list(session.incoming or ()) == [8]

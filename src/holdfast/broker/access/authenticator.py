@@ -25,7 +25,7 @@ from holdfast.broker.access.logins import Logins, network_of
 from holdfast.broker.access.passwords import PasswordFile
 from holdfast.broker.access.rules import Rules
 from holdfast.broker.access.text_file import WrongLines, shown
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Policy
 from holdfast.exchange.access import ClientAccess
 from holdfast.model.clock import Clock, ManualClock
@@ -90,8 +90,6 @@ class Authenticator:
         self._access_path: Final = access_file
         self._passwords: PasswordFile | None = None
         self._rules: Rules | None = None
-        #: The rights that were asked for last: a connect asks twice, as they may change while it waits.
-        self._latest: tuple[str, str | None, ClientAccess] | None = None
         self.reload()
 
     def reload(self) -> None:
@@ -106,19 +104,12 @@ class Authenticator:
         with wrong.gathered():
             rules = None if self._access_path is None else Rules.load(self._access_path)
         wrong.refuse()
-        self._passwords, self._rules, self._latest = passwords, rules, None
+        self._passwords, self._rules = passwords, rules
         self._logins.forget()
 
     def access_for(self, client_id: str, user: str | None) -> ClientAccess | None:
         """The rights of a client that was allowed in as `user`; None if all is allowed: there is no access file."""
-        if self._rules is None:
-            return None
-        latest = self._latest
-        if latest is not None and latest[0] == client_id and latest[1] == user:
-            return latest[2]
-        access = self._rules.for_client(client_id, user)
-        self._latest = (client_id, user, access)
-        return access
+        return None if self._rules is None else self._rules.for_client(client_id, user)
 
     async def authenticate(
         self,

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.broker.access.text_file import WrongLines, read_lines, shown
-from holdfast.exchange.access import DENY, READ, WRITE, AccessRule, ClientAccess
+from holdfast.exchange.access import DENY, READ, WRITE, AccessRule, ClientAccess, FilledRules
 from holdfast.model.errors import PeerError, SettingsError
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.names import SEPARATOR
@@ -123,6 +123,10 @@ class Rules:
 
     def for_client(self, client_id: str, user: str | None) -> ClientAccess:
         """The rights of a client; `user` is None for one without a user name, and verified otherwise."""
+        return ClientAccess(self, client_id, user)
+
+    def fill(self, client_id: str, user: str | None) -> FilledRules:
+        """The rules that concern a client."""
         otherwise = self._otherwise if user is None else f"no rule of {self._name} allows it to user {shown(user)}"
         rules = list(self._anonymous if user is None else self._by_user.get(user, ()))
         left_out: list[str] = []
@@ -133,12 +137,12 @@ class Rules:
             if isinstance(filled, AccessRule):
                 rules.append(filled)
             elif pattern.access == DENY:
-                return ClientAccess(
+                return FilledRules(
                     [], f"{pattern.where}: {pattern.text} cannot be applied, as {filled}; so nothing is allowed"
                 )
             else:
                 left_out.append(f"{pattern.where} does not apply, as {filled}")
-        return ClientAccess(rules, "; ".join([otherwise, *left_out]))
+        return FilledRules(rules, "; ".join([otherwise, *left_out]))
 
 
 def _cut(text: str) -> tuple[str, str]:

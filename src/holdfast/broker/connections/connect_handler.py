@@ -11,7 +11,7 @@ from holdfast.broker.connections.connections import ClientConnections
 from holdfast.broker.policy import OWNER_ANY, Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.broker.sessions.wills import stored_will
-from holdfast.durable.takeover.registry import ChannelVersion, Registration, Registry
+from holdfast.durable.takeover.registry import ChannelVersion, Registry
 from holdfast.durable.takeover.takeover import (
     Accept,
     Action,
@@ -67,6 +67,10 @@ class ClientLocks:
     def __init__(self) -> None:
         self._inside: Final[set[str]] = set()
         self._waiting: Final[dict[str, tuple[ChannelVersion, asyncio.Future[bool]]]] = {}
+
+    def taken(self, client_id: str) -> bool:
+        """Whether `enter` would wait."""
+        return client_id in self._inside
 
     async def enter(self, client_id: str, version: ChannelVersion) -> bool:
         """Wait for the lock; False if a newer one came meanwhile. After True, `leave` has to be called."""
@@ -132,11 +136,13 @@ class ConnectHandler:
             await self._authenticate(connection, packet)
             self._check_owner(connection)  # before it waits: only clients of one user take turns
             terms = self._terms(connection, packet)
+            waits = self._locks.taken(connection.session_id)
             if not await self._locks.enter(connection.session_id, connection.version):
                 raise PeerError(SERVER_BUSY, "a newer connection has this client id")
             try:
                 if not connection.channel.closed:
-                    self._check_owner(connection)  # again: the session may have begun meanwhile
+                    if waits:
+                        self._check_owner(connection)  # again: the session may have begun meanwhile
                     await self._take_over(connection, packet, terms)
             finally:
                 self._locks.leave(connection.session_id)
@@ -213,8 +219,7 @@ class ConnectHandler:
     async def _take_over(self, connection: ClientConnection, packet: Connect, terms: "_Terms") -> None:
         """Become the one channel of the client id: carry out what the takeover machine decides."""
         client_id = ClientId(connection.session_id)
-        registration = Registration(client_id, 0, connection.number, connection.version)
-        takeover = Takeover(registration, clean_start=packet.clean_start)
+        takeover = Takeover(connection.registration(), clean_start=packet.clean_start)
         client: BrokerClient | None = None
         taken_over = False
         pending: list[Action] = takeover.start(self._registry.local_newest(client_id))
@@ -239,7 +244,7 @@ class ConnectHandler:
             elif isinstance(action, Withdraw):
                 await self._registry.remove(action.registration)
             elif isinstance(action, Open):
-                connection.registration = action.registration
+                connection.registered = True
                 opened = await self._sessions.open(
                     client_id,
                     clean_start=action.clean_start,
@@ -270,7 +275,7 @@ class ConnectHandler:
         old = self._connections.by_number(begin.old.connection_id)
         if old is None:
             return
-        old.takers.append(begin.taker.connection_id)
+        old.takers = (*old.takers, begin.taker.connection_id)
         old.channel.blocked = True
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._state.after_commit(None, b"", lambda: None if settled.done() else settled.set_result(None))
@@ -279,7 +284,7 @@ class ConnectHandler:
     def _thaw(self, thaw: Thaw) -> None:
         old = self._connections.by_number(thaw.old.connection_id)
         if old is not None:
-            old.takers.remove(thaw.taker.connection_id)
+            old.takers = tuple(taker for taker in old.takers if taker != thaw.taker.connection_id)
             if not old.takers:
                 self._exchange.resume(old.channel)
 
@@ -287,7 +292,7 @@ class ConnectHandler:
         """End the connection that is taken over; False if it had ended already."""
         old = self._connections.by_number(end.old.connection_id)
         if old is not None:
-            old.registration = None  # the registry has the new one already
+            old.registered = False  # the registry has the new one already
             self._connections.disconnect(old, SESSION_TAKEN_OVER, "a newer connection has the same client id")
         return old is not None
 

@@ -5,34 +5,15 @@ drains, `unfinished` for what it holds back, and `lost` once at the end, whichev
 MQTT.
 """
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from holdfast.broker.connections.origin import Origin
 from holdfast.exchange.client import Channel, Link
 
 # What a connection may fail at before it speaks MQTT. Log lines and labels of a counter: never change.
 PROXY_HEADER: Final = "proxy header refused"
 TLS_HANDSHAKE: Final = "tls handshake failed"
 WEBSOCKET_HANDSHAKE: Final = "websocket handshake refused"
-
-
-@dataclass(slots=True)
-class Origin:
-    """Where a connection comes from. Not frozen only because that makes it five times as dear, once per connect."""
-
-    #: The listener's name in the settings, for logs and rules.
-    listener: str
-    #: The client's address as text; behind a PROXY header, the one it states.
-    address: str
-    port: int
-    #: `tcp`, `tls`, `ws` or `wss`.
-    transport: str
-    #: The subject's common name of a verified client certificate; it is the user name then.
-    tls_subject: str | None = None
-    #: Put in front of every topic of this connection, and taken off on the way out; empty for none.
-    mount_point: str = ""
-    #: Whether clients may come without credentials here.
-    allow_anonymous: bool = False
 
 
 class ConnectionHandler(Protocol):

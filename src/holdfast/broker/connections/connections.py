@@ -5,7 +5,7 @@ from typing import Final
 
 from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connections.connection import ClientConnection
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.deadlines import Deadlines, TimerWheel
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
@@ -209,11 +209,11 @@ class ClientConnections:
         if channel.closed:
             return
         if frame:
-            channel.out.append(frame)
+            channel.put(frame)
         channel.closed = True
-        out, channel.out = channel.out, []
-        if out:
-            channel.link.write(b"".join(out))
+        data = channel.take_out()
+        if data:
+            channel.link.write(data)
         channel.link.close()
         self.lost(connection)
 
@@ -232,8 +232,8 @@ class ClientConnections:
             if will is not None and not connection.parted:
                 self._sessions.leave_will(client, will)
             self._sessions.detach(client)
-        if connection.registration is not None:
-            self._spawn(self._registry.remove(connection.registration))
+        if connection.registered:
+            self._spawn(self._registry.remove(connection.registration()))
 
 
 def _refusal(channel: Channel, reason: int, detail: str, *, explain: bool) -> bytes:

@@ -86,7 +86,8 @@ class SessionRestore:
         session.user = stored.record.user
         session.expiry_s = stored.record.expiry_s
         session.disconnected_us = stored.record.disconnected_us
-        session.incoming.update(dict.fromkeys(stored.incoming))
+        for packet_id in stored.incoming:
+            session.take(packet_id)
 
     def _restore_subscription(self, client: BrokerClient, stored: StoredSession, record: SubscriptionRecord) -> None:
         raw = record.filter.raw

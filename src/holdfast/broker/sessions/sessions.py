@@ -17,7 +17,6 @@ from holdfast.broker.subscriptions.subscriptions import SessionSubscriptions
 from holdfast.durable.queues.client_queue import RunStart
 from holdfast.durable.queues.external_queue import ExternalQueue
 from holdfast.durable.queues.queue_store import QueueLimits
-from holdfast.durable.sessions.publish_numbers import numbers_key
 from holdfast.durable.sessions.session_store import DropSession, KeepSession, StoredSession
 from holdfast.exchange.client import BrokerClient, Channel
 from holdfast.exchange.drops import DROP_SESSION_ENDED
@@ -223,8 +222,7 @@ class BrokerSessions:
         """A connection of `user` takes its place in the session, which is that user's from now on."""
         session = client.session
         session.user = user
-        shared = self._policy.sessions.owner == OWNER_ANY
-        session.numbered_as = session.client_id if shared else numbers_key(session.client_id, user)
+        session.own_numbers = self._policy.sessions.owner != OWNER_ANY
         session.expiry_s = expiry_s
         session.disconnected_us = 0
         session.window.limit_bytes = self._policy.sessions.max_inflight_bytes

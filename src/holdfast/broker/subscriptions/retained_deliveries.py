@@ -50,7 +50,7 @@ class RetainedDeliveries:
         record = subscribed.record
         if record.qos == 0 or not client.stored() or not client.queue.in_log():
             return False
-        if client.subscribed.get(record.filter.raw) is not subscribed:  # its history is under way instead
+        if client.subscribed(record.filter.raw) is not subscribed:  # its history is under way instead
             return False
         scan = self._retained.rest(record.filter, self._clock.wall_us(), b"", newest)
         return self._sender.finds_any(scan)
@@ -59,7 +59,7 @@ class RetainedDeliveries:
         """The SUBACK is on its way: send what is retained as of now. What comes later does so by itself."""
         client = subscribed.client
         topic_filter = subscribed.record.filter
-        if client.subscribed.get(topic_filter.raw) is subscribed:
+        if client.subscribed(topic_filter.raw) is subscribed:
             delivery.newest = self._retained.newest()
             delivery.scan = self._retained.match(topic_filter, self._clock.wall_us())
             delivery.resumed = client.channel is not channel
@@ -69,7 +69,7 @@ class RetainedDeliveries:
 
     def restore(self, client: BrokerClient, raw: bytes, progress: RetainedProgress, *, repeated: bool) -> None:
         """Resume a stored delivery, when its client has a connection; `repeated` if it may have got more."""
-        subscribed = client.subscribed.get(raw)
+        subscribed = client.subscribed(raw)
         if subscribed is None:
             return
         record = subscribed.record

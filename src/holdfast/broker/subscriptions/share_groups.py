@@ -128,7 +128,9 @@ class ShareGroups:
     @staticmethod
     def describe(client: BrokerClient, raw: bytes, now_us: int, *, replay: bool) -> list[tuple[str, str]]:
         """User properties for SUBACK: what holds for the group, whatever this member asked for."""
-        group = client.subscribed[raw].group
+        subscribed = client.subscribed(raw)
+        assert subscribed is not None
+        group = subscribed.group
         assert group is not None
         properties: list[tuple[str, str]] = []
         if replay:
@@ -144,7 +146,7 @@ class ShareGroups:
         client_id = client.session.client_id
         group.members[client_id] = subscribed
         if group not in client.groups:
-            client.groups.append(group)
+            client.groups = (*client.groups, group)
         if client.stored() and group.stored_as and client_id not in group.stored_members:
             group.stored_members.add(client_id)
             self._state.step(KeepMember(group.stored_as, client_id))
@@ -158,7 +160,7 @@ class ShareGroups:
         client.session.window.leave_group(group.key)
         group.members.pop(client_id, None)
         if group in client.groups:
-            client.groups.remove(group)
+            client.groups = tuple(other for other in client.groups if other is not group)
         if client_id in group.stored_members:
             group.stored_members.discard(client_id)
             self._state.step(DropMember(group.stored_as, client_id))

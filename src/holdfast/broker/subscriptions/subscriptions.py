@@ -194,7 +194,7 @@ class SessionSubscriptions:
 
     def _end(self, subscribed: Subscribed, end_topic: bytes) -> None:
         client = subscribed.client
-        if client.subscribed.get(subscribed.record.filter.raw) is subscribed:
+        if client.subscribed(subscribed.record.filter.raw) is subscribed:
             self._exchange.routing.unsubscribe(client, subscribed.record.filter)
             self._tell_behind_the_queue(subscribed, end_topic)
 

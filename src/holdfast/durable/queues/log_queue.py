@@ -82,7 +82,7 @@ class LogQueue(SessionQueue):
         log: MessageLog,
         delivered: dict[int, int],
         rule: OwedRule,
-        unlogged: MemoryQueue,
+        new_unlogged: Callable[[], MemoryQueue],
         lost: Callable[[str, LostRange], None],
         until_us: int = NO_END,
     ) -> None:
@@ -91,8 +91,9 @@ class LogQueue(SessionQueue):
         self._delivered: Final = delivered
         self._rule: Final = rule
         self._subscriptions: Final = rule.subscriptions
-        #: What is owed and not in any log.
-        self._unlogged: Final = unlogged
+        #: What is owed and not in any log; made when there is something.
+        self._unlogged: MemoryQueue | None = None
+        self._new_unlogged: Final = new_unlogged
         self._lost: Final = lost
         #: Nothing from here on belongs to it.
         self._until_us: Final = until_us
@@ -104,7 +105,8 @@ class LogQueue(SessionQueue):
         #: now, 0 if that is not known yet.
         self.next_us = 0
         self._behind = False
-        self._sent: dict[int, int] = {}
+        #: How far it was sent its messages while it is behind; None while it is not.
+        self._sent: dict[int, int] | None = None
         #: What reads the log while it is behind; made when it is read.
         self._replay: LogReplay | None = None
         #: Kept for very many subscriptions only; else made with the replay.
@@ -123,7 +125,8 @@ class LogQueue(SessionQueue):
     def _sent_up_to(self, shard: int) -> int:
         if self._replay is not None:
             return self._replay.done_us(shard)
-        return self._sent[shard] if shard in self._sent else self._earliest_us() - 1
+        sent = self._sent
+        return sent[shard] if sent is not None and shard in sent else self._earliest_us() - 1
 
     def _earliest_us(self) -> int:
         """Where a shard begins that was not known: at the first subscription."""
@@ -160,7 +163,7 @@ class LogQueue(SessionQueue):
         return False
 
     def backlog_end(self) -> BacklogEnd:
-        return BacklogEnd(dict(self._delivered), self._unlogged.last_serial())
+        return BacklogEnd(dict(self._delivered), 0 if self._unlogged is None else self._unlogged.last_serial())
 
     def has_sent(self, end: BacklogEnd, cursor: int) -> bool:
         if cursor < end.serial:
@@ -232,6 +235,8 @@ class LogQueue(SessionQueue):
         for owed in messages:
             message = owed.message
             if not message.position_us:
+                if self._unlogged is None:
+                    self._unlogged = self._new_unlogged()
                 dropped += self._unlogged.append([owed])
             elif not self._behind:
                 self._behind = True
@@ -244,7 +249,7 @@ class LogQueue(SessionQueue):
         found: list[Owed] = []
         if self._behind:
             self._read_log(found, limit)
-        if not found and not self._behind:
+        if not found and not self._behind and self._unlogged is not None:
             found = self._unlogged.read(after, limit)
         return found
 
@@ -274,6 +279,7 @@ class LogQueue(SessionQueue):
                 break
         if at_end and not found:
             self._behind = False
+            self._sent = None
             self._replay = None
             self._rule.caught_up()
 
@@ -284,7 +290,7 @@ class LogQueue(SessionQueue):
             filters.filters_of,
             self._earliest_us(),
             self._until_us,
-            cursor=Cursor(EVERY_ZONE, self._sent),
+            cursor=Cursor(EVERY_ZONE, self._sent or {}),
             by_time=self._by_time,
             ends=self._delivered,
         )
@@ -293,18 +299,22 @@ class LogQueue(SessionQueue):
         return not self._behind
 
     def acknowledge(self, serial: int) -> None:
-        self._unlogged.acknowledge(serial)
+        if self._unlogged is not None:
+            self._unlogged.acknowledge(serial)
 
     def release(self, serial: int) -> None:
-        self._unlogged.release(serial)
+        if self._unlogged is not None:
+            self._unlogged.release(serial)
 
     def count(self) -> int:
         """An estimate: whether anything is owed. An exact count would cost reading the backlog."""
-        return self._unlogged.count() + (1 if self._behind else 0)
+        unlogged = 0 if self._unlogged is None else self._unlogged.count()
+        return unlogged + (1 if self._behind else 0)
 
     def drop(self) -> None:
         self._behind = False
         self._replay = None
         self._rule.drop()
         self._filters = None
-        self._unlogged.drop()
+        if self._unlogged is not None:
+            self._unlogged.drop()

@@ -36,17 +36,18 @@ class OwedRule:
         self._upgrade_qos: Final = upgrade_qos
         #: Whether it is history that is read: then QoS 0 belongs to it, too.
         self._with_qos0: Final = with_qos0
+        # None for empty, in all of them: there are as many as sessions.
         #: Subscriptions that deliver nothing from a position on.
-        self._ends: Final[dict[bytes, int]] = {}
+        self._ends: dict[bytes, int] | None = None
         #: Subscriptions whose replay is under way (None), or has delivered what is not above these positions.
-        self._replayed: Final[dict[bytes, dict[int, int] | None]] = {}
-        self._matching: Final[dict[bytes, list[SubscriptionRecord]]] = {}
+        self._replayed: dict[bytes, dict[int, int] | None] | None = None
+        self._matching: dict[bytes, list[SubscriptionRecord]] | None = None
         #: All subscriptions but those of groups; None until it is needed for many of them.
         self._matcher: Matcher[bytes, SubscriptionRecord] | None = None
         #: Messages that were sent before the rest, as (shard, position). Keys alone count, to save memory.
-        self._done: Final[dict[tuple[int, int], None]] = {}
+        self._done: dict[tuple[int, int], None] | None = None
         #: Up to here messages may have been sent before, by an earlier run of the broker.
-        self._repeated: dict[int, int] = {}
+        self._repeated: dict[int, int] | None = None
 
     # ---- subscriptions
 
@@ -63,25 +64,29 @@ class OwedRule:
                 matcher.unsubscribe(topic_filter, topic_filter.raw)
             else:
                 matcher.subscribe(topic_filter, topic_filter.raw, record)
-        self._matching.clear()
+        self._matching = None
 
     def replayed(self, raw: bytes, up_to: dict[int, int] | None) -> None:
         """A subscription is replayed on its own: what is not above these positions; without any, all of it."""
+        if self._replayed is None:
+            self._replayed = {}
         self._replayed[raw] = up_to
 
     def ends(self, raw: bytes, until_us: int) -> None:
         """A subscription delivers nothing from a position on."""
+        if self._ends is None:
+            self._ends = {}
         self._ends[raw] = until_us
 
     def end_of(self, raw: bytes) -> int:
         """The position from which on a subscription delivers nothing; NO_END if there is none."""
-        return self._ends.get(raw, NO_END)
+        return NO_END if self._ends is None else self._ends.get(raw, NO_END)
 
     def forget(self, raw: bytes) -> None:
         """A subscription is gone, and with it what was replayed of it, and its end."""
-        if raw in self._replayed:
+        if self._replayed is not None and raw in self._replayed:
             del self._replayed[raw]
-        if raw in self._ends:
+        if self._ends is not None and raw in self._ends:
             del self._ends[raw]
 
     def drop(self) -> None:
@@ -92,17 +97,23 @@ class OwedRule:
 
     def sent_before(self, done: set[tuple[int, int]], repeated: dict[int, int]) -> None:
         """These were sent, as (shard, position); and up to `repeated`, messages may have been by an earlier run."""
-        self._done.update(dict.fromkeys(done))
-        self._repeated = repeated
+        for shard, position_us in done:
+            self._skip(shard, position_us)
+        self._repeated = repeated or None
 
     def skip(self, message: Message) -> None:
         """The message was sent before those in front of it."""
-        self._done[message.shard, message.position_us] = None
+        self._skip(message.shard, message.position_us)
+
+    def _skip(self, shard: int, position_us: int) -> None:
+        if self._done is None:
+            self._done = {}
+        self._done[shard, position_us] = None
 
     def caught_up(self) -> None:
         """Everything so far was sent: nothing has to be left out."""
-        self._done.clear()
-        self._repeated = {}
+        self._done = None
+        self._repeated = None
 
     # ---- the rule
 
@@ -129,27 +140,30 @@ class OwedRule:
         if qos < 0 or (qos == 0 and not self._with_qos0):  # QoS 0 is for who was there
             return None
         owed = Owed(message, qos, retain=message.retain and keep_retain, identifiers=tuple(identifiers))
-        owed.repeated = message.position_us <= self._repeated.get(message.shard, 0)
+        owed.repeated = self._repeated is not None and message.position_us <= self._repeated.get(message.shard, 0)
         return owed
 
     def _was_replayed(self, record: SubscriptionRecord, message: Message) -> bool:
         raw = record.filter.raw
-        if raw not in self._replayed:
+        if self._replayed is None or raw not in self._replayed:
             return False
         up_to = self._replayed[raw]
         return up_to is None or message.position_us <= up_to.get(message.shard, 0)
 
     def _match(self, topic: bytes) -> list[SubscriptionRecord]:
         """The session's own subscriptions that match a topic."""
-        known = self._matching.get(topic)
+        matching = self._matching
+        if matching is None:
+            matching = self._matching = {}
+        known = matching.get(topic)
         if known is None:
             if len(self.subscriptions) > _MAX_SCANNED:
                 known = [record for record in self._all_subscriptions().match(topic) if not record.hides(topic)]
             else:
                 known = self._scan(topic)
-            if len(self._matching) >= _REMEMBERED:
-                self._matching.clear()
-            self._matching[topic] = known
+            if len(matching) >= _REMEMBERED:
+                matching.clear()
+            matching[topic] = known
         return known
 
     def _scan(self, topic: bytes) -> list[SubscriptionRecord]:

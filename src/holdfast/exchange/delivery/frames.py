@@ -26,19 +26,22 @@ def frame_for(channel: Channel, owed: Owed, qos: int, packet_id: int, now_us: in
         properties = b"".join([_ID + encode_varint(identifier) for identifier in owed.identifiers]) + properties
     alias = 0
     known = False
+    aliases = channel.aliases_out
     if channel.alias_limit_out:
-        alias = channel.aliases_out.get(topic, 0)
+        if aliases is None:
+            aliases = channel.aliases_out = {}
+        alias = aliases.get(topic, 0)
         known = alias != 0
-        if not known and len(channel.aliases_out) < channel.alias_limit_out:
-            alias = len(channel.aliases_out) + 1
+        if not known and len(aliases) < channel.alias_limit_out:
+            alias = len(aliases) + 1
         if alias:
             properties = _ALIAS + U16[alias] + properties
     listed = encode_varint(len(properties)) + properties
     frame = frame_publish(first, b"" if known else topic, packet_id, listed, message.payload)
     if len(frame) > channel.max_packet_bytes:  # [MQTT-3.1.2-24]
         return b""
-    if alias and not known:
-        channel.aliases_out[topic] = alias
+    if alias and not known and aliases is not None:
+        aliases[topic] = alias
     return frame
 
 

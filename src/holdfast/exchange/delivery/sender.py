@@ -60,7 +60,7 @@ class Sender:
             if channel.congested:
                 self._drops.drop(DROP_SLOW, client.session.client_id, message, self._state.now_us)
             elif channel.plain and target.plain and not retain and pending.fresh and not channel.changing:
-                channel.out.append(pending.whole(channel.version))
+                channel.put(pending.whole(channel.version))
                 if not channel.dirty:
                     self._state.mark(channel)
                 self._counters.messages_out += 1
@@ -80,9 +80,12 @@ class Sender:
         ):
             packet_id = window.admit(pending.owed(qos))
             out = channel.out
-            out.append(pending.head(channel.version, qos))
-            out.append(U16[packet_id])
-            out.append(pending.tail(channel.version))
+            if out is None:
+                channel.out = [pending.head(channel.version, qos), U16[packet_id], pending.tail(channel.version)]
+            else:
+                out.append(pending.head(channel.version, qos))
+                out.append(U16[packet_id])
+                out.append(pending.tail(channel.version))
             if not channel.dirty:
                 self._state.mark(channel)
             self._counters.messages_out += 1
@@ -177,7 +180,7 @@ class Sender:
             return
         frame = frame_for(channel, owed, owed.qos, packet_id, self._state.now_us, dup=dup)
         if frame:
-            channel.out.append(frame)
+            channel.put(frame)
             self._state.mark(channel)
             self._counters.messages_out += 1
             return

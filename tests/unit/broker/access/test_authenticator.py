@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.broker.access import passwords
 from holdfast.broker.access.authenticator import Allowed, Authenticator, PasswordCheck, Refused, Verdict
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.exchange.access import ClientAccess
 from holdfast.model.errors import MisuseError, SettingsError, TransientError
 from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, NOT_AUTHORIZED, SERVER_BUSY

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.broker.connections.connection_handler import Origin
+from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Limits, Mqtt, Policy, Sessions
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V5, V311
 from holdfast.topics.filters import parse_filter
