@@ -28,9 +28,10 @@ from holdfast.model.owed import Owed, OwedQueued
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
 from holdfast.records.groups import GroupRecord
+from holdfast.records.progress import Progress, ProgressEntry
 from holdfast.records.retained_progress import RetainedPlace, RetainedProgress
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import Progress, ProgressEntry, ReplayProgress
+from holdfast.records.sessions import ReplayProgress
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 

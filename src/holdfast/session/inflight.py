@@ -11,8 +11,8 @@ from typing import Final
 
 from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID
 from holdfast.model.owed import Owed, OwedQueued, OwedRetained, place_of
+from holdfast.records.progress import ProgressEntry
 from holdfast.records.retained_progress import RetainedPlace
-from holdfast.records.sessions import ProgressEntry
 
 #: Packet ids that are reserved at once: a restart skips them, and a fast client does not use them up within a sync.
 RESERVE: Final = 16_384

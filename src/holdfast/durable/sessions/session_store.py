@@ -20,9 +20,10 @@ from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.groups import GroupRecord
+from holdfast.records.progress import Progress
 from holdfast.records.retained_progress import RetainedProgress
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import Progress, ReplayProgress
+from holdfast.records.sessions import ReplayProgress
 from holdfast.topics.subscription import SubscriptionRecord
 
 

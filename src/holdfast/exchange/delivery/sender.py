@@ -23,7 +23,7 @@ from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedQueued, place_of
-from holdfast.records.sessions import Progress
+from holdfast.records.progress import Progress
 from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 

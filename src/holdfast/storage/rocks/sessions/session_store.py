@@ -40,6 +40,7 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
 from holdfast.records.groups import GROUP_PREFIX, decode_group, encode_group, group_key, member_key
+from holdfast.records.progress import decode_progress, encode_progress
 from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
 from holdfast.records.session_keys import (
     CONNECTED,
@@ -77,10 +78,8 @@ from holdfast.records.session_record import SessionRecord, decode_session, encod
 from holdfast.records.sessions import (
     InflightRecord,
     StoredInflight,
-    decode_progress,
     decode_replay,
     decode_subscription,
-    encode_progress,
     encode_replay,
     encode_subscription,
     slot_of,

@@ -24,9 +24,10 @@ from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
+from holdfast.records.progress import Progress
 from holdfast.records.session_keys import client_prefix
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import InflightRecord, Progress, encode_inflight
+from holdfast.records.sessions import InflightRecord, encode_inflight
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.scan import scan_items
