@@ -13,7 +13,6 @@ from holdfast.durable.sessions.session_store import (
     KeepIncoming,
     KeepInflight,
     KeepMember,
-    KeepProgress,
     KeepReplay,
     KeepRetainedProgress,
     KeepSession,
@@ -21,6 +20,7 @@ from holdfast.durable.sessions.session_store import (
     PacketStep,
     ReleaseInflight,
     SessionStep,
+    keep_progress,
 )
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -136,7 +136,7 @@ class Drawn:
         if isinstance(what, bytes):
             return DropSubscription(client_id, what)
         if isinstance(what, Progress):
-            return KeepProgress(client_id, what)
+            return keep_progress(client_id, what)
         if isinstance(what, ReplayProgress):
             return KeepReplay(client_id, FILTERS[0], what)
         if isinstance(what, RetainedProgress):

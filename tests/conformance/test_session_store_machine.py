@@ -25,6 +25,7 @@ from holdfast.durable.sessions.session_store import (
     MemorySessions,
     ReleaseInflight,
     SessionStep,
+    keep_progress,
 )
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -104,7 +105,7 @@ class SessionStoreMachine(RuleBasedStateMachine):
             sent = {} if stored.progress is None else dict(stored.progress.sent)
             # The places of a queue outside the log begin again when its store has lost it.
             sent[shard] = position if shard == QUEUE_SHARD else max(position, sent.get(shard, 0))
-            return KeepProgress(client_id, Progress(sent, [], 0))
+            return keep_progress(client_id, Progress(sent, [], 0))
         made: SessionStep = kind(client_id, *rest)
         return made
 

@@ -1,7 +1,7 @@
 """Stored sessions, read beside the broker: positions in the log, without the messages.
 
 They are read from one state of the database. What a connected client was sent in the last second may be missing:
-progress is stored once a second.
+progress follows the messages, within a second at the latest.
 """
 
 from collections.abc import Iterable, Iterator
