@@ -25,7 +25,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i16_le, write_i32_le, write_i64_le
 
 from holdfast.model.errors import PermanentError
-from holdfast.records.fields import RecordReader, ValueRecord, i64, u8, u16, u32
+from holdfast.records.fields import RecordReader, ValueRecord, i64, u16
 from holdfast.records.retained_progress import RetainedPlace, encode_place, read_place
 
 #: Never change.
@@ -137,8 +137,17 @@ class ProgressWriter:
 
     def record(self, sent: dict[int, int], last_packet_id: int) -> bytes:
         """The whole record."""
-        head = (u8(VERSION), u16(last_packet_id), encode_places(sent), u32(self._count))
-        return b"".join(head) + self._entries.getvalue()
+        head = BytesWriter()
+        head.append(VERSION)
+        write_i16_le(head, _signed16(last_packet_id))
+        write_i16_le(head, _signed16(len(sent)))
+        for shard in sorted(sent) if len(sent) > 1 else sent:
+            write_i16_le(head, _signed16(shard))
+            write_i64_le(head, sent[shard])
+        write_i32_le(head, self._count)
+        if self._count:
+            head.write(self._entries.getvalue())
+        return head.getvalue()
 
 
 def encode_progress(progress: Progress) -> bytes:

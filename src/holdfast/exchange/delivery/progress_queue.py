@@ -28,8 +28,9 @@ from holdfast.exchange.pending_publish import Reservation
 from holdfast.records.progress import HEAD_BYTES, MAX_ENTRY_BYTES, SHARD_BYTES, ProgressWriter
 from holdfast.session.inflight import RESERVE, stop_before
 
-#: A batch takes along one record, and one more for each of so many messages and other changes in it.
-CHANGES_PER_RECORD: Final = 8
+#: A batch takes along one record, and one more for each of so many messages and other changes in it: a record costs
+#: about as much as a message.
+CHANGES_PER_RECORD: Final = 16
 #: … of so many bytes together, and so many more for each change. An entry in flight costs about 25 ns.
 LEAST_BYTES: Final = 1024
 BYTES_PER_CHANGE: Final = 8
@@ -38,6 +39,7 @@ MOST_BYTES: Final = 16 * 1024
 #: something to commit anyway. It costs about 30 µs and 3 µs for each record: the next one is thirty times as far away.
 OWN_BATCH_AFTER_US: Final = 1500
 OWN_BATCH_RECORDS: Final = 64
+SMALL_BATCH: Final = 8
 _PAUSE_PER_RECORD_US: Final = 100
 #: Once a second: 10,000 records take 30 ms of the loop.
 TICK_RECORDS: Final = 10_000
@@ -122,7 +124,7 @@ class ProgressQueue:
         records = 1 + changes // CHANGES_PER_RECORD
         limit_bytes = min(LEAST_BYTES + BYTES_PER_CHANGE * changes, MOST_BYTES)
         # Batches are small where the loop has time left, and large where each record counts.
-        own = self._wanted and changes < CHANGES_PER_RECORD
+        own = self._wanted and changes < SMALL_BATCH
         if self._ticked:
             records, limit_bytes = TICK_RECORDS, TICK_BYTES
         elif own:

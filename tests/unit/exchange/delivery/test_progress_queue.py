@@ -20,6 +20,7 @@ from holdfast.exchange.delivery.progress_queue import (
     MOST_BYTES,
     OWN_BATCH_AFTER_US,
     OWN_BATCH_RECORDS,
+    SMALL_BATCH,
     TICK_RECORDS,
     ProgressQueue,
 )
@@ -103,7 +104,7 @@ def taken(queue: ProgressQueue, messages: int = 1) -> list[str]:
     return [step.client_id for step in batch.progress]
 
 
-@pytest.mark.parametrize("messages", [1, 7, 8, 100])
+@pytest.mark.parametrize("messages", [1, 15, 16, 100])
 def test_a_batch_takes_along_as_many_records_as_its_messages_pay_for(
     queue: ProgressQueue, sessions: Sessions, messages: int
 ) -> None:
@@ -148,7 +149,7 @@ def test_a_record_with_a_thousand_messages_in_flight_is_small_and_whole(
     assert [entry.position_us for entry in progress.unacknowledged] == [HEAD_US - 7 * n for n in range(1000, 0, -1)]
 
 
-@pytest.mark.parametrize("messages", [0, 1, CHANGES_PER_RECORD])
+@pytest.mark.parametrize("messages", [0, 1, SMALL_BATCH])
 def test_one_with_much_in_flight_holds_up_no_other_and_waits_a_little_longer(
     world: World, queue: ProgressQueue, sessions: Sessions, messages: int
 ) -> None:
@@ -200,10 +201,10 @@ def test_those_who_have_waited_go_with_a_small_batch(world: World, queue: Progre
     sessions.change(*(sessions.add(f"c{number}") for number in range(20)))
     world.clock.advance(OWN_BATCH_AFTER_US)
     world.broker.deadlines.fire()
-    assert len(taken(queue, CHANGES_PER_RECORD)) == 2
+    assert len(taken(queue, SMALL_BATCH)) == 1
     world.clock.advance(OWN_BATCH_AFTER_US)
     world.broker.deadlines.fire()
-    assert len(taken(queue, CHANGES_PER_RECORD - 1)) == 18
+    assert len(taken(queue, SMALL_BATCH - 1)) == 19
 
 
 def test_no_batch_is_asked_for_while_commits_take_those_who_wait(
