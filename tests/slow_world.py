@@ -44,7 +44,7 @@ class DelayedLog:
     def write(self, batch: Batch) -> Receipt | None:
         assert batch.number == self.last + 1
         self.last = batch.number
-        self.sessions.apply(batch.steps)
+        self.sessions.apply([*batch.steps, *batch.progress])
         return None if self.delayed else Receipt(batch.number)
 
     def busy(self) -> bool:

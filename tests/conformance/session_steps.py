@@ -13,7 +13,6 @@ from holdfast.durable.sessions.session_store import (
     KeepIncoming,
     KeepInflight,
     KeepMember,
-    KeepProgress,
     KeepReplay,
     KeepRetainedProgress,
     KeepSession,
@@ -21,6 +20,7 @@ from holdfast.durable.sessions.session_store import (
     PacketStep,
     ReleaseInflight,
     SessionStep,
+    keep_progress,
 )
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -28,9 +28,10 @@ from holdfast.model.owed import Owed, OwedQueued
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
 from holdfast.records.groups import GroupRecord
+from holdfast.records.progress import Progress, ProgressEntry
 from holdfast.records.retained_progress import RetainedPlace, RetainedProgress
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import Progress, ProgressEntry, ReplayProgress
+from holdfast.records.sessions import ReplayProgress
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -135,7 +136,7 @@ class Drawn:
         if isinstance(what, bytes):
             return DropSubscription(client_id, what)
         if isinstance(what, Progress):
-            return KeepProgress(client_id, what)
+            return keep_progress(client_id, what)
         if isinstance(what, ReplayProgress):
             return KeepReplay(client_id, FILTERS[0], what)
         if isinstance(what, RetainedProgress):

@@ -58,7 +58,7 @@ def passed_by(steps: list[SessionStep]) -> Passed:
     passed: Passed = {}
     for step in steps:
         if isinstance(step, KeepProgress):
-            for shard, sent_us in step.progress.sent.items():
+            for shard, sent_us in step.sent.items():
                 place = (step.client_id, shard)
                 passed[place] = max(sent_us, passed.get(place, 0))
     return passed

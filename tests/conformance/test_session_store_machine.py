@@ -25,15 +25,17 @@ from holdfast.durable.sessions.session_store import (
     MemorySessions,
     ReleaseInflight,
     SessionStep,
+    keep_progress,
 )
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed
 from holdfast.records.fields import key_u16, key_u64
 from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.progress import Progress
 from holdfast.records.session_keys import DONE, INFLIGHT, SLOT, client_prefix, slot_key
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import Progress, decode_slot
+from holdfast.records.sessions import decode_slot
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.scan import scan_items
@@ -103,7 +105,7 @@ class SessionStoreMachine(RuleBasedStateMachine):
             sent = {} if stored.progress is None else dict(stored.progress.sent)
             # The places of a queue outside the log begin again when its store has lost it.
             sent[shard] = position if shard == QUEUE_SHARD else max(position, sent.get(shard, 0))
-            return KeepProgress(client_id, Progress(sent, [], 0))
+            return keep_progress(client_id, Progress(sent, [], 0))
         made: SessionStep = kind(client_id, *rest)
         return made
 

@@ -15,7 +15,7 @@ Every topic has one publisher, which numbers its messages from 1, and one QoS. T
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from holdfast.topics.filters import parse_filter
@@ -29,6 +29,8 @@ class Sent:
     #: When each number was first sent and when acknowledged, 0 if not yet; the first stands at index 1.
     sent_at: list[int] = field(default_factory=lambda: [0])
     acknowledged_at: list[int] = field(default_factory=lambda: [0])
+    #: How often the publisher has sent a number again: QoS 1 is stored each time.
+    sent_again: Counter[int] = field(default_factory=Counter)
 
     def last_acknowledged(self) -> int:
         return max((number for number, at in enumerate(self.acknowledged_at) if at), default=0)
@@ -42,6 +44,8 @@ class Arrival:
     #: Under which packet id, on which connection of its client.
     packet_id: int
     connection: int
+    #: Whether the subscriber has acknowledged this copy, on the connection that it came by.
+    acknowledged: bool = False
 
     def __str__(self) -> str:
         return f"{self.number}{' DUP' if self.dup else ''} (id {self.packet_id}, connection {self.connection})"
@@ -66,6 +70,21 @@ class Received:
         return parse_filter(self.filter.encode()).matches(topic.encode())
 
 
+@dataclass
+class Repetitions:
+    """Arrivals of QoS 1 messages that the same subscriber or group had got before, by the reason."""
+
+    #: The publisher has sent it as often, and it was stored each time.
+    published_again: int = 0
+    #: No copy was acknowledged: it has to come again.
+    unacknowledged: int = 0
+    #: A copy was acknowledged, and the broker had not read that or not stored it.
+    acknowledged: int = 0
+
+    def total(self) -> int:
+        return self.published_again + self.unacknowledged + self.acknowledged
+
+
 class Ledger:
     """One clock for everything: what happened before what."""
 
@@ -77,6 +96,8 @@ class Ledger:
         self.violations: list[str] = []
         self.acknowledged = 0
         self.delivered = 0
+        #: How often the broker has died.
+        self.deaths = 0
         self._awaited = 0
         self._reached = asyncio.Event()
 
@@ -105,6 +126,9 @@ class Ledger:
         sent.acknowledged_at.append(0)
         return len(sent.sent_at) - 1
 
+    def sends_again(self, topic: str, number: int) -> None:
+        self.sent[topic].sent_again[number] += 1
+
     def acknowledges(self, topic: str, number: int) -> None:
         self.acknowledged += 1
         self.sent[topic].acknowledged_at[number] = self.tick()
@@ -118,9 +142,11 @@ class Ledger:
 
     def arrives(
         self, received: Received, topic: str, number: int, *, dup: bool, packet_id: int, connection: int
-    ) -> None:
+    ) -> Arrival:
         self.delivered += 1
-        received.topics[topic].append(Arrival(number, dup, self.tick(), packet_id, connection))
+        arrival = Arrival(number, dup, self.tick(), packet_id, connection)
+        received.topics[topic].append(arrival)
+        return arrival
 
     # ---- the verdict
 
@@ -185,6 +211,27 @@ class Ledger:
                 if not received.shared() and min(received.qos, self.sent[topic].qos) == 2:
                     again += len(arrivals) - len({arrival.number for arrival in arrivals})
         return again
+
+    def repetitions(self) -> Repetitions:
+        """What came again with QoS 1, and why."""
+        found = Repetitions()
+        #: By who gets it, topic and number, in the order of time.
+        copies: dict[tuple[str, str, int], list[Arrival]] = defaultdict(list)
+        for received in self.subscriptions:
+            name = received.filter if received.shared() else received.client
+            for topic, arrivals in received.topics.items():
+                if min(received.qos, self.sent[topic].qos) == 1:
+                    for arrival in arrivals:
+                        copies[name, topic, arrival.number].append(arrival)
+        for (_name, topic, number), arrivals in copies.items():
+            arrivals.sort(key=lambda arrival: arrival.at)
+            published_again = min(len(arrivals) - 1, self.sent[topic].sent_again[number])
+            found.published_again += published_again
+            acknowledged = sum(1 for arrival in arrivals[:-1] if arrival.acknowledged)
+            repeated = len(arrivals) - 1 - published_again
+            found.acknowledged += min(repeated, acknowledged)
+            found.unacknowledged += repeated - min(repeated, acknowledged)
+        return found
 
     def _group_repetitions(self) -> list[str]:
         counts: dict[tuple[str, str, int], list[str]] = defaultdict(list)

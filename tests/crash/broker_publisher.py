@@ -77,6 +77,7 @@ class Publisher(SteadyClient):
             if entry.released and resumed:
                 self.send(Ack(PUBREL, packet_id))
             else:
+                self.ledger.sends_again(entry.topic, entry.number)
                 self.send(
                     Publish(packet.topic, packet.payload, packet.qos, packet_id, retain=packet.retain, dup=resumed)
                 )

@@ -196,16 +196,21 @@ class Run:
         if self.server is not None and self.dice.random() < self.server_kills:
             self.server.kill()
             self.servers_killed += 1
+        self._dies()
         await end(self.broker)
-        self.kills += 1
         if self.server is not None and self.server.process is None:
             await asyncio.to_thread(self.server.start)
         await self.broker.start()
         if self.dice.random() < self.start_kills:
             await asyncio.sleep(self.dice.random() * 2.5)
+            self._dies()
             await self.broker.kill()
-            self.kills += 1
             await self.broker.start()
+
+    def _dies(self) -> None:
+        """What is acknowledged from now on reaches no broker."""
+        self.kills += 1
+        self.ledger.deaths += 1
 
     async def probe_retained(self) -> None:
         """Whether what is retained is the last value that was acknowledged, or a later one."""
@@ -275,6 +280,21 @@ class Run:
             f"{self.ledger.acknowledged} acknowledged, {self.ledger.delivered} delivered, "
             f"{sum(client.connects for client in [*self.publishers, *self.subscribers])} connects"
         )
+
+    def repetitions(self) -> str:
+        """How much of what was delivered had come before with QoS 1, and why."""
+        found = self.ledger.repetitions()
+        total = found.total()
+        return (
+            f"QoS 1 again: {total}, {_percent(total, self.ledger.delivered)} of what was delivered; "
+            f"acknowledged before {found.acknowledged}, {_percent(found.acknowledged, self.ledger.delivered)}; "
+            f"not acknowledged {found.unacknowledged}, "
+            f"published again {found.published_again}"
+        )
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / max(whole, 1):.2f} %"
 
 
 async def mixed_clients(run: Run) -> None:
@@ -384,6 +404,7 @@ def main() -> None:
         )
     found = run.verdict() + run.broker.complaints()
     print(f"{run.summary()}; lost {run.ledger.lost()}, QoS 2 twice {run.ledger.twice()}")
+    print(run.repetitions())
     print("\n".join(found[:60]) if found else "clean")
     sys.exit(1 if found else 0)
 

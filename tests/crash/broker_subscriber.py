@@ -8,7 +8,7 @@ from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Packet, Publish, Suback, Subscribe, Subscription
 from tests.crash.broker_client import SteadyClient
-from tests.crash.broker_ledger import Ledger, Received
+from tests.crash.broker_ledger import Arrival, Ledger, Received
 
 _SUBSCRIBE_ID = 1
 
@@ -44,10 +44,16 @@ class Subscriber(SteadyClient):
         #: In flight on this connection, for the receive maximum.
         self._open: set[int] = set()
         self._answers: deque[Ack] = deque()
+        #: QoS 1 messages of this connection that are not acknowledged yet, by packet id.
+        self._unacknowledged: dict[int, Arrival] = {}
+        #: The life of the broker that this connection is to.
+        self._life = 0
 
     def begin(self, *, resumed: bool) -> None:
         self._open.clear()
         self._answers.clear()
+        self._unacknowledged.clear()
+        self._life = self.ledger.deaths
         if not resumed:
             self._has.clear()
         if self.subscribe_always or not self.subscribed.is_set():
@@ -87,7 +93,7 @@ class Subscriber(SteadyClient):
             if packet.qos == 2:
                 self._has.add(packet_id)
             number = int(packet.payload.split(b" ", 1)[0])
-            self.ledger.arrives(
+            arrival = self.ledger.arrives(
                 self.received,
                 packet.topic,
                 number,
@@ -95,6 +101,8 @@ class Subscriber(SteadyClient):
                 packet_id=packet_id,
                 connection=self.connects,
             )
+            if packet.qos == 1:
+                self._unacknowledged[packet_id] = arrival
         self._answer(Ack(PUBACK if packet.qos == 1 else PUBREC, packet_id))
 
     def _answer(self, ack: Ack) -> None:
@@ -107,6 +115,8 @@ class Subscriber(SteadyClient):
             ack = self._answers.popleft()
             if ack.kind != PUBREC:
                 self._open.discard(ack.packet_id)
+            if ack.kind == PUBACK and self._life == self.ledger.deaths and ack.packet_id in self._unacknowledged:
+                self._unacknowledged.pop(ack.packet_id).acknowledged = True
             self.send(ack)
 
     async def pause(self) -> None:

@@ -13,10 +13,10 @@ from holdfast.records.groups import GroupRecord
 from holdfast.records.messages import StoredMessage
 from holdfast.records.numbers import LastNumber
 from holdfast.records.positions import AppliedMark, ShardHead
+from holdfast.records.progress import Progress, ProgressEntry
 from holdfast.records.retained import RetainedRecord
 from holdfast.records.retained_progress import RetainedPlace, RetainedProgress
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import Progress, ProgressEntry
 
 
 def spaced(text: str) -> bytes:
@@ -151,7 +151,44 @@ PROGRESS_BYTES = spaced("""
       06 00  01  01   03 40 1e 18 24 0a 06 00   03 00 00 00 61 2f 62   00 00
       07 00  01  01   07 00 00 00 00 00 00 00   01 00 00 00 63         02 00  01 00 00 00  02 01 00 00
 """)
-#: Without a retained message a progress is written as it always was.
+#: The same in version 3, which is what is written.
+COMPACT_BYTES = spaced("""
+    03  01 02
+    02 00   00 00  00 40 1e 18 24 0a 06 00   02 01  01 00 00 00 00 00 00 00
+    03 00 00 00
+      36  05 00  02 01  01 40 1e 18 24 0a 06 00
+      08  03 40 1e 18 24 0a 06 00   03 00 00 00 61 2f 62   00 00
+      08  07 00 00 00 00 00 00 00   01 00 00 00 63         02 00  01 00 00 00  02 01 00 00
+""")
+#: Every shape of an entry: packet ids and shards as before and not, steps of each size, forward and back.
+SHAPES = Progress(
+    {},
+    [
+        ProgressEntry(1, 1, 0, 127),
+        ProgressEntry(2, 2, 0, -1),
+        ProgressEntry(65_535, 1, 0, 32_766),
+        ProgressEntry(1, 1, 65_535, -2),
+        ProgressEntry(2, 1, 65_535, 32_766),
+        ProgressEntry(3, 2, 7, -3),
+        ProgressEntry(4, 1, 7, T),
+        ProgressEntry(5, 1, 7, T),
+    ],
+    0,
+)
+SHAPES_BYTES = spaced("""
+    03  00 00
+    00 00
+    08 00 00 00
+      00  7f
+      01  80
+      12  ff ff  ff 7f
+      16  01 00  ff ff  00 80
+      20  00 80 00 00
+      25  07 00  ff 7f ff ff
+      30  03 40 1e 18 24 0a 06 00
+      00  00
+""")
+#: Without a retained message a progress was written as version 1.
 LOGGED = Progress({0: T}, [ProgressEntry(5, 1, 258, T + 1)], 513)
 LOGGED_BYTES = spaced("""
     01  01 02

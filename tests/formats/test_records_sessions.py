@@ -10,18 +10,16 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.groups import decode_group, encode_group, group_key, member_key
+from holdfast.records.progress import Progress, decode_progress, encode_progress
 from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
 from holdfast.records.session_keys import DONE, INCOMING, INFLIGHT, RELEASED, retained_progress_key, slot_key
 from holdfast.records.session_record import SessionRecord, decode_session, encode_session
 from holdfast.records.sessions import (
     InflightRecord,
-    Progress,
     SlotRecord,
-    decode_progress,
     decode_slot,
     decode_subscription,
     encode_inflight,
-    encode_progress,
     encode_slot,
     encode_subscription,
 )
@@ -34,18 +32,30 @@ pytestmark = pytest.mark.compiled
 PROGRESSES = [
     pytest.param(golden.LOGGED, golden.LOGGED_BYTES, id="version 1"),
     pytest.param(golden.PROGRESS, golden.PROGRESS_BYTES, id="version 2"),
+    pytest.param(golden.PROGRESS, golden.COMPACT_BYTES, id="version 3"),
+    pytest.param(golden.SHAPES, golden.SHAPES_BYTES, id="version 3, every shape"),
 ]
 
 
 @pytest.mark.parametrize(("progress", "value"), PROGRESSES)
-def test_a_progress_is_written_and_read_as_its_golden_bytes(progress: Progress, value: bytes) -> None:
-    assert encode_progress(progress).hex(" ") == value.hex(" ")
+def test_a_progress_is_read_from_its_golden_bytes(progress: Progress, value: bytes) -> None:
     read = decode_progress(value)
     assert (read.sent, read.unacknowledged, read.last_packet_id) == (
         progress.sent,
         progress.unacknowledged,
         progress.last_packet_id,
     )
+
+
+@pytest.mark.parametrize(("progress", "value"), PROGRESSES[2:])
+def test_a_progress_is_written_as_its_golden_bytes(progress: Progress, value: bytes) -> None:
+    assert encode_progress(progress).hex(" ") == value.hex(" ")
+
+
+def test_an_entry_of_an_unknown_shape_is_refused() -> None:
+    for head in (0x40, 0x80):
+        with pytest.raises(PermanentError, match=f"unknown shape {head}"):
+            decode_progress(bytes((3, 0, 0, 0, 0, 1, 0, 0, 0, head, 0)))
 
 
 SLOTS = [
@@ -127,8 +137,10 @@ def _subscription(value: bytes) -> object:
 @pytest.mark.parametrize(
     ("decode", "value", "unknown"),
     [
-        pytest.param(decode_progress, golden.LOGGED_BYTES, 3, id="progress, version 1"),
-        pytest.param(decode_progress, golden.PROGRESS_BYTES, 3, id="progress, version 2"),
+        pytest.param(decode_progress, golden.LOGGED_BYTES, 4, id="progress, version 1"),
+        pytest.param(decode_progress, golden.PROGRESS_BYTES, 4, id="progress, version 2"),
+        pytest.param(decode_progress, golden.COMPACT_BYTES, 4, id="progress, version 3"),
+        pytest.param(decode_progress, golden.SHAPES_BYTES, 4, id="progress, version 3, every shape"),
         pytest.param(decode_retained_progress, golden.WALK_BYTES, 2, id="retained delivery"),
         pytest.param(decode_group, golden.GROUP_BYTES, 2, id="group"),
         pytest.param(_subscription, golden.SUBSCRIPTION_BYTES, 3, id="subscription, version 1"),

@@ -94,7 +94,7 @@ class _Life:
         self._clock = clock
         ceiling_us = 0
         for entry in kept:
-            self._sessions.apply(entry.batch.steps)
+            self._sessions.apply([*entry.batch.steps, *entry.batch.progress])
             self.messages.extend(entry.batch.messages)
             ceiling_us = max(ceiling_us, entry.ceiling_us)
         self.head_us = self.messages[-1].position_us if self.messages else 0
@@ -156,7 +156,7 @@ class _Life:
             batch.ends[_SHARD] = message.position_us
         if batch.messages:
             ceiling_us = self._shard_clock.wanted_ceiling(self._clock.wall_us())
-        self._sessions.apply(batch.steps)
+        self._sessions.apply([*batch.steps, *batch.progress])
         self.messages.extend(batch.messages)
         entry = _Entry(batch, ceiling_us)
         self.journal.append(entry)

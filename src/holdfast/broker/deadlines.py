@@ -185,6 +185,9 @@ class PaceTimer(Timer):
     def now_us(self) -> int:
         return self._clock.monotonic_us()
 
+    def call_after(self, delay_us: int, action: Callable[[], None]) -> None:
+        self._deadlines.after(delay_us, action)
+
     def pump_after(self, delay_us: int, client: BrokerClient) -> None:
         delay_us = min(max(delay_us, 0), _LONGEST_US)
         due_us = self.now_us() + delay_us

@@ -8,7 +8,7 @@ order of events is the same without a disk.
 from typing import Final, Protocol
 
 from holdfast.durable.queues.outbox import OutboxChange
-from holdfast.durable.sessions.session_store import MemorySessions, SessionStep
+from holdfast.durable.sessions.session_store import KeepProgress, MemorySessions, SessionStep
 from holdfast.model.message import Message
 
 
@@ -33,6 +33,9 @@ class Batch:
         self.retained: Final[list[Message]] = []
         #: Changes of sessions.
         self.steps: Final[list[SessionStep]] = []
+        #: The progress of sessions that the batch takes along, as of its end: it follows the steps. It counts for
+        #: nothing, and nothing waits for it, so it needs no sync for its own sake.
+        self.progress: Final[list[KeepProgress]] = []
         #: The last number of each client that numbers its messages.
         self.numbers: Final[dict[str, int]] = {}
         #: Messages on their way to queues outside the log, and what has become of earlier ones.
@@ -79,6 +82,8 @@ class MemoryLog(CommitLog):
     def write(self, batch: Batch) -> Receipt | None:
         if batch.steps:
             self._sessions.apply(batch.steps)
+        if batch.progress:
+            self._sessions.apply(batch.progress)
         return Receipt(batch.number)
 
     def busy(self) -> bool:

@@ -1,5 +1,6 @@
 """What the exchange asks of the broker around it: per control packet and per loop iteration, never per message."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from holdfast.exchange.client import BrokerClient, Channel
@@ -39,6 +40,9 @@ class Timer(Protocol):
 
     def now_us(self) -> int:
         """Monotonic time in microseconds."""
+
+    def call_after(self, delay_us: int, action: Callable[[], None]) -> None:
+        """Call `action` when so much time has passed."""
 
     def pump_after(self, delay_us: int, client: BrokerClient) -> None:
         """Have the client pumped when so much time has passed, or earlier."""

@@ -77,7 +77,7 @@ class Exchange:
         self.state: Final = LoopState(control, timer, drops)
         self.routing: Final = RoutingTable(settings.goes_early)
         self.routes: Final[RouteCache[str, Subscribed]] = self.routing.routes
-        self.delivery: Final = Delivery(self.state, settings, timer)
+        self.delivery: Final = Delivery(self.state, settings, timer, delivered)
         self.flow: Final = ReadFlow()
         self.acks: Final = DeferredAcks(self.state, self.flow)
         self.external: Final = ExternalQueues(self.state, settings, control, self.delivery.sender, self.acks)
@@ -210,8 +210,10 @@ class Exchange:
                 self.flow.read_on(channel)
         self.delivery.retained.begin_iteration()
         self._pump_due()
-        ready = not state.nothing_open() and not self.unstored.active
+        progress = self.delivery.progress
+        ready = (progress.wants_batch() or not state.nothing_open()) and not self.unstored.active
         if ready and (not self._log.busy() or state.is_large()):
+            progress.join(state.batch)
             sealed = state.seal(self.counters.bytes_in - self._sealed_bytes_in)
             self._sealed_bytes_in = self.counters.bytes_in
             self._written.append(sealed)

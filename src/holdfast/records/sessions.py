@@ -9,10 +9,7 @@ Numbers are little-endian (`fields.py`). Each value begins with its version:
     in flight       01 | order u64 | retain u8 | shard u16 | position i64 | identifiers u16, each u32
                     | group text | topic blob | the message itself, if it is not in the log
                     shard FFFF: the position is a serial of the session's external queue, here and below
-    progress        01 | last packet id u16 | shards u16, each u16 and i64 | entries u32, each
-                    packet u16, QoS u8, shard u16, position i64
-                    02 | the same, but each entry
-                    packet u16, QoS u8, retained u8: 0 shard u16, position i64; 1 a place (`retained_progress.py`)
+    progress        see `progress.py`
     slot            01 | kind u8: 2, 3, 4 or 6, with the meaning of the key (`session_keys.py`)
                     2 packet u16 | in flight, as above     3, 4 packet u16     6 shard u16 | position i64
     replay          01 | joined u8: 1 it has reached its end | until i64 (µs) | shards u16, each u16 and i64
@@ -24,9 +21,9 @@ from typing import Final
 
 from holdfast.model.errors import PermanentError
 from holdfast.model.owed import QUEUE_SHARD, Owed, place_of
-from holdfast.records.fields import RecordReader, ValueRecord, blob, i64, text, u8, u16, u32, u64
+from holdfast.records.fields import RecordReader, blob, i64, text, u8, u16, u32, u64
 from holdfast.records.messages import decode_message, encode_message
-from holdfast.records.retained_progress import RetainedPlace, encode_place, read_place
+from holdfast.records.progress import encode_places, read_places
 from holdfast.records.session_keys import DONE, INCOMING, INFLIGHT, RELEASED, SLOT, done_place
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.names import SEPARATOR
@@ -36,8 +33,6 @@ from holdfast.topics.subscription import SubscriptionRecord
 VERSION: Final = 1
 #: Of a subscription with a share window.
 WINDOW_VERSION: Final = 2
-#: Of a progress with retained messages in it.
-PROGRESS_VERSION: Final = 2
 #: Of a replay that keeps a pace.
 PACED_VERSION: Final = 2
 _NO_LOCAL: Final = 0x01
@@ -71,34 +66,6 @@ class SlotRecord:
         #: The message in flight: as it is to be stored, and as it was stored.
         self.inflight: Final = inflight
         self.stored: Final = stored
-
-
-class ProgressEntry(ValueRecord):
-    """A message that was sent and is not acknowledged."""
-
-    def __init__(
-        self, packet_id: int, qos: int, shard: int, position_us: int, retained: RetainedPlace | None = None
-    ) -> None:
-        self.packet_id: Final = packet_id
-        self.qos: Final = qos
-        self.shard: Final = shard
-        self.position_us: Final = position_us
-        #: Where it is found if it was a retained message, which has no place in the log.
-        self.retained: Final = retained
-
-    def _fields(self) -> tuple[object, ...]:
-        return (self.packet_id, self.qos, self.shard, self.position_us, self.retained)
-
-
-class Progress:
-    """How far a session was sent its messages: up to a position in each shard, with exceptions below it."""
-
-    def __init__(self, sent: dict[int, int], unacknowledged: list[ProgressEntry], last_packet_id: int) -> None:
-        self.sent: Final = sent
-        #: In the order of sending.
-        self.unacknowledged: Final = unacknowledged
-        #: Packet ids are given out behind this one after a restart: none up to it is used for another message.
-        self.last_packet_id: Final = last_packet_id
 
 
 @dataclass(frozen=True)
@@ -226,7 +193,7 @@ def slot_of(kind: int, key: bytes, value: bytes) -> SlotRecord:
 
 def encode_replay(replay: ReplayProgress) -> bytes:
     version = PACED_VERSION if replay.speed else VERSION
-    parts = [u8(version), u8(replay.joined), i64(replay.until_us), _places(replay.sent)]
+    parts = [u8(version), u8(replay.joined), i64(replay.until_us), encode_places(replay.sent)]
     if replay.speed:
         parts.extend([u64(replay.speed), i64(replay.at_us)])
     return b"".join(parts)
@@ -237,61 +204,8 @@ def decode_replay(value: bytes) -> ReplayProgress:
     paced = fields.version == PACED_VERSION
     joined = fields.u8("whether it joined") != 0
     until_us = fields.i64("the end")
-    sent = _read_places(fields)
+    sent = read_places(fields)
     speed = fields.u64("the speed") if paced else 0
     at_us = fields.i64("the moment") if paced else 0
     fields.end()
     return ReplayProgress(sent, until_us, joined=joined, speed=speed, at_us=at_us)
-
-
-def _places(sent: dict[int, int]) -> bytes:
-    parts = [u16(len(sent))]
-    for shard in sorted(sent):
-        parts.append(u16(shard))
-        parts.append(i64(sent[shard]))
-    return b"".join(parts)
-
-
-def _read_places(fields: RecordReader) -> dict[int, int]:
-    sent: dict[int, int] = {}
-    for _shard in range(fields.u16("the shards")):
-        shard = fields.u16("a shard")
-        sent[shard] = fields.i64("a position")
-    return sent
-
-
-def encode_progress(progress: Progress) -> bytes:
-    version = VERSION
-    for entry in progress.unacknowledged:
-        if entry.retained is not None:
-            version = PROGRESS_VERSION
-    parts = [u8(version), u16(progress.last_packet_id), _places(progress.sent)]
-    parts.append(u32(len(progress.unacknowledged)))
-    for entry in progress.unacknowledged:
-        parts.append(u16(entry.packet_id))
-        parts.append(u8(entry.qos))
-        if version == PROGRESS_VERSION:
-            parts.append(u8(entry.retained is not None))
-        if entry.retained is not None:
-            parts.append(encode_place(entry.retained))
-            continue
-        parts.append(u16(entry.shard))
-        parts.append(i64(entry.position_us))
-    return b"".join(parts)
-
-
-def decode_progress(value: bytes) -> Progress:
-    fields = RecordReader(value, "the progress of a session", PROGRESS_VERSION)
-    last_packet_id = fields.u16("the last packet id")
-    sent = _read_places(fields)
-    entries: list[ProgressEntry] = []
-    for _entry in range(fields.u32("the entries")):
-        packet_id = fields.u16("a packet id")
-        qos = fields.u8("a QoS")
-        if fields.version == PROGRESS_VERSION and fields.u8("whether it was retained"):
-            entries.append(ProgressEntry(packet_id, qos, 0, 0, read_place(fields)))
-            continue
-        shard = fields.u16("a shard")
-        entries.append(ProgressEntry(packet_id, qos, shard, fields.i64("a position")))
-    fields.end()
-    return Progress(sent, entries, last_packet_id)

@@ -10,13 +10,21 @@ A packet id is given out in turn, from 1, and never while it is in use.
 from typing import Final
 
 from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID
-from holdfast.model.owed import Owed, OwedQueued, OwedRetained, place_of
+from holdfast.model.message import Message
+from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued, OwedRetained
+from holdfast.records.progress import ProgressWriter
 from holdfast.records.retained_progress import RetainedPlace
-from holdfast.records.sessions import ProgressEntry
 
 #: Packet ids that are reserved at once: a restart skips them, and a fast client does not use them up within a sync.
 RESERVE: Final = 16_384
 UNLIMITED: Final = 1 << 62
+
+
+def stop_before(message: Message, sent: dict[int, int]) -> None:
+    """Lower the position of a message's shard so far that it is not passed. One that is not in the log has none."""
+    before_us = message.position_us - 1
+    if before_us >= 0 and sent.get(message.shard, 0) > before_us:
+        sent[message.shard] = before_us
 
 
 class Window:
@@ -213,12 +221,6 @@ class Window:
         """What is in flight under a packet id."""
         return self._entries.get(packet_id)
 
-    def owed_by(self, group: str) -> list[Owed]:
-        """What is in flight, came through a group and was not stolen."""
-        return [
-            owed for packet_id, owed in self._entries.items() if owed.group == group and not self.is_stolen(packet_id)
-        ]
-
     def leave_group(self, group: str) -> None:
         """What came through a group is this client's alone from now on."""
         for owed in self._entries.values():
@@ -233,19 +235,29 @@ class Window:
         """The packet ids of all entries, oldest first."""
         return list(self._entries)
 
-    def progress_entries(self) -> list[ProgressEntry]:
-        """What is in flight, as it is stored with the session's progress: what can be found again after a restart."""
-        entries: list[ProgressEntry] = []
+    def write_entries(self, progress: ProgressWriter) -> None:
+        """Add what is in flight to the session's progress: what can be found again after a restart."""
         for packet_id, owed in self._entries.items():
             if self._stolen is not None and packet_id in self._stolen:
                 continue
-            if owed.message.position_us or owed.qos == 2 or isinstance(owed, OwedQueued):
-                shard, position = place_of(owed)
-                entries.append(ProgressEntry(packet_id, owed.qos, shard, position))
+            message = owed.message
+            if isinstance(owed, OwedQueued):
+                progress.add(packet_id, owed.qos, QUEUE_SHARD, owed.serial)
+            elif message.position_us or owed.qos == 2:
+                progress.add(packet_id, owed.qos, message.shard, message.position_us)
             elif isinstance(owed, OwedRetained):
-                place = RetainedPlace(owed.message.topic, owed.newest, owed.identifiers)
-                entries.append(ProgressEntry(packet_id, owed.qos, 0, 0, place))
-        return entries
+                progress.add_retained(packet_id, owed.qos, RetainedPlace(message.topic, owed.newest, owed.identifiers))
+
+    def stop_before_unacknowledged(self, group: str, sent: dict[int, int]) -> None:
+        """Lower positions by shard so far that no QoS 1 message of a group is passed that is in flight here.
+
+        What was stolen is in flight to another member.
+        """
+        if self.count_of(group) == 0:
+            return
+        for packet_id, owed in self._entries.items():
+            if owed.qos == 1 and owed.group == group and not self.is_stolen(packet_id):
+                stop_before(owed.message, sent)
 
     def check_invariants(self) -> None:
         unsent = self._unsent or []

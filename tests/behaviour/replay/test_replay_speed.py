@@ -147,7 +147,7 @@ def test_a_persistent_session_goes_on_at_its_pace(tmp_path: Path, crash: bool) -
         reader.drop()
     with world:
         reader = back(world, "c")
-        # What was acknowledged in the last second before the crash comes again, at once.
+        # What was acknowledged and not stored before the crash comes again, at once.
         assert numbers(reader) == ([0, 1] if crash else [])
         world.advance(9.9)
         assert numbers(reader) == []

@@ -18,7 +18,7 @@ from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.exchange.client import BrokerClient
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedRetained, place_of
-from holdfast.records.sessions import ProgressEntry
+from holdfast.records.progress import ProgressEntry
 from holdfast.topics.subscription import SubscriptionRecord
 
 

@@ -61,7 +61,7 @@ class BrokerSessions:
     ) -> None:
         self._exchange: Final = exchange
         self._state: Final = exchange.state
-        self._sender: Final = exchange.delivery.sender
+        self._progress: Final = exchange.delivery.progress
         self._delivery: Final = exchange.delivery
         self._external: Final = exchange.external
         self._backends: Final = backends
@@ -235,7 +235,7 @@ class BrokerSessions:
         counted = session.persistent() and client.queue.sent() is not None
         session.window.reserved = session.window.given if counted else UNLIMITED
         if session.persistent():
-            self._sender.save_progress(client)
+            self._progress.save(client)
 
     def _keep(self, client: BrokerClient, will: StoredWill | None) -> None:
         """Have the session itself stored as it is now."""
@@ -304,7 +304,7 @@ class BrokerSessions:
         session = client.session
         if client.owner is not None or self.clients.get(session.client_id) is not client:
             return
-        self._sender.save_progress(client)
+        self._progress.save(client)
         if client.queue.in_log() and not client.groups and self._stores_all:
             # When that is committed: a client that is back before finds its session as it left it.
             self._state.after_commit(None, b"", lambda: self._forget_absent(client))
@@ -321,6 +321,7 @@ class BrokerSessions:
 
     def _forget(self, client: BrokerClient) -> None:
         self._removals.remove(client)
+        client.unsaved = False
         client.queue.drop()
         client.retained = None
         client.replays = None
@@ -418,8 +419,7 @@ class BrokerSessions:
     def sweep(self) -> None:
         """End the stored sessions whose time has passed; store how far the others have come."""
         if not self._exchange.unstored.active:  # else it would wait in memory, once more with each second
-            self._sender.save_all_progress()
-            self.subscriptions.shared.save()
+            self._progress.tick()
         self._external.trim_outbox()
         now_us = self._clock.wall_us()
         for client_id in self._stored.expiring(now_us, _PAGE):

@@ -17,7 +17,6 @@ from holdfast.durable.sessions.session_store import (
     DropSession,
     KeepGroup,
     KeepMember,
-    KeepProgress,
     KeepSession,
     StoredSession,
 )
@@ -29,7 +28,6 @@ from holdfast.model.owed import Owed
 from holdfast.model.time import SECOND_US
 from holdfast.records.groups import GROUP_PREFIX, GroupRecord
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import Progress
 from holdfast.session.state import NEVER
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
@@ -46,6 +44,7 @@ class ShareGroups:
         self._state: Final = exchange.state
         self._drops: Final = exchange.drops
         self._group_delivery: Final = exchange.delivery.groups
+        self._progress: Final = exchange.delivery.progress
         self._policy: Final = policy
         self._new_queue: Final = stores.new_queue
         self._new_replay: Final = stores.new_replay
@@ -74,7 +73,7 @@ class ShareGroups:
             group.stored_as = GROUP_PREFIX + key
             self._state.step(KeepSession(group.stored_as, _GROUP_RECORD, None))
             self._state.step(KeepGroup(group.stored_as, _record_of(group)))
-            self._save(group)
+            self._progress.save_group(group)
         return group
 
     def _begin(self, key: str, record: SubscriptionRecord, *, replay: bool) -> Group:
@@ -158,6 +157,7 @@ class ShareGroups:
         """
         client_id = client.session.client_id
         client.session.window.leave_group(group.key)
+        self._progress.group_changed(group)
         group.members.pop(client_id, None)
         if group in client.groups:
             client.groups = tuple(other for other in client.groups if other is not group)
@@ -173,6 +173,7 @@ class ShareGroups:
         now_us = self._state.now_us
         self._drops.lose(DROP_SESSION_ENDED, group.key, count, now_us, "the last member is gone")
         self.groups.pop(group.key, None)
+        group.unsaved = False
         if group.stored_as and self._is_over(group.stored_members, _record_of(group)):
             self._drop_stored(group.key)
 
@@ -227,28 +228,6 @@ class ShareGroups:
         if self.groups.get(group.key) is group:
             self._state.schedule()
             self._watch(group, self._group_delivery.steal(group, self._clock.monotonic_us()))
-
-    # ---- progress
-
-    def save(self) -> None:
-        """Store how far groups have come: up to the first message that a member has not acknowledged."""
-        for group in self.groups.values():
-            if group.stored_as and group.unsaved:
-                self._save(group)
-
-    def _save(self, group: Group) -> None:
-        sent = group.backlog.sent()
-        if sent is None:
-            return
-        waiting = list(group.held)
-        for member in group.members.values():
-            waiting += member.client.session.window.owed_by(group.key)
-        for owed in waiting:
-            message = owed.message
-            if owed.qos == 1 or owed in group.held:
-                sent[message.shard] = min(sent.get(message.shard, 0), message.position_us - 1)
-        group.unsaved = len(waiting) > 0
-        self._state.step(KeepProgress(group.stored_as, Progress(sent, [], 0)))
 
 
 def _record_of(group: Group) -> GroupRecord:

@@ -101,7 +101,7 @@ class SubscribeHandler:
                     client, topic_filter.raw, now_us, replay=span is not None
                 )
         if any_new and client.stored():
-            self._delivery.sender.save_progress(client)  # once, as it costs as much as there is in flight
+            self._delivery.progress.save(client)  # once, as it costs as much as there is in flight
         properties = NO_PROPERTIES
         if (complaints or answered) and connection.explain:
             properties = Properties(reason_string="; ".join(complaints)[:1000] or None, user_properties=tuple(answered))

@@ -21,7 +21,7 @@ from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.cursors import EVERY_ZONE, Cursor
-from holdfast.records.sessions import ProgressEntry
+from holdfast.records.progress import ProgressEntry
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
 

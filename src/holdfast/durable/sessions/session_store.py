@@ -4,7 +4,7 @@
     subscription    one per filter
     in flight       one per outgoing QoS 2 packet id: stored before its PUBLISH is sent
     incoming        one per QoS 2 packet id that was taken and not released: stored with its message
-    progress        how far it was sent its messages; lazily
+    progress        how far it was sent its messages; soon, but no acknowledgement waits for it
     retained        one per subscription whose retained messages are being sent: stored with the subscription
 
 A session is changed by steps. Steps go into the open batch, together with the messages that caused them, and
@@ -13,16 +13,17 @@ except for a will, which has to outlive the broker.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.groups import GroupRecord
+from holdfast.records.progress import Progress, decode_progress, encode_progress
 from holdfast.records.retained_progress import RetainedProgress
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import Progress, ReplayProgress
+from holdfast.records.sessions import ReplayProgress
 from holdfast.topics.subscription import SubscriptionRecord
 
 
@@ -83,11 +84,16 @@ class DropSession(SessionStep):
 
 
 class KeepProgress(SessionStep):
-    """Store how far the session has come."""
+    """Store how far the session has come: a progress in its stored form, and the positions in it."""
 
-    def __init__(self, client_id: str, progress: Progress) -> None:
+    def __init__(self, client_id: str, sent: dict[int, int], value: bytes) -> None:
         super().__init__(client_id)
-        self.progress: Final = progress
+        self.sent: Final = sent
+        self.value: Final = value
+
+
+def keep_progress(client_id: str, progress: Progress) -> KeepProgress:
+    return KeepProgress(client_id, progress.sent, encode_progress(progress))
 
 
 class KeepSubscription(SessionStep):
@@ -235,7 +241,7 @@ class MemorySessions(SessionStore):
     def __init__(self) -> None:
         self._sessions: Final[dict[str, StoredSession]] = {}
 
-    def apply(self, steps: list[SessionStep]) -> None:
+    def apply(self, steps: Sequence[SessionStep]) -> None:
         """Carry out steps in order. Steps of a session that is not stored are harmless: it has ended."""
         for step in steps:
             self._apply(step)
@@ -283,8 +289,8 @@ class MemorySessions(SessionStore):
         elif isinstance(step, DropIncoming):
             session.incoming.discard(step.packet_id)
         elif isinstance(step, KeepProgress):
-            session.progress = step.progress
-            sent = step.progress.sent
+            session.progress = decode_progress(step.value)
+            sent = step.sent
             session.done.difference_update([place for place in session.done if place[1] <= sent.get(place[0], 0)])
         else:
             raise MisuseError(f"{type(step).__name__} is no step that can be stored")

@@ -6,6 +6,7 @@ from holdfast.durable.sessions.session_store import DropInflight
 from holdfast.exchange.client import BrokerClient, Channel, ReplayDelivery
 from holdfast.exchange.control import Timer
 from holdfast.exchange.delivery.group_delivery import GroupDelivery
+from holdfast.exchange.delivery.progress_queue import ProgressQueue
 from holdfast.exchange.delivery.replay_sender import ReplaySender
 from holdfast.exchange.delivery.retained_sender import RetainedSender
 from holdfast.exchange.delivery.sender import Sender
@@ -85,17 +86,18 @@ class EarlyDelivery:
         if client.queue.skip(message) and client.stored():
             # In one commit with the entry in flight, if it is not acknowledged: else a crash could lose it.
             self._state.step(DropInflight(client.session.client_id, 0, message.shard, message.position_us))
-            self._sender.save_progress(client)
+            self._sender.progress.save(client)
 
 
 class Delivery:
     """Delivers messages by their plans, and pumps clients that have something waiting."""
 
-    def __init__(self, state: LoopState, settings: ExchangeSettings, timer: Timer) -> None:
+    def __init__(self, state: LoopState, settings: ExchangeSettings, timer: Timer, delivered: dict[int, int]) -> None:
         self._state: Final = state
         self._settings: Final = settings
         self._timer: Final = timer
-        self.sender: Final = Sender(state, settings)
+        self.progress: Final = ProgressQueue(state, timer, delivered)
+        self.sender: Final = Sender(state, settings, self.progress)
         self.retained: Final = RetainedSender(state, settings, self.sender)
         self.replays: Final = ReplaySender(state, timer, self.sender)
         self.groups: Final = GroupDelivery(state, settings, timer, self.sender)

@@ -113,8 +113,7 @@ class GroupDelivery:
         )
         noted = bool(group.stored_as) and qos == 2 and message.position_us > 0
         self._sender.send_owed(member.client, channel, owed, after_commit=noted)
-        if group.stored_as:
-            group.unsaved = True
+        self._sender.progress.group_changed(group)
         if noted:
             # With the member's own entry, if it has one, in one commit: it goes to no other member, whatever happens.
             self._state.step(DropInflight(group.stored_as, 0, message.shard, message.position_us))

@@ -72,7 +72,7 @@ class ReplaySender:
                 self._keep(client, replay, joined=False)
                 if unacknowledged:
                     # The replay does not come back to it: after a crash the window has to know it.
-                    self._sender.save_progress(client)
+                    self._sender.progress.save(client)
             pages += 1
             waiting = 0
             replays.move_to_end(raw)

@@ -117,4 +117,4 @@ class RetainedSender:
             if client.ended_retained is None:
                 client.ended_retained = {}
             client.ended_retained[raw] = None
-            self._sender.has_come_further(client)
+            self._sender.progress.client_changed(client)

@@ -6,25 +6,18 @@ QoS 0 is for clients that are live now; it is never queued.
 
 from typing import Final
 
-from holdfast.durable.sessions.session_store import (
-    DropInflight,
-    DropRetainedProgress,
-    KeepInflight,
-    KeepProgress,
-    KeepRetainedProgress,
-)
+from holdfast.durable.sessions.session_store import DropInflight, KeepInflight
 from holdfast.exchange.client import BrokerClient, Channel
 from holdfast.exchange.delivery.frames import frame_for
+from holdfast.exchange.delivery.progress_queue import ProgressQueue
 from holdfast.exchange.drops import DROP_DENIED, DROP_EXPIRED, DROP_QUEUE, DROP_SLOW, DROP_TOO_LARGE
 from holdfast.exchange.loop_state import LoopState
-from holdfast.exchange.pending_publish import PendingPublish, Reservation, Sending
+from holdfast.exchange.pending_publish import PendingPublish, Sending
 from holdfast.exchange.plans import DeliveryTarget
 from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedQueued, place_of
-from holdfast.records.sessions import Progress
-from holdfast.session.inflight import RESERVE
 from holdfast.wire.primitives import U16
 
 #: Why a message is denied.
@@ -34,16 +27,15 @@ _PUBREL: Final = b"\x62\x02"
 
 
 class Sender:
-    """Sends messages to clients, and knows which sessions have come further than is stored."""
+    """Sends messages to clients, and tells how far their sessions have come."""
 
-    def __init__(self, state: LoopState, settings: ExchangeSettings) -> None:
+    def __init__(self, state: LoopState, settings: ExchangeSettings, progress: ProgressQueue) -> None:
         self._state: Final = state
         self._drops: Final = state.drops
         self._counters: Final = state.counters
         #: The QoS of the subscription alone decides, also above the message's own.
         self._upgrade_qos: Final = settings.upgrade_outgoing_qos
-        #: Clients whose progress is to be stored some time soon.
-        self._unsaved: list[BrokerClient] = []
+        self.progress: Final = progress
 
     def deliver_to(self, target: DeliveryTarget, pending: PendingPublish) -> None:
         """Give a message to one client, now or later."""
@@ -196,50 +188,17 @@ class Sender:
         """A message is acknowledged, or will never be sent: its place in the queue and its stored entry go."""
         if owed.serial:
             client.queue.acknowledge(owed.serial)
+        if owed.group:
+            for group in client.groups:
+                if group.key == owed.group:
+                    self.progress.group_changed(group)
         if not client.stored():
             return
-        self.has_come_further(client)
+        if not client.unsaved:
+            self.progress.client_changed(client)
         if not client.reserving and client.session.window.runs_low():
             client.reserving = True
-            self.save_progress(client)
+            self.progress.save(client)
         if owed.qos == 2:
             shard, position = place_of(owed)
             self._state.step(DropInflight(client.session.client_id, packet_id, shard, position))
-
-    def has_come_further(self, client: BrokerClient) -> None:
-        """Have its progress stored some time soon."""
-        if not client.unsaved:
-            client.unsaved = True
-            self._unsaved.append(client)
-
-    def save_all_progress(self) -> None:
-        """Store the progress of every session that has come further."""
-        unsaved = self._unsaved
-        self._unsaved = []
-        for client in unsaved:
-            client.unsaved = False
-            if client.stored() and client.owner is not None:
-                self.save_progress(client)
-
-    def save_progress(self, client: BrokerClient) -> None:
-        """Store how far the session has come, with a reservation of packet ids that holds when that is committed."""
-        sent = client.queue.sent()
-        if sent is None:
-            return
-        window = client.session.window
-        progress = Progress(sent, window.progress_entries() + client.queue.sent_before(), window.reservation())
-        self._state.step(KeepProgress(client.session.client_id, progress))
-        self._save_retained(client)
-        self._state.effects.append(Reservation(client, window.given + RESERVE))
-
-    def _save_retained(self, client: BrokerClient) -> None:
-        """How far the retained messages of a client were sent goes with the progress of its session."""
-        client_id = client.session.client_id
-        # One at a time moves. One that had to wait in between has its place stored already, or is the first.
-        delivery = client.next_retained()
-        if delivery is not None and delivery.stored and delivery.moved():
-            self._state.step(KeepRetainedProgress(client_id, delivery.record.filter.raw, delivery.whole_progress()))
-        if client.ended_retained is not None:
-            for raw in client.ended_retained:
-                self._state.step(DropRetainedProgress(client_id, raw))
-            client.ended_retained = None

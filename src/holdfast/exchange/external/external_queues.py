@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.durable.queues.external_queue import ExternalQueue, QueueBackend
 from holdfast.durable.queues.outbox import OutboxDone, OutboxRecord, QueueDrop
 from holdfast.durable.queues.queue_store import NO_LIMITS, AppendBatch, Appended, QueueEntry
-from holdfast.durable.sessions.session_store import KeepInflight, KeepProgress
+from holdfast.durable.sessions.session_store import KeepInflight, keep_progress
 from holdfast.exchange.client import BrokerClient
 from holdfast.exchange.control import Control
 from holdfast.exchange.delivery.sender import Sender
@@ -30,7 +30,7 @@ from holdfast.model.errors import PermanentError, TransientError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
-from holdfast.records.sessions import Progress
+from holdfast.records.progress import Progress
 
 #: What one call of a store is given: entries of one client, clients, and bytes of all.
 _MAX_ENTRIES: Final = 500
@@ -369,8 +369,8 @@ class ExternalQueues:
                     state.step(KeepInflight(name, packet_id, owed, client.session.next_order()))
         if client.stored():
             # What is done of the old queue must not hide anything of the new one.
-            state.step(KeepProgress(name, Progress({QUEUE_SHARD: _EVERY_SERIAL}, [], window.reservation())))
-            self._sender.save_progress(client)
+            state.step(keep_progress(name, Progress({QUEUE_SHARD: _EVERY_SERIAL}, [], window.reservation())))
+            self._sender.progress.save(client)
         state.schedule()
         self._control.queue_broken(client, error)
 

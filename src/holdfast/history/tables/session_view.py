@@ -1,7 +1,7 @@
 """Stored sessions, read beside the broker: positions in the log, without the messages.
 
 They are read from one state of the database. What a connected client was sent in the last second may be missing:
-progress is stored once a second.
+progress follows the messages, within a second at the latest.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,6 +11,7 @@ from typing import Final
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
 from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.progress import Progress, decode_progress
 from holdfast.records.session_keys import (
     INCOMING,
     INFLIGHT,
@@ -24,15 +25,7 @@ from holdfast.records.session_keys import (
     session_range,
 )
 from holdfast.records.session_record import SessionRecord, decode_session
-from holdfast.records.sessions import (
-    Progress,
-    ReplayProgress,
-    StoredInflight,
-    decode_progress,
-    decode_replay,
-    decode_subscription,
-    slot_of,
-)
+from holdfast.records.sessions import ReplayProgress, StoredInflight, decode_replay, decode_subscription, slot_of
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.topics.subscription import SubscriptionRecord

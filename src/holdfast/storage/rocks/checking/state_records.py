@@ -3,7 +3,7 @@
 from rocksdict import Rdict
 
 from holdfast.model.errors import HoldfastError, PermanentError
-from holdfast.records import groups, retained_progress, session_keys, session_record, sessions
+from holdfast.records import groups, progress, retained_progress, session_keys, session_record, sessions
 from holdfast.records.retained import (
     COUNT_KEY,
     EXPIRY,
@@ -72,7 +72,7 @@ def _session(family: Rdict, key: bytes, value: bytes) -> None:
     elif kind == session_keys.INFLIGHT:
         sessions.StoredInflight(value)
     elif kind == session_keys.PROGRESS:
-        sessions.decode_progress(value)
+        progress.decode_progress(value)
     elif kind == session_keys.REPLAY:
         sessions.decode_replay(value)
     elif kind == session_keys.RETAINED:

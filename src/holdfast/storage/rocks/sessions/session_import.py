@@ -15,14 +15,14 @@ from typing import Final
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
-from holdfast.durable.sessions.session_store import KeepInflight, KeepProgress, KeepSession, ReleaseInflight
+from holdfast.durable.sessions.session_store import KeepInflight, KeepSession, ReleaseInflight, keep_progress
 from holdfast.model.clock import Clock
 from holdfast.model.errors import SettingsError
 from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID, ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, OwedQueued
+from holdfast.records.progress import Progress, ProgressEntry
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import Progress, ProgressEntry
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.sessions.outbox_store import RocksOutbox
 from holdfast.storage.rocks.sessions.session_backends import with_queue
@@ -119,7 +119,7 @@ class SessionImport:
             else:
                 sent.append(ProgressEntry(packet_id, 1, QUEUE_SHARD, serial))
         last = next((packet.packet_id for packet in reversed(packets) if packet.packet_id in used), 0)
-        batch.steps.append(KeepProgress(client_id, Progress({QUEUE_SHARD: 0}, sent, last)))
+        batch.steps.append(keep_progress(client_id, Progress({QUEUE_SHARD: 0}, sent, last)))
 
     def close(self) -> None:
         try:

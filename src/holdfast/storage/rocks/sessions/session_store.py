@@ -40,6 +40,7 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
 from holdfast.records.groups import GROUP_PREFIX, decode_group, encode_group, group_key, member_key
+from holdfast.records.progress import decode_progress
 from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
 from holdfast.records.session_keys import (
     CONNECTED,
@@ -77,10 +78,8 @@ from holdfast.records.session_record import SessionRecord, decode_session, encod
 from holdfast.records.sessions import (
     InflightRecord,
     StoredInflight,
-    decode_progress,
     decode_replay,
     decode_subscription,
-    encode_progress,
     encode_replay,
     encode_subscription,
     slot_of,
@@ -150,7 +149,7 @@ class RocksSessions:
     # ---- writing
 
     def add(self, batch: Batch, changes: Changes) -> None:
-        if not batch.steps:
+        if not batch.steps and not batch.progress:
             return
         if self._left and self._is_written():
             self._forget_slots()
@@ -166,6 +165,8 @@ class RocksSessions:
             self._add(step, puts)
             if step.client_id in put_here:
                 put_here[step.client_id] += [key for key, value in puts.operations[before:] if value is not None]
+        for progress in batch.progress:
+            self._add_progress(progress, puts)
 
     def _add(self, step: SessionStep, puts: FamilyChanges) -> None:
         client_id = step.client_id
@@ -207,14 +208,19 @@ class RocksSessions:
         elif isinstance(step, DropIncoming):
             self._slots_of(client_id).received(step.packet_id, puts)
         elif isinstance(step, KeepProgress):
-            puts.put(progress_key(client_id), encode_progress(step.progress))
-            if QUEUE_SHARD in step.progress.sent:
-                # Serials begin again when a store has lost its queue: a marker that stays would hide a new message.
-                self._slots_of(client_id).advance(step.progress.sent, puts)
-            elif client_id in self._slots:
-                self._slots[client_id].advance(step.progress.sent, puts)
+            self._add_progress(step, puts)
         else:
             raise MisuseError(f"{type(step).__name__} is no step that can be stored")
+
+    def _add_progress(self, step: KeepProgress, puts: FamilyChanges) -> None:
+        """One put, and a delete for each done marker that it passes."""
+        client_id = step.client_id
+        puts.put(progress_key(client_id), step.value)
+        if QUEUE_SHARD in step.sent:
+            # Serials begin again when a store has lost its queue: a marker that stays would hide a new message.
+            self._slots_of(client_id).advance(step.sent, puts)
+        elif client_id in self._slots:
+            self._slots[client_id].advance(step.sent, puts)
 
     def _slots_of(self, client_id: str) -> PacketSlots:
         slots = self._slots.get(client_id)

@@ -14,19 +14,20 @@ from holdfast.durable.sessions.session_store import (
     DropSession,
     KeepIncoming,
     KeepInflight,
-    KeepProgress,
     KeepSession,
     KeepSubscription,
     ReleaseInflight,
     SessionStep,
+    keep_progress,
 )
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
+from holdfast.records.progress import Progress
 from holdfast.records.session_keys import client_prefix
 from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import InflightRecord, Progress, encode_inflight
+from holdfast.records.sessions import InflightRecord, encode_inflight
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.scan import scan_items
@@ -87,13 +88,13 @@ def subscriptions(client_id: str, count: int) -> list[SessionStep]:
 
 
 def test_saved_progress_writes_no_range_tombstone_and_leaves_no_done_marker(disk: Disk) -> None:
-    disk.apply(KeepSession("c", ONLINE, None), KeepProgress("c", Progress({0: 0, 1: 0}, [], 0)))
+    disk.apply(KeepSession("c", ONLINE, None), keep_progress("c", Progress({0: 0, 1: 0}, [], 0)))
     keys = len(disk.stored_keys())
     for now in range(1, 50):
         operations = disk.apply(
             DropInflight("c", now, 0, now * 10), DropInflight("c", now, 1, now * 10 + 5), DropInflight("c", 0, 0, 0)
         )
-        operations += disk.apply(KeepProgress("c", Progress({0: now * 10, 1: now * 10 - 5}, [], 0)))
+        operations += disk.apply(keep_progress("c", Progress({0: now * 10, 1: now * 10 - 5}, [], 0)))
         assert not ranges(operations)
         stored = disk.store.load("c")
         assert stored is not None
@@ -120,7 +121,7 @@ def test_qos_2_messages_one_after_the_other_use_the_same_keys(disk: Disk) -> Non
             DropIncoming("c", number + 7),
         ):
             touched.update(key for key, _value in disk.apply(step))
-        touched.update(key for key, _value in disk.apply(KeepProgress("c", Progress({0: number}, [], 0))))
+        touched.update(key for key, _value in disk.apply(keep_progress("c", Progress({0: number}, [], 0))))
     assert len(touched) == 4  # the progress, and three slots
     stored = disk.store.load("c")
     assert stored is not None
@@ -132,7 +133,7 @@ def test_qos_2_messages_one_after_the_other_use_the_same_keys(disk: Disk) -> Non
 def test_records_of_earlier_versions_are_loaded_and_finished(tmp_path: Path) -> None:
     """Before there were slots, QoS 2 records had keys made of packet ids and positions."""
     disk = Disk(tmp_path)
-    disk.apply(KeepSession("c", ONLINE, None), KeepProgress("c", Progress({0: 5}, [], 0)))
+    disk.apply(KeepSession("c", ONLINE, None), keep_progress("c", Progress({0: 5}, [], 0)))
     prefix = client_prefix("c")
     changes = Changes()
     earlier = changes.into(SESSIONS)
@@ -156,7 +157,7 @@ def test_records_of_earlier_versions_are_loaded_and_finished(tmp_path: Path) -> 
     assert stored is not None
     assert list(stored.inflight) == [9]
     assert (stored.released, stored.incoming, stored.done) == (set(), set(), {(0, 9), (0, 12)})
-    again.apply(DropInflight("c", 9, 0, 0), KeepProgress("c", Progress({0: 12}, [], 0)))
+    again.apply(DropInflight("c", 9, 0, 0), keep_progress("c", Progress({0: 12}, [], 0)))
     kinds = [key[len(prefix)] for key in again.stored_keys()]
     assert kinds == [0x00, 0x05]
     again.engine.close()
@@ -195,7 +196,7 @@ def test_done_markers_of_an_earlier_run_are_deleted_when_they_are_passed(tmp_pat
     stored = again.store.load("c")
     assert stored is not None
     assert stored.done == {(0, 10), (0, 20)}
-    again.apply(KeepProgress("c", Progress({0: 15}, [], 0)))
+    again.apply(keep_progress("c", Progress({0: 15}, [], 0)))
     stored = again.store.load("c")
     assert stored is not None
     assert stored.done == {(0, 20)}

@@ -1,0 +1,243 @@
+"""The progress of sessions and groups on its way to the store: soon after each acknowledgement, at a bounded cost.
+
+    PUBACK ──▶ changed, each once ──┬─▶ every batch takes some of them along, in turn
+                                    ├─▶ nothing to commit for a while: a small batch of their own
+                                    └─▶ once a second: the rest
+
+A record costs about 3 µs beside the batch that it is written with, and some more for each message in flight. So a batch
+takes as many as its messages pay for: with a hundred sessions that acknowledge all the time, each of them is stored
+within a few commits, with ten thousand of them within about a second. That is what a crash makes come again.
+
+1. A client or group whose progress is to be stored is `unsaved`, and in one of the two queues. One that is there and is
+   not `unsaved` has ended, or was stored otherwise.
+2. A record is made when its batch is sealed: it knows everything that the batch holds, and nothing that comes later.
+3. Only what is acknowledged, or was sent and is noted as in flight, counts as done. What is sent before its commit does
+   not, until that commit.
+4. Nothing waits for these records, so they need no sync. Packet ids are reserved by a `save` alone, which is synced.
+"""
+
+from collections import deque
+from typing import Final
+
+from holdfast.durable.commit import Batch
+from holdfast.durable.sessions.session_store import DropRetainedProgress, KeepProgress, KeepRetainedProgress
+from holdfast.exchange.client import BrokerClient, Group
+from holdfast.exchange.control import Timer
+from holdfast.exchange.loop_state import LoopState
+from holdfast.exchange.pending_publish import Reservation
+from holdfast.records.progress import HEAD_BYTES, MAX_ENTRY_BYTES, SHARD_BYTES, ProgressWriter
+from holdfast.session.inflight import RESERVE, stop_before
+
+#: A batch takes along one record, and one more for each of so many messages and other changes in it: a record costs
+#: about as much as a message.
+CHANGES_PER_RECORD: Final = 16
+#: … of so many bytes together, and so many more for each change. An entry in flight costs about 25 ns.
+LEAST_BYTES: Final = 1024
+BYTES_PER_CHANGE: Final = 8
+MOST_BYTES: Final = 16 * 1024
+#: So long after an acknowledgement that no batch took along, one is written for progress alone, unless there is
+#: something to commit anyway. It costs about 30 µs and 3 µs for each record: the next one is thirty times as far away.
+OWN_BATCH_AFTER_US: Final = 1500
+OWN_BATCH_RECORDS: Final = 64
+SMALL_BATCH: Final = 8
+_PAUSE_PER_RECORD_US: Final = 100
+#: Once a second: 10,000 records take 30 ms of the loop.
+TICK_RECORDS: Final = 10_000
+TICK_BYTES: Final = 1024 * 1024
+
+
+class ProgressQueue:
+    """Which sessions and groups have come further than is stored, those that wait longest first."""
+
+    def __init__(self, state: LoopState, timer: Timer, delivered: dict[int, int]) -> None:
+        self._state: Final = state
+        self._timer: Final = timer
+        #: The shards of the log.
+        self._delivered: Final = delivered
+        self._waiting: Final[deque[BrokerClient | Group]] = deque()
+        #: Those with more in flight than a batch had room for: a batch of their own takes them, or that of a tick.
+        self._large: Final[deque[BrokerClient | Group]] = deque()
+        #: How many were ever put into the first queue, and taken from it.
+        self._put = 0
+        self._taken = 0
+        #: Whether a look is timed at those that had been put by then, to see if they still wait.
+        self._timed = False
+        self._timed_put = 0
+        self._delay_us = OWN_BATCH_AFTER_US
+        #: Whether the next batch is wanted soon and is to take along more, if it is small; and all, whatever it is.
+        self._wanted = False
+        self._ticked = False
+
+    # ---- what has changed
+
+    def client_changed(self, client: BrokerClient) -> None:
+        """Have the progress of a session stored some time soon."""
+        if not client.unsaved:
+            client.unsaved = True
+            self._wait(client)
+
+    def group_changed(self, group: Group) -> None:
+        """The same for a group, if it is stored."""
+        if not group.unsaved and group.stored_as:
+            group.unsaved = True
+            self._wait(group)
+
+    def _wait(self, changed: BrokerClient | Group) -> None:
+        self._waiting.append(changed)
+        self._put += 1
+        if not self._timed:
+            self._time()
+
+    def _time(self) -> None:
+        self._timed = True
+        self._timed_put = self._put
+        self._timer.call_after(self._delay_us, self._look)
+
+    def _look(self) -> None:
+        """Ask for a batch if some have waited all the time. Under traffic every commit takes some along."""
+        self._timed = False
+        self._delay_us = OWN_BATCH_AFTER_US
+        if self._taken < self._timed_put or (self._large and self._most_bytes(self._large[0]) <= MOST_BYTES):
+            self._wanted = True
+            self._state.schedule()
+        elif self._waiting:
+            self._time()
+
+    def tick(self) -> None:
+        """Once a second: store what has not been, with the next batch."""
+        if self._waiting or self._large:
+            self._ticked = True
+            self._state.schedule()
+
+    def wants_batch(self) -> bool:
+        """Whether a batch is to be written even if there is nothing else in it."""
+        return self._wanted or self._ticked
+
+    # ---- batches
+
+    def join(self, batch: Batch) -> None:
+        """Add records to a batch. Requires: it is sealed next."""
+        if not self._waiting and not self._large:
+            self._wanted = self._ticked = False
+            return
+        changes = len(batch)
+        records = 1 + changes // CHANGES_PER_RECORD
+        limit_bytes = min(LEAST_BYTES + BYTES_PER_CHANGE * changes, MOST_BYTES)
+        # Batches are small where the loop has time left, and large where each record counts.
+        own = self._wanted and changes < SMALL_BATCH
+        if self._ticked:
+            records, limit_bytes = TICK_RECORDS, TICK_BYTES
+        elif own:
+            records, limit_bytes = OWN_BATCH_RECORDS, MOST_BYTES
+        size_bytes = 0
+        if self._ticked or own:
+            size_bytes = self._take(batch, self._large, records, limit_bytes)
+            records -= len(batch.progress)
+        elif self._wanted:
+            # Of batches that follow each other, none might ever have room for it.
+            size_bytes = self._take(batch, self._large, 1, MOST_BYTES)
+            records -= len(batch.progress)
+        self._wanted = self._ticked = False
+        if size_bytes < limit_bytes:
+            self._take(batch, self._waiting, records, limit_bytes - size_bytes)
+        if own:
+            self._delay_us = OWN_BATCH_AFTER_US + _PAUSE_PER_RECORD_US * len(batch.progress)
+        if (self._waiting or self._large) and not self._timed:
+            self._time()
+
+    def _take(self, batch: Batch, queue: deque[BrokerClient | Group], records: int, limit_bytes: int) -> int:
+        """Add records of those at the front of a queue; how many bytes they were counted as."""
+        size_bytes = 0
+        from_large = queue is self._large
+        while queue and records > 0:
+            changed = queue[0]
+            most_bytes = self._most_bytes(changed)
+            fits = size_bytes + most_bytes <= limit_bytes
+            # Nothing may be too large for a tick.
+            if not fits and (size_bytes or (from_large and limit_bytes < TICK_BYTES)):
+                break
+            queue.popleft()
+            if not from_large:
+                self._taken += 1
+                if not fits:
+                    self._large.append(changed)
+                    continue
+            if changed.unsaved:
+                changed.unsaved = False
+                step = self._record_of(changed)
+                if step is not None:
+                    batch.progress.append(step)
+                    records -= 1
+                    size_bytes += max(most_bytes, len(step.value))
+        return size_bytes
+
+    def _most_bytes(self, changed: BrokerClient | Group) -> int:
+        """The most bytes of its record, unless retained messages are in it; of a group, what making it costs."""
+        entries = 0
+        if isinstance(changed, BrokerClient):
+            entries = len(changed.session.window)
+        else:
+            for member in changed.members.values():
+                entries += len(member.client.session.window)
+        return HEAD_BYTES + SHARD_BYTES * len(self._delivered) + MAX_ENTRY_BYTES * entries
+
+    def _record_of(self, changed: BrokerClient | Group) -> KeepProgress | None:
+        if isinstance(changed, Group):
+            return _group_step(changed)
+        # Of a session that has left, everything is stored.
+        return self._client_step(changed) if changed.stored() and changed.owner is not None else None
+
+    # ---- one session or group
+
+    def save(self, client: BrokerClient) -> None:
+        """Store how far a session has come with the open batch.
+
+        With it goes a reservation of packet ids, which holds when that is committed.
+        """
+        step = self._client_step(client)
+        if step is not None:
+            self._state.step(step)
+            self._state.effects.append(Reservation(client, client.session.window.given + RESERVE))
+
+    def save_group(self, group: Group) -> None:
+        """Store how far a group has come with the open batch."""
+        step = _group_step(group)
+        if step is not None:
+            self._state.step(step)
+
+    def _client_step(self, client: BrokerClient) -> KeepProgress | None:
+        """None if its queue does not outlive the broker."""
+        sent = client.queue.sent()
+        if sent is None:
+            return None
+        window = client.session.window
+        writer = ProgressWriter()
+        window.write_entries(writer)
+        for entry in client.queue.sent_before():
+            writer.add(entry.packet_id, entry.qos, entry.shard, entry.position_us)
+        self._save_retained(client)
+        return KeepProgress(client.session.client_id, sent, writer.record(sent, window.reservation()))
+
+    def _save_retained(self, client: BrokerClient) -> None:
+        """How far the retained messages of a client were sent goes with the progress of its session."""
+        client_id = client.session.client_id
+        # One at a time moves. One that had to wait in between has its place stored already, or is the first.
+        delivery = client.next_retained()
+        if delivery is not None and delivery.stored and delivery.moved():
+            self._state.step(KeepRetainedProgress(client_id, delivery.record.filter.raw, delivery.whole_progress()))
+        if client.ended_retained is not None:
+            for raw in client.ended_retained:
+                self._state.step(DropRetainedProgress(client_id, raw))
+            client.ended_retained = None
+
+
+def _group_step(group: Group) -> KeepProgress | None:
+    """Up to the first message that a member has not acknowledged, or that waits for one."""
+    sent = group.backlog.sent()
+    if sent is None:
+        return None
+    for owed in group.held:
+        stop_before(owed.message, sent)
+    for member in group.members.values():
+        member.client.session.window.stop_before_unacknowledged(group.key, sent)
+    return KeepProgress(group.stored_as, sent, ProgressWriter().record(sent, 0))
