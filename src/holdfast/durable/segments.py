@@ -9,8 +9,10 @@ from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
 from holdfast.records.commit_pages import CommitPage
 from holdfast.records.segment_index import MAX_PAGES, UNINDEXED_PAGES, Directory, TokenPages, encode_map
-from holdfast.records.segment_pages import SegmentPageWriter
+from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage, SegmentPageWriter
 
+#: What pages of segments begin with.
+_SEGMENT_PAGE: Final = bytes([PAGE_VERSION])
 #: Of pages that are read or written at once: more would hold up the loop.
 SLICE_BYTES: Final = 384 << 10
 
@@ -41,25 +43,22 @@ class Segment:
 
 
 def build_segment(values: list[bytes]) -> Segment:
-    """The segment of some commit pages. PermanentError if one of them is damaged.
+    """The segment of some commit pages, or of the pages of smaller segments. PermanentError if one of them is damaged.
 
     Requires: at least one page, in the order of time, and serials that span less than 32 bits.
     """
+    by_serial = _messages(values)
+    first_serial = by_serial[0][0]
     messages: list[Message] = []
     ranks: list[int] = []
     by_topic: dict[bytes, list[int]] = {}
-    first_serial = CommitPage(values[0]).first_serial
-    for value in values:
-        page = CommitPage(value)
-        rank = page.first_serial - first_serial
-        for message in page.messages(0, page.count, 0):
-            rows = by_topic.get(message.topic)
-            if rows is None:
-                rows = by_topic[message.topic] = []
-            rows.append(len(messages))
-            messages.append(message)
-            ranks.append(rank)
-            rank += 1
+    for serial, message in by_serial:
+        rows = by_topic.get(message.topic)
+        if rows is None:
+            rows = by_topic[message.topic] = []
+        rows.append(len(messages))
+        messages.append(message)
+        ranks.append(serial - first_serial)
     writer = SegmentPageWriter(messages, ranks, first_serial)
     tokens = TokenPages()
     for topic in sorted(by_topic):
@@ -82,3 +81,28 @@ def build_segment(values: list[bytes]) -> Segment:
         tokens.counts(),
     )
     return Segment(directory, writer.pages, page_map, index)
+
+
+def _messages(values: list[bytes]) -> list[tuple[int, Message]]:
+    """The messages of pages with their serials, in their order."""
+    found: list[tuple[int, Message]] = []
+    in_order = True
+    for value in values:
+        if value[:1] == _SEGMENT_PAGE:
+            in_order = False
+            page = SegmentPage(value)
+            page.prepare()
+            found.extend([(page.first_serial + page.rank(row), page.message(row, 0)) for row in range(page.count)])
+        else:
+            commit = CommitPage(value)
+            serial = commit.first_serial
+            for message in commit.messages(0, commit.count, 0):
+                found.append((serial, message))
+                serial += 1
+    if not in_order:
+        found.sort(key=_serial)
+    return found
+
+
+def _serial(entry: tuple[int, Message]) -> int:
+    return entry[0]

@@ -99,7 +99,7 @@ class SegmentSupervisor:
         for values in self._segments.read(stretch):
             process.stdin.write(encode_frame(Pages(0, values)))
             await process.stdin.drain()
-        if not stretch.pages:
+        if stretch.is_empty():
             return
         process.stdin.write(encode_frame(End()))
         while True:

@@ -176,6 +176,21 @@ class SegmentReader:
                 yield found
         check_end(cursor)
 
+    def last_small(self, count: int) -> list[Directory]:
+        """The last segments of a shard, as far as they follow each other without an index; at most `count`."""
+        cursor = self._directories
+        cursor.seek_for_prev(_END)
+        found: list[Directory] = []
+        while len(found) < count and cursor.valid() and len(cursor.key()) == _DIRECTORY_BYTES:
+            directory = decode_directory(int(_POSITION.unpack_from(cursor.key(), 1)[0]), cursor.value())
+            if directory.pages > UNINDEXED_PAGES:
+                break
+            found.append(directory)
+            cursor.prev()
+        check_end(cursor)
+        found.reverse()
+        return found
+
     def matching_pages(self, directory: Directory, levels: tuple[bytes, ...]) -> list[int]:
         """The pages that may hold a match of a filter, by the index of its rarest token."""
         if directory.pages <= UNINDEXED_PAGES:

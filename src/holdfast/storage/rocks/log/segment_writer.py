@@ -9,6 +9,8 @@
    family never overlap.
 3. Nothing that was acknowledged waits for a segment, and no reader needs one.
 4. A generation that is sealed becomes segments to its end.
+5. Small commits make small segments. Eight of them that follow each other become one, in the same way: its directory
+   replaces that of the first, and those of the others are deleted together with all their pages.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,12 +24,13 @@ from holdfast.durable.segments import SLICE_BYTES, Segment, build_segment
 from holdfast.durable.tails import POSITION
 from holdfast.model.errors import PermanentError
 from holdfast.records.commit_pages import page_bounds
-from holdfast.records.segment_index import Directory, encode_directory
+from holdfast.records.segment_index import UNINDEXED_PAGES, Directory, encode_directory
 from holdfast.records.segment_pages import LARGE_BYTES
 from holdfast.storage.rocks.engine.column_families import ColumnFamilies
 from holdfast.storage.rocks.layouts.layout import MARKS, MESSAGES
 from holdfast.storage.rocks.layouts.paged import SEGMENT_SIZE, SegmentSize, commit_values
 from holdfast.storage.rocks.layouts.segments import (
+    SegmentReader,
     directory_key,
     encode_mark,
     index_key,
@@ -42,6 +45,8 @@ _log = structlog.get_logger()
 
 #: Commit pages that are read at once, at most so many and so many bytes: more would hold up the loop.
 _SLICE_PAGES: Final = 256
+#: Small segments that become one.
+MERGED: Final = 8
 #: Serials within a segment span less than this; more only if messages were erased between them.
 _MAX_SERIALS: Final = 1 << 20
 
@@ -63,7 +68,7 @@ class WrittenLog(Protocol):
 
 
 class Stretch:
-    """Commit pages of one shard that become a segment."""
+    """Commit pages of one shard that become a segment, or small segments that become one."""
 
     def __init__(self, zone: ZoneGenerations, generation: LiveGeneration, piece: ShardGeneration) -> None:
         self.zone: Final = zone
@@ -79,6 +84,12 @@ class Stretch:
         self.weight = 0
         #: The number of its segment, once its first page is written.
         self.number = 0
+        #: The small segments that it consists of, if it is not one of commit pages.
+        self.small: list[Directory] = []
+
+    def is_empty(self) -> bool:
+        """Whether nothing was found to make a segment of. Requires: it was read."""
+        return not self.pages and not self.small
 
 
 class SegmentWriter:
@@ -102,19 +113,37 @@ class SegmentWriter:
                     waiting = 0 if generation.record.end_us or not due else sink.messages
                     if (waiting > most or (generation.record.end_us and found is None)) and not piece.needs_no_segments:
                         found, most = Stretch(zone, generation, piece), waiting
+                    if found is None and piece.small_segments >= MERGED:
+                        found = self._small_segments(Stretch(zone, generation, piece))
         return found
 
+    def _small_segments(self, stretch: Stretch) -> Stretch:
+        """The last small segments of a shard, to become one."""
+        stretch.small = self._reader(stretch).last_small(MERGED)
+        stretch.first_us, stretch.last_us = stretch.small[0].first_us, stretch.small[-1].last_us
+        return stretch
+
+    def _reader(self, stretch: Stretch) -> SegmentReader:
+        family = self._log.engine.family(stretch.piece.family)
+        return SegmentReader(family, self._log.engine.family(stretch.generation.record.segments_family()))
+
     def read(self, stretch: Stretch) -> Iterator[list[bytes]]:
-        """Its commit pages, a slice at a time; none at all if there are none left. PermanentError if one is damaged.
+        """Its pages, a slice at a time; none at all if there are none left. PermanentError if one is damaged.
 
         It holds no cursor between slices: the database may have to be opened again meanwhile.
         """
+        for directory in stretch.small:
+            reader = self._reader(stretch)
+            yield [reader.page(directory, number).value for number in range(directory.pages)]
+            del reader
+        if stretch.small:
+            return
         while not self._size.reached_by(stretch.messages, stretch.weight, stretch.pages):
             values = self._read_slice(stretch)
             if not values:
                 break
             yield values
-        if not stretch.pages:
+        if stretch.is_empty():
             stretch.piece.needs_no_segments = True
 
     def _read_slice(self, stretch: Stretch) -> list[bytes]:
@@ -163,27 +192,39 @@ class SegmentWriter:
     def finish(
         self, stretch: Stretch, directory: Directory, page_map: bytes, index: list[tuple[int, int, bytes]]
     ) -> None:
-        """Write what leads to the pages, and delete the commit pages: from now on it is a segment.
+        """Write what leads to the pages, and delete what they replace: from now on it is a segment.
 
         Requires: `can_store`; all its pages are written.
         """
         directory.number = stretch.number
         changes = Changes()
-        changes.into(stretch.generation.record.segments_family()).put(map_key(stretch.number), page_map)
+        segments = changes.into(stretch.generation.record.segments_family())
+        segments.put(map_key(stretch.number), page_map)
         shard = changes.into(stretch.piece.family)
         for level, bucket, entries in index:
             shard.put(index_key(level, bucket, stretch.first_us), entries)
+        for small in stretch.small:
+            shard.delete(directory_key(small.first_us))
+            segments.delete_range(page_key(small.number, 0), page_key(small.number + 1, 0))
         shard.put(directory_key(stretch.first_us), encode_directory(directory))
-        shard.put(MARKS, encode_mark(stretch.last_us))
-        shard.delete_range(MESSAGES + POSITION.pack(stretch.first_us), MESSAGES + POSITION.pack(stretch.last_us + 1))
+        piece = stretch.piece
+        if not stretch.small:
+            first, end = POSITION.pack(stretch.first_us), POSITION.pack(stretch.last_us + 1)
+            shard.put(MARKS, encode_mark(stretch.last_us))
+            shard.delete_range(MESSAGES + first, MESSAGES + end)
+            if not stretch.generation.record.end_us:
+                piece.layout.sink.count(-stretch.pages, -stretch.messages, -stretch.size_bytes)
         self._log.write_own(changes)
-        if not stretch.generation.record.end_us:
-            stretch.piece.layout.sink.count(-stretch.pages, -stretch.messages, -stretch.size_bytes)
+        is_small = directory.pages <= UNINDEXED_PAGES and not stretch.small
+        piece.small_segments = piece.small_segments + 1 if is_small else 0
 
     def give_up(self, stretch: Stretch, why: str) -> None:
         """Leave a shard's generation in commit pages. It is read as before."""
-        stretch.piece.needs_no_segments = True
-        _log.warning("commit pages cannot become a segment, and stay", family=stretch.piece.family, why=why)
+        if stretch.small:
+            stretch.piece.small_segments = 0
+        else:
+            stretch.piece.needs_no_segments = True
+        _log.warning("pages cannot become a segment, and stay as they are", family=stretch.piece.family, why=why)
 
     def write_all(self) -> int:
         """Make every segment that is due, at once; how many. For commands and tests: it holds up the loop."""

@@ -20,6 +20,8 @@ class ShardGeneration:
         self.layout = layout
         #: Whether all of it is in segments and nothing follows, or cannot become segments.
         self.needs_no_segments = False
+        #: Segments without an index that were made one after the other, since the start.
+        self.small_segments = 0
 
 
 class LiveGeneration:

@@ -336,6 +336,60 @@ def test_rows_that_are_remembered_are_bounded(paged: Store, monkeypatch: pytest.
     assert paged.log.segments._rows.size_bytes <= 100_000
 
 
+def small_segments(*stores: Store) -> None:
+    """Eight, of two commits each."""
+    for store in stores:
+        fill(store, [30, 7] * 8)
+
+
+def test_eight_small_segments_become_one(paged: Store, timeline: Store) -> None:
+    """Small commits make small segments: a filter would have to look at each of them."""
+    small_segments(paged, timeline)
+    writer = SegmentWriter(paged.log, SegmentSize(messages=1, commits=2))
+    assert writer.write_all() == 17, "sixteen of a commit each, and one of the last eight"
+    found = directories(paged)
+    assert [count for _number, count, _pages in found] == [30, 7] * 4 + [148]
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_small_segments_become_one_between_two_reads_or_crashes(paged: Store, timeline: Store, done: int) -> None:
+    """L4, L5, L20: before, between and behind its batches; and after a crash at any of these points."""
+    small_segments(paged, timeline)
+    writer = SegmentWriter(paged.log, SegmentSize(messages=37))
+    for _segment in range(8):
+        stretch = writer.next_stretch()
+        assert stretch is not None
+        assert not stretch.small
+        writer.store(stretch, build_segment([value for values in writer.read(stretch) for value in values]))
+    merged = writer.next_stretch()
+    assert merged is not None
+    assert len(merged.small) == 8
+    segment = build_segment([value for values in writer.read(merged) for value in values])
+    paged.reader.revoke()
+    early = paged.replay("plant/#")
+    found = early.next(10).messages
+    if done > 0:
+        writer.store_pages(merged, 0, segment.pages[:1])
+        assert_same(paged, timeline)
+    if done > 1:
+        writer.store_pages(merged, 1, segment.pages[1:])
+        assert_same(paged, timeline)
+    if done > 2:
+        writer.finish(merged, segment.directory, segment.map, segment.index)
+        assert [count for _number, count, _pages in directories(paged)] == [37 * 8]
+        numbers = {key[1:9] for key, _value in scan_items(paged.engine.family(FAMILY), SEGMENTS, b"\x05")}
+        assert len(numbers) == 1, "the pages of the small ones are gone"
+    while not (page := early.next(30)).at_end:
+        found += page.messages
+    assert places(found + page.messages) == places(timeline.read("plant/#"))
+    paged.reopen()
+    timeline.reopen()
+    assert_same(paged, timeline)
+    for message in paged.written[::7]:
+        assert paged.reader.at(0, (), message.position_us) == message
+    assert_sound(paged, 37 * 8)
+
+
 def test_a_backup_between_two_batches_of_a_segment_is_whole(paged: Store, tmp_path: Path) -> None:
     wide(paged)
     steps = Steps(paged)
