@@ -164,7 +164,7 @@ def encode_page(messages: list[Message], first_serial: int) -> bytes:
         flags_column.getvalue(),
         received_column.getvalue(),
         payload_column.getvalue(),
-        _optional_columns(messages, topics, names, shape),
+        optional_columns(messages, list(topics), names, shape),
     ]
     parts.extend(topics)
     parts.extend(names)
@@ -174,7 +174,7 @@ def encode_page(messages: list[Message], first_serial: int) -> bytes:
     return b"".join(parts)
 
 
-def _optional_columns(messages: list[Message], topics: dict[bytes, int], names: list[bytes], shape: int) -> bytes:
+def optional_columns(messages: list[Message], topics: list[bytes], names: list[bytes], shape: int) -> bytes:
     """The columns that a shape asks for, and the lengths of topics and publishers."""
     columns = BytesWriter()
     if shape & HAS_PROPERTIES:

@@ -45,6 +45,7 @@ from holdfast.records.commit_pages import (
     HEADER,
     HEADER_BYTES,
     WIDE_TIMES,
+    optional_columns,
     read_names,
     read_publishers,
     row_message,
@@ -53,7 +54,7 @@ from holdfast.records.commit_pages import (
     sum16,
     sum32,
 )
-from holdfast.records.messages import EXPIRES, RETAIN, encode_message, expiry_seconds
+from holdfast.records.messages import EXPIRES, RETAIN, encode_message
 
 #: Never change.
 PAGE_VERSION: Final = 2
@@ -212,7 +213,7 @@ class SegmentPageWriter:
             position_column.getvalue(),
             received_column.getvalue(),
             payload_column.getvalue(),
-            self._optional_columns(messages, names, shape),
+            optional_columns(messages, self._topics, names, shape),
         ]
         parts.extend(self._topics)
         parts.extend(names)
@@ -220,21 +221,6 @@ class SegmentPageWriter:
         if property_bytes:
             parts.extend([message.properties for message in messages])
         return b"".join(parts)
-
-    def _optional_columns(self, messages: list[Message], names: list[bytes], shape: int) -> bytes:
-        """The columns that a shape asks for, and the lengths of topics and publishers."""
-        columns = BytesWriter()
-        if shape & HAS_PROPERTIES:
-            for message in messages:
-                write_i32_le(columns, len(message.properties))
-        if shape & HAS_EXPIRY:
-            for message in messages:
-                write_i32_le(columns, signed32(expiry_seconds(message) if message.expires_us else 0))
-        for topic in self._topics:
-            write_i16_le(columns, signed16(len(topic)))
-        for name in names:
-            write_i16_le(columns, signed16(len(name)))
-        return columns.getvalue()
 
 
 def _wide_times(messages: list[Message], first_us: int, first_received_us: int) -> tuple[BytesWriter, BytesWriter]:

@@ -1,7 +1,5 @@
 """Layout `paged` against `timeline`: commits of every size, whatever their messages have."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from holdfast.durable.changes import Changes
 from holdfast.durable.erasures import Erasure, Erasures
 from holdfast.durable.log import NO_END
-from holdfast.durable.zones import Zone
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
@@ -40,20 +37,6 @@ def messages(count: int, random: Random, received_us: int) -> list[Message]:
         )
         for _number in range(count)
     ]
-
-
-@pytest.fixture
-def paged(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "paged", default=Zone("default", layout="paged", store_qos0=True))
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def timeline(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "timeline", default=Zone("default", layout="timeline", store_qos0=True))
-    yield store
-    store.close()
 
 
 def fill(store: Store, sizes: list[int]) -> None:

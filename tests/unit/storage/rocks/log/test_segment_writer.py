@@ -31,20 +31,6 @@ FAMILY = "segments-00000-00000001"
 SMALL = SegmentSize(messages=400, commits=60)
 
 
-@pytest.fixture
-def paged(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "paged", default=Zone("default", layout="paged", store_qos0=True))
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def timeline(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "timeline", default=Zone("default", layout="timeline", store_qos0=True))
-    yield store
-    store.close()
-
-
 def assert_same(paged: Store, timeline: Store) -> None:
     for text in FILTERS:
         wanted = contents(timeline.read(text))
