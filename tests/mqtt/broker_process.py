@@ -48,16 +48,17 @@ class RunningBroker:
     def pid(self) -> int:
         return self.process.pid
 
-    def events(self, name: str) -> list[dict[str, Any]]:
-        """The log lines of one event, so far."""
+    def events(self, name: str, **fields: str) -> list[dict[str, Any]]:
+        """The log lines of one event with these fields, so far. Those of earlier tests may still come."""
+        wanted = {"event": name, **fields}
         with self._news:
-            return [entry for entry in map(_entry, self.lines) if entry.get("event") == name]
+            return [entry for entry in map(_entry, self.lines) if wanted.items() <= entry.items()]
 
-    def wait_for(self, name: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait until an event was logged `count` times."""
+    def wait_for(self, name: str, count: int = 1, **fields: str) -> list[dict[str, Any]]:
+        """Wait until an event with these fields was logged `count` times."""
         ends = time.monotonic() + DEADLINE_S
         with self._news:
-            while len(found := self.events(name)) < count:
+            while len(found := self.events(name, **fields)) < count:
                 self._wait(ends, f"{name!r}, {count} times")
         return found
 
