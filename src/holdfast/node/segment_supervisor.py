@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from holdfast.model.errors import PermanentError
+from holdfast.model.errors import PermanentError, TransientError
 from holdfast.node.child_process import child_process
 from holdfast.node.segment_main import LENGTH, Built, End, Failed, Frame, Pages, decode_frame, encode_frame
 from holdfast.node.storage import DiskStorage
@@ -31,7 +31,7 @@ _LOOK_S: Final = 0.1
 #: While the log has to write something else first.
 _WAIT_S: Final = 0.01
 _MAX_FAILURES: Final = 3
-#: What a segment may take; a process that takes longer is ended.
+#: What the process may take to read or to answer; one that takes longer is ended. A full disk is waited for.
 _PATIENCE_S: Final = 60.0
 _READ_AHEAD_BYTES: Final = 1 << 20
 #: The share of one processor from which on the broker counts as busy, where there are few.
@@ -62,12 +62,13 @@ class SegmentSupervisor:
                 async with child_process("holdfast.node.segment_main", {}, _READ_AHEAD_BYTES) as process:
                     self.process = process
                     while True:
-                        async with asyncio.timeout(_PATIENCE_S):
-                            await self._make(stretch, process)
+                        await self._make(stretch, process)
                         pause_s = _FIRST_PAUSE_S
                         stretch = await self._next()
             except PermanentError as damage:
                 self._segments.give_up(stretch, str(damage))
+            except TransientError as error:
+                _log.warning("a segment waits", why=str(error))
             except Exception as error:
                 self._note_failure(stretch, str(error) or type(error).__name__)
             finally:
@@ -98,7 +99,8 @@ class SegmentSupervisor:
         assert process.stdout is not None
         for values in self._segments.read(stretch):
             process.stdin.write(encode_frame(Pages(0, values)))
-            await process.stdin.drain()
+            async with asyncio.timeout(_PATIENCE_S):
+                await process.stdin.drain()
         if stretch.is_empty():
             return
         process.stdin.write(encode_frame(End()))
@@ -134,8 +136,9 @@ class SegmentSupervisor:
 
 
 async def _receive(source: asyncio.StreamReader) -> Frame:
-    length = LENGTH.unpack(await source.readexactly(LENGTH.size))[0]
-    return decode_frame(await source.readexactly(length))
+    async with asyncio.timeout(_PATIENCE_S):
+        length = LENGTH.unpack(await source.readexactly(LENGTH.size))[0]
+        return decode_frame(await source.readexactly(length))
 
 
 class ProcessorLoad:

@@ -11,6 +11,7 @@ import pytest
 from holdfast.broker.policy import Policy
 from holdfast.durable.commit import Batch
 from holdfast.durable.log import NO_END
+from holdfast.model.errors import TransientError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.node.segment_main import LENGTH, Built, End, Failed, Frame, Pages, decode_frame, encode_frame, serve
@@ -160,6 +161,36 @@ def test_a_stretch_that_ends_the_process_three_times_stays_in_commit_pages(
             await given_up.wait()
         assert disk.mark_us() == NOTHING_INDEXED
         assert supervisor._segments.next_stretch() is None
+        assert disk.read() == disk.written
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_full_disk_is_waited_for(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often there is no room, no stretch is given up."""
+
+    async def run() -> None:
+        monkeypatch.setattr("holdfast.node.segment_supervisor._FIRST_PAUSE_S", 0.0)
+        monkeypatch.setattr("holdfast.node.segment_supervisor._LONGEST_PAUSE_S", 0.0)
+        disk.write(500)
+        supervisor = SegmentSupervisor(disk.storage, SMALL)
+        finished = Finished(supervisor, monkeypatch)
+        store_pages = supervisor._segments.store_pages
+        full = [True] * 4
+
+        def without_room(*pages: object) -> None:
+            if full:
+                full.pop()
+                raise TransientError("no space left on device")
+            store_pages(*pages)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(supervisor._segments, "store_pages", without_room)
+        running = asyncio.create_task(supervisor.run())
+        await finished.wait(1)
+        assert not full
+        assert disk.mark_us() == disk.written[-1].position_us
         assert disk.read() == disk.written
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
