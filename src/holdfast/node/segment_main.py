@@ -1,6 +1,6 @@
 """The process that builds segments for a broker, out of the commit pages that it is sent. It opens no file.
 
-    standard input    Pages …, End          commit pages of one stretch, some at a time
+    standard input    Pages …, StretchEnd          commit pages of one stretch, some at a time
     standard output   Pages …, Built        pages of its segment, some at a time, and what leads to them
                       Failed                if the commit pages are damaged
 
@@ -31,7 +31,7 @@ class Pages(msgspec.Struct, array_like=True, tag=1):
     values: list[bytes]
 
 
-class End(msgspec.Struct, array_like=True, tag=2):
+class StretchEnd(msgspec.Struct, array_like=True, tag=2):
     """The stretch has no more commit pages."""
 
 
@@ -51,7 +51,7 @@ class Failed(msgspec.Struct, array_like=True, tag=4):
     why: str
 
 
-Frame = Pages | End | Built | Failed
+Frame = Pages | StretchEnd | Built | Failed
 _decoder: Final = msgspec.msgpack.Decoder(Frame)
 
 

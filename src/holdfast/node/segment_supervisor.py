@@ -16,7 +16,7 @@ import structlog
 
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.node.child_process import child_process
-from holdfast.node.segment_main import LENGTH, Built, End, Failed, Frame, Pages, decode_frame, encode_frame
+from holdfast.node.segment_main import LENGTH, Built, Failed, Frame, Pages, StretchEnd, decode_frame, encode_frame
 from holdfast.node.storage import DiskStorage
 from holdfast.records.segment_index import decode_directory
 from holdfast.storage.rocks.layouts.paged import SEGMENT_SIZE, SegmentSize
@@ -103,7 +103,7 @@ class SegmentSupervisor:
                 await process.stdin.drain()
         if stretch.is_empty():
             return
-        process.stdin.write(encode_frame(End()))
+        process.stdin.write(encode_frame(StretchEnd()))
         while True:
             frame = await _receive(process.stdout)
             while not self._storage.log.idle():  # noqa: ASYNC110 (what makes it idle is not told)

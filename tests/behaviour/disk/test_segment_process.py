@@ -14,7 +14,17 @@ from holdfast.durable.log import NO_END
 from holdfast.model.errors import TransientError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.node.segment_main import LENGTH, Built, End, Failed, Frame, Pages, decode_frame, encode_frame, serve
+from holdfast.node.segment_main import (
+    LENGTH,
+    Built,
+    Failed,
+    Frame,
+    Pages,
+    StretchEnd,
+    decode_frame,
+    encode_frame,
+    serve,
+)
 from holdfast.node.segment_supervisor import SegmentSupervisor
 from holdfast.node.settings.tree import Settings, Storage
 from holdfast.node.storage import DiskStorage
@@ -201,7 +211,7 @@ def test_a_full_disk_is_waited_for(disk: Disk, monkeypatch: pytest.MonkeyPatch) 
 def test_a_damaged_stretch_is_answered_and_the_next_one_is_built() -> None:
     message = Message(b"a/b", b"x", 1, ClientId("p"), 5)
     message.position_us = 7
-    sent: list[Frame] = [Pages(0, [b"\x01broken"]), End(), Pages(0, [encode_page([message], 1)]), End()]
+    sent: list[Frame] = [Pages(0, [b"\x01broken"]), StretchEnd(), Pages(0, [encode_page([message], 1)]), StretchEnd()]
     target = io.BytesIO()
     serve(io.BytesIO(b"".join(map(encode_frame, sent))), target)
     answers, frames = target.getvalue(), []
