@@ -1,8 +1,8 @@
 """The process that builds segments for a broker, out of the commit pages that it is sent. It opens no file.
 
-    standard input    Pages …, StretchEnd          commit pages of one stretch, some at a time
+    standard input    Pages …, StretchEnd   commit pages of one stretch, or pages of small segments, some at a time
     standard output   Pages …, Built        pages of its segment, some at a time, and what leads to them
-                      Failed                if the commit pages are damaged
+                      Failed                if the pages are damaged
 
 Each is a length, u32 little-endian, and that many bytes of MessagePack. The process ends with its standard input.
 """
