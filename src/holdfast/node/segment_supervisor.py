@@ -57,8 +57,9 @@ class SegmentSupervisor:
         """Make segments until cancelled."""
         pause_s = _FIRST_PAUSE_S
         while True:
-            stretch = await self._next()
+            stretch: Stretch | None = None
             try:
+                stretch = await self._next()
                 async with child_process("holdfast.node.segment_main", {}, _READ_AHEAD_BYTES) as process:
                     self.process = process
                     while True:
@@ -66,7 +67,8 @@ class SegmentSupervisor:
                         pause_s = _FIRST_PAUSE_S
                         stretch = await self._next()
             except PermanentError as damage:
-                self._segments.give_up(stretch, str(damage))
+                if stretch is not None:
+                    self._segments.give_up(stretch, str(damage))
             except TransientError as error:
                 _log.warning("a segment waits", why=str(error))
             except Exception as error:
@@ -127,8 +129,10 @@ class SegmentSupervisor:
             self._segments.store_pages(stretch, frame.first, frame.values)
         return False
 
-    def _note_failure(self, stretch: Stretch, why: str) -> None:
-        _log.warning("the process that builds segments has ended, and is started again", why=why)
+    def _note_failure(self, stretch: Stretch | None, why: str) -> None:
+        _log.warning("segments could not be built; the process is started again", why=why)
+        if stretch is None:
+            return
         place = (stretch.piece.family, stretch.first_us)
         self._failures[place] = self._failures.get(place, 0) + 1
         if self._failures[place] == _MAX_FAILURES:

@@ -117,9 +117,14 @@ class SegmentWriter:
                         found = self._small_segments(Stretch(zone, generation, piece))
         return found
 
-    def _small_segments(self, stretch: Stretch) -> Stretch:
-        """The last small segments of a shard, to become one."""
-        stretch.small = self._reader(stretch).last_small(MERGED)
+    def _small_segments(self, stretch: Stretch) -> Stretch | None:
+        """The last small segments of a shard, to become one; None if they cannot be read."""
+        try:
+            stretch.small = self._reader(stretch).last_small(MERGED)
+        except PermanentError as damage:
+            stretch.piece.small_segments = 0
+            _log.warning("small segments stay as they are", family=stretch.piece.family, why=str(damage))
+            return None
         stretch.first_us, stretch.last_us = stretch.small[0].first_us, stretch.small[-1].last_us
         return stretch
 
