@@ -67,6 +67,7 @@ class Broker:
         self.retained: Final = stores.retained
         self._attach: Final = stores.attach
         self.sync_counts: Final = stores.sync_counts
+        self.segment_counts: Final = stores.segment_counts
         self.exchange: Final = Exchange(
             self,
             PaceTimer(clock, self.deadlines, lambda client: self.exchange.pump(client)),

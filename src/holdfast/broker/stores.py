@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from holdfast.durable.commit import CommitLog, Receipt, SyncCounts
+from holdfast.durable.commit import CommitLog, Receipt, SegmentCounts, SyncCounts
 from holdfast.durable.queues.client_queue import SessionQueue
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.outbox import MemoryOutbox, OutboxStore
@@ -54,3 +54,5 @@ class Stores:
     drops: Drops = field(default_factory=Drops)
     #: None if the log has nothing to sync.
     sync_counts: SyncCounts | None = None
+    #: The segments of the log, if it has such.
+    segment_counts: SegmentCounts | None = None

@@ -106,6 +106,10 @@ class SysTopics:
             numbers["storage/syncs/loop"] = syncs.on_loop
             numbers["storage/syncs/thread"] = syncs.on_thread
             numbers["storage/syncs/longest_on_loop_us"] = syncs.longest_on_loop_us
+        segments = broker.segment_counts
+        if segments is not None:
+            numbers["storage/segments/made"] = segments.made
+            numbers["storage/segments/waiting"] = segments.waiting
         texts = {name: str(number) for name, number in numbers.items()}
         loads = self._loads.update(self._totals(), now_us)
         texts |= {f"load/{name}": f"{average:.2f}" for name, average in loads.items()}

@@ -58,6 +58,16 @@ class SyncCounts:
         self.longest_on_loop_us = 0
 
 
+class SegmentCounts:
+    """What becomes of commit pages, in a log that makes segments of them."""
+
+    def __init__(self) -> None:
+        #: Segments made since the start.
+        self.made = 0
+        #: Messages that are in no segment yet.
+        self.waiting = 0
+
+
 class CommitLog(Protocol):
     """Where batches go."""
 

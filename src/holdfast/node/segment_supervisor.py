@@ -82,7 +82,9 @@ class SegmentSupervisor:
         """The next stretch there is, once the broker has time for it."""
         while True:
             stretch = None if self._storage.leases.short_of_space else self._segments.next_stretch()
-            if stretch is not None and (not self._load.is_busy() or self._waiting() > _MAX_WAITING):
+            counts = self._storage.segment_counts
+            counts.waiting = self._waiting()
+            if stretch is not None and (not self._load.is_busy() or counts.waiting > _MAX_WAITING):
                 return stretch
             await asyncio.sleep(_LOOK_S)
 
@@ -124,6 +126,7 @@ class SegmentSupervisor:
             if stays:
                 directory = decode_directory(frame.first_us, frame.directory)
                 self._segments.finish(stretch, directory, frame.map, frame.index)
+                self._storage.segment_counts.made += 1
             return True
         if isinstance(frame, Pages) and stays:
             self._segments.store_pages(stretch, frame.first, frame.values)

@@ -8,6 +8,7 @@ import structlog
 from holdfast import __version__
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
+from holdfast.durable.commit import SegmentCounts
 from holdfast.durable.erasures import Erasure
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.queues.log_queue import LogQueue
@@ -68,6 +69,8 @@ class DiskStorage:
         self.outbox: Final = RocksOutbox(self.engine)
         companions: list[Companion] = [self.sessions, self.retained, self.numbers, self.outbox]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
+        #: Kept by those who have segments made.
+        self.segment_counts: Final = SegmentCounts()
         self.leases: Final = Leases(storage.data, settings.history.lease_max_age_s)
         self.maintenance: Final = Maintenance(self.log, leases=self.leases)
         self.erasures: Final = ErasureWorker(storage.data, self.log, self.retained, self._note_erasure)
@@ -104,6 +107,7 @@ class DiskStorage:
             delivered=self._delivered,
             drops=self.drops,
             sync_counts=self.engine.sync_counts,
+            segment_counts=self.segment_counts if "paged" in {zone.layout for zone in zones} else None,
         )
 
     def _goes_early(self, topic: bytes) -> bool:

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from holdfast.broker.policy import Policy
+from holdfast.broker.sys_topics import SysTopics
 from holdfast.durable.commit import Batch
 from holdfast.durable.log import NO_END
 from holdfast.model.errors import TransientError
@@ -33,6 +34,7 @@ from holdfast.records.commit_pages import encode_page
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, read_mark
+from tests.disk_world import DiskWorld
 from tests.replays import replay_of
 
 SHARD = "log-00000-00000001"
@@ -113,6 +115,7 @@ def test_the_process_makes_segments_of_what_waits(disk: Disk, monkeypatch: pytes
         await finished.wait(1)
         assert disk.mark_us() == disk.written[-1].position_us
         assert disk.read() == disk.written
+        assert disk.storage.segment_counts.made == 5
         process = supervisor.process
         assert process is not None
         running.cancel()
@@ -224,3 +227,11 @@ def test_a_damaged_stretch_is_answered_and_the_next_one_is_built() -> None:
     assert "a commit page has 7 bytes" in failed.why
     assert isinstance(pages, Pages)
     assert isinstance(built, Built)
+
+
+def test_sys_topics_tell_how_many_segments_were_made_and_what_waits(tmp_path: Path) -> None:
+    for layout in ("paged", "learned"):
+        with DiskWorld(tmp_path / layout, storage={"layout": layout}) as world:
+            values = SysTopics(world.broker, "test", 0).values()
+            assert ("storage/segments/made" in values) == (layout == "paged")
+            assert ("storage/segments/waiting" in values) == (layout == "paged")
