@@ -36,7 +36,7 @@ Key = tuple[str, bytes]
 
 
 #: Small, so that a segment is made every few batches.
-SEGMENT_SIZE = SegmentSize(messages=60, commits=9)
+SEGMENT_SIZE = SegmentSize(messages=400, commits=6)
 
 
 def zones(layout: str) -> tuple[list[Zone], Zone]:

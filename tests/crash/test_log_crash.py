@@ -14,7 +14,10 @@ import pytest
 
 from holdfast.model.message import Message
 from holdfast.records.messages import stored_serial
+from holdfast.records.segment_index import decode_directory
 from holdfast.storage.rocks.checking.verification import verify_folder
+from holdfast.storage.rocks.engine.scan import scan_items
+from holdfast.storage.rocks.layouts.layout import MARKS, SEGMENTS
 from holdfast.storage.rocks.log.commit_log import RocksLog
 from tests.crash.disks import FragileDisk
 from tests.crash.log_writer import Key, line, open_folder, read_all, start_writer
@@ -38,6 +41,8 @@ class Seen:
         #: Every position that was ever shown, and by whom.
         self.positions: dict[tuple[int, int], str] = {}
         self.structures: dict[str, str] = {}
+        #: The most messages of a segment; 0 if there was none.
+        self.largest_segment = 0
 
     def note(self, text: str) -> None:
         *_words, shard, position_us = text.split()
@@ -78,6 +83,18 @@ def structures(log: RocksLog) -> dict[str, str]:
     return found
 
 
+def segments(log: RocksLog) -> list[int]:
+    """How many messages each segment has."""
+    return [
+        decode_directory(int.from_bytes(key[1:], "big"), value).messages
+        for zone_log in log.zone_logs.values()
+        for generation in zone_log.live
+        if generation.record.layout == "paged"
+        for piece in generation.by_shard.values()
+        for key, value in scan_items(log.engine.family(piece.family), MARKS + b"\x00", SEGMENTS)
+    ]
+
+
 def check(log: RocksLog, seen: Seen, given: list[str], *, lax_survives: bool) -> None:
     assert log.engine.damage == []
     messages = read_all(replay_of(log.reader, (b"#",), 0))
@@ -90,6 +107,7 @@ def check(log: RocksLog, seen: Seen, given: list[str], *, lax_survives: bool) ->
     assert wanted <= stored, f"receipts for what is not there: {sorted(wanted - stored)[:3]}"
     _check_order(messages)
     _check_serials(log)
+    seen.largest_segment = max([seen.largest_segment, *segments(log)])
     assert read_all(replay_of(log.reader, (b"plant", b"+", b"#"), 0)) == [
         message for message in messages if message.topic.startswith(b"plant")
     ]
@@ -152,6 +170,7 @@ def test_everything_with_a_receipt_survives_kill_9(tmp_path: Path, layout: str) 
         given = run_writer(tmp_path / "data", layout, dice.randrange(_MOST_RECEIPTS), lambda writer: writer.kill())
         open_twice(tmp_path / "data", layout, seen, given, lax_survives=True)
     assert seen.kept
+    assert (seen.largest_segment > 0) == (layout == "paged")
 
 
 @pytest.fixture

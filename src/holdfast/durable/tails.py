@@ -12,6 +12,7 @@ from holdfast.durable.changes import FamilyChanges
 from holdfast.model.message import Message
 from holdfast.records.commit_pages import encode_page, page_end
 from holdfast.records.messages import decode_message, encode_message
+from holdfast.records.segment_pages import LARGE_BYTES
 
 #: A position in a key: µs, big-endian, so that keys sort by time. Never change.
 POSITION: Final = Struct(">Q")
@@ -59,7 +60,9 @@ class MessageSink:
         #: Of the commit pages that wait to become a segment, if the layout has such.
         self.pages = 0
         self.messages = 0
-        self.size_bytes = 0
+        self.weight_bytes = 0
+        #: Whether more of them wait than are counted: not all are looked at when a log is opened.
+        self.has_uncounted = False
 
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         """Add a message and every structure change it causes to one commit."""
@@ -78,11 +81,16 @@ class MessageSink:
             self.put(message.topic, position_us, encode_message(message, position_us, serial), puts)
             serial += 1
 
-    def count(self, pages: int, messages: int, size_bytes: int) -> None:
+    def count(self, pages: int, messages: int, weight_bytes: int) -> None:
         """Count commit pages that came, or with negative numbers those that became a segment."""
         self.pages += pages
         self.messages += messages
-        self.size_bytes += size_bytes
+        self.weight_bytes += weight_bytes
+
+    def nothing_waits(self) -> None:
+        """No commit page waits that is written by now."""
+        self.pages = self.messages = self.weight_bytes = 0
+        self.has_uncounted = False
 
 
 class TailSink(MessageSink):
@@ -137,8 +145,13 @@ class PageSink(MessageSink):
             key = self._prefix + POSITION.pack(page[0].position_us)
             value = encode_page(page, first_serial + begin)
             puts.operations.append((key, value))
-            self.count(1, len(page), len(value))
+            self.count(1, len(page), page_weight(len(page), len(value)))
             begin = end
+
+
+def page_weight(messages: int, size_bytes: int) -> int:
+    """What a commit page counts towards the size of a segment: a large message is a page alone, whatever its size."""
+    return size_bytes if messages > 1 else min(size_bytes, LARGE_BYTES)
 
 
 def _nowhere(_topic: bytes, _position_us: int, _value: bytes, _puts: FamilyChanges) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -44,11 +44,20 @@ async def child_process(
             process.stdin.close()
             try:
                 async with asyncio.timeout(_END_S):
-                    await process.wait()
+                    await _end(process)
             except TimeoutError:
                 _log.warning("a process does not end, and is killed", module=module, pid=process.pid)
-                process.kill()
-                await process.wait()
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end of a process. What it still has to say is read: it would not end before."""
+    assert process.stdout is not None
+    while await process.stdout.read(1 << 16):
+        pass
+    await process.wait()
 
 
 def _path() -> str:

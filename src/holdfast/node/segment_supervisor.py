@@ -81,7 +81,8 @@ class SegmentSupervisor:
     async def _next(self) -> Stretch:
         """The next stretch there is, once the broker has time for it."""
         while True:
-            stretch = None if self._storage.leases.short_of_space else self._segments.next_stretch()
+            ready = self._storage.log.idle() and not self._storage.leases.short_of_space
+            stretch = self._segments.next_stretch() if ready else None
             counts = self._storage.segment_counts
             counts.waiting = self._waiting()
             if stretch is not None and (not self._load.is_busy() or counts.waiting > _MAX_WAITING):
@@ -105,7 +106,9 @@ class SegmentSupervisor:
             process.stdin.write(encode_frame(Pages(0, values)))
             async with asyncio.timeout(_PATIENCE_S):
                 await process.stdin.drain()
+            await asyncio.sleep(0)
         if stretch.is_empty():
+            await asyncio.sleep(0)
             return
         process.stdin.write(encode_frame(StretchEnd()))
         while True:
@@ -127,6 +130,7 @@ class SegmentSupervisor:
                 directory = decode_directory(frame.first_us, frame.directory)
                 self._segments.finish(stretch, directory, frame.map, frame.index)
                 self._storage.segment_counts.made += 1
+                self._failures.clear()
             return True
         if isinstance(frame, Pages) and stays:
             self._segments.store_pages(stretch, frame.first, frame.values)
@@ -134,8 +138,8 @@ class SegmentSupervisor:
 
     def _note_failure(self, stretch: Stretch | None, why: str) -> None:
         _log.warning("segments could not be built; the process is started again", why=why)
-        if stretch is None:
-            return
+        if stretch is None or stretch.first_us < 0:
+            return  # it did not even begin
         place = (stretch.piece.family, stretch.first_us)
         self._failures[place] = self._failures.get(place, 0) + 1
         if self._failures[place] == _MAX_FAILURES:

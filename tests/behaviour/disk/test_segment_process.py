@@ -15,6 +15,7 @@ from holdfast.durable.log import NO_END
 from holdfast.model.errors import TransientError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
+from holdfast.node.child_process import child_process
 from holdfast.node.segment_main import (
     LENGTH,
     Built,
@@ -70,6 +71,8 @@ class Disk:
         for zone_log in self.storage.log.zone_logs.values():
             for shard in zone_log.shards.values():
                 shard.head_us = shard.position_us
+                # Nothing is read from memory.
+                shard.ring.evicted_us = shard.position_us
         replay = replay_of(self.storage.log.reader, (b"#",), 0, NO_END)
         found: list[Message] = []
         while not (page := replay.next(500)).at_end:
@@ -209,6 +212,25 @@ def test_a_full_disk_is_waited_for(disk: Disk, monkeypatch: pytest.MonkeyPatch) 
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(run())
+
+
+def test_a_process_whose_answer_nobody_reads_ends_all_the_same() -> None:
+    """A broker that stops in the middle of an answer."""
+    messages = [Message(b"a/%d" % number, bytes(1_000), 1, ClientId("p"), 5) for number in range(5_000)]
+    for number, message in enumerate(messages):
+        message.position_us = 7 + number
+    pages = [encode_page(messages[first : first + 1_000], 1 + first) for first in range(0, 5_000, 1_000)]
+
+    async def run() -> int | None:
+        async with child_process("holdfast.node.segment_main", {}) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"".join([encode_frame(Pages(0, pages)), encode_frame(StretchEnd())]))
+            await process.stdin.drain()
+            await process.stdout.readexactly(LENGTH.size)
+        return process.returncode
+
+    assert asyncio.run(asyncio.wait_for(run(), PATIENCE_S)) == 0, "it was not killed"
 
 
 def test_a_damaged_stretch_is_answered_and_the_next_one_is_built() -> None:

@@ -16,12 +16,12 @@ from rocksdict import RdictIter
 
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.log import NO_END
-from holdfast.durable.tails import POSITION, PageSink
-from holdfast.model.errors import PermanentError
+from holdfast.durable.tails import POSITION, PageSink, page_weight
+from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.message import Message
 from holdfast.records.commit_pages import CommitPage, page_bounds
 from holdfast.records.segment_index import Directory
-from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage
+from holdfast.records.segment_pages import PAGE_BYTES, PAGE_VERSION, SegmentPage
 from holdfast.records.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET
@@ -48,8 +48,8 @@ class SegmentSize(NamedTuple):
     size_bytes: int = 4 << 20
     commits: int = 4_096
 
-    def reached_by(self, messages: int, size_bytes: int, commits: int) -> bool:
-        return messages >= self.messages or size_bytes >= self.size_bytes or commits >= self.commits
+    def reached_by(self, messages: int, weight_bytes: int, commits: int) -> bool:
+        return messages >= self.messages or weight_bytes >= self.size_bytes or commits >= self.commits
 
 
 SEGMENT_SIZE: Final = SegmentSize()
@@ -74,13 +74,15 @@ class PagedLayout(WriteThroughLayout):
         self._sink.put(topic, position_us, value, puts)
 
     def load(self, family: FamilyReader) -> None:
-        cursor, mark_us = open_shard(family)
-        for value in commit_values(cursor, mark_us, 0, NO_END):
-            self._sink.count(1, 0, len(value))
-            with suppress(PermanentError):  # who reads it is told
-                self._sink.count(0, page_bounds(value)[3], 0)
-            if SEGMENT_SIZE.reached_by(self._sink.messages, self._sink.size_bytes, self._sink.pages):
-                break
+        sink = self._sink
+        with suppress(PermanentError):  # who reads what is damaged is told
+            cursor, mark_us = open_shard(family)
+            for value in commit_values(cursor, mark_us, 0, NO_END):
+                if SEGMENT_SIZE.reached_by(sink.messages, sink.weight_bytes, sink.pages):
+                    sink.has_uncounted = True
+                    break
+                count = page_bounds(value)[3]
+                sink.count(1, count, page_weight(count, len(value)))
 
     def read(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
@@ -94,8 +96,8 @@ class PagedLayout(WriteThroughLayout):
                     yield from page.records(lo_us, hi_us, _wanted(page, levels)) or (NOTHING_YET,)
             return
         cursor, mark_us = open_shard(family)
-        if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
-            segments = SegmentReader(family, self._segments.open())
+        if lo_us <= mark_us and lo_us < hi_us:
+            segments = self._open_segments(family)
             for directory in segments.directories(lo_us, hi_us):
                 for rows, begin, end in self._matches(segments, directory, levels, lo_us, hi_us):
                     large = rows.large_page(begin) if begin < end else -1
@@ -108,8 +110,8 @@ class PagedLayout(WriteThroughLayout):
 
     def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
         cursor, mark_us = open_shard(family)
-        if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
-            segments = SegmentReader(family, self._segments.open())
+        if lo_us <= mark_us and lo_us < hi_us:
+            segments = self._open_segments(family)
             for directory in segments.directories(lo_us, hi_us):
                 for number in segments.matching_pages(directory, levels):
                     yield segments.page(directory, number).value
@@ -120,11 +122,11 @@ class PagedLayout(WriteThroughLayout):
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
     ) -> Iterator[list[Message]]:
         cursor, mark_us = open_shard(family)
-        if self._segments is not None and lo_us <= mark_us and lo_us < hi_us:
-            segments = SegmentReader(family, self._segments.open())
+        if lo_us <= mark_us and lo_us < hi_us:
+            segments = self._open_segments(family)
             for directory in segments.directories(lo_us, hi_us):
                 if hi_us - lo_us == 1:
-                    yield _message_at(segments, directory, levels, lo_us, shard)
+                    yield self._message_at(segments, directory, levels, lo_us, shard)
                     continue
                 for rows, begin, end in self._matches(segments, directory, levels, lo_us, hi_us):
                     large = rows.large_page(begin) if begin < end else -1
@@ -134,6 +136,40 @@ class PagedLayout(WriteThroughLayout):
                         yield rows.messages(begin, end, shard)
         for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, lo_us, hi_us):
             yield commit.messages(first, end, shard, wanted)
+
+    def _open_segments(self, family: FamilyReader) -> SegmentReader:
+        if self._segments is None:
+            raise MisuseError("this layout was made for writing; it does not know where segments are")
+        return SegmentReader(family, self._segments.open())
+
+    def _message_at(
+        self,
+        segments: SegmentReader,
+        directory: Directory,
+        levels: tuple[bytes, ...],
+        position_us: int,
+        shard: int,
+    ) -> list[Message]:
+        """The message of a segment at a position, if it matches."""
+        assert self._segments is not None
+        known = self._segments.rows
+        place = (self._segments.name, directory.number)
+        page_map = known.maps.get(place)
+        if page_map is None:
+            page_map = known.maps.put(place, segments.page_map(directory))
+        number = page_map.page_at(position_us - directory.first_us)
+        if number < 0:
+            return []
+        page = known.pages.get((*place, number))
+        if page is None:
+            page = segments.page(directory, number)
+            if len(page.value) <= 2 * PAGE_BYTES:
+                known.pages.put((*place, number), page)
+        row = page.row_at(position_us)
+        if row < 0:
+            raise PermanentError(f"page {number} of the segment from {directory.first_us} on lacks {position_us}")
+        message = page.message(row, shard)
+        return [message] if not levels or matching_topics(levels, [message.topic])[0] else []
 
     def _matches(
         self,
@@ -172,18 +208,6 @@ class PagedLayout(WriteThroughLayout):
 def _wanted(page: CommitPage | SegmentPage, levels: tuple[bytes, ...]) -> list[bool] | None:
     """Which topics of a page match, by number; None if all do."""
     return matching_topics(levels, page.topics) if levels else None
-
-
-def _message_at(
-    segments: SegmentReader, directory: Directory, levels: tuple[bytes, ...], position_us: int, shard: int
-) -> list[Message]:
-    """The message of a segment at a position, if it matches."""
-    number = segments.page_map(directory).page_at(position_us - directory.first_us)
-    if number < 0:
-        return []
-    page = segments.page(directory, number)
-    message = page.message(page.row_at(position_us), shard)
-    return [message] if not levels or matching_topics(levels, [message.topic])[0] else []
 
 
 def _commit_rows(

@@ -15,7 +15,7 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from rocksdict import RdictIter
 
@@ -45,6 +45,12 @@ _MAP: Final = 0xFFFF
 _DIRECTORY_BYTES: Final = 9
 #: Bytes of rows that are remembered, for readers that go on where they stopped.
 _CACHE_BYTES: Final = 32 << 20
+#: Maps and pages that are remembered, for single messages: at most some 4 MB.
+_MAPS: Final = 16
+_PAGES: Final = 48
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 #: The end of the keys of a shard's family, and of a family of segments. They outlive all cursors, see `open_cursor`.
 _END: Final = SEGMENTS
@@ -86,6 +92,29 @@ class FamilyLookup(Protocol):
     def family(self, name: str) -> FamilyReader: ...
 
 
+class _Newest(Generic[_Key, _Value]):
+    """The values that were used last, at most so many."""
+
+    def __init__(self, most: int) -> None:
+        self._most: Final = most
+        self._values: Final[OrderedDict[_Key, _Value]] = OrderedDict()
+
+    def get(self, key: _Key) -> _Value | None:
+        found = self._values.get(key)
+        if found is not None:
+            self._values.move_to_end(key)
+        return found
+
+    def put(self, key: _Key, value: _Value) -> _Value:
+        self._values[key] = value
+        if len(self._values) > self._most:
+            self._values.popitem(last=False)
+        return value
+
+    def clear(self) -> None:
+        self._values.clear()
+
+
 class RowsCache:
     """Rows of segments that were read last, by family, segment and filter. `size_bytes` is at most the limit, unless a
     single entry is larger.
@@ -95,6 +124,9 @@ class RowsCache:
         self._max_bytes: Final = max_bytes
         self._rows: Final[OrderedDict[tuple[str, int, tuple[bytes, ...]], SegmentRows]] = OrderedDict()
         self.size_bytes = 0
+        #: Of segments in which single messages were looked up: a session has many in flight. By family and number.
+        self.maps: Final[_Newest[tuple[str, int], PageMap]] = _Newest(_MAPS)
+        self.pages: Final[_Newest[tuple[str, int, int], SegmentPage]] = _Newest(_PAGES)
 
     def get(self, key: tuple[str, int, tuple[bytes, ...]]) -> SegmentRows | None:
         found = self._rows.get(key)
@@ -105,8 +137,13 @@ class RowsCache:
     def clear(self) -> None:
         self._rows.clear()
         self.size_bytes = 0
+        self.maps.clear()
+        self.pages.clear()
 
     def put(self, key: tuple[str, int, tuple[bytes, ...]], rows: SegmentRows) -> None:
+        old = self._rows.pop(key, None)
+        if old is not None:  # of a reader that came to it at the same time
+            self.size_bytes -= old.size_bytes
         self._rows[key] = rows
         self.size_bytes += rows.size_bytes
         while self.size_bytes > self._max_bytes and len(self._rows) > 1:
@@ -145,6 +182,8 @@ def open_shard(family: FamilyReader) -> tuple[RdictIter, int]:
     cursor = open_cursor(family, _END)
     cursor.seek(MARKS)
     if cursor.valid() and cursor.key() == MARKS:
+        if len(cursor.value()) != _MARK.size:
+            raise PermanentError(f"the mark of segments has {len(cursor.value())} bytes, {_MARK.size} would be right")
         return cursor, int(_MARK.unpack(cursor.value())[0])
     check_end(cursor)
     return cursor, NOTHING_INDEXED
@@ -176,14 +215,20 @@ class SegmentReader:
                 yield found
         check_end(cursor)
 
-    def last_small(self, count: int) -> list[Directory]:
-        """The last segments of a shard, as far as they follow each other without an index; at most `count`."""
+    def last_small(self, count: int, max_messages: int, max_serials: int) -> list[Directory]:
+        """The last segments of a shard, as far as they have no index: at most `count`, with so many messages and
+        serials in all.
+        """
         cursor = self._directories
         cursor.seek_for_prev(_END)
         found: list[Directory] = []
+        messages = 0
         while len(found) < count and cursor.valid() and len(cursor.key()) == _DIRECTORY_BYTES:
             directory = decode_directory(int(_POSITION.unpack_from(cursor.key(), 1)[0]), cursor.value())
-            if directory.pages > UNINDEXED_PAGES:
+            last = found[0] if found else directory
+            messages += directory.messages
+            serials = last.first_serial + last.serials - directory.first_serial
+            if directory.pages > UNINDEXED_PAGES or messages > max_messages or serials > max_serials:
                 break
             found.append(directory)
             cursor.prev()

@@ -179,7 +179,11 @@ class Maintenance:
         return len(zone_log.live) < 2 or self._families() + zone_log.zone.shards <= MAX_FAMILIES
 
     def _families(self) -> int:
-        return sum(len(generation.by_shard) for zone_log in self._published() for generation in zone_log.live)
+        return sum(
+            len(generation.by_shard) + (generation.record.layout == "paged")
+            for zone_log in self._published()
+            for generation in zone_log.live
+        )
 
     def _published(self) -> list[ZoneLog]:
         """Without lanes: these have their own bound, and take nothing from zones that are written to."""

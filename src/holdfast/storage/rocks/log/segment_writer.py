@@ -21,11 +21,10 @@ import structlog
 from holdfast.durable.changes import Changes
 from holdfast.durable.log import NO_END
 from holdfast.durable.segments import SLICE_BYTES, Segment, build_segment
-from holdfast.durable.tails import POSITION
+from holdfast.durable.tails import POSITION, page_weight
 from holdfast.model.errors import PermanentError
 from holdfast.records.commit_pages import page_bounds
 from holdfast.records.segment_index import UNINDEXED_PAGES, Directory, encode_directory
-from holdfast.records.segment_pages import LARGE_BYTES
 from holdfast.storage.rocks.engine.column_families import ColumnFamilies
 from holdfast.storage.rocks.layouts.layout import MARKS, MESSAGES
 from holdfast.storage.rocks.layouts.paged import SEGMENT_SIZE, SegmentSize, commit_values
@@ -45,6 +44,8 @@ _log = structlog.get_logger()
 
 #: Commit pages that are read at once, at most so many and so many bytes: more would hold up the loop.
 _SLICE_PAGES: Final = 256
+#: Bytes of a stretch, whatever it counts: the process holds it all, and what it makes of it.
+_MAX_BYTES: Final = 64 << 20
 #: Small segments that become one.
 MERGED: Final = 8
 #: Serials within a segment span less than this; more only if messages were erased between them.
@@ -81,9 +82,12 @@ class Stretch:
         self.messages = 0
         self.size_bytes = 0
         #: What it counts towards the size of a segment.
-        self.weight = 0
-        #: The number of its segment, once its first page is written.
+        self.weight_bytes = 0
+        #: Whether all of it was counted as waiting.
+        self.is_counted = True
+        #: The number of its segment, once its first page is written; and how many are.
         self.number = 0
+        self.stored = 0
         #: The small segments that it consists of, if it is not one of commit pages.
         self.small: list[Directory] = []
 
@@ -109,8 +113,8 @@ class SegmentWriter:
                     continue
                 for piece in generation.by_shard.values():
                     sink = piece.layout.sink
-                    due = self._size.reached_by(sink.messages, sink.size_bytes, sink.pages)
-                    waiting = 0 if generation.record.end_us or not due else sink.messages
+                    due = sink.has_uncounted or self._size.reached_by(sink.messages, sink.weight_bytes, sink.pages)
+                    waiting = 0 if generation.record.end_us or not due else max(sink.messages, 1)
                     if (waiting > most or (generation.record.end_us and found is None)) and not piece.needs_no_segments:
                         found, most = Stretch(zone, generation, piece), waiting
                     if found is None and piece.small_segments >= MERGED:
@@ -120,10 +124,11 @@ class SegmentWriter:
     def _small_segments(self, stretch: Stretch) -> Stretch | None:
         """The last small segments of a shard, to become one; None if they cannot be read."""
         try:
-            stretch.small = self._reader(stretch).last_small(MERGED)
+            stretch.small = self._reader(stretch).last_small(MERGED, self._size.messages, _MAX_SERIALS)
         except PermanentError as damage:
-            stretch.piece.small_segments = 0
             _log.warning("small segments stay as they are", family=stretch.piece.family, why=str(damage))
+        if len(stretch.small) < 2:
+            stretch.piece.small_segments = 0
             return None
         stretch.first_us, stretch.last_us = stretch.small[0].first_us, stretch.small[-1].last_us
         return stretch
@@ -138,18 +143,27 @@ class SegmentWriter:
         It holds no cursor between slices: the database may have to be opened again meanwhile.
         """
         for directory in stretch.small:
-            reader = self._reader(stretch)
-            yield [reader.page(directory, number).value for number in range(directory.pages)]
-            del reader
+            for number in range(directory.pages):
+                yield [self._reader(stretch).page(directory, number).value]
         if stretch.small:
             return
-        while not self._size.reached_by(stretch.messages, stretch.weight, stretch.pages):
+        sink = stretch.piece.layout.sink
+        stretch.is_counted = not (sink.has_uncounted or stretch.generation.record.end_us)
+        while not self._is_full(stretch):
             values = self._read_slice(stretch)
             if not values:
                 break
             yield values
-        if stretch.is_empty():
-            stretch.piece.needs_no_segments = True
+        if not self._is_full(stretch) and self._log.idle():
+            # That was all: what was counted of it is not to be counted again.
+            stretch.is_counted = False
+            sink.nothing_waits()
+            if stretch.is_empty() and stretch.generation.record.end_us:
+                stretch.piece.needs_no_segments = True
+
+    def _is_full(self, stretch: Stretch) -> bool:
+        too_large = stretch.size_bytes >= _MAX_BYTES
+        return too_large or self._size.reached_by(stretch.messages, stretch.weight_bytes, stretch.pages)
 
     def _read_slice(self, stretch: Stretch) -> list[bytes]:
         cursor, mark_us = open_shard(self._log.engine.family(stretch.piece.family))
@@ -165,12 +179,11 @@ class SegmentWriter:
             stretch.pages += 1
             stretch.messages += count
             stretch.size_bytes += len(value)
-            # A large message is a page of its segment alone, whatever its size.
-            stretch.weight += len(value) if count > 1 else min(len(value), LARGE_BYTES)
+            stretch.weight_bytes += page_weight(count, len(value))
             values.append(value)
             slice_bytes += len(value)
             full = slice_bytes >= SLICE_BYTES or len(values) >= _SLICE_PAGES
-            if full or self._size.reached_by(stretch.messages, stretch.weight, stretch.pages):
+            if full or self._is_full(stretch):
                 break
         return values
 
@@ -193,14 +206,19 @@ class SegmentWriter:
         for page, value in enumerate(pages, first_page):
             changes.into(name).put(page_key(stretch.number, page), value)
         self._log.write_own(changes)
+        stretch.stored += len(pages)
 
     def finish(
         self, stretch: Stretch, directory: Directory, page_map: bytes, index: list[tuple[int, int, bytes]]
     ) -> None:
         """Write what leads to the pages, and delete what they replace: from now on it is a segment.
 
-        Requires: `can_store`; all its pages are written.
+        Requires: `can_store`; all its pages are written. PermanentError if it is not the segment of this stretch.
         """
+        messages = sum([small.messages for small in stretch.small]) or stretch.messages
+        built = (directory.first_us, directory.last_us, directory.messages, directory.pages)
+        if built != (stretch.first_us, stretch.last_us, messages, stretch.stored):
+            raise PermanentError(f"a segment of {messages} messages from {stretch.first_us} on was built as {built}")
         directory.number = stretch.number
         changes = Changes()
         segments = changes.into(stretch.generation.record.segments_family())
@@ -217,8 +235,8 @@ class SegmentWriter:
             first, end = POSITION.pack(stretch.first_us), POSITION.pack(stretch.last_us + 1)
             shard.put(MARKS, encode_mark(stretch.last_us))
             shard.delete_range(MESSAGES + first, MESSAGES + end)
-            if not stretch.generation.record.end_us:
-                piece.layout.sink.count(-stretch.pages, -stretch.messages, -stretch.size_bytes)
+            if stretch.is_counted:
+                piece.layout.sink.count(-stretch.pages, -stretch.messages, -stretch.weight_bytes)
         self._log.write_own(changes)
         is_small = directory.pages <= UNINDEXED_PAGES and not stretch.small
         piece.small_segments = piece.small_segments + 1 if is_small else 0

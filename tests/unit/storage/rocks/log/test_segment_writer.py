@@ -11,6 +11,7 @@ from holdfast.durable.log import NO_END
 from holdfast.durable.segments import build_segment
 from holdfast.durable.zones import Zone
 from holdfast.history.reader.reader import HistoryReader
+from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.messages import stored_position
@@ -19,7 +20,7 @@ from holdfast.storage.rocks.backup import create_backup, restore_backup
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.layout import MARKS, MESSAGES, POSTINGS, SEGMENTS
-from holdfast.storage.rocks.layouts.paged import SegmentSize
+from holdfast.storage.rocks.layouts.paged import PagedLayout, SegmentSize
 from holdfast.storage.rocks.layouts.postings import read_mark
 from holdfast.storage.rocks.layouts.segments import page_key
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter, Stretch
@@ -50,11 +51,11 @@ def assert_sound(store: Store, count: int) -> None:
     store._open()
 
 
-def directories(store: Store) -> list[tuple[int, int, int]]:
+def directories(store: Store, shard: str = SHARD) -> list[tuple[int, int, int]]:
     """Number, messages and pages of each segment."""
     found = [
         decode_directory(int.from_bytes(key[1:], "big"), value)
-        for key, value in scan_items(store.engine.family(SHARD), MARKS + b"\x00", SEGMENTS)
+        for key, value in scan_items(store.engine.family(shard), MARKS + b"\x00", SEGMENTS)
     ]
     return [(one.number, one.messages, one.pages) for one in found]
 
@@ -100,8 +101,8 @@ def test_two_shards_share_the_family_of_segments(tmp_path: Path) -> None:
     store = Store(tmp_path, default=Zone("default", layout="paged", shards=2, store_qos0=True))
     fill(store, [60] * 20)
     assert SegmentWriter(store.log, SMALL).write_all() >= 2
-    numbers = [key[1:9] for key, _value in scan_items(store.engine.family(FAMILY), SEGMENTS, b"\x05")]
-    assert numbers == sorted(numbers)
+    numbers = [number for shard in (SHARD, "log-00001-00000001") for number, *_rest in directories(store, shard)]
+    assert sorted(numbers) == list(range(1, len(numbers) + 1)), "no two segments have one number"
     store.reopen()
     for text in ("#", "plant/7/#", "plant/+/temp"):
         assert sorted(places(store.read(text))) == sorted(places(store.expected(text)))
@@ -237,7 +238,8 @@ def test_a_narrow_filter_reads_few_pages(paged: Store, monkeypatch: pytest.Monke
 
 def test_the_history_reads_segments_while_they_are_made(paged: Store) -> None:
     """A secondary sees commit pages, or the segment: after any catch-up each message once."""
-    wide(paged)
+    for _commit in range(14):
+        wide(paged, 30)
     fill(paged, [40])
     steps = Steps(paged)
     reader = HistoryReader(paged.folder)
@@ -310,16 +312,86 @@ def test_verify_names_what_is_wrong_with_a_segment(paged: Store, what: str) -> N
 
 
 def test_rows_that_are_remembered_are_bounded(paged: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paged.log.segments._rows, "_max_bytes", 100_000)
     random = Random(1)
     for _segment in range(6):
         paged.write(*messages(400, random, paged.clock.wall_us()))
     paged.settle()
     SegmentWriter(paged.log, SMALL).write_all()
+    paged.reopen()  # what is in memory is not looked up in segments
+    rows = paged.log.segments._rows
+    monkeypatch.setattr(rows, "_max_bytes", 100_000)
     for text in FILTERS:
         for _reader in range(2):
             assert contents(paged.read(text)) == contents(paged.expected(text))
-    assert paged.log.segments._rows.size_bytes <= 100_000
+    assert 0 < rows.size_bytes <= 100_000
+    assert rows.size_bytes == sum(kept.size_bytes for kept in rows._rows.values())
+
+
+def test_two_readers_that_open_a_segment_at_once_are_counted_once(paged: Store) -> None:
+    fill(paged, [500])
+    SegmentWriter(paged.log, SMALL).write_all()
+    paged.reopen()
+    rows = paged.log.segments._rows
+    family = paged.engine.family(SHARD)
+    layout = paged.zone_log().live[0].by_shard[0].layout
+    reads = [layout.read_messages(family, (), 0, NO_END, 0) for _reader in range(2)]
+    pages = [list(batch) for both in zip(*reads, strict=True) for batch in both]
+    assert sum(map(len, pages)) == 2 * 500
+    assert rows.size_bytes == sum(kept.size_bytes for kept in rows._rows.values()) > 0
+
+
+def test_a_backlog_from_before_a_restart_becomes_segments(paged: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a log is opened, not all that waits is counted."""
+    monkeypatch.setattr("holdfast.storage.rocks.layouts.paged.SEGMENT_SIZE", SegmentSize(messages=50))
+    fill(paged, [10] * 40)
+    paged.reopen()
+    assert SegmentWriter(paged.log, SegmentSize(messages=50)).write_all() == 8
+    assert commit_pages(paged) == 0
+    sink = paged.zone_log().live[0].by_shard[0].layout.sink
+    assert (sink.pages, sink.messages, sink.weight_bytes, sink.has_uncounted) == (0, 0, 0, False)
+    fill(paged, [10] * 6)
+    assert SegmentWriter(paged.log, SegmentSize(messages=50)).write_all() == 1
+    assert (sink.pages, sink.messages) == (1, 10)
+
+
+def test_what_is_counted_and_not_written_yet_ends_no_segments(paged: Store) -> None:
+    """Batches may have to wait for RocksDB: there is nothing to read then, and more later."""
+    writer = SegmentWriter(paged.log, SegmentSize(messages=50))
+    sink = paged.zone_log().live[0].by_shard[0].layout.sink
+    sink.count(6, 60, 600)
+    stretch = writer.next_stretch()
+    assert stretch is not None
+    assert list(writer.read(stretch)) == []
+    assert writer.next_stretch() is None
+    fill(paged, [10] * 6)
+    assert writer.write_all() == 1
+
+
+def test_an_answer_that_is_not_the_segment_of_its_stretch_deletes_nothing(paged: Store) -> None:
+    wide(paged)
+    steps = Steps(paged)
+    for batch in list(steps.batches())[:-2]:
+        batch()
+    with pytest.raises(PermanentError, match="was built as"):
+        steps.finish()
+    assert commit_pages(paged) == 1
+
+
+def test_a_layout_that_does_not_know_its_segments_refuses_to_read_short(paged: Store) -> None:
+    fill(paged, [50])
+    SegmentWriter(paged.log, SegmentSize(messages=1)).write_all()
+    with pytest.raises(MisuseError, match="where segments are"):
+        list(PagedLayout().read_messages(paged.engine.family(SHARD), (), 0, NO_END, 0))
+
+
+def test_a_damaged_mark_does_not_keep_the_broker_from_starting(paged: Store) -> None:
+    fill(paged, [50])
+    changes = Changes()
+    changes.into(SHARD).put(MARKS, b"short")
+    paged.log.write_own(changes)
+    paged.reopen()
+    with pytest.raises(PermanentError, match="the mark of segments has 5 bytes"):
+        paged.read()
 
 
 def small_segments(*stores: Store) -> None:
@@ -331,7 +403,7 @@ def small_segments(*stores: Store) -> None:
 def test_eight_small_segments_become_one(paged: Store, timeline: Store) -> None:
     """Small commits make small segments: a filter would have to look at each of them."""
     small_segments(paged, timeline)
-    writer = SegmentWriter(paged.log, SegmentSize(messages=1, commits=2))
+    writer = SegmentWriter(paged.log, SegmentSize(commits=1))
     assert writer.write_all() == 17, "sixteen of a commit each, and one of the last eight"
     found = directories(paged)
     assert [count for _number, count, _pages in found] == [30, 7] * 4 + [148]
@@ -341,7 +413,9 @@ def test_eight_small_segments_become_one(paged: Store, timeline: Store) -> None:
 def test_small_segments_become_one_between_two_reads_or_crashes(paged: Store, timeline: Store, done: int) -> None:
     """L4, L5, L20: before, between and behind its batches; and after a crash at any of these points."""
     small_segments(paged, timeline)
-    writer = SegmentWriter(paged.log, SegmentSize(messages=37))
+    paged.reopen()
+    timeline.reopen()
+    writer = SegmentWriter(paged.log, SegmentSize(commits=2))
     for _segment in range(8):
         stretch = writer.next_stretch()
         assert stretch is not None
