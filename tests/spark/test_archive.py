@@ -182,7 +182,8 @@ def test_retention_waits_for_the_archive_and_history_stays_whole(
         archive(spark, broker, lake)
         fill(broker, 1, 2, 3)
         broker.process.wait_for("a lease holds up retention")
-        assert broker.process.events("generation dropped") == []
+        # A generation may have ended right behind what is archived: then it may go. Nothing else may.
+        assert set(sent(broker.sent[20:])) <= set(found(history(spark, path=broker.data)))
         early = history(spark, path=broker.data, lake=lake)
         assert found(early) == sent(broker.sent)
 

@@ -70,7 +70,8 @@ def test_a_session_that_runs_is_taken_and_given_what_it_lacks(spark: SparkSessio
 
     again = session(settings={"spark.sql.shuffle.partitions": "3"})
 
-    assert again is spark
+    # The same session of Java: Python may make several objects of it.
+    assert again._jsparkSession.equals(spark._jsparkSession)
     assert spark.conf.get(key) == "true"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
     spark.conf.set("spark.sql.shuffle.partitions", "2")
