@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 
 #: Fewer are left to RocksDB: so many nested ones cost some ten milliseconds, and each segment of the log has one that
 #: nests in no other.
-FEW: Final = 250
+FEW: Final = 200
 _BLOCK_BYTES: Final = 32_768
 _HEADER: Final = struct.Struct("<IHB")
 _HEADER_BYTES: Final = 7

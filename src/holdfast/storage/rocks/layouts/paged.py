@@ -25,6 +25,7 @@ from holdfast.records.segment_pages import PAGE_BYTES, PAGE_VERSION, SegmentPage
 from holdfast.records.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET
+from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED
 from holdfast.storage.rocks.layouts.segments import SegmentFamily, SegmentReader, open_shard
 from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
 from holdfast.topics.filters import matching_topics
@@ -96,7 +97,7 @@ class PagedLayout(WriteThroughLayout):
                     yield from page.records(lo_us, hi_us, _wanted(page, levels)) or (NOTHING_YET,)
             return
         cursor, mark_us = open_shard(family)
-        if lo_us <= mark_us and lo_us < hi_us:
+        if _in_segments(mark_us, lo_us, hi_us):
             segments = self._open_segments(family)
             for directory in segments.directories(lo_us, hi_us):
                 for rows, begin, end in self._matches(segments, directory, levels, lo_us, hi_us):
@@ -110,7 +111,7 @@ class PagedLayout(WriteThroughLayout):
 
     def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
         cursor, mark_us = open_shard(family)
-        if lo_us <= mark_us and lo_us < hi_us:
+        if _in_segments(mark_us, lo_us, hi_us):
             segments = self._open_segments(family)
             for directory in segments.directories(lo_us, hi_us):
                 for number in segments.matching_pages(directory, levels):
@@ -122,7 +123,7 @@ class PagedLayout(WriteThroughLayout):
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int
     ) -> Iterator[list[Message]]:
         cursor, mark_us = open_shard(family)
-        if lo_us <= mark_us and lo_us < hi_us:
+        if _in_segments(mark_us, lo_us, hi_us):
             segments = self._open_segments(family)
             for directory in segments.directories(lo_us, hi_us):
                 if hi_us - lo_us == 1:
@@ -203,6 +204,11 @@ class PagedLayout(WriteThroughLayout):
             end = rows.end_of(begin, min(begin + _ROWS, last))
             yield rows, begin, end
             begin = end
+
+
+def _in_segments(mark_us: int, lo_us: int, hi_us: int) -> bool:
+    """Whether a part of [lo, hi) is in segments."""
+    return lo_us < hi_us and mark_us != NOTHING_INDEXED and lo_us <= mark_us
 
 
 def _wanted(page: CommitPage | SegmentPage, levels: tuple[bytes, ...]) -> list[bool] | None:
