@@ -60,21 +60,21 @@ def test_spark_starts_on_the_java_of_the_machine(spark: SparkSession) -> None:
     assert java_property(spark, "java.home") == str(java.parent.parent)
 
 
-def test_a_session_that_runs_is_taken_and_given_what_it_lacks(spark: SparkSession) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_session_that_runs_is_taken_and_given_what_it_lacks() -> None:
     key = "spark.sql.python.filterPushdown.enabled"
-    machine = spark.sparkContext._jvm
-    assert machine is not None
     # A stream that ran in this process may have left its own copy as the active one.
-    machine.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
-    spark.conf.set(key, "false")
+    running = SparkSession.getActiveSession()
+    assert running is not None
+    running.conf.set(key, "false")
 
     again = session(settings={"spark.sql.shuffle.partitions": "3"})
 
     # The same session of Java: Python may make several objects of it.
-    assert again._jsparkSession.equals(spark._jsparkSession)
-    assert spark.conf.get(key) == "true"
-    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    assert again._jsparkSession.equals(running._jsparkSession)
+    assert running.conf.get(key) == "true"
+    assert running.conf.get("spark.sql.shuffle.partitions") == "3"
+    running.conf.set("spark.sql.shuffle.partitions", "2")
 
 
 def test_spark_is_quiet(spark: SparkSession) -> None:
