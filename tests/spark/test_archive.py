@@ -170,20 +170,20 @@ def test_a_lake_that_is_none_is_refused(spark: SparkSession, broker: Broker, lak
 
 def fill(broker: Broker, *generations: int) -> None:
     for number in generations:
-        broker.publish(numbered(1_000 * number, 200, size=8_000))
+        broker.publish(numbered(1_000 * number, 400, size=8_000))
         broker.process.wait_for("generation begins", number)
 
 
 def test_retention_waits_for_the_archive_and_history_stays_whole(
     spark: SparkSession, tmp_path: Path, lake: Path
 ) -> None:
-    with Broker(tmp_path, "generation_bytes = 1048576\nretention_bytes = 2500000\n") as broker:
+    # RocksDB takes memory for a family in blocks of 1 MiB: a generation of that size would end behind a few messages.
+    with Broker(tmp_path, "generation_bytes = 2097152\nretention_bytes = 5000000\n") as broker:
         broker.publish(numbered(0, 20))
         archive(spark, broker, lake)
         fill(broker, 1, 2, 3)
         broker.process.wait_for("a lease holds up retention")
-        # A generation may have ended right behind what is archived: then it may go. Nothing else may.
-        assert set(sent(broker.sent[20:])) <= set(found(history(spark, path=broker.data)))
+        assert broker.process.events("generation dropped") == []
         early = history(spark, path=broker.data, lake=lake)
         assert found(early) == sent(broker.sent)
 
@@ -203,5 +203,5 @@ def test_retention_waits_for_the_archive_and_history_stays_whole(
         with pytest.raises(PermanentError, match="retention dropped up to"):
             archive(spark, broker, lake)
         outcome = archive(spark, broker, lake, failOnDataLoss="false")
-        assert outcome.lost >= 200
+        assert outcome.lost >= 400
         assert outcome.lost + len(payloads(lake)) == len(broker.sent)

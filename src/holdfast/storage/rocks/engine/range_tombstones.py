@@ -28,9 +28,8 @@ from holdfast.storage.rocks.engine.wal_scan import wal_files
 
 _log = structlog.get_logger()
 
-#: Fewer are left to RocksDB: so many nested ones cost some ten milliseconds, and each segment of the log has one that
-#: nests in no other.
-FEW: Final = 200
+#: Fewer are left to RocksDB: a hundred nested ones cost a few milliseconds.
+FEW: Final = 100
 _BLOCK_BYTES: Final = 32_768
 _HEADER: Final = struct.Struct("<IHB")
 _HEADER_BYTES: Final = 7

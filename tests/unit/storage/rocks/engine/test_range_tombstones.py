@@ -121,7 +121,7 @@ def test_range_tombstones_that_no_later_one_covers_stay(tmp_path: Path) -> None:
         changes = Changes()
         prefix = client_prefix("c")
         changes.into(SESSIONS).put(prefix + b"\x05", b"x")
-        changes.into(SESSIONS).delete_range(prefix, prefix + (60_000 - number).to_bytes(2, "big"))
+        changes.into(SESSIONS).delete_range(prefix, prefix + bytes((255 - number,)))
         engine.write(engine.written + 1, changes)
     engine.sync_now()
     copy = tmp_path / "copy"
