@@ -16,7 +16,8 @@ from holdfast.records.segment_index import (
     token_bucket,
 )
 from holdfast.records.segment_pages import SegmentPage
-from holdfast.storage.rocks.layouts.segments import directory_key, encode_mark, index_key, map_key, page_key
+from holdfast.storage.rocks.layouts.postings import encode_mark
+from holdfast.storage.rocks.layouts.segments import directory_key, index_key, map_key, page_key
 from tests.formats.test_commit_pages import ALL_KINDS, START_US, WIDE
 
 pytestmark = pytest.mark.compiled
@@ -104,7 +105,7 @@ def test_keys_and_names() -> None:
     assert map_key(3).hex() == "040000000000000003ffff"
     assert index_key(1, 28, START_US).hex() == "02011c00060a24181e4000"
     assert directory_key(START_US).hex() == "0300060a24181e4000"
-    assert encode_mark(START_US).hex() == "00401e18240a0600"
+    assert encode_mark(START_US, []) == (b"\x03", bytes.fromhex("00401e18240a0600"))
     record = Generation("default", 12, "paged", {}, 0, (7, 9), 0)
     assert record.segments_family() == "segments-00007-00000012"
     assert record.in_edition(5).segments_family() == "segments-00007-00000012-5"

@@ -21,13 +21,20 @@ class Segment:
     """A segment as it is built. Its directory has number 0 until it is stored."""
 
     def __init__(
-        self, directory: Directory, pages: list[bytes], page_map: bytes, index: list[tuple[int, int, bytes]]
+        self,
+        directory: Directory,
+        pages: list[bytes],
+        page_map: bytes,
+        index: list[tuple[int, int, bytes]],
+        topics: dict[bytes, int],
     ) -> None:
         self.directory: Final = directory
         self.pages: Final = pages
         self.map: Final = page_map
         #: Level, bucket and entries.
         self.index: Final = index
+        #: How many messages each topic has.
+        self.topics: Final = topics
 
     def slices(self) -> list[tuple[int, list[bytes]]]:
         """Its pages, as many at a time as are written in one batch, with the number of the first."""
@@ -80,7 +87,8 @@ def build_segment(values: list[bytes]) -> Segment:
         positions[-1],
         tokens.counts(),
     )
-    return Segment(directory, writer.pages, page_map, index)
+    counts = {topic: len(rows) for topic, rows in by_topic.items()}
+    return Segment(directory, writer.pages, page_map, index, counts)
 
 
 def _messages(values: list[bytes]) -> list[tuple[int, Message]]:

@@ -19,7 +19,8 @@ from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
 from holdfast.records.messages import stored_serial, stored_topic
 from holdfast.storage.rocks.bench.pattern_trial import Levels, PatternTrial, TrialQuestion, try_out
-from holdfast.storage.rocks.layouts.build import LEARNING
+from holdfast.storage.rocks.layouts.build import PLACING
+from holdfast.storage.rocks.layouts.patterns import read_structure
 from holdfast.storage.rocks.layouts.streams import stored_structure
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration
 from holdfast.topics.filters import REST, levels_match
@@ -54,8 +55,8 @@ def measure_patterns(
     given = [pattern.encode() for pattern in patterns]
     with HistoryReader.open(folder) as reader:
         record = reader.generations(zone)[-1]
-        if record.layout not in LEARNING:
-            raise PermanentError(f"zone {zone!r} has layout {record.layout}, which has no use for patterns")
+        if record.layout not in PLACING:
+            raise PermanentError(f"zone {zone!r} has layout {record.layout}, which does not place messages by patterns")
         shard = max(record.shards, key=lambda number: (reader.heads()[number].serial, -number))
         values = _newest(reader, shard, most)
         if not values:
@@ -123,10 +124,8 @@ def learned_patterns(reader: HistoryReader) -> list[str]:
     for zone in reader.zones():
         for record in reader.generations(zone.name):
             for piece in LiveGeneration(record).by_shard.values():
-                like = piece.layout.learned()
-                if like is not None:
-                    # Only the structure: counting the messages of each pattern would need a scan.
-                    stored = stored_structure(like, reader.family(piece.family))
+                stored = read_structure(piece.layout, reader.family(piece.family))
+                if stored is not None:
                     found.update(tuple(pattern.text.encode().split(SEPARATOR)) for pattern in stored.patterns())
     found.discard((REST,))
     return sorted(SEPARATOR.join(levels).decode(errors="replace") for levels in _widest(found))

@@ -15,6 +15,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from holdfast.durable.segment_patterns import NO_PATTERNS, StoredPatterns, learn_patterns, restore_patterns
 from holdfast.durable.segments import build_segment
 from holdfast.model.errors import PermanentError
 from holdfast.records.segment_index import encode_directory
@@ -32,7 +33,11 @@ class Pages(msgspec.Struct, array_like=True, tag=1):
 
 
 class StretchEnd(msgspec.Struct, array_like=True, tag=2):
-    """The stretch has no more commit pages."""
+    """The stretch has no more pages. Patterns of topics are to be learnt from it if there are thresholds."""
+
+    thresholds: list[int] = []
+    #: Those that are known, as records.
+    patterns: list[tuple[bytes, bytes]] = []
 
 
 class Built(msgspec.Struct, array_like=True, tag=3):
@@ -43,6 +48,8 @@ class Built(msgspec.Struct, array_like=True, tag=3):
     map: bytes
     #: Level, bucket and entries.
     index: list[tuple[int, int, bytes]]
+    #: New patterns as records, and the messages of each stream.
+    patterns: tuple[list[tuple[bytes, bytes]], list[tuple[bytes, int]]]
 
 
 class Failed(msgspec.Struct, array_like=True, tag=4):
@@ -65,14 +72,18 @@ def decode_frame(content: bytes) -> Frame:
     return frame
 
 
-def answers(values: list[bytes]) -> list[Frame]:
-    """What is sent back for the commit pages of a stretch."""
+def answers(values: list[bytes], end: StretchEnd) -> list[Frame]:
+    """What is sent back for the pages of a stretch."""
     try:
         segment = build_segment(values)
     except PermanentError as damage:
         return [Failed(str(damage))]
     directory = segment.directory
-    built = Built(directory.first_us, encode_directory(directory), segment.map, segment.index)
+    learnt = NO_PATTERNS
+    if end.thresholds:
+        known = StoredPatterns(tuple(end.thresholds), end.patterns)
+        learnt = learn_patterns(restore_patterns(known), segment.topics)
+    built = Built(directory.first_us, encode_directory(directory), segment.map, segment.index, learnt)
     return [*[Pages(first, pages) for first, pages in segment.slices()], built]
 
 
@@ -83,11 +94,11 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
         frame = decode_frame(source.read(LENGTH.unpack(head)[0]))
         if isinstance(frame, Pages):
             values += frame.values
-            continue
-        for answer in answers(values):
-            target.write(encode_frame(answer))
-        target.flush()
-        values = []
+        elif isinstance(frame, StretchEnd):
+            for answer in answers(values, frame):
+                target.write(encode_frame(answer))
+            target.flush()
+            values = []
 
 
 def main() -> None:

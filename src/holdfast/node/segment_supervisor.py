@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from holdfast.durable.segment_patterns import SegmentPatterns
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.node.child_process import child_process
 from holdfast.node.segment_main import LENGTH, Built, Failed, Frame, Pages, StretchEnd, decode_frame, encode_frame
@@ -110,7 +111,9 @@ class SegmentSupervisor:
         if stretch.is_empty():
             await asyncio.sleep(0)
             return
-        process.stdin.write(encode_frame(StretchEnd()))
+        known = self._segments.known_patterns(stretch)
+        end = StretchEnd() if known is None else StretchEnd(list(known.thresholds), known.records)
+        process.stdin.write(encode_frame(end))
         while True:
             frame = await _receive(process.stdout)
             while not self._storage.log.idle():  # noqa: ASYNC110 (what makes it idle is not told)
@@ -128,7 +131,7 @@ class SegmentSupervisor:
         if isinstance(frame, Built):
             if stays:
                 directory = decode_directory(frame.first_us, frame.directory)
-                self._segments.finish(stretch, directory, frame.map, frame.index)
+                self._segments.finish(stretch, directory, frame.map, frame.index, SegmentPatterns(*frame.patterns))
                 self._storage.segment_counts.made += 1
                 self._failures.clear()
             return True

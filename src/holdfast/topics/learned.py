@@ -157,6 +157,10 @@ class LearnedTopics:
         self._changes.append((self.next_key(), pattern))
         self._next_record += 1
 
+    @property
+    def thresholds(self) -> tuple[int, ...]:
+        return self._trie.thresholds
+
     def next_key(self) -> bytes:
         """The key of the next record. A reader that follows a writer loads from here on."""
         return self._next_record.to_bytes(4, "big")

@@ -34,6 +34,7 @@ from holdfast.records.meta_keys import GENERATION, ZONE, all_of
 from holdfast.records.segment_pages import PAGE_VERSION
 from holdfast.storage.rocks.engine.column_families import META, check_format
 from holdfast.storage.rocks.engine.scan import scan_items
+from holdfast.storage.rocks.layouts.patterns import read_patterns
 from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.storage.rocks.log.erasure_file import ErasureFile
 from holdfast.storage.rocks.log.leases import remove_lease, renew_lease
@@ -191,9 +192,7 @@ class HistoryReader(ViewReader):
         for zone in self.zones():
             for record in self.generations(zone.name)[-1:]:
                 for piece in LiveGeneration(record).by_shard.values():
-                    piece.layout.load(self.family(piece.family))
-                    topics = piece.layout.learned()
-                    found += [] if topics is None else topics.patterns()
+                    found += read_patterns(piece.layout, self.family(piece.family))
         return found
 
     # ---- leases

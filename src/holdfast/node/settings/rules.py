@@ -228,8 +228,8 @@ def _folder_problems(settings: Settings) -> Iterator[SettingProblem]:
 def _kept_problems(settings: Settings, prefix: str, kept: Storage | ZoneSettings) -> Iterator[SettingProblem]:
     """The rules that hold for a zone and for the default zone."""
     try:
-        if parse_thresholds(kept.thresholds) and kept.layout != "learned":
-            text = f"is set, and layout = {kept.layout!r} learns nothing; write layout = 'learned' or remove it"
+        if parse_thresholds(kept.thresholds) and kept.layout not in ("learned", "paged"):
+            text = f"is set, and layout = {kept.layout!r} learns nothing; write layout = 'paged' or remove it"
             yield _problem(settings, f"{prefix}.thresholds", text, f"{prefix}.layout")
     except SettingsError as error:
         why = str(error).removeprefix(f"thresholds {kept.thresholds!r}: ")

@@ -22,7 +22,8 @@ from holdfast.storage.rocks.log.zone_log import PATTERNS
 #: What names of shipments begin with.
 PREFIX: Final = "relayout-"
 #: Layouts that learn topics, and have thresholds for it.
-_LEARNING: Final = ("learned", "indexed")
+_PLACING: Final = ("learned", "indexed")
+_LEARNING: Final = (*_PLACING, "paged")
 _THRESHOLDS: Final = "thresholds"
 
 
@@ -86,7 +87,7 @@ def _task(view: View, record: Generation, job: RelayoutJob, now_us: int) -> Rela
         return None
     present = _present(view, record.zone)
     layout = job.layout or (record.layout if job.days or job.learn or present is None else present.layout)
-    if not job.days and layout == record.layout and not (job.learn and layout in _LEARNING):
+    if not job.days and layout == record.layout and not (job.learn and layout in _PLACING):
         return None
     # A restored generation stays for as long as a new one; a rewritten one keeps its age.
     created_us = now_us if job.days else record.created_us

@@ -152,5 +152,5 @@ def test_what_cannot_be_measured_is_said_and_learnt_nevertheless(learnt: LearnOu
     shown = CliRunner().invoke(app, ["spark", "learn", "--data", str(tmp_path / "data"), "--measure"])
 
     assert shown.exit_code == 0, shown.output
-    assert "not measured: zone 'default' has layout timeline, which has no use for patterns" in shown.stderr
+    assert "not measured: zone 'default' has layout timeline, which does not place messages by patterns" in shown.stderr
     assert shown.stdout.startswith("3 patterns")

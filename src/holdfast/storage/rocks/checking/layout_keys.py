@@ -47,9 +47,10 @@ class SliceKeys(Protocol):
 
 
 class PageKeys:
-    """Of the layout `paged`: commit pages, and what leads to segments. Segments have their own check."""
+    """Of the layout `paged`: patterns, commit pages, and what leads to segments. Segments have their own check."""
 
     def __init__(self, mark_us: int) -> None:
+        self._next_record = 0
         self._mark_us: Final = mark_us
         #: First positions of segments, by their index and by their directories.
         self._indexed: Final[set[bytes]] = set()
@@ -64,7 +65,9 @@ class PageKeys:
         return len(page.messages(0, page.count, 0))
 
     def other(self, key: bytes, value: bytes) -> None:
-        if key[:1] == POSTINGS and len(key) == _INDEX_BYTES:
+        if key[:1] == STRUCTURE:
+            self._next_record = check_record(key[1:], self._next_record)
+        elif key[:1] == POSTINGS and len(key) == _INDEX_BYTES:
             self._indexed.add(key[-_POSITION_BYTES:])
         elif key[:1] == MARKS and len(key) == 1 + _POSITION_BYTES:
             decode_directory(int.from_bytes(key[1:], "big"), value)
@@ -153,9 +156,7 @@ class LearnedKeys:
             raise PermanentError("the layout has no such keys")
 
     def _structure(self, key: bytes, value: bytes) -> None:
-        if int.from_bytes(key, "big") != self._next_record:
-            raise PermanentError(f"record {self._next_record} of the learned structure is missing")
-        self._next_record += 1
+        self._next_record = check_record(key, self._next_record)
         self._topics.load([(key, value)])
 
     def _block(self, key: bytes, value: bytes) -> None:
@@ -187,6 +188,14 @@ class LearnedKeys:
                 )
         if self._mark_us < _EVERYTHING_US and self._mark_us > self._last_us:
             yield f"the postings are marked complete up to {self._mark_us}, and the last message is at {self._last_us}"
+
+
+def check_record(key: bytes, expected: int) -> int:
+    """Check that a record of the learned structure follows the one before; the number that comes next."""
+    number = int.from_bytes(key, "big")
+    if number != expected:
+        raise PermanentError(f"record {expected} of the learned structure is missing")
+    return number + 1
 
 
 def slice_keys(record: Generation, mark_us: int) -> SliceKeys:

@@ -9,6 +9,7 @@ from holdfast.storage.rocks.checking.meta_records import StoredMeta, live_genera
 from holdfast.storage.rocks.checking.verify_report import CheckedReader, VerifyReport
 from holdfast.storage.rocks.engine.column_families import META
 from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.layouts.patterns import read_patterns
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration
 
 
@@ -67,9 +68,7 @@ def patterns_of(engine: Engine, zone: str | None = None) -> Iterator[PatternView
             continue
         for record in live[name]:
             for shard, piece in LiveGeneration(record).by_shard.items():
-                piece.layout.load(engine.family(piece.family))
-                topics = piece.layout.learned()
-                for pattern in [] if topics is None else topics.patterns():
+                for pattern in read_patterns(piece.layout, engine.family(piece.family)):
                     yield PatternView(name, shard, record.number, pattern.text, pattern.messages)
 
 

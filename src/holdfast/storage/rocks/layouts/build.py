@@ -56,8 +56,9 @@ _DEFAULTS: Final[dict[str, dict[str, int]]] = {
 ALL_LAYOUTS: Final = tuple(_DEFAULTS)
 #: Those that a user may choose; the others are for comparison in the bench.
 LAYOUTS: Final = ("timeline", "learned", "bitmask", "paged")
-#: Those that learn about topics.
-LEARNING: Final = tuple(name for name, numbers in _DEFAULTS.items() if "max_streams" in numbers)
+#: Those that place messages by what was learnt about topics, and those that learn.
+PLACING: Final = tuple(name for name, numbers in _DEFAULTS.items() if "max_streams" in numbers)
+LEARNING: Final = (*PLACING, "paged")
 
 
 def make_layout(
@@ -76,8 +77,6 @@ def make_layout(
     numbers = _numbers(name, parameters)
     if name == "timeline":
         return TimelineLayout()
-    if name == "paged":
-        return PagedLayout(segments)
     if name in _CURVES:
         levels, bits, epoch_messages = numbers["levels"], numbers["bits"], numbers["epoch_messages"]
         if levels < 1 or epoch_messages < 1 or not 1 <= bits <= TIME_BITS:
@@ -90,6 +89,8 @@ def make_layout(
     topics.begin_with(given)
     if inherited is not None:
         topics.adopt(inherited)
+    if name == "paged":
+        return PagedLayout(segments, topics)
     if name == "indexed":
         return IndexedLayout(topics, numbers["hash_bits"])
     return LearnedLayout(topics, numbers["cycle_messages"], numbers["cycle_bytes"], numbers["hash_bits"])
@@ -114,6 +115,8 @@ def _numbers(name: str, parameters: Parameters) -> dict[str, int]:
 
 def _topics(numbers: dict[str, int], thresholds: int | list[int] | tuple[int, ...]) -> LearnedTopics:
     by_depth = (thresholds,) if isinstance(thresholds, int) else tuple(thresholds)
+    if not numbers:
+        return LearnedTopics(by_depth)
     return LearnedTopics(
         by_depth, numbers["max_streams"], numbers["max_nodes"], numbers["max_places"], numbers["id_bits"]
     )

@@ -34,11 +34,10 @@ from holdfast.storage.rocks.layouts.layout import MESSAGES, Puts
 from holdfast.storage.rocks.layouts.postings import (
     candidates,
     encode_mark,
-    read_counts,
     read_mark,
     read_posting,
 )
-from holdfast.storage.rocks.layouts.streams import StreamLayout, fetch, scan_stream
+from holdfast.storage.rocks.layouts.streams import StreamLayout, add_counts, fetch, scan_stream
 from holdfast.storage.rocks.layouts.tail import TailIndex
 from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
 from holdfast.topics.learned import LearnedTopics
@@ -197,11 +196,8 @@ class LearnedLayout(StreamLayout):
     def load(self, family: FamilyReader) -> None:
         self._load_structure(family)
         mark_us = read_mark(family)
-        known = self._topics.stream_ids()
-        for stream, messages in read_counts(family):
-            if stream in known:
-                self._topics.add_messages(stream, messages)
-        for stream in known:
+        add_counts(self._topics, family)
+        for stream in self._topics.stream_ids():
             self._load_tail(family, MESSAGES + stream, mark_us + 1)
 
     def _load_tail(self, family: FamilyReader, prefix: bytes, lo_us: int) -> None:

@@ -5,9 +5,11 @@
 
 A commit costs one put, however many messages it has. A replay of what is not in segments yet reads every commit page of
 its range, and looks at each distinct topic of a page once. Segments are made from commit pages behind the writer
-(`log/segment_writer.py`); a filter finds the pages of a segment that may match by the index.
+(`log/segment_writer.py`); a filter finds the pages of a segment that may match by the index. Patterns of topics are
+learnt from segments (`durable/segment_patterns.py`); where a message lies does not depend on them.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -27,8 +29,10 @@ from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED
 from holdfast.storage.rocks.layouts.segments import SegmentFamily, SegmentReader, open_shard
+from holdfast.storage.rocks.layouts.streams import add_counts, stored_structure
 from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
 from holdfast.topics.filters import matching_topics
+from holdfast.topics.learned import LearnedTopics
 
 #: Rows that are decoded at once: a reader that wants fewer keeps the others.
 _ROWS: Final = 128
@@ -57,15 +61,18 @@ SEGMENT_SIZE: Final = SegmentSize()
 
 
 class PagedLayout(WriteThroughLayout):
-    """Has no state but what its sink counts."""
+    """Has no state but what its sink counts, and what segments have taught about topics."""
 
     name: Final = "paged"
     reopens_cheaply = True
 
-    def __init__(self, segments: SegmentFamily | None = None) -> None:
-        """`segments` is where the pages of segments are; a layout that only writes needs none."""
+    def __init__(self, segments: SegmentFamily | None = None, topics: LearnedTopics | None = None) -> None:
+        """`segments` is where the pages of segments are; a layout that only writes needs none. `topics` is empty, or
+        what the generation before handed on.
+        """
         self._sink: Final = PageSink(MESSAGES)
         self._segments: Final = segments
+        self._topics = topics or LearnedTopics()
 
     @property
     def sink(self) -> PageSink:
@@ -74,9 +81,14 @@ class PagedLayout(WriteThroughLayout):
     def put(self, topic: bytes, position_us: int, value: bytes, puts: FamilyChanges) -> None:
         self._sink.put(topic, position_us, value, puts)
 
+    def learned(self) -> LearnedTopics:
+        return self._topics
+
     def load(self, family: FamilyReader) -> None:
+        self._topics = stored_structure(self._topics, family)
         sink = self._sink
         with suppress(PermanentError):  # who reads what is damaged is told
+            add_counts(self._topics, family)
             cursor, mark_us = open_shard(family)
             for value in commit_values(cursor, mark_us, 0, NO_END):
                 if SEGMENT_SIZE.reached_by(sink.messages, sink.weight_bytes, sink.pages):
@@ -249,3 +261,13 @@ def commit_values(cursor: RdictIter, mark_us: int, lo_us: int, hi_us: int) -> It
         yield bytes(cursor.value())
         cursor.next()
     check_end(cursor)
+
+
+def count_commit_topics(family: FamilyReader) -> Counter[bytes]:
+    """How many messages of each topic are not in segments yet."""
+    found: Counter[bytes] = Counter()
+    cursor, mark_us = open_shard(family)
+    for value in commit_values(cursor, mark_us, 0, NO_END):
+        page = CommitPage(value)
+        found.update([message.topic for message in page.messages(0, page.count, 0)])
+    return found

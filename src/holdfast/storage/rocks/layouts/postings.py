@@ -144,13 +144,23 @@ def encode_mark(up_to_us: int, counts: list[tuple[bytes, int]]) -> tuple[bytes, 
     return MARKS, _MARK.pack(up_to_us) + b"".join([_COUNT.pack(stream, count) for stream, count in counts])
 
 
+def decode_mark(value: bytes) -> int:
+    """Up to where the mark says; its counts are not looked at."""
+    if len(value) < _MARK.size or (len(value) - _MARK.size) % _COUNT.size:
+        raise PermanentError(f"a mark has {len(value)} bytes; {_MARK.size} and {_COUNT.size} a stream would be right")
+    return int(_MARK.unpack_from(value)[0])
+
+
 def read_mark(family: FamilyReader) -> int:
     """The last position whose message is in the postings."""
     value = get_one(family, MARKS)
-    return NOTHING_INDEXED if value is None else int(_MARK.unpack_from(value)[0])
+    return NOTHING_INDEXED if value is None else decode_mark(value)
 
 
 def read_counts(family: FamilyReader) -> list[tuple[bytes, int]]:
     """Streams and their messages up to the mark."""
     value = get_one(family, MARKS)
-    return [] if value is None else list(_COUNT.iter_unpack(value[_MARK.size :]))
+    if value is None:
+        return []
+    decode_mark(value)
+    return list(_COUNT.iter_unpack(value[_MARK.size :]))

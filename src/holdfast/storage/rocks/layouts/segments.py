@@ -2,7 +2,7 @@
 
     in the shard's family          0x02 | level u8 | bucket u8 | segment u64     index
                                    0x03 | segment u64                            directory
-                                   0x03                                          mark: segments hold all up to here, i64
+                                   0x03                                          mark: segments hold all up to here
     in the generation's own        0x04 | number u64 | page u16                  pages; page ffff is the map
 
 *Segment* is the first position of a segment, *number* counts the segments of a family. Big-endian in keys.
@@ -34,13 +34,12 @@ from holdfast.records.segment_pages import SegmentPage
 from holdfast.records.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end, open_cursor
 from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, SEGMENTS
-from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED
+from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, decode_mark
 from holdfast.topics.filters import ONE, REST
 
 _POSITION: Final = Struct(">Q")
 _PAGE: Final = Struct(">QH")
 _INDEX: Final = Struct(">BBQ")
-_MARK: Final = Struct("<q")
 _MAP: Final = 0xFFFF
 _DIRECTORY_BYTES: Final = 9
 #: Bytes of rows that are remembered, for readers that go on where they stopped.
@@ -71,10 +70,6 @@ def index_key(level: int, bucket: int, segment_us: int) -> bytes:
 
 def directory_key(segment_us: int) -> bytes:
     return MARKS + _POSITION.pack(segment_us)
-
-
-def encode_mark(mark_us: int) -> bytes:
-    return _MARK.pack(mark_us)
 
 
 def last_number(segments: FamilyReader) -> int:
@@ -182,9 +177,7 @@ def open_shard(family: FamilyReader) -> tuple[RdictIter, int]:
     cursor = open_cursor(family, _END)
     cursor.seek(MARKS)
     if cursor.valid() and cursor.key() == MARKS:
-        if len(cursor.value()) != _MARK.size:
-            raise PermanentError(f"the mark of segments has {len(cursor.value())} bytes, {_MARK.size} would be right")
-        return cursor, int(_MARK.unpack(cursor.value())[0])
+        return cursor, decode_mark(cursor.value())
     check_end(cursor)
     return cursor, NOTHING_INDEXED
 

@@ -12,7 +12,7 @@ from holdfast.model.message import Message
 from holdfast.records.messages import stored_position, stored_topic
 from holdfast.storage.rocks.engine.scan import FamilyReader, get_many, scan_items, scan_values
 from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout, Puts, decode_each
-from holdfast.storage.rocks.layouts.postings import posting_prefix
+from holdfast.storage.rocks.layouts.postings import posting_prefix, read_counts
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck
 from holdfast.topics.learned import LearnedTopics, TopicPlace
 from holdfast.topics.learned_trie import StreamMatch
@@ -139,6 +139,14 @@ def stored_structure(topics: LearnedTopics, family: FamilyReader) -> LearnedTopi
     stored = topics.fresh()
     load_structure(stored, family)
     return stored if stored.stream_count else topics
+
+
+def add_counts(topics: LearnedTopics, family: FamilyReader) -> None:
+    """Add the messages that each stream had up to the mark."""
+    known = set(topics.stream_ids())
+    for stream, messages in read_counts(family):
+        if stream in known:
+            topics.add_messages(stream, messages)
 
 
 def keep_structure(layout: Layout, puts: FamilyChanges) -> None:

@@ -13,6 +13,7 @@ from holdfast.durable.changes import Changes
 from holdfast.model.errors import MisuseError
 from holdfast.model.time import SECOND_US
 from holdfast.records.lanes import is_lane
+from holdfast.storage.rocks.layouts.build import PLACING
 from holdfast.storage.rocks.log.commit_log import RocksLog
 from holdfast.storage.rocks.log.leases import Leases
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ShardGeneration
@@ -241,6 +242,8 @@ class Maintenance:
         """Begin a new generation if the topics have turned out to follow other patterns."""
         interval_us = zone_log.zone.optimize_interval_s * SECOND_US
         current = zone_log.live[-1]
+        if current.record.layout not in PLACING:
+            return
         looked_us = max(self._optimized_us.setdefault(zone_log.zone.name, now_us), current.record.start_us)
         if not interval_us or now_us - looked_us < interval_us:
             return

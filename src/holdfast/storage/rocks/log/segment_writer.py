@@ -13,6 +13,7 @@
    replaces that of the first, and those of the others are deleted together with all their pages.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
@@ -20,18 +21,26 @@ import structlog
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.log import NO_END
+from holdfast.durable.segment_patterns import (
+    NO_PATTERNS,
+    SegmentPatterns,
+    StoredPatterns,
+    learn_patterns,
+    restore_patterns,
+)
 from holdfast.durable.segments import SLICE_BYTES, Segment, build_segment
 from holdfast.durable.tails import POSITION, page_weight
 from holdfast.model.errors import PermanentError
 from holdfast.records.commit_pages import page_bounds
 from holdfast.records.segment_index import UNINDEXED_PAGES, Directory, encode_directory
 from holdfast.storage.rocks.engine.column_families import ColumnFamilies
-from holdfast.storage.rocks.layouts.layout import MARKS, MESSAGES
+from holdfast.storage.rocks.engine.scan import scan_items
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE
 from holdfast.storage.rocks.layouts.paged import SEGMENT_SIZE, SegmentSize, commit_values
+from holdfast.storage.rocks.layouts.postings import encode_mark, read_counts
 from holdfast.storage.rocks.layouts.segments import (
     SegmentReader,
     directory_key,
-    encode_mark,
     index_key,
     last_number,
     map_key,
@@ -187,6 +196,14 @@ class SegmentWriter:
                 break
         return values
 
+    def known_patterns(self, stretch: Stretch) -> StoredPatterns | None:
+        """The patterns that are stored; None if nothing is to be learnt from a stretch."""
+        like = None if stretch.small else stretch.piece.layout.learned()
+        if like is None:
+            return None
+        records = scan_items(self._log.engine.family(stretch.piece.family), STRUCTURE, MESSAGES)
+        return StoredPatterns(like.thresholds, [(key[len(STRUCTURE) :], pattern) for key, pattern in records])
+
     def can_store(self, stretch: Stretch) -> bool:
         """Whether its generation is still there, and was not replaced."""
         return stretch.generation in stretch.zone.live
@@ -209,7 +226,12 @@ class SegmentWriter:
         stretch.stored += len(pages)
 
     def finish(
-        self, stretch: Stretch, directory: Directory, page_map: bytes, index: list[tuple[int, int, bytes]]
+        self,
+        stretch: Stretch,
+        directory: Directory,
+        page_map: bytes,
+        index: list[tuple[int, int, bytes]],
+        patterns: SegmentPatterns = NO_PATTERNS,
     ) -> None:
         """Write what leads to the pages, and delete what they replace: from now on it is a segment.
 
@@ -233,13 +255,23 @@ class SegmentWriter:
         piece = stretch.piece
         if not stretch.small:
             first, end = POSITION.pack(stretch.first_us), POSITION.pack(stretch.last_us + 1)
-            shard.put(MARKS, encode_mark(stretch.last_us))
+            for key, pattern in patterns.records:
+                shard.put(STRUCTURE + key, pattern)
+            shard.put(*encode_mark(stretch.last_us, self._counts(stretch, patterns)))
             shard.delete_range(MESSAGES + first, MESSAGES + end)
             if stretch.is_counted:
                 piece.layout.sink.count(-stretch.pages, -stretch.messages, -stretch.weight_bytes)
+            _note_patterns(stretch, patterns)
         self._log.write_own(changes)
         is_small = directory.pages <= UNINDEXED_PAGES and not stretch.small
         piece.small_segments = piece.small_segments + 1 if is_small else 0
+
+    def _counts(self, stretch: Stretch, patterns: SegmentPatterns) -> list[tuple[bytes, int]]:
+        """The messages of each stream up to the end of a stretch."""
+        counts = Counter(dict(read_counts(self._log.engine.family(stretch.piece.family))))
+        for stream, messages in patterns.counts:
+            counts[stream] += messages
+        return list(counts.items())
 
     def give_up(self, stretch: Stretch, why: str) -> None:
         """Leave a shard's generation in commit pages. It is read as before."""
@@ -256,14 +288,28 @@ class SegmentWriter:
             try:
                 values = [value for values in self.read(stretch) for value in values]
                 if values:
-                    self.store(stretch, build_segment(values))
+                    segment = build_segment(values)
+                    known = self.known_patterns(stretch)
+                    learnt = NO_PATTERNS if known is None else learn_patterns(restore_patterns(known), segment.topics)
+                    self.store(stretch, segment, learnt)
                     made += 1
             except PermanentError as error:
                 self.give_up(stretch, str(error))
         return made
 
-    def store(self, stretch: Stretch, segment: Segment) -> None:
+    def store(self, stretch: Stretch, segment: Segment, patterns: SegmentPatterns = NO_PATTERNS) -> None:
         """Write a whole segment."""
         for first_page, pages in segment.slices():
             self.store_pages(stretch, first_page, pages)
-        self.finish(stretch, segment.directory, segment.map, segment.index)
+        self.finish(stretch, segment.directory, segment.map, segment.index, patterns)
+
+
+def _note_patterns(stretch: Stretch, patterns: SegmentPatterns) -> None:
+    """Let the writer of the generation know what was learnt, for the next one. A sealed one has none: its layout knows
+    nothing of what is stored.
+    """
+    own = stretch.piece.layout.learned()
+    if own is not None and not stretch.generation.record.end_us:
+        own.load(patterns.records)
+        for stream, messages in patterns.counts:
+            own.add_messages(stream, messages)

@@ -384,13 +384,14 @@ def test_a_layout_that_does_not_know_its_segments_refuses_to_read_short(paged: S
         list(PagedLayout().read_messages(paged.engine.family(SHARD), (), 0, NO_END, 0))
 
 
-def test_a_damaged_mark_does_not_keep_the_broker_from_starting(paged: Store) -> None:
+@pytest.mark.parametrize("length", [5, 13])
+def test_a_damaged_mark_does_not_keep_the_broker_from_starting(paged: Store, length: int) -> None:
     fill(paged, [50])
     changes = Changes()
-    changes.into(SHARD).put(MARKS, b"short")
+    changes.into(SHARD).put(MARKS, bytes(length))
     paged.log.write_own(changes)
     paged.reopen()
-    with pytest.raises(PermanentError, match="the mark of segments has 5 bytes"):
+    with pytest.raises(PermanentError, match=f"a mark has {length} bytes"):
         paged.read()
 
 
