@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import document
-from bench.brokers import peers, plot, table
+from bench.brokers import peers, plot, system_calls, table
 from bench.brokers.collect import Fleet, Results, collect
 from bench.brokers.peers import Peer
 from bench.brokers.processes import UnavailableError
@@ -66,13 +66,19 @@ def main(wanted: argparse.Namespace) -> int:
             tell=lambda what: progress.update(task, description=what),
             advance=lambda: progress.advance(task),
         )
+        progress.update(task, description="system calls")
+        calls, untold = system_calls.count(fleet, scenarios)
+    missing += untold
     missing.append(f"Load of the machine before it began: {load_before:.1f} on {os.cpu_count()} processors.")
     remarks = table.notes(results, found, scenarios, missing)
     shown, columns = table.lines(results, scenarios, found), table.headings(found)
     console = Console()
-    table.print_table(shown, columns, remarks, console if console.is_terminal else Console(width=_FILE_WIDTH))
+    wide = console if console.is_terminal else Console(width=_FILE_WIDTH)
+    table.print_table(shown, columns, remarks, wide)
+    system_calls.print_counts(calls, wide)
     picture = plot.draw(results, scenarios, found)
-    write_reports(wanted.reports, report(results, scenarios, found, remarks, rounds, quick=wanted.quick), picture)
+    content = report(results, scenarios, found, remarks, rounds, quick=wanted.quick)
+    write_reports(wanted.reports, content | {"system_calls": system_calls.as_rows(calls)}, picture)
     if wanted.docs:
         document.renew(ROOT, "brokers", table.markdown(shown, columns, remarks), picture)
     return 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench.brokers import peers, scenarios
+from bench.brokers import peers, scenarios, system_calls
 from bench.checkout import ROOT
 
 
@@ -26,6 +27,9 @@ def test_a_quick_run_measures_every_row_of_holdfast(tmp_path: Path) -> None:
     missing = {row["key"]: row["peers"]["holdfast"] for row in report["rows"]}
     assert not {key: found for key, found in missing.items() if not isinstance(found["median"], float)}
     assert not [row.label for row in expected if row.label not in done.stdout]
+    if shutil.which("strace"):
+        assert "System calls a message" in done.stdout
+        assert {"scenario", "peer", "messages", "calls"} == set(report["system_calls"][0])
     assert (tmp_path / "bench-brokers.svg").read_text(encoding="utf-8").endswith("</svg>\n")
 
 
@@ -43,3 +47,17 @@ def test_another_checkout_and_another_layout_are_peers(tmp_path: Path) -> None:
     assert "storage.layout=timeline" in other.command(tmp_path, 1)
     assert "interpreted" in other.note, "it has no compiled modules"
     assert "storage.durability=os" in peers.find("holdfast:os", install=False).command(tmp_path, 1)
+
+
+def test_counts_of_strace_are_calls_by_name() -> None:
+    text = """syscall              calls
+---------------- ---------
+epoll_wait              20
+sendto                   5
+---------------- ---------
+total                   25
+"""
+    counted = system_calls.CallCount("load", "broker", 10, system_calls.parse_counts(text))
+    assert counted.by_name == {"epoll_wait": 20, "sendto": 5}
+    assert counted.each() == 2.5
+    assert counted.each(system_calls.KINDS["sent"]) == 0.5
