@@ -57,7 +57,7 @@ class Zone:
     _: KW_ONLY
     shards: int = 1
     durability: str = FSYNC
-    layout: str = "learned"
+    layout: str = "paged"
     #: Children of a level from which on it is varying, by depth; empty: as the layout has it.
     thresholds: tuple[int, ...] = ()
     retention_s: int = _WEEK_S

@@ -37,7 +37,7 @@ Durability = Literal["fsync", "os", "memory"]
 DeliverQos1 = Literal["after_commit", "before_commit"]
 WriteError = Literal["refuse", "warn"]
 SyncOnLoop = Literal["auto", "never"]
-Layout = Literal["learned", "timeline", "bitmask", "paged"]
+Layout = Literal["paged", "learned", "timeline", "bitmask"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "console"]
 
@@ -148,14 +148,15 @@ _Shards = Annotated[
 _Layout = Annotated[
     Layout,
     Key(
-        "The layout of messages on disk. `learned` finds any filter fast. `paged` stores each commit as one value, "
-        "costs least, and has it sorted by topic later. With `timeline` a replay reads everything in its time range."
+        "The layout of messages on disk. `paged` stores each commit as one value and has it sorted by topic later: it "
+        "costs least, and finds any filter fast. `learned` has each message under its own key, in place at once. With "
+        "`timeline` a replay reads everything in its time range."
     ),
 ]
 _Thresholds = Annotated[
     str,
     Key(
-        'Names at one topic level above which `learned` takes the level to vary: `"20,10"` means 20 at the first '
+        'Names at one topic level above which the level is taken to vary: `"20,10"` means 20 at the first '
         "level and 10 at all others. Empty leaves it to the layout."
     ),
 ]
@@ -173,8 +174,8 @@ _GenerationBytes = Annotated[
 _OptimizeIntervalS = Annotated[
     int,
     Key(
-        "Seconds between two checks of what `learned` has learned, and the least age of a generation that ends because "
-        "of it; 0 never checks.",
+        "Seconds between two checks of the patterns that the layout `learned` places messages by, and the least age of "
+        "a generation that ends because of it; 0 never checks.",
         0,
         _WEEK_S,
     ),
@@ -215,7 +216,7 @@ class Storage:
         ),
     ] = "fsync"
     shards: _Shards = 1
-    layout: _Layout = "learned"
+    layout: _Layout = "paged"
     thresholds: _Thresholds = ""
     retention_s: _RetentionS = _WEEK_S
     retention_bytes: _RetentionBytes = 0
@@ -277,7 +278,7 @@ class ZoneSettings:
         ),
     ] = None
     shards: _Shards = 1
-    layout: _Layout = "learned"
+    layout: _Layout = "paged"
     thresholds: _Thresholds = ""
     retention_s: _RetentionS = _WEEK_S
     retention_bytes: _RetentionBytes = 0

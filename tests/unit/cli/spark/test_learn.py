@@ -35,7 +35,7 @@ WRONG = [
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("learn") / "data"
-    with DiskWorld(folder) as world:
+    with DiskWorld(folder, storage={"layout": "learned"}) as world:
         publish(
             world, *[(f"fleet/d{n}/temp", b"21.5") for n in range(40)], *[(f"fleet/d{n}/gps", b"1") for n in range(40)]
         )

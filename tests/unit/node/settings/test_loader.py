@@ -208,7 +208,7 @@ def test_a_zone_needs_a_filter(folder: Path) -> None:
         ("[zones.a]\nfilter = ['a']", "zones.a.filter is an array; it must be text"),
         ("[zones.a]\nfilter = 'a/#/b'", "holdfast.toml:2: zones.a.filter is 'a/#/b'; '#' must be the whole last level"),
         ("[storage]\nfilter = 'a'", "there is no setting storage.filter; did you mean zones.NAME.filter?"),
-        ("[storage]\nlayout = 'heap'", 'storage.layout is "heap"; it must be one of learned, timeline, bitmask'),
+        ("[storage]\nlayout = 'heap'", 'storage.layout is "heap"; it must be one of paged, learned, timeline, bitmask'),
         ("[mqtt\n", "holdfast.toml: is not TOML: Expected ']' at the end of a table declaration (at line 1"),
     ],
 )  # fmt: skip

@@ -63,6 +63,7 @@ def test_every_key_of_a_zone_arrives() -> None:
                 "machines",
                 ((b"plant", b"+", b"#"),),
                 shards=3,
+                layout="learned",
                 thresholds=(5, 4),
                 retention_s=200,
                 retention_bytes=2000,

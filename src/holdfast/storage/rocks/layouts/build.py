@@ -26,8 +26,6 @@ from holdfast.topics.learned import (
 )
 from holdfast.topics.learned_ids import FINGERPRINT_BITS
 
-DEFAULT_LAYOUT: Final = "learned"
-
 Parameters = Mapping[str, int | list[int] | tuple[int, ...]]
 
 _CURVES: Final[dict[str, Callable[[int, int], Curve]]] = {

@@ -78,7 +78,7 @@ def test_a_posting_of_many_topics_is_written_in_small_pieces(store: Store) -> No
 def test_a_commit_with_new_topics_takes_index_entries_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One client, QoS 0, ever new topics: memory is bounded though nothing is written behind meanwhile."""
     monkeypatch.setitem(build._DEFAULTS["learned"], "cycle_bytes", CYCLE_BYTES)
-    with DiskWorld(tmp_path) as world:
+    with DiskWorld(tmp_path, storage={"layout": "learned"}) as world:
         writer = world.connect("flood")
         (zone_log,) = world.disk.log.zone_logs.values()
         (piece,) = zone_log.live[-1].by_shard.values()

@@ -13,6 +13,7 @@ from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE
 from holdfast.storage.rocks.layouts.paged import SegmentSize
+from holdfast.storage.rocks.log.next_patterns import write_patterns
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter
 from holdfast.topics.learned import LearnedTopics
 from tests.unit.storage.rocks.log.store import Store
@@ -130,3 +131,14 @@ def test_many_topics_are_sampled_and_their_messages_estimated() -> None:
     for messages in wide.values():
         assert abs(messages - 60_000) < 6_000
     assert abs(sum(count for _stream, count in found.counts) - 180_000) < len(found.counts)
+
+
+def test_a_generation_begins_with_patterns_that_it_is_given(paged: Store) -> None:
+    """L9, L11: they are known before the first segment is."""
+    write_patterns(paged.folder, {"default": ["fleet/+/temp", "fleet/+/speed"]})
+    paged.maintenance.tick()
+    assert stored(paged, NEXT_SHARD) == [b"fleet/+/temp", b"fleet/+/speed"]
+    paged.publish(*fleet(0, 100))
+    SegmentWriter(paged.log, SegmentSize(messages=200)).write_all()
+    assert stored(paged, NEXT_SHARD) == [b"fleet/+/temp", b"fleet/+/speed"]
+    assert shown(paged) == {"fleet/+/temp": 100, "fleet/+/speed": 100}

@@ -198,9 +198,10 @@ def test_a_merging_reader_waits_for_a_shard_that_scans_without_a_match(
 
 
 def test_damage_is_told_each_time_and_what_lies_before_it_is_not_lost(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A generator that has failed looks like one that is at its end. It must not be taken for one."""
+    store = Store(tmp_path / "data", default=Zone("default", layout="learned"))
     store.publish(*["a"] * 10)
     store.reopen()
     real = LearnedLayout.read
@@ -221,6 +222,7 @@ def test_damage_is_told_each_time_and_what_lies_before_it_is_not_lost(
     assert replay.cursor().done[0] < damaged_us
     monkeypatch.setattr(LearnedLayout, "read", real)
     assert places(drain(replay)[0]) == places(store.written[5:])
+    store.close()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -37,7 +37,7 @@ def patterns(store: Store) -> list[str]:
 
 def settled(folder: Path, **settings: float) -> Store:
     """A store that knows its steady traffic: each message lies where the next generation would put it."""
-    store = Store(folder, default=Zone("default", **settings))  # type: ignore[arg-type]
+    store = Store(folder, default=Zone("default", layout="learned", **settings))  # type: ignore[arg-type]
     store.publish(*STEADY)
     store.rotate()
     store.publish(*STEADY)
@@ -87,7 +87,7 @@ def test_noise_begins_no_generation(tmp_path: Path) -> None:
 
 
 def test_a_shard_with_next_to_no_messages_does_not_decide_for_the_others(tmp_path: Path) -> None:
-    store = Store(tmp_path / "data", default=Zone("default", shards=2))
+    store = Store(tmp_path / "data", default=Zone("default", shards=2, layout="learned"))
     quiet = next(name for name in ("a", "b", "c", "d", "e") if store.publish("x", publisher=name)[0].shard == 1)
     loud = next(name for name in ("f", "g", "h", "i", "j", "k") if store.publish("x", publisher=name)[0].shard == 0)
     store.publish(*STEADY, publisher=loud)

@@ -20,7 +20,7 @@ DEVICES = [f"fleet/d{n}/engine/a" for n in range(30)]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(tmp_path / "data")
+    made = Store(tmp_path / "data", default=Zone("default", layout="learned"))
     yield made
     made.close()
 
@@ -119,7 +119,7 @@ def test_a_generation_goes_on_when_the_file_is_gone(store: Store) -> None:
 
 def test_a_stopped_broker_finds_them_when_it_starts(tmp_path: Path) -> None:
     """And nothing is wrong with what it makes of them."""
-    store = Store(tmp_path / "data")
+    store = Store(tmp_path / "data", default=Zone("default", layout="learned"))
     store.publish(*DEVICES)
     write_patterns(store.folder, {"default": GIVEN})
     store.reopen()
@@ -128,7 +128,7 @@ def test_a_stopped_broker_finds_them_when_it_starts(tmp_path: Path) -> None:
     assert len(records(store)) == 2
     store.close()
     assert verify_folder(store.folder).is_sound
-    store = Store(tmp_path / "data")
+    store = Store(tmp_path / "data", default=Zone("default", layout="learned"))
     store.publish(*DEVICES, "fleet/depot/gate")
     store.index()
     store.close()
@@ -136,7 +136,8 @@ def test_a_stopped_broker_finds_them_when_it_starts(tmp_path: Path) -> None:
 
 
 def test_zones_have_their_own_and_layouts_that_do_not_learn_have_none(tmp_path: Path) -> None:
-    store = Store(tmp_path / "data", zone("press", "press/#"), default=Zone("default", layout="timeline"))
+    press = zone("press", "press/#", layout="learned")
+    store = Store(tmp_path / "data", press, default=Zone("default", layout="timeline"))
     write_patterns(store.folder, {"default": ["a/+"], "press": ["press/+/x"], "gone": ["b/+"]})
     store.maintenance.tick()
     assert [len(log.live) for log in store.log.zone_logs.values()] == [1, 2]

@@ -1,5 +1,6 @@
 """Generations begin, end, inherit, and keep what they were made with."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,38 +24,45 @@ from tests.unit.storage.rocks.log.store import (
 LAYOUTS = ("timeline", "learned", "bitmask", "paged")
 
 
-def test_a_new_generation_inherits_what_was_learnt(store: Store) -> None:
+@pytest.fixture
+def learned(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "learned", default=Zone("default", layout="learned"))
+    yield store
+    store.close()
+
+
+def test_a_new_generation_inherits_what_was_learnt(learned: Store) -> None:
     """L11: the wildcard paths, and so the streams, are there before the first message is."""
-    store.publish(*[f"plant/{n}/temp" for n in range(300)])
-    learnt = store.zone_log().live[-1].by_shard[0].layout.learned()
+    learned.publish(*[f"plant/{n}/temp" for n in range(300)])
+    learnt = learned.zone_log().live[-1].by_shard[0].layout.learned()
     assert learnt is not None
-    store.rotate()
-    inherited = store.zone_log().live[-1].by_shard[0].layout.learned()
+    learned.rotate()
+    inherited = learned.zone_log().live[-1].by_shard[0].layout.learned()
     assert inherited is not None
     assert 0 < inherited.stream_count < learnt.stream_count
     assert any("+" in pattern.text for pattern in inherited.patterns())
 
 
-def test_what_was_inherited_is_there_after_a_restart(store: Store) -> None:
+def test_what_was_inherited_is_there_after_a_restart(learned: Store) -> None:
     """L10, L11."""
-    store.publish(*[f"plant/{n}/temp" for n in range(300)])
-    store.rotate()
-    store.publish("plant/x/temp")
-    before = store.zone_log().live[-1].by_shard[0].layout.learned()
-    store.reopen()
-    after = store.zone_log().live[-1].by_shard[0].layout.learned()
+    learned.publish(*[f"plant/{n}/temp" for n in range(300)])
+    learned.rotate()
+    learned.publish("plant/x/temp")
+    before = learned.zone_log().live[-1].by_shard[0].layout.learned()
+    learned.reopen()
+    after = learned.zone_log().live[-1].by_shard[0].layout.learned()
     assert before is not None
     assert after is not None
     assert dump(after) == dump(before)
 
 
-def test_what_was_inherited_is_there_after_a_restart_before_the_first_message(store: Store) -> None:
+def test_what_was_inherited_is_there_after_a_restart_before_the_first_message(learned: Store) -> None:
     """L10, L11: it is stored with the generation, and not with the message that would need it first."""
-    store.publish(*[f"plant/{n}/temp" for n in range(300)])
-    store.rotate()
-    before = store.zone_log().live[-1].by_shard[0].layout.learned()
-    store.reopen()
-    after = store.zone_log().live[-1].by_shard[0].layout.learned()
+    learned.publish(*[f"plant/{n}/temp" for n in range(300)])
+    learned.rotate()
+    before = learned.zone_log().live[-1].by_shard[0].layout.learned()
+    learned.reopen()
+    after = learned.zone_log().live[-1].by_shard[0].layout.learned()
     assert before is not None
     assert after is not None
     assert dump(before) == "plant\n  +\n    temp * 0"
@@ -163,11 +171,12 @@ def test_a_zone_that_is_removed_stays_readable(tmp_path: Path) -> None:
 
 def test_a_zone_that_comes_back_goes_on_with_what_it_had_learnt(tmp_path: Path) -> None:
     """L11, L17."""
-    store = Store(tmp_path / "data", zone("x", "x/#"))
+    x = zone("x", "x/#", layout="learned")
+    store = Store(tmp_path / "data", x)
     store.publish(*[f"x/{n}/t" for n in range(300)])
     store.reopen(default=Zone("default"))
     store.publish("x/1/t")
-    store.reopen(zone("x", "x/#"))
+    store.reopen(x)
     inherited = store.zone_log("x").live[-1].by_shard[1].layout.learned()
     assert inherited is not None
     assert inherited.stream_count > 0
@@ -292,16 +301,19 @@ def test_families_are_bounded_and_retention_works_with_any_number_of_shards(
     store.close()
 
 
+@pytest.mark.parametrize(("layout", "most"), [("learned", 3), ("paged", 2)], ids=["learned", "paged"])
 def test_a_zone_does_not_make_more_generations_than_there_is_room_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, most: int
 ) -> None:
+    """A generation has a family for each shard, and with `paged` one for segments."""
     monkeypatch.setattr(maintenance, "MAX_FAMILIES", 6)
-    store = Store(tmp_path / "data", default=Zone("default", shards=2, generation_s=60, retention_s=0))
+    kept = Zone("default", shards=2, layout=layout, generation_s=60, retention_s=0)
+    store = Store(tmp_path / "data", default=kept)
     for _ in range(5):
         store.publish("a")
         store.clock.advance(61 * SECOND_US)
         store.maintenance.tick()
-    assert len(store.zone_log().live) == 3
+    assert len(store.zone_log().live) == most
     assert places(store.read()) == places(store.written)
     store.close()
 
