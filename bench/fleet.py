@@ -47,7 +47,7 @@ def _message(topic: bytes, payload: bytes, client: str) -> Message:
 
 def make(folder: Path, devices: int, rounds: int, noise_topics: int) -> int:
     """How many messages it has."""
-    store = Store(folder)
+    store = Store(folder, layout="learned")  # it places messages by patterns
     try:
         store.fill(noise(noise_topics), lambda _done: None)
         store.fill(fleet(devices, rounds), lambda _done: None)

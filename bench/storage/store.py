@@ -16,6 +16,7 @@ from holdfast.model.message import Message
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.log.maintenance import Maintenance
+from holdfast.storage.rocks.log.segment_writer import SegmentWriter
 from holdfast.storage.rocks.log.startup import open_log
 
 #: Messages of a commit under load.
@@ -25,13 +26,16 @@ OUTSTANDING = 8
 
 
 class Store:
-    """The default zone with the default layout and fsync, in one folder."""
+    """The default zone with fsync, in one folder; with the default layout, unless another one is named.
 
-    def __init__(self, folder: Path) -> None:
+    Segments are made when it is compacted: a broker has a process for them.
+    """
+
+    def __init__(self, folder: Path, layout: str = "paged") -> None:
         began_s, began_cpu_s = time.perf_counter(), time.process_time()
         self.engine = Engine.open(folder)
         self.engine_open_s = time.perf_counter() - began_s
-        self.log = open_log(self.engine, [], Zone("default"), [], SystemClock(), "bench")
+        self.log = open_log(self.engine, [], Zone("default", layout=layout), [], SystemClock(), "bench")
         self.open_s = time.perf_counter() - began_s
         self.open_cpu_s = time.process_time() - began_cpu_s
         self.maintenance = Maintenance(self.log)
@@ -82,20 +86,21 @@ class Store:
         return making_s, time.process_time() - all_s
 
     def compact(self) -> int:
-        """Seal what is there, index and compact it; the bytes of its tables."""
+        """Seal what is there, make its index or its segments, and compact it; the bytes of its tables."""
         zone_log = self.log.zone_logs["default"]
-        families = [piece.family for piece in zone_log.live[-1].by_shard.values()]
+        families = zone_log.live[-1].record.families()
         self.maintenance.rotate(zone_log)
         while zone_log.pending_indexes:
             self.maintenance.write_index_slice()
             self.engine.sync_now()
             self.wait()
+        SegmentWriter(self.log).write_all()
         self.engine.flush()
         # A file that overlaps no other would be moved down as it is, without the compression of its new place.
         options = CompactOptions()
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
         size_bytes = 0
-        for name in families:
+        for name in [name for name in families if name in self.engine.families()]:
             family = self.engine.family(name)
             family.compact_range(None, None, options)
             size_bytes += family.property_int_value("rocksdb.live-sst-files-size") or 0

@@ -41,9 +41,8 @@ SEGMENT_SIZE = SegmentSize(messages=400, commits=6)
 
 def zones(layout: str) -> tuple[list[Zone], Zone]:
     """One zone is strict, with two shards and few children to a level; the other is not synced for its receipts."""
-    thresholds = (2, 3) if layout == "learned" else ()
     lax = Zone("lax", ((b"lax", b"#"),), durability=OS, layout=layout)
-    return [lax], Zone("default", shards=2, layout=layout, thresholds=thresholds)
+    return [lax], Zone("default", shards=2, layout=layout, thresholds=(2, 3))
 
 
 def open_folder(folder: Path, layout: str = "learned") -> RocksLog:

@@ -4,7 +4,8 @@
     standard output   Pages …, Built        pages of its segment, some at a time, and what leads to them
                       Failed                if the pages are damaged
 
-Each is a length, u32 little-endian, and that many bytes of MessagePack. The process ends with its standard input.
+Each is a length, u32 little-endian, and that many bytes of MessagePack. The process ends with its standard input or
+output, also in the middle of a frame: that is how it learns that the broker was killed.
 """
 
 import os
@@ -91,7 +92,11 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
     """Build segments until the source ends."""
     values: list[bytes] = []
     while len(head := source.read(LENGTH.size)) == LENGTH.size:
-        frame = decode_frame(source.read(LENGTH.unpack(head)[0]))
+        length = LENGTH.unpack(head)[0]
+        content = source.read(length)
+        if len(content) < length:
+            return
+        frame = decode_frame(content)
         if isinstance(frame, Pages):
             values += frame.values
         elif isinstance(frame, StretchEnd):
@@ -105,7 +110,11 @@ def main() -> None:
     # Ctrl-C reaches both processes; the broker decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICE)
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    try:
+        serve(sys.stdin.buffer, sys.stdout.buffer)
+    except BrokenPipeError:
+        # What is left in the buffer goes nowhere; Python would try to write it at the end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -2,12 +2,16 @@
 
 import asyncio
 import io
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
+import holdfast
 from holdfast.broker.policy import Policy
 from holdfast.broker.sys_topics import SysTopics
 from holdfast.durable.commit import Batch
@@ -257,3 +261,29 @@ def test_sys_topics_tell_how_many_segments_were_made_and_what_waits(tmp_path: Pa
             values = SysTopics(world.broker, "test", 0).values()
             assert ("storage/segments/made" in values) == (layout == "paged")
             assert ("storage/segments/waiting" in values) == (layout == "paged")
+
+
+@pytest.mark.parametrize("cut", [3, 1_000, None], ids=["in a length", "in a frame", "before its answer is read"])
+def test_a_process_whose_broker_was_killed_ends_without_a_word(cut: int | None) -> None:
+    """A kill -9 closes both pipes wherever they are; a traceback for it would look like a defect."""
+    messages = [Message(b"a/%d" % number, bytes(1_000), 1, ClientId("p"), 5) for number in range(1_000)]
+    for number, message in enumerate(messages):
+        message.position_us = 7 + number
+    sent = b"".join([encode_frame(Pages(0, [encode_page(messages, 1)])), encode_frame(StretchEnd())])
+    tree = str(Path(holdfast.__file__).resolve().parents[1])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "holdfast.node.segment_main"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": tree},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(sent[:cut])
+    process.stdout.close()
+    process.stdin.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert process.wait(PATIENCE_S) == 0
+    process.stderr.close()

@@ -85,7 +85,7 @@ def many(first: int, count: int = 60) -> list[tuple[str, bytes]]:
 
 
 def filled(folder: Path) -> list[tuple[int, int, str, bytes]]:
-    """A sealed generation of the layout `timeline`, and one of `learned` that is written to."""
+    """A sealed generation of the layout `timeline`, and one of `paged` that is written to."""
     with DiskWorld(folder, storage={"layout": "timeline"}) as world:
         publish(world, *many(0))
     with DiskWorld(folder, start_us=NOW_US + 20_000_000) as world:
@@ -93,7 +93,7 @@ def filled(folder: Path) -> list[tuple[int, int, str, bytes]]:
     return stored(folder)
 
 
-@pytest.mark.parametrize("layout", ["learned", "bitmask", "indexed"])
+@pytest.mark.parametrize("layout", ["learned", "bitmask", "indexed", "paged"])
 def test_readers_do_not_notice(tmp_path: Path, layout: str) -> None:
     """L4, Q9: positions, serials, sessions, replays; the old families are gone, and the log is sound."""
     with DiskWorld(tmp_path, storage={"layout": "timeline"}) as world:
@@ -125,7 +125,7 @@ def test_readers_do_not_notice(tmp_path: Path, layout: str) -> None:
 def test_only_what_is_sealed_and_in_another_layout_is_written_anew(tmp_path: Path) -> None:
     filled(tmp_path)
 
-    assert [(task.old.number, task.new.layout) for task in tasks(RelayoutJob(tmp_path))] == [(1, "learned")]
+    assert [(task.old.number, task.new.layout) for task in tasks(RelayoutJob(tmp_path))] == [(1, "paged")]
     assert tasks(RelayoutJob(tmp_path, "timeline")) == []
     assert tasks(RelayoutJob(tmp_path, zone="default", numbers=(2,))) == []
     assert [task.old.number for task in tasks(RelayoutJob(tmp_path, "learned", learn=True))] == [1]
@@ -169,12 +169,12 @@ def test_a_generation_that_was_dropped_comes_back_and_stays_a_while(tmp_path: Pa
         tables = {path.name: path.read_bytes() for path in (tmp_path / "incoming" / kept.name / TABLES).iterdir()}
         world.do(lambda: world.disk.maintenance.drop_oldest(world.disk.log.zone_logs["default"]))
         assert len(stored(tmp_path)) == 60
-        (task,) = tasks(RelayoutJob(tmp_path, "learned", days=(_day(),)))
+        (task,) = tasks(RelayoutJob(tmp_path, "paged", days=(_day(),)))
         folder = make_folder(tmp_path, task.name)
         for name, content in tables.items():
             (folder / TABLES / name).write_bytes(content)
         now_us = world.clock.wall_us()
-        record = task.old.edited("learned", dict(task.new.parameters), now_us)
+        record = task.old.edited("paged", dict(task.new.parameters), now_us)
         ship(folder, [ShipmentEntry(record, entry.tables, replaces=task.old)], now_us)
         take_all(world)
         assert stored(tmp_path) == before

@@ -31,7 +31,7 @@ def _chaos(n: int) -> str:
 def test_the_memory_of_what_was_learnt_is_bounded_and_reported(tmp_path: Path, shape: object) -> None:
     """Nodes, streams and bytes have a bound that does not depend on how many topics there are."""
     assert callable(shape)
-    store = Store(tmp_path / "data", default=Zone("default", durability=OS))
+    store = Store(tmp_path / "data", default=Zone("default", durability=OS, layout="learned"))
     layout = store.zone_log().live[-1].by_shard[0].layout
     sizes = []
     for first in range(0, TOPICS, _BATCH):
@@ -56,7 +56,7 @@ def test_the_memory_of_what_was_learnt_is_bounded_and_reported(tmp_path: Path, s
 
 @pytest.mark.slow
 def test_the_memory_that_is_reported_is_about_what_is_taken(tmp_path: Path) -> None:
-    store = Store(tmp_path / "data", default=Zone("default", durability=OS))
+    store = Store(tmp_path / "data", default=Zone("default", durability=OS, layout="learned"))
     layout = store.zone_log().live[-1].by_shard[0].layout
     learnt = layout.learned()
     assert learnt is not None
