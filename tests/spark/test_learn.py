@@ -96,8 +96,10 @@ def test_spark_counts_what_brute_force_counts(spark: SparkSession, tmp_path: Pat
 FLEET = sorted(f"fleet/+/{shape}" for shape in SHAPES)
 APPLIED = {"default": FLEET, "press": ["press/+/force"]}
 STORAGE = """
+layout = "learned"
 [zones.press]
 filter = "press/#"
+layout = "learned"
 """
 
 
