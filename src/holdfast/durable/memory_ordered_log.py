@@ -30,9 +30,7 @@ from holdfast.durable.ordered_log import (
 )
 from holdfast.model.clock import Clock
 from holdfast.model.errors import MisuseError
-
-#: 8 MB less the 4 KiB that a server needs for what stands around a record.
-MAX_RECORD_BYTES: Final = (8 << 20) - 4096
+from holdfast.records.cluster.record import MAX_RECORD_BYTES
 
 
 class MemoryReading(LogReading):
