@@ -139,6 +139,8 @@ class VnodeModel:
                 self.fenced.append(item.session)
             return False
         name = type(item).__name__
+        if self.record.epoch < self.closed.get(self.record.node, 0) and name != "ReadRegistration":
+            return False
         of_leader = name in ("Assign", "Unassign", "Border", "DropGeneration", "Horizon")
         if of_leader and (self.leader is None or self.leader[:2] != (self.record.node, self.record.epoch)):
             return False

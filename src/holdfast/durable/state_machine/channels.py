@@ -157,7 +157,8 @@ class Channels:
         return True
 
     def _may_claim(self, item: Claim, row: RegistrationRow | None, revision: int) -> bool:
-        if not self._shards.takes_messages():
+        record = self._scope.record
+        if not self._shards.takes_messages() or self._scope.epochs.closed_at(record.node, record.epoch) != OPEN:
             return False
         if item.expected is not None and item.expected != revision:
             return False

@@ -20,7 +20,8 @@
    only the applied sequence and the digest go on.
 3. Items are decided one after the other; each sees what the ones before it have changed. Every prefix of a record's
    items leaves tables that can be loaded.
-4. The digest chains the checksum of every entry with its verdict, its record time, which items were accepted, the
+4. Behind an item that closes the epoch of the record's own writer, nothing of the record counts; reads are answered.
+5. The digest chains the checksum of every entry with its verdict, its record time, which items were accepted, the
    places of messages, and every change in its order. Nodes with equal digests have equal tables.
 """
 
@@ -33,7 +34,7 @@ from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.sessions.session_store import SessionStep
 from holdfast.durable.state_machine.channels import Channels
 from holdfast.durable.state_machine.decisions import Decisions, stored_zones
-from holdfast.durable.state_machine.epochs import judge_record
+from holdfast.durable.state_machine.epochs import OPEN, judge_record
 from holdfast.durable.state_machine.leadership import Leadership
 from holdfast.durable.state_machine.outcome import APPLIED, FOREIGN, VERDICTS, Outcome
 from holdfast.durable.state_machine.record_time import advance_clock
@@ -184,13 +185,16 @@ class _ItemRules:
 
     def _apply(self, index: int, item: Item) -> bool:
         channels = self._channels
-        if isinstance(item, Claim):
-            return channels.claim(index, item)
-        if isinstance(item, Release):
-            return channels.release(index, item)
         if isinstance(item, ReadRegistration):
             self._scope.outcome.reads[index] = channels.live(item.session_id)
             return True
+        if isinstance(item, Claim):
+            return channels.claim(index, item)
+        record = self._scope.record
+        if self._scope.epochs.closed_at(record.node, record.epoch) != OPEN:
+            return False
+        if isinstance(item, Release):
+            return channels.release(index, item)
         if isinstance(item, WillDue):
             return channels.will_due(index, item)
         if isinstance(item, Expire):

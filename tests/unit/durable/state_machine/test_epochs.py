@@ -5,7 +5,7 @@ import pytest
 from holdfast.durable.state_machine.machine import applied_row
 from holdfast.durable.state_machine.outcome import APPLIED, CLOSED_EPOCH, FOREIGN, GAP, REPEATED
 from holdfast.model.errors import MisuseError, PermanentError
-from holdfast.records.cluster.items import Closed, Holders, Lead, Tick
+from holdfast.records.cluster.items import Claim, Closed, Holders, Item, Lead, ReadRegistration, Tick
 from holdfast.records.cluster.record import ClusterRecord, encode_record
 from tests.unit.durable.state_machine.vnode import CLUSTER_ID, T, Vnode, message, topics
 
@@ -108,6 +108,18 @@ def test_a_closed_node_that_never_wrote_here_is_rejected() -> None:
     vnode = Vnode()
     vnode.write(2, Closed(1, 6))
     assert vnode.write(1, Lead(), epoch=5).verdict == CLOSED_EPOCH
+
+
+def test_nothing_counts_behind_the_closing_of_the_writers_own_epoch() -> None:
+    """A claim there would stand without a node that serves or closes it."""
+    vnode = Vnode()
+    revision = vnode.open("c", 1, epoch=5)
+    claim = Claim("d", 1, (1, 1, 1), 0)
+    items: list[Item] = [Closed(1, 6), claim, Lead(), Closed(2, 9), ReadRegistration("c"), message()]
+    outcome = vnode.write(1, *items, sessions=[("c", revision)], epoch=5)
+    assert outcome.accepted == [True, False, False, False, True, False]
+    assert (outcome.reads[4], outcome.refused_claims) == (None, {1: None})
+    assert vnode.registration("d") is None
 
 
 def test_a_rejected_record_does_not_move_the_time() -> None:
