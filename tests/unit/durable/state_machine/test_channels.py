@@ -121,10 +121,11 @@ class TestItemsOfSessions:
         assert kept.before == SessionRecord(expiry_s=5, disconnected_us=0)
         assert kept.record == SessionRecord(expiry_s=9, disconnected_us=0), "it has a connection"
 
-    def test_a_message_without_a_valid_topic_fences_its_session(self) -> None:
+    def test_nothing_of_a_session_counts_behind_a_message_without_a_valid_topic(self) -> None:
         vnode = Vnode()
         revision = vnode.open("c", 1)
-        assert vnode.publish(1, "c", revision, message(b"a\0b")).accepted == [False]
+        outcome = vnode.publish(1, "c", revision, message(b"1"), message(b"a\0b"), message(b"2"))
+        assert (outcome.accepted, topics(outcome)) == ([True, False, False], [b"1"])
 
 
 class TestClaims:

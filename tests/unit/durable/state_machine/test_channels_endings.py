@@ -179,10 +179,10 @@ class TestWhatTimeBringsAbout:
     def test_a_will_that_was_left_at_another_revision_does_not_come(self) -> None:
         vnode = Vnode()
         old = vnode.open("c", 1, will=a_will(5))
-        vnode.open("c", 1, expected=old, will=a_will(50), link=2)
+        new = vnode.open("c", 1, expected=old, will=a_will(5), link=2)
         release(vnode, link=2)
-        vnode.now_us += 29 * S
-        assert vnode.write(2, WillDue("c", old)).accepted == [False]
+        vnode.now_us += 5 * S
+        assert vnode.write(2, WillDue("c", old), WillDue("c", new)).accepted == [False, True]
 
     def test_a_session_ends_once_and_at_its_time(self) -> None:
         """Rule 8, A7."""

@@ -2,10 +2,13 @@
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.durable.state_machine.machine import StateMachine, applied_row
 from holdfast.durable.state_machine.outcome import GAP
+from holdfast.durable.state_machine.tables import CLUSTER
 from holdfast.model.errors import PermanentError
 from holdfast.records.cluster.items import Tick
+from holdfast.records.cluster.rows import registration_key
 from holdfast.records.cluster.session_steps import KEEP_SESSION, StepItem
 from tests.unit.durable.state_machine.vnode import CLUSTER_ID, Vnode, message, topics
 
@@ -50,6 +53,21 @@ def test_the_digest_tells_logs_apart_that_leave_the_same_tables() -> None:
     assert one.write(2, Tick(), number=7).verdict == GAP
     assert other.write(2, Tick(), number=8).verdict == GAP
     assert applied_row(one.tables).digest != applied_row(other.tables).digest
+
+
+def test_a_node_whose_tables_differ_has_another_digest_from_the_record_on_that_they_decide() -> None:
+    """A message with a number that was taken is accepted and not stored: only that it was accepted tells them apart."""
+    one, other = Vnode(), Vnode()
+    for vnode in (one, other):
+        revision = vnode.open("c", 1)
+        vnode.publish(1, "c", revision, message(number=4))
+    damaged = Changes()
+    damaged.into(CLUSTER).delete(registration_key("c"))
+    other.tables.write(damaged, [])
+    assert applied_row(one.tables) == applied_row(other.tables)
+    outcomes = [vnode.publish(1, "c", revision, message(number=4)) for vnode in (one, other)]
+    assert [outcome.accepted for outcome in outcomes] == [[True], [False]]
+    assert outcomes[0].digest != outcomes[1].digest
 
 
 def test_a_step_that_cannot_be_read_stops_the_vnode_before_anything_is_decided() -> None:
