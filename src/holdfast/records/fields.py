@@ -83,6 +83,11 @@ class RecordReader:
         start = self._step(count, field)
         return self._value[start : start + count]
 
+    def raw(self, count: int, field: str) -> bytes:
+        """Bytes without a length in front of them."""
+        start = self._step(count, field)
+        return self._value[start : start + count]
+
     def rest(self) -> bytes:
         """Everything up to the end."""
         return self._value[self._step(len(self._value) - self._at, "the rest") :]

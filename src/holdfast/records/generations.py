@@ -170,12 +170,9 @@ def encode_generation(generation: Generation) -> bytes:
         i64(generation.start_us),
         i64(generation.end_us),
         text(generation.layout),
-        u16(len(generation.parameters)),
+        encode_parameters(generation.parameters),
+        u16(len(generation.shards)),
     ]
-    for name in sorted(generation.parameters):
-        parts.append(text(name))
-        parts.append(_encode_parameter(generation.parameters[name]))
-    parts.append(u16(len(generation.shards)))
     for i, shard in enumerate(generation.shards):
         parts.append(u16(shard))
         parts.append(u64(generation.last_serials[i]))
@@ -196,10 +193,7 @@ def decode_generation(key: bytes, value: bytes) -> Generation:
     start_us = fields.i64("the start")
     end_us = fields.i64("the end")
     layout = fields.text("the layout")
-    parameters: dict[str, Parameter] = {}
-    for _index in range(fields.u16("the parameters")):
-        name = fields.text("a parameter")
-        parameters[name] = _decode_parameter(fields, name)
+    parameters = read_parameters(fields)
     shards: list[int] = []
     last_serials: list[int] = []
     for _index in range(fields.u16("the shards")):
@@ -220,6 +214,23 @@ def decode_generation(key: bytes, value: bytes) -> Generation:
         last_serials=tuple(last_serials),
         edition=edition,
     )
+
+
+def encode_parameters(parameters: dict[str, Parameter]) -> bytes:
+    """As a part of a record."""
+    parts = [u16(len(parameters))]
+    for name in sorted(parameters):
+        parts.append(text(name))
+        parts.append(_encode_parameter(parameters[name]))
+    return b"".join(parts)
+
+
+def read_parameters(fields: RecordReader) -> dict[str, Parameter]:
+    parameters: dict[str, Parameter] = {}
+    for _index in range(fields.u16("the parameters")):
+        name = fields.text("a parameter")
+        parameters[name] = _decode_parameter(fields, name)
+    return parameters
 
 
 def _encode_parameter(value: Parameter) -> bytes:
