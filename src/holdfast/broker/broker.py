@@ -84,7 +84,15 @@ class Broker:
         registry = stores.registry
         self._client_log: Final = ClientLog(self.deadlines)
         self.connections: Final = ClientConnections(
-            self.exchange, self.sessions, registry, policy, clock, self.deadlines, self._spawn, self._client_log
+            self.exchange,
+            self.sessions,
+            registry,
+            stores.life,
+            policy,
+            clock,
+            self.deadlines,
+            self._spawn,
+            self._client_log,
         )
         self._connecting: Final = ConnectHandler(
             self.exchange, self.sessions, self.connections, registry, authenticator, policy, self._client_log

@@ -43,12 +43,12 @@ class RegistryWorld(World):
         self.view = BusyRegistry(self.real, self.changes)
         return replace(super().make_stores(policy), registry=self.view)
 
-    def elsewhere(self, version: ChannelVersion, number: int) -> Registration:
-        """A channel of this client id on another node takes the place of whoever has it."""
+    def elsewhere(self, version: ChannelVersion, number: int, node: int = 1, epoch: int = 0) -> Registration:
+        """A channel of this client id on another node, or in another life of this one, takes the place of any."""
         before = at_once(self.real.read_newest(CLIENT))
         if isinstance(before, Registration):
             at_once(self.view.remove(before))
-        made = Registration(CLIENT, 1, number, version)
+        made = Registration(CLIENT, node, number, version, epoch)
         result = at_once(self.view.commit(made, NOBODY))
         assert isinstance(result, Committed)
         return made.at_revision(result.revision)
@@ -105,6 +105,22 @@ def test_a_channel_that_was_begun_with_is_ended_when_a_newer_one_elsewhere_has_r
         assert late.take(Connack).reason == 0x89
         assert own.take(Disconnect).reason == 0x8E
         assert own.closed
+
+
+def test_a_channel_elsewhere_with_the_number_of_one_here_is_not_taken_for_it() -> None:
+    """A8: numbers of connections are given out by each node for itself, and again in each of its lives."""
+    with RegistryWorld() as world:
+        bystander = world.connect("bystander", clean_start=True)
+        (connection,) = world.broker.connections
+        for node, epoch in ((1, 0), (0, 7)):
+            world.elsewhere(OLDER, connection.number, node, epoch)
+            world.hear_all()
+            peer = world.come()
+            assert peer.take(Connack).reason == 0
+            assert connection.takers == ()
+            assert not bystander.closed
+            bystander.subscribe("still/here")
+            peer.drop()
 
 
 def test_an_older_channel_that_the_view_did_not_know_is_taken_over() -> None:
