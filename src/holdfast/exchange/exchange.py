@@ -124,6 +124,18 @@ class Exchange:
         else:
             self._work(channel)
 
+    def freeze(self, channel: Channel) -> None:
+        """Another connection takes the session over: read no packet of this one, and send it nothing more."""
+        channel.blocked = True
+        channel.frozen = True
+
+    def thaw(self, channel: Channel) -> None:
+        """It was not taken over: send what was held back, and go on with its packets."""
+        channel.frozen = False
+        if channel.out is not None:
+            self.state.mark(channel)
+        self.resume(channel)
+
     def resume(self, channel: Channel) -> None:
         """An answer that blocked the channel has been given: go on with its packets."""
         channel.blocked = False
@@ -249,6 +261,8 @@ class Exchange:
         self.delivery.retained.end_iteration()
         for channel in dirty:
             channel.dirty = False
+            if channel.frozen:
+                continue
             data = channel.take_out()
             if data:
                 self.counters.bytes_out += len(data)

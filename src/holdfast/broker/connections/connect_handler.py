@@ -276,7 +276,7 @@ class ConnectHandler:
         if old is None:
             return
         old.takers = (*old.takers, begin.taker.channel)
-        old.channel.blocked = True
+        self._exchange.freeze(old.channel)
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._state.after_commit(None, b"", lambda: None if settled.done() else settled.set_result(None))
         await settled
@@ -286,7 +286,7 @@ class ConnectHandler:
         if old is not None:
             old.takers = tuple(taker for taker in old.takers if taker != thaw.taker.channel)
             if not old.takers:
-                self._exchange.resume(old.channel)
+                self._exchange.thaw(old.channel)
 
     def _end(self, end: End) -> bool:
         """End the connection that is taken over; False if it had ended already."""

@@ -218,6 +218,8 @@ class ClientConnections:
         channel = connection.channel
         if channel.closed:
             return
+        if channel.frozen:
+            channel.out = None  # its session's next owner sends it
         if frame:
             channel.put(frame)
         channel.closed = True
