@@ -231,6 +231,12 @@ class Broker:
         if connection is not None:
             self.connections.disconnect(connection, UNSPECIFIED_ERROR, "the queue of this session cannot be read")
 
+    def fenced(self, session_id: str) -> None:
+        client = self.sessions.clients.get(session_id)
+        if client is not None:
+            self.connections.fence(client)
+            self.sessions.fenced(client)
+
     def packet_begins(self, channel: Channel) -> None:
         connection = self.connections.of(channel)
         if connection is not None:

@@ -11,12 +11,20 @@ from holdfast.durable.queues.outbox import OutboxChange
 from holdfast.durable.sessions.session_store import KeepProgress, MemorySessions, SessionStep
 from holdfast.model.message import Message
 
+#: The sessions that a log of one node rejects.
+NO_SESSIONS: Final[frozenset[str]] = frozenset()
+
 
 class Receipt:
-    """Proof that every batch up to `number` has reached the medium. Only a commit log makes one."""
+    """Proof that every batch up to `number` has reached the medium. Only a commit log makes one.
 
-    def __init__(self, number: int) -> None:
+    Sessions that are `fenced` are owned by another channel: of the batches that this receipt covers and the one before
+    it does not, nothing counts for them, messages that they published included.
+    """
+
+    def __init__(self, number: int, fenced: frozenset[str] = NO_SESSIONS) -> None:
         self.number: Final = number
+        self.fenced: Final = fenced
 
 
 class Batch:

@@ -279,11 +279,14 @@ class Exchange:
         if not self._in_iteration:
             self.state.schedule()  # a receipt that came late needs an iteration, or nothing would be sent
         written = self._written
+        fenced = receipt.fenced
         while written and written[0].batch.number <= receipt.number:
             sealed = written.popleft()
             self._weigh(sealed, -1)
             self._carried = sealed
             for effect in sealed.effects:
+                if fenced and effect.session_id() in fenced:
+                    continue
                 try:
                     self._carry_out(effect)
                 except Exception as error:
@@ -292,6 +295,9 @@ class Exchange:
                 self.delivered.update(sealed.batch.ends)
             self.state.committed = sealed.batch.number
             self._carried = None
+        for session_id in sorted(fenced):
+            self._inbound.numbering.forget(session_id)
+            self._control.fenced(session_id)
 
     def _carry_out(self, effect: Effect) -> None:
         """What an effect stands for, now that it is committed."""

@@ -10,7 +10,7 @@ from holdfast.broker.deadlines import Deadlines, TimerWheel
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.durable.takeover.registry import NodeLife, Registration, Registry, VersionClock
-from holdfast.exchange.client import Channel, Link
+from holdfast.exchange.client import BrokerClient, Channel, Link
 from holdfast.exchange.drops import CONNECT_REFUSED, DISCONNECTED, TAKEOVER
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
@@ -32,6 +32,7 @@ from holdfast.wire.framing import MAX_PACKET_BYTES
 from holdfast.wire.packets import Connack, Disconnect
 from holdfast.wire.properties import NO_PROPERTIES, Properties
 
+_TAKEN_OVER: Final = "a newer connection has the same client id"
 #: Of a large packet, so much has to come in each time that it may take: 550 bytes a second with the default.
 _PACKET_PROGRESS_BYTES: Final = 16 * 1024
 
@@ -212,6 +213,18 @@ class ClientConnections:
         name = connection.session_id or connection.client_id
         where = f"{detail} (from {connection.origin.address})"
         self._exchange.drops.note(reason, name, b"", self._clock.wall_us(), detail=where)
+
+    def fence(self, client: BrokerClient) -> None:
+        """Close the connection of a session that another channel owns, and leave nothing behind for the session."""
+        channel, client.owner, client.channel = client.owner, None, None
+        connection = None if channel is None else self.of(channel)
+        if connection is not None:
+            connection.registered = False
+            self._note(TAKEOVER, connection, _TAKEN_OVER)
+            connection.channel.frozen = True  # nothing but the goodbye is sent
+            self.close(
+                connection, _goodbye(connection.channel, SESSION_TAKEN_OVER, _TAKEN_OVER, explain=connection.explain)
+            )
 
     def close(self, connection: ClientConnection, frame: bytes) -> None:
         """Send a last frame and close; the session is left behind at once, not when the socket is gone."""
