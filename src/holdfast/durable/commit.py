@@ -48,6 +48,8 @@ class Batch:
         self.numbers: Final[dict[str, int]] = {}
         #: Messages on their way to queues outside the log, and what has become of earlier ones.
         self.outbox: Final[list[OutboxChange]] = []
+        #: The time by which its messages get their positions; 0 for the time at which the log takes it.
+        self.time_us = 0
         #: Whether its receipt needs a sync, whatever its messages need; the log's companions say so.
         self.strict = False
         #: The last position that its messages got in each shard; the log fills it in.
