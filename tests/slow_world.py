@@ -40,11 +40,13 @@ class DelayedLog:
         self.sessions = sessions
         self.delayed = False
         self.last = 0
+        #: Sessions whose steps are not applied.
+        self.rejecting: set[str] = set()
 
     def write(self, batch: Batch) -> Receipt | None:
         assert batch.number == self.last + 1
         self.last = batch.number
-        self.sessions.apply([*batch.steps, *batch.progress])
+        self.sessions.apply([step for step in [*batch.steps, *batch.progress] if step.client_id not in self.rejecting])
         return None if self.delayed else Receipt(batch.number)
 
     def busy(self) -> bool:

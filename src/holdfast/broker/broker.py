@@ -84,7 +84,15 @@ class Broker:
         registry = stores.registry
         self._client_log: Final = ClientLog(self.deadlines)
         self.connections: Final = ClientConnections(
-            self.exchange, self.sessions, registry, policy, clock, self.deadlines, self._spawn, self._client_log
+            self.exchange,
+            self.sessions,
+            registry,
+            stores.life,
+            policy,
+            clock,
+            self.deadlines,
+            self._spawn,
+            self._client_log,
         )
         self._connecting: Final = ConnectHandler(
             self.exchange, self.sessions, self.connections, registry, authenticator, policy, self._client_log
@@ -222,6 +230,12 @@ class Broker:
         connection = None if client.owner is None else self.connections.of(client.owner)
         if connection is not None:
             self.connections.disconnect(connection, UNSPECIFIED_ERROR, "the queue of this session cannot be read")
+
+    def fenced(self, session_id: str) -> None:
+        client = self.sessions.clients.get(session_id)
+        if client is not None:
+            self.connections.fence(client)
+            self.sessions.fenced(client)
 
     def packet_begins(self, channel: Channel) -> None:
         connection = self.connections.of(channel)

@@ -11,7 +11,7 @@ from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.retained.retained_store import RetainedStore
 from holdfast.durable.sessions.publish_numbers import MemoryNumbers, NumberStore
 from holdfast.durable.sessions.session_store import SessionStore
-from holdfast.durable.takeover.registry import Registry
+from holdfast.durable.takeover.registry import NodeLife, Registry
 from holdfast.exchange.drops import Drops
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -34,6 +34,8 @@ class Stores:
     sessions: SessionStore
     registry: Registry
     new_queue: NewQueue
+    #: Whose channels are registered.
+    life: NodeLife = field(default_factory=NodeLife)
     numbers: NumberStore = field(default_factory=MemoryNumbers)
     #: The backends of external queues, by name.
     queue_backends: Mapping[str, QueueStore] = field(default_factory=dict)

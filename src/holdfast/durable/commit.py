@@ -11,12 +11,20 @@ from holdfast.durable.queues.outbox import OutboxChange
 from holdfast.durable.sessions.session_store import KeepProgress, MemorySessions, SessionStep
 from holdfast.model.message import Message
 
+#: The sessions that a log of one node rejects.
+NO_SESSIONS: Final[frozenset[str]] = frozenset()
+
 
 class Receipt:
-    """Proof that every batch up to `number` has reached the medium. Only a commit log makes one."""
+    """Proof that every batch up to `number` has reached the medium. Only a commit log makes one.
 
-    def __init__(self, number: int) -> None:
+    Sessions that are `fenced` are owned by another channel: of the batches that this receipt covers and the one before
+    it does not, nothing counts for them, messages that they published included.
+    """
+
+    def __init__(self, number: int, fenced: frozenset[str] = NO_SESSIONS) -> None:
         self.number: Final = number
+        self.fenced: Final = fenced
 
 
 class Batch:
@@ -40,6 +48,8 @@ class Batch:
         self.numbers: Final[dict[str, int]] = {}
         #: Messages on their way to queues outside the log, and what has become of earlier ones.
         self.outbox: Final[list[OutboxChange]] = []
+        #: The time by which its messages get their positions; 0 for the time at which the log takes it.
+        self.time_us = 0
         #: Whether its receipt needs a sync, whatever its messages need; the log's companions say so.
         self.strict = False
         #: The last position that its messages got in each shard; the log fills it in.

@@ -22,6 +22,9 @@ class Control(Protocol):
     def denied(self, channel: Channel, topic: bytes) -> None:
         """A publish was not allowed."""
 
+    def fenced(self, session_id: str) -> None:
+        """Another channel owns this session: forget it, and close the channel here."""
+
     def internal_error(self, error: Exception) -> None:
         """A bug of the broker showed itself: log it as an error."""
 

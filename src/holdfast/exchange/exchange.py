@@ -124,6 +124,18 @@ class Exchange:
         else:
             self._work(channel)
 
+    def freeze(self, channel: Channel) -> None:
+        """Another connection takes the session over: read no packet of this one, and send it nothing more."""
+        channel.blocked = True
+        channel.frozen = True
+
+    def thaw(self, channel: Channel) -> None:
+        """It was not taken over: send what was held back, and go on with its packets."""
+        channel.frozen = False
+        if channel.out is not None:
+            self.state.mark(channel)
+        self.resume(channel)
+
     def resume(self, channel: Channel) -> None:
         """An answer that blocked the channel has been given: go on with its packets."""
         channel.blocked = False
@@ -249,6 +261,8 @@ class Exchange:
         self.delivery.retained.end_iteration()
         for channel in dirty:
             channel.dirty = False
+            if channel.frozen:
+                continue
             data = channel.take_out()
             if data:
                 self.counters.bytes_out += len(data)
@@ -265,11 +279,14 @@ class Exchange:
         if not self._in_iteration:
             self.state.schedule()  # a receipt that came late needs an iteration, or nothing would be sent
         written = self._written
+        fenced = receipt.fenced
         while written and written[0].batch.number <= receipt.number:
             sealed = written.popleft()
             self._weigh(sealed, -1)
             self._carried = sealed
             for effect in sealed.effects:
+                if fenced and effect.session_id() in fenced:
+                    continue
                 try:
                     self._carry_out(effect)
                 except Exception as error:
@@ -278,6 +295,9 @@ class Exchange:
                 self.delivered.update(sealed.batch.ends)
             self.state.committed = sealed.batch.number
             self._carried = None
+        for session_id in sorted(fenced):
+            self._inbound.numbering.forget(session_id)
+            self._control.fenced(session_id)
 
     def _carry_out(self, effect: Effect) -> None:
         """What an effect stands for, now that it is committed."""

@@ -83,7 +83,7 @@ class Inbound:
         self._intake: Final = intake
         self._sender: Final = sender
         self._external: Final = external
-        self._numbering: Final = numbering
+        self.numbering: Final = numbering
         #: One for all connections: what it says holds until the next message.
         self._scan: Final = PublishScan()
 
@@ -207,7 +207,7 @@ class Inbound:
             client.session.take(packet_id)
             if client.stored():
                 self._state.step(KeepIncoming(client.session.client_id, packet_id))
-        if number >= 0 and not self._numbering.take(_numbered_as(client), number, self._state.batch):
+        if number >= 0 and not self.numbering.take(_numbered_as(client), number, self._state.batch):
             self._repeated(channel, qos, frame)
             return
         self._intake.accept(PendingPublish(message, plan, client, channel, frame))

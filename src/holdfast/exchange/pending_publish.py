@@ -45,6 +45,11 @@ class Effect:
         #: Whether its frame was sent before the commit (`delivery/unstored_delivery.py`).
         self.answered = False
 
+    def session_id(self) -> str:
+        """The session whose step it follows; empty if it is no session's."""
+        client = None if self.channel is None else self.channel.client
+        return "" if client is None else client.session.client_id
+
 
 class Sending(Effect):
     """A message for one client that may be sent only when its entry in flight is stored.
@@ -59,6 +64,9 @@ class Sending(Effect):
         #: 0 for QoS 0.
         self.packet_id: Final = packet_id
 
+    def session_id(self) -> str:
+        return self.client.session.client_id
+
 
 class Reservation(Effect):
     """Packet ids of a client that may be given out when the batch is committed."""
@@ -67,6 +75,9 @@ class Reservation(Effect):
         super().__init__(None, b"")
         self.client: Final = client
         self.reserved: Final = reserved
+
+    def session_id(self) -> str:
+        return self.client.session.client_id
 
 
 class PendingPublish(Effect):
@@ -99,6 +110,9 @@ class PendingPublish(Effect):
         self._tail_v5: bytes | None = None
         self._owed_1: Owed | None = None
         self._owed_2: Owed | None = None
+
+    def session_id(self) -> str:
+        return self.message.publisher
 
     def arrived_as(self, frame: bytes) -> None:
         """The frame as it came from an MQTT 3 client, fit to be passed on with QoS 0 as it is."""

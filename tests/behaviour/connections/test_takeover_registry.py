@@ -5,9 +5,11 @@ The registry here is the real one in memory. What another node would do to it is
 local view hears of it when the test says so.
 """
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from holdfast.broker.policy import Policy
@@ -15,6 +17,7 @@ from holdfast.broker.stores import Stores
 from holdfast.durable.takeover.registry import (
     NOBODY,
     ChannelVersion,
+    CommitLost,
     CommitResult,
     Committed,
     MemoryRegistry,
@@ -43,12 +46,12 @@ class RegistryWorld(World):
         self.view = BusyRegistry(self.real, self.changes)
         return replace(super().make_stores(policy), registry=self.view)
 
-    def elsewhere(self, version: ChannelVersion, number: int) -> Registration:
-        """A channel of this client id on another node takes the place of whoever has it."""
+    def elsewhere(self, version: ChannelVersion, number: int, node: int = 1, epoch: int = 0) -> Registration:
+        """A channel of this client id on another node, or in another life of this one, takes the place of any."""
         before = at_once(self.real.read_newest(CLIENT))
         if isinstance(before, Registration):
             at_once(self.view.remove(before))
-        made = Registration(CLIENT, 1, number, version)
+        made = Registration(CLIENT, node, number, version, epoch)
         result = at_once(self.view.commit(made, NOBODY))
         assert isinstance(result, Committed)
         return made.at_revision(result.revision)
@@ -57,6 +60,12 @@ class RegistryWorld(World):
         newest = at_once(self.real.read_newest(CLIENT))
         assert newest is None or isinstance(newest, Registration)
         return newest
+
+    def release(self) -> None:
+        """Let the commit that is held go on."""
+        held = self.view.held
+        assert held is not None
+        self.do(held.set)
 
     def hear_all(self) -> None:
         self.view.hear(self.view.lag())
@@ -107,6 +116,61 @@ def test_a_channel_that_was_begun_with_is_ended_when_a_newer_one_elsewhere_has_r
         assert own.closed
 
 
+def test_a_channel_elsewhere_with_the_number_of_one_here_is_not_taken_for_it() -> None:
+    """A8: numbers of connections are given out by each node for itself, and again in each of its lives."""
+    with RegistryWorld() as world:
+        bystander = world.connect("bystander", clean_start=True)
+        (connection,) = world.broker.connections
+        for node, epoch in ((1, 0), (0, 7)):
+            world.elsewhere(OLDER, connection.number, node, epoch)
+            world.hear_all()
+            peer = world.come()
+            assert peer.take(Connack).reason == 0
+            assert connection.takers == ()
+            assert not bystander.closed
+            bystander.subscribe("still/here")
+            peer.drop()
+
+
+@pytest.mark.parametrize("won", [True, False], ids=["taken over", "another one was quicker"])
+def test_a_channel_that_is_being_taken_over_is_sent_nothing_more(won: bool) -> None:
+    """R8, A2: between begin and claim the session's next owner knows what was sent."""
+    with RegistryWorld() as world:
+        own = world.own()
+        world.view.hold()
+        taker = world.come()
+        publisher = world.connect("publisher")
+        publisher.send(Publish("a", b"0", 0, 0))
+        publisher.send(Publish("a", b"1", 1, 1))
+        assert own.inbox == []
+        if not won:
+            world.elsewhere(NEWER, ABSENT)
+            world.release()
+            assert taker.take(Connack).reason == 0x89
+        else:
+            world.release()
+            assert taker.take(Connack).session_present
+        assert own.take(Disconnect).reason == 0x8E, "nothing came before it"
+        if won:
+            assert taker.payloads() == [b"1"], "QoS 0 went with the connection that it was sent to"
+
+
+def test_a_channel_goes_on_where_it_was_when_its_taker_leaves() -> None:
+    with RegistryWorld() as world:
+        own = world.own()
+        world.view.hold()
+        taker = world.come()
+        publisher = world.connect("publisher")
+        publisher.send(Publish("a", b"0", 0, 0))
+        publisher.send(Publish("a", b"1", 1, 1))
+        assert own.inbox == []
+        taker.drop()
+        world.view.refused = True
+        world.release()
+        assert own.payloads() == [b"0", b"1"]
+        assert not own.closed
+
+
 def test_an_older_channel_that_the_view_did_not_know_is_taken_over() -> None:
     """R3, R12: the takeover begins again against the real newest, and the session is present."""
     with RegistryWorld() as world:
@@ -122,12 +186,25 @@ def test_an_older_channel_that_the_view_did_not_know_is_taken_over() -> None:
 
 
 class BusyRegistry(LaggingRegistry):
-    """While it is busy, another older channel registers elsewhere right before each commit of this node."""
+    """While it is busy, another older channel registers elsewhere right before each commit of this node. A commit that
+    is held waits until it is released, or is refused.
+    """
 
     busy = False
     commits = 0
+    held: asyncio.Event | None = None
+    refused = False
+
+    def hold(self) -> None:
+        self.held = asyncio.Event()
 
     async def commit(self, registration: Registration, expected_revision: int) -> CommitResult:
+        if self.held is not None and registration.client_id == CLIENT and registration.node == 0:
+            await self.held.wait()
+        if self.refused:
+            newest = await self.real.read_newest(registration.client_id)
+            assert isinstance(newest, Registration)
+            return CommitLost(newest)
         if self.busy:
             self.commits += 1
             before = at_once(self.real.read_newest(CLIENT))

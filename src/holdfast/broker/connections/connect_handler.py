@@ -219,7 +219,7 @@ class ConnectHandler:
     async def _take_over(self, connection: ClientConnection, packet: Connect, terms: "_Terms") -> None:
         """Become the one channel of the client id: carry out what the takeover machine decides."""
         client_id = ClientId(connection.session_id)
-        takeover = Takeover(connection.registration(), clean_start=packet.clean_start)
+        takeover = Takeover(self._connections.registration(connection), clean_start=packet.clean_start)
         client: BrokerClient | None = None
         taken_over = False
         pending: list[Action] = takeover.start(self._registry.local_newest(client_id))
@@ -272,25 +272,25 @@ class ConnectHandler:
 
     async def _freeze(self, begin: Begin) -> None:
         """Stop the old channel, and wait until everything it did is committed."""
-        old = self._connections.by_number(begin.old.connection_id)
+        old = self._connections.registered(begin.old)
         if old is None:
             return
-        old.takers = (*old.takers, begin.taker.connection_id)
-        old.channel.blocked = True
+        old.takers = (*old.takers, begin.taker.channel)
+        self._exchange.freeze(old.channel)
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._state.after_commit(None, b"", lambda: None if settled.done() else settled.set_result(None))
         await settled
 
     def _thaw(self, thaw: Thaw) -> None:
-        old = self._connections.by_number(thaw.old.connection_id)
+        old = self._connections.registered(thaw.old)
         if old is not None:
-            old.takers = tuple(taker for taker in old.takers if taker != thaw.taker.connection_id)
+            old.takers = tuple(taker for taker in old.takers if taker != thaw.taker.channel)
             if not old.takers:
-                self._exchange.resume(old.channel)
+                self._exchange.thaw(old.channel)
 
     def _end(self, end: End) -> bool:
         """End the connection that is taken over; False if it had ended already."""
-        old = self._connections.by_number(end.old.connection_id)
+        old = self._connections.registered(end.old)
         if old is not None:
             old.registered = False  # the registry has the new one already
             self._connections.disconnect(old, SESSION_TAKEN_OVER, "a newer connection has the same client id")

@@ -3,10 +3,9 @@
 from typing import Final
 
 from holdfast.broker.connections.origin import Origin
-from holdfast.durable.takeover.registry import ChannelVersion, Registration
+from holdfast.durable.takeover.registry import ChannelVersion
 from holdfast.exchange.access import ClientAccess
 from holdfast.exchange.client import Channel
-from holdfast.model.ids import ClientId
 from holdfast.model.will import StoredWill
 
 
@@ -37,18 +36,14 @@ class ClientConnection:
         #: Whether reason strings and user properties may be sent on failures [MQTT-3.1.2-29].
         self.explain = True
         self.registered = False
-        #: Connections that are taking this one over; while there is one, its packets wait.
-        self.takers: tuple[int, ...] = ()
+        #: Channels that are taking this one over, by node, epoch and number; while there is one, its packets wait.
+        self.takers: tuple[tuple[int, int, int], ...] = ()
         #: Under which tick its silence is looked at next; 0 for none.
         self.tick = 0
         #: The same for a packet that has begun.
         self.packet_tick = 0
         #: The client said goodbye properly, or is told to go: nothing more to do for its will.
         self.parted = False
-
-    def registration(self) -> Registration:
-        """The channel as the registry is asked for it. Made when needed: there are as many as connections."""
-        return Registration(ClientId(self.session_id), 0, self.number, self.version)
 
     @property
     def owner(self) -> str:

@@ -9,12 +9,13 @@ from holdfast.broker.connections.origin import Origin
 from holdfast.broker.deadlines import Deadlines, TimerWheel
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
-from holdfast.durable.takeover.registry import Registry, VersionClock
-from holdfast.exchange.client import Channel, Link
+from holdfast.durable.takeover.registry import NodeLife, Registration, Registry, VersionClock
+from holdfast.exchange.client import BrokerClient, Channel, Link
 from holdfast.exchange.drops import CONNECT_REFUSED, DISCONNECTED, TAKEOVER
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
+from holdfast.model.ids import ClientId
 from holdfast.model.protocol import CONNACK, DISCONNECT, SERVER, V5, V311
 from holdfast.model.reasons import (
     IMPLEMENTATION_SPECIFIC_ERROR,
@@ -31,6 +32,7 @@ from holdfast.wire.framing import MAX_PACKET_BYTES
 from holdfast.wire.packets import Connack, Disconnect
 from holdfast.wire.properties import NO_PROPERTIES, Properties
 
+_TAKEN_OVER: Final = "a newer connection has the same client id"
 #: Of a large packet, so much has to come in each time that it may take: 550 bytes a second with the default.
 _PACKET_PROGRESS_BYTES: Final = 16 * 1024
 
@@ -46,6 +48,7 @@ class ClientConnections:
         exchange: Exchange,
         sessions: BrokerSessions,
         registry: Registry,
+        life: NodeLife,
         policy: Policy,
         clock: Clock,
         deadlines: Deadlines,
@@ -55,13 +58,14 @@ class ClientConnections:
         self._exchange: Final = exchange
         self._sessions: Final = sessions
         self._registry: Final = registry
+        self._life: Final = life
         self._policy: Final = policy
         self._clock: Final = clock
         self._rounds: Final = TimerWheel[ClientConnection](deadlines, self._look)
         self._packets: Final = TimerWheel[ClientConnection](deadlines, self._look_at_packet)
         self._spawn: Final = spawn
         self._client_log: Final = client_log
-        self._versions: Final = VersionClock(clock, 0)
+        self._versions: Final = VersionClock(clock, life.node, epoch=life.epoch)
         self._by_number: Final[dict[int, ClientConnection]] = {}
         self._count = 0
         self.most = 0
@@ -88,8 +92,15 @@ class ClientConnections:
     def of(self, channel: Channel) -> ClientConnection | None:
         return self._by_number.get(channel.number)
 
-    def by_number(self, number: int) -> ClientConnection | None:
-        return self._by_number.get(number)
+    def registered(self, registration: Registration) -> ClientConnection | None:
+        """The connection of a registered channel, if it is one of this life of this node and still here."""
+        return self._by_number.get(registration.connection_id) if registration.is_of(self._life) else None
+
+    def registration(self, connection: ClientConnection) -> Registration:
+        """The channel as the registry is asked for it. Made when needed: there are as many as connections."""
+        life = self._life
+        session_id = ClientId(connection.session_id)
+        return Registration(session_id, life.node, connection.number, connection.version, life.epoch)
 
     def accepted(self, connection: ClientConnection) -> None:
         """CONNECT was accepted: from now on the keep alive counts."""
@@ -203,11 +214,25 @@ class ClientConnections:
         where = f"{detail} (from {connection.origin.address})"
         self._exchange.drops.note(reason, name, b"", self._clock.wall_us(), detail=where)
 
+    def fence(self, client: BrokerClient) -> None:
+        """Close the connection of a session that another channel owns, and leave nothing behind for the session."""
+        channel, client.owner, client.channel = client.owner, None, None
+        connection = None if channel is None else self.of(channel)
+        if connection is not None:
+            connection.registered = False
+            self._note(TAKEOVER, connection, _TAKEN_OVER)
+            connection.channel.frozen = True  # nothing but the goodbye is sent
+            self.close(
+                connection, _goodbye(connection.channel, SESSION_TAKEN_OVER, _TAKEN_OVER, explain=connection.explain)
+            )
+
     def close(self, connection: ClientConnection, frame: bytes) -> None:
         """Send a last frame and close; the session is left behind at once, not when the socket is gone."""
         channel = connection.channel
         if channel.closed:
             return
+        if channel.frozen:
+            channel.out = None  # its session's next owner sends it
         if frame:
             channel.put(frame)
         channel.closed = True
@@ -233,7 +258,7 @@ class ClientConnections:
                 self._sessions.leave_will(client, will)
             self._sessions.detach(client)
         if connection.registered:
-            self._spawn(self._registry.remove(connection.registration()))
+            self._spawn(self._registry.remove(self.registration(connection)))
 
 
 def _refusal(channel: Channel, reason: int, detail: str, *, explain: bool) -> bytes:

@@ -348,6 +348,13 @@ class BrokerSessions:
         self._forget(client)
         self._external.remove(client)
 
+    def fenced(self, client: BrokerClient) -> None:
+        """Another channel owns the session: forget what is known of it here, and write nothing for it."""
+        client_id = client.session.client_id
+        self._cancel_expiry(client_id)
+        self.wills.drop(client_id)
+        self._forget(client)
+
     def _lose(self, client_id: str, count: int, why: str) -> None:
         """What a session was owed ends with it, also what cannot be counted without reading the log."""
         self._exchange.counters.drop(DROP_SESSION_ENDED, count)

@@ -52,6 +52,11 @@ class PublishNumbers:
         self._store: Final = store
         self._at_hand: Final[dict[str, int]] = {}
 
+    def forget(self, session_id: str) -> None:
+        """What was taken of a session lately may not count: look at what is stored again."""
+        for key in [key for key in self._at_hand if key.partition("\0\0")[0] == session_id]:
+            del self._at_hand[key]
+
     def take(self, key: str, number: int, batch: Batch) -> bool:
         """Whether a message with this number is new; then its number is stored with the batch."""
         last = self._at_hand.get(key, -1)

@@ -76,6 +76,14 @@ def decode_version(text: str) -> ChannelVersion:
     raise PermanentError(f"{text!r} is not a channel version")
 
 
+class NodeLife:
+    """One life of a node: its number, and the epoch that a later life does not have. Both are 0 without a cluster."""
+
+    def __init__(self, node: int = 0, epoch: int = 0) -> None:
+        self.node: Final = node
+        self.epoch: Final = epoch
+
+
 class VersionClock:
     """Gives versions to the channels of one node: a hybrid logical clock.
 
@@ -146,14 +154,18 @@ class Registration:
             f"version={self.version!r}, epoch={self.epoch}, revision={self.revision})"
         )
 
+    def is_of(self, life: NodeLife) -> bool:
+        """Whether the channel is of this life of this node. Elsewhere another channel may have its number."""
+        return self.node == life.node and self.epoch == life.epoch
+
+    @property
+    def channel(self) -> tuple[int, int, int]:
+        """What names the channel."""
+        return (self.node, self.epoch, self.connection_id)
+
     def same_channel(self, other: "Registration | None") -> bool:
         """Whether both speak of one channel, committed or not."""
-        return (
-            other is not None
-            and self.connection_id == other.connection_id
-            and self.node == other.node
-            and self.epoch == other.epoch
-        )
+        return other is not None and self.channel == other.channel
 
     def at_revision(self, revision: int) -> "Registration":
         """The same channel, committed."""

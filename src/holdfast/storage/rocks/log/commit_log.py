@@ -172,8 +172,9 @@ class RocksLog:
         changes = Changes()
         touched: dict[int, Shard] = {}
         strict = False
+        now_us = batch.time_us or self.now_us()
         if batch.messages:
-            strict = self._place(batch, changes, touched)
+            strict = self._place(batch, changes, touched, now_us)
         for companion in self._companions:
             companion.add(batch, changes)
         if batch.strict or (self._strict_steps and (batch.steps or batch.retained)):
@@ -182,7 +183,7 @@ class RocksLog:
         pending.size = len(batch)
         if touched:
             pending.shards = list(touched.values())
-            self._close_shards(pending)
+            self._close_shards(pending, now_us)
         # What changes nothing is never written, so no sync would ever cover it.
         pending.strict = (strict or bool(pending.ceilings)) and len(changes) > 0
         return pending
@@ -191,10 +192,10 @@ class RocksLog:
         self.mark += 1
         return _Pending(number, self.mark, changes)
 
-    def _place(self, batch: Batch, changes: Changes, touched: dict[int, Shard]) -> bool:
+    def _place(self, batch: Batch, changes: Changes, touched: dict[int, Shard], now_us: int) -> bool:
         """Put messages into their shards; whether one of them is in a zone that has to be synced."""
         writers = {zone.name: self._writer(zone, changes) for zone in self.zones.all if zone.store}
-        strict = place(batch.messages, self.zones, writers, self.now_us())
+        strict = place(batch.messages, self.zones, writers, now_us)
         for writer in writers.values():
             for number, slot in writer.slots.items():
                 if slot.messages:
@@ -212,10 +213,9 @@ class RocksLog:
             slots[number] = Slot(zone_log.shards[number], piece.layout.sink, changes.into(piece.family))
         return ZoneWriter(zone, slots)
 
-    def _close_shards(self, pending: _Pending) -> None:
+    def _close_shards(self, pending: _Pending, now_us: int) -> None:
         """Note where each shard is now, and a higher ceiling where one is wanted."""
         meta = pending.changes.into(META)
-        now_us = self.now_us()
         for shard in pending.shards:
             shard.wrote(pending.mark)
             meta.put(head_key(shard.id), encode_head(ShardHead(shard.clock.last_us, shard.serial, shard.commits)))

@@ -77,10 +77,11 @@ class Store:
 
     # ---- writing
 
-    def write(self, *messages: Message) -> Receipt | None:
+    def write(self, *messages: Message, time_us: int = 0) -> Receipt | None:
         """One batch; whether its receipt was there at once is the answer."""
         self._number += 1
         batch = Batch(self._number)
+        batch.time_us = time_us
         batch.messages.extend(messages)
         receipt = self.log.write(batch)
         if receipt is not None:

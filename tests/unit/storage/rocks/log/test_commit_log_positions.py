@@ -112,3 +112,13 @@ def test_another_zones_messages_come_later_even_if_the_clock_stepped_back_before
     store.publish("x/1")
     assert places(store.read(by_time=True)) == places(store.written)
     store.close()
+
+
+def test_a_batch_that_brings_its_time_is_placed_by_it_and_by_no_clock(store: Store) -> None:
+    """A12: what every node of a cluster has to place alike must not depend on when a node comes to it."""
+    given_us = store.clock.wall_us() + HOUR_US
+    store.write(store.message("a"), store.message("a"), time_us=given_us)
+    store.clock.advance(SECOND_US)
+    store.write(store.message("a"), time_us=given_us - SECOND_US)
+    assert [message.position_us for message in store.written] == [given_us, given_us + 1, given_us + 2]
+    store.settle()
