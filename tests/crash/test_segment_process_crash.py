@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.node.segment_supervisor import SegmentSupervisor
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.failures import DiskFullError
+from holdfast.storage.rocks.engine.scan import scan_items
+from holdfast.storage.rocks.layouts.layout import MESSAGES, POSTINGS
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, read_mark
 from holdfast.storage.rocks.log.maintenance import Maintenance
 from holdfast.storage.rocks.log.segment_writer import Stretch
@@ -129,3 +132,36 @@ def test_what_is_built_for_a_generation_that_retention_drops_is_thrown_away(
     finally:
         disk.storage.close()
     assert verify_folder(tmp_path / "data").problems == []
+
+
+def test_a_damaged_page_is_set_aside_and_segments_are_made_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L21: the process finds the damage, the broker the page."""
+    monkeypatch.setattr("holdfast.node.segment_supervisor._FIRST_PAUSE_S", 0.0)
+    disk = Disk(tmp_path / "data")
+    log = disk.storage.log
+
+    async def run() -> None:
+        disk.write(1_000)
+        changes = Changes()
+        key, value = list(scan_items(disk.storage.engine.family(SHARD), MESSAGES, POSTINGS))[3]
+        changes.into(SHARD).put(key, value[:-1])
+        log.write_own(changes)
+        supervisor = SegmentSupervisor(disk.storage, SMALL)
+        finished = Finished(supervisor, monkeypatch)
+        running = asyncio.create_task(supervisor.run())
+        await finished.wait(3)
+        (lost,) = log.zone_logs["default"].live[0].record.lost_pages(0)
+        assert (lost.first_serial, lost.messages) == (301, 100)
+        assert disk.mark_us() == disk.written[-1].position_us
+        assert disk.read() == disk.written[:300] + disk.written[400:]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    try:
+        asyncio.run(run())
+    finally:
+        disk.storage.close()
+    (problem,) = verify_folder(tmp_path / "data").problems
+    assert "messages 301 to 400 of shard 0 are lost" in problem.what

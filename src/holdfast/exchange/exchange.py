@@ -26,7 +26,7 @@ from holdfast.exchange.loop_state import LoopState, ReadFlow, SealedBatch
 from holdfast.exchange.pending_publish import Effect, PendingPublish, Reservation, Sending
 from holdfast.exchange.plans import RoutingTable
 from holdfast.exchange.settings import ExchangeSettings
-from holdfast.model.errors import PeerError
+from holdfast.model.errors import PeerError, PermanentError
 from holdfast.model.message import Message
 from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
 from holdfast.model.reasons import UNSPECIFIED_ERROR
@@ -239,7 +239,11 @@ class Exchange:
                 self.state.due = due[index:] + self.state.due
                 break
             client.pump_due = False
-            self.delivery.pump(client)
+            try:
+                self.delivery.pump(client)
+            except PermanentError as error:
+                # The log is damaged where this client reads. Others go on, and so does the iteration.
+                self._control.queue_broken(client, error)
 
     def _flush(self) -> None:
         """Write what the channels have, once for each."""

@@ -9,7 +9,6 @@ its range, and looks at each distinct topic of a page once. Segments are made fr
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from rocksdict import RdictIter
@@ -76,7 +75,7 @@ class PagedLayout(WriteThroughLayout):
 
     def load(self, family: FamilyReader) -> None:
         sink = self._sink
-        with suppress(PermanentError):  # who reads what is damaged is told
+        try:
             cursor, mark_us = open_shard(family)
             for value in commit_values(cursor, mark_us, 0, NO_END):
                 if SEGMENT_SIZE.reached_by(sink.messages, sink.weight_bytes, sink.pages):
@@ -84,6 +83,9 @@ class PagedLayout(WriteThroughLayout):
                     break
                 count = page_bounds(value)[3]
                 sink.count(1, count, page_weight(count, len(value)))
+        except PermanentError:
+            # Whoever reads what is damaged is told. Who makes segments looks at it soon.
+            sink.has_uncounted = True
 
     def read(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
