@@ -48,6 +48,8 @@ class SteadyClient:
         self.online_again = asyncio.Event()
         #: What the broker allows: from its CONNACK.
         self.window = 20
+        #: By the present connection.
+        self.sent_bytes = 0
         self._port = port
         self._writer: asyncio.StreamWriter | None = None
         #: Whether CONNECT was ever sent, and ever answered.
@@ -68,7 +70,17 @@ class SteadyClient:
 
     def send(self, packet: Packet) -> None:
         if self._writer is not None and self.online and not self._writer.is_closing():
-            self._writer.write(encode(packet, self.version))
+            content = encode(packet, self.version)
+            self.sent_bytes += len(content)
+            self._writer.write(content)
+
+    def read_bytes(self, unread: dict[int, int]) -> int:
+        """How much of what was sent by this connection its broker has read; 0 if there is none."""
+        writer = self._writer
+        if writer is None or not self.online or writer.is_closing():
+            return 0
+        own_port = writer.get_extra_info("sockname")[1]
+        return self.sent_bytes - writer.transport.get_write_buffer_size() - unread.get(own_port, self.sent_bytes)
 
     # ---- connections
 
@@ -113,7 +125,9 @@ class SteadyClient:
         properties = NO_PROPERTIES
         if self.version == V5:
             properties = Properties(session_expiry_interval=_EXPIRY_S, receive_maximum=self.receive_maximum or None)
-        writer.write(encode(Connect(self.version, self.name, clean_start=False, properties=properties), self.version))
+        connect = encode(Connect(self.version, self.name, clean_start=False, properties=properties), self.version)
+        self.sent_bytes = len(connect)
+        writer.write(connect)
         first_time, self._asked = not self._asked, True
         greeted = False
         while True:

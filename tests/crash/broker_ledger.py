@@ -46,6 +46,9 @@ class Arrival:
     connection: int
     #: Whether the subscriber has acknowledged this copy, on the connection that it came by.
     acknowledged: bool = False
+    #: What became of its PUBACK (`repetitions.py`), and how long before the death of the broker it was sent.
+    fate: str = "broken off"
+    age_s: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.number}{' DUP' if self.dup else ''} (id {self.packet_id}, connection {self.connection})"
@@ -68,21 +71,6 @@ class Received:
 
     def matches(self, topic: str) -> bool:
         return parse_filter(self.filter.encode()).matches(topic.encode())
-
-
-@dataclass
-class Repetitions:
-    """Arrivals of QoS 1 messages that the same subscriber or group had got before, by the reason."""
-
-    #: The publisher has sent it as often, and it was stored each time.
-    published_again: int = 0
-    #: No copy was acknowledged: it has to come again.
-    unacknowledged: int = 0
-    #: A copy was acknowledged, and the broker had not read that or not stored it.
-    acknowledged: int = 0
-
-    def total(self) -> int:
-        return self.published_again + self.unacknowledged + self.acknowledged
 
 
 class Ledger:
@@ -211,27 +199,6 @@ class Ledger:
                 if not received.shared() and min(received.qos, self.sent[topic].qos) == 2:
                     again += len(arrivals) - len({arrival.number for arrival in arrivals})
         return again
-
-    def repetitions(self) -> Repetitions:
-        """What came again with QoS 1, and why."""
-        found = Repetitions()
-        #: By who gets it, topic and number, in the order of time.
-        copies: dict[tuple[str, str, int], list[Arrival]] = defaultdict(list)
-        for received in self.subscriptions:
-            name = received.filter if received.shared() else received.client
-            for topic, arrivals in received.topics.items():
-                if min(received.qos, self.sent[topic].qos) == 1:
-                    for arrival in arrivals:
-                        copies[name, topic, arrival.number].append(arrival)
-        for (_name, topic, number), arrivals in copies.items():
-            arrivals.sort(key=lambda arrival: arrival.at)
-            published_again = min(len(arrivals) - 1, self.sent[topic].sent_again[number])
-            found.published_again += published_again
-            acknowledged = sum(1 for arrival in arrivals[:-1] if arrival.acknowledged)
-            repeated = len(arrivals) - 1 - published_again
-            found.acknowledged += min(repeated, acknowledged)
-            found.unacknowledged += repeated - min(repeated, acknowledged)
-        return found
 
     def _group_repetitions(self) -> list[str]:
         counts: dict[tuple[str, str, int], list[str]] = defaultdict(list)

@@ -26,6 +26,7 @@ from tests.crash.broker_ledger import Ledger
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.broker_publisher import Publisher
 from tests.crash.broker_subscriber import Subscriber
+from tests.crash.repetitions import describe_repetitions, freeze, unread_bytes
 
 #: Events between two deaths, at most, for each ten subscribers: what they get again after a death counts as well.
 _MOST_EVENTS = 1500
@@ -196,6 +197,8 @@ class Run:
         if self.server is not None and self.dice.random() < self.server_kills:
             self.server.kill()
             self.servers_killed += 1
+        if end is BrokerProcess.kill:
+            self._look_into_sockets()
         self._dies()
         await end(self.broker)
         if self.server is not None and self.server.process is None:
@@ -206,6 +209,14 @@ class Run:
             self._dies()
             await self.broker.kill()
             await self.broker.start()
+
+    def _look_into_sockets(self) -> None:
+        """What the broker has read and what not, in the instant at which it is killed."""
+        assert self.broker.alive(), self.broker.log_text()[-3000:]
+        freeze(self.broker.pid())
+        unread = unread_bytes(self.broker.port)
+        for subscriber in self.subscribers:
+            subscriber.broker_stopped(unread)
 
     def _dies(self) -> None:
         """What is acknowledged from now on reaches no broker."""
@@ -280,21 +291,6 @@ class Run:
             f"{self.ledger.acknowledged} acknowledged, {self.ledger.delivered} delivered, "
             f"{sum(client.connects for client in [*self.publishers, *self.subscribers])} connects"
         )
-
-    def repetitions(self) -> str:
-        """How much of what was delivered had come before with QoS 1, and why."""
-        found = self.ledger.repetitions()
-        total = found.total()
-        return (
-            f"QoS 1 again: {total}, {_percent(total, self.ledger.delivered)} of what was delivered; "
-            f"acknowledged before {found.acknowledged}, {_percent(found.acknowledged, self.ledger.delivered)}; "
-            f"not acknowledged {found.unacknowledged}, "
-            f"published again {found.published_again}"
-        )
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / max(whole, 1):.2f} %"
 
 
 async def mixed_clients(run: Run) -> None:
@@ -404,7 +400,7 @@ def main() -> None:
         )
     found = run.verdict() + run.broker.complaints()
     print(f"{run.summary()}; lost {run.ledger.lost()}, QoS 2 twice {run.ledger.twice()}")
-    print(run.repetitions())
+    print(describe_repetitions(run.ledger))
     print("\n".join(found[:60]) if found else "clean")
     sys.exit(1 if found else 0)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections import deque
 
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
@@ -9,6 +10,7 @@ from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Packet, Publish, Suback, Subscribe, Subscription
 from tests.crash.broker_client import SteadyClient
 from tests.crash.broker_ledger import Arrival, Ledger, Received
+from tests.crash.repetitions import READ, UNREAD
 
 _SUBSCRIBE_ID = 1
 
@@ -48,11 +50,14 @@ class Subscriber(SteadyClient):
         self._unacknowledged: dict[int, Arrival] = {}
         #: The life of the broker that this connection is to.
         self._life = 0
+        #: PUBACKs of this connection: where each ends in what was sent, and when that was.
+        self._pubacks: list[tuple[int, float, Arrival]] = []
 
     def begin(self, *, resumed: bool) -> None:
         self._open.clear()
         self._answers.clear()
         self._unacknowledged.clear()
+        self._pubacks.clear()
         self._life = self.ledger.deaths
         if not resumed:
             self._has.clear()
@@ -115,9 +120,20 @@ class Subscriber(SteadyClient):
             ack = self._answers.popleft()
             if ack.kind != PUBREC:
                 self._open.discard(ack.packet_id)
-            if ack.kind == PUBACK and self._life == self.ledger.deaths and ack.packet_id in self._unacknowledged:
-                self._unacknowledged.pop(ack.packet_id).acknowledged = True
             self.send(ack)
+            if ack.kind == PUBACK and self._life == self.ledger.deaths and ack.packet_id in self._unacknowledged:
+                arrival = self._unacknowledged.pop(ack.packet_id)
+                arrival.acknowledged = True
+                self._pubacks.append((self.sent_bytes, time.monotonic(), arrival))
+
+    def broker_stopped(self, unread: dict[int, int]) -> None:
+        """The broker is killed next, and has not read so many bytes, by the port of the client."""
+        read_bytes = self.read_bytes(unread)
+        now_s = time.monotonic()
+        for end, sent_s, arrival in self._pubacks:
+            arrival.age_s = now_s - sent_s
+            arrival.fate = READ if end <= read_bytes else UNREAD
+        self._pubacks.clear()
 
     async def pause(self) -> None:
         if self.slow:

@@ -16,7 +16,8 @@ of one shard. A layout is behind the scan (`Layout.read`), so no reader knows wh
 2. Ranges are [since, until). A cursor holds the last position done in each shard: reading continues behind it; a shard
    that it does not know begins at `since`.
 3. Nothing above a shard's durable head is read. A replay at its end continues when more arrives.
-4. What retention dropped before its reader came is reported (`LostRange`), never skipped in silence.
+4. What retention dropped before its reader came, or is lost because it is damaged, is reported (`LostRange`), never
+   skipped in silence.
 5. A page may be empty before the end: after a long stretch without a match other readers get their turn.
 6. Between two calls of `next` a replay holds a view of the store at most until the log revokes it.
 """
@@ -34,14 +35,16 @@ M = TypeVar("M")
 
 
 class LostRange:
-    """Messages that retention removed before a reader came to them."""
+    """Messages that retention removed before a reader came to them, or that are lost because pages are damaged."""
 
-    def __init__(self, shard: int, from_us: int, to_us: int, at_most: int) -> None:
+    def __init__(self, shard: int, from_us: int, to_us: int, at_most: int, *, damaged: bool = False) -> None:
         self.shard: Final = shard
         #: The range [from_us, to_us) of positions, and how many messages of all topics it held at most.
         self.from_us: Final = from_us
         self.to_us: Final = to_us
         self.at_most: Final = at_most
+        #: Whether it is not retention that took them.
+        self.damaged: Final = damaged
 
     def __repr__(self) -> str:
         return f"LostRange(shard {self.shard}, [{self.from_us}, {self.to_us}), at most {self.at_most} messages)"

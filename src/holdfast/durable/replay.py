@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.durable.log import NO_END, LostRange, MessageLog, Page, Replay, ShardScan
-from holdfast.model.errors import MisuseError
+from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.message import Message
 from holdfast.records.cursors import EVERY_ZONE, Cursor
 
@@ -31,7 +31,8 @@ class ShardReader:
         scan of a/#    ──●────●──────●──▶ ┐
         scan of +/b    ────●──●────────▶ ─┴▶ next(limit)          peek() looks at the next one and leaves it there
 
-    1. Everything up to `done_us` was returned; what was only looked at was not.
+    1. Everything up to `done_us` was returned; what was only looked at was not. So a call that has found something
+       returns it, and the next one fails, if the log is damaged behind it.
     """
 
     def __init__(self, scans: list[ShardScan]) -> None:
@@ -40,6 +41,8 @@ class ShardReader:
         self._ahead: Final[list[list[Message]]] = [[] for _scan in scans]
         #: Looked at and not returned yet, the next one last.
         self._peeked: Final[list[Message]] = []
+        #: Everything that is lost up to here was reported.
+        self._lost_to_us = 0
 
     def done_us(self) -> int:
         """Everything up to here was returned."""
@@ -80,7 +83,12 @@ class ShardReader:
             for i, scan in enumerate(self._scans):
                 ahead = self._ahead[i]
                 if not ahead and scan.from_us < barrier_us:
-                    ahead.extend(reversed(scan.next(limit, barrier_us)))
+                    try:
+                        ahead.extend(reversed(scan.next(limit, barrier_us)))
+                    except PermanentError:
+                        if not found:
+                            raise
+                        return found  # these are done; the next call fails
                     if not ahead and scan.from_us < barrier_us:
                         return found  # it paused: what it has next may be the next of all
                 if ahead and (best < 0 or ahead[-1].position_us < best_us):
@@ -95,10 +103,13 @@ class ShardReader:
         return found
 
     def add_lost(self, lost: list[LostRange]) -> None:
-        """Report what retention dropped before it was read, once."""
+        """Report what retention dropped before it was read, or is lost, once, however many filters come to it."""
         for scan in self._scans:
             if scan.lost:
-                lost.extend(scan.lost)
+                for one in scan.lost:
+                    if one.to_us > self._lost_to_us:
+                        self._lost_to_us = one.to_us
+                        lost.append(one)
                 scan.lost = []
 
 
@@ -191,7 +202,12 @@ class LogReplay(Replay[Message]):
                     waits = True
                     continue
                 before_us = min(end_us, barrier_us)
-                found = reader.next(limit, before_us)
+                try:
+                    found = reader.next(limit, before_us)
+                except PermanentError:
+                    if not lost:
+                        raise
+                    return Page([], -1, at_end=False, next_stream=False, lost=lost)
                 reader.add_lost(lost)
                 if found:
                     # Stay with a shard while its pages are full: one scan is cheaper than many short ones.
@@ -241,7 +257,12 @@ class LogReplay(Replay[Message]):
                 reader = self._reader(shard, ends)
                 if reader is None:
                     continue
-                at_us = reader.peek(min(ends[shard] + 1, self._until_us))
+                try:
+                    at_us = reader.peek(min(ends[shard] + 1, self._until_us))
+                except PermanentError:
+                    if not found and not lost:
+                        raise
+                    return Page(found, -1, at_end=False, next_stream=False, lost=lost)
                 reader.add_lost(lost)
                 if at_us == 0:
                     unknown_us = min(unknown_us, reader.done_us() + 1)

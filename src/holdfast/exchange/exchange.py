@@ -26,7 +26,7 @@ from holdfast.exchange.loop_state import LoopState, ReadFlow, SealedBatch
 from holdfast.exchange.pending_publish import Effect, PendingPublish, Reservation, Sending
 from holdfast.exchange.plans import RoutingTable
 from holdfast.exchange.settings import ExchangeSettings
-from holdfast.model.errors import PeerError
+from holdfast.model.errors import PeerError, PermanentError
 from holdfast.model.message import Message
 from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
 from holdfast.model.reasons import UNSPECIFIED_ERROR
@@ -224,7 +224,10 @@ class Exchange:
         self._pump_due()
         progress = self.delivery.progress
         ready = (progress.wants_batch() or not state.nothing_open()) and not self.unstored.active
-        if ready and (not self._log.busy() or state.is_large()):
+        busy = ready and self._log.busy() and not state.is_large()
+        if ready and (not busy or progress.wants_batch(busy=True)):
+            # Written for the sake of progress, it shares the next sync with what comes until that can begin.
+            state.batch.patient = busy
             progress.join(state.batch)
             sealed = state.seal(self.counters.bytes_in - self._sealed_bytes_in)
             self._sealed_bytes_in = self.counters.bytes_in
@@ -251,7 +254,11 @@ class Exchange:
                 self.state.due = due[index:] + self.state.due
                 break
             client.pump_due = False
-            self.delivery.pump(client)
+            try:
+                self.delivery.pump(client)
+            except PermanentError as error:
+                # The log is damaged where this client reads. Others go on, and so does the iteration.
+                self._control.queue_broken(client, error)
 
     def _flush(self) -> None:
         """Write what the channels have, once for each."""

@@ -69,7 +69,7 @@ class SegmentSupervisor:
                         stretch = await self._next()
             except PermanentError as damage:
                 if stretch is not None:
-                    self._segments.give_up(stretch, str(damage))
+                    self._segments.note_damage(stretch, str(damage))
             except TransientError as error:
                 _log.warning("a segment waits", why=str(error))
             except Exception as error:
@@ -125,7 +125,7 @@ class SegmentSupervisor:
     def _store(self, stretch: Stretch, frame: Frame) -> bool:
         """Store what was built, if its generation is still there; whether that was the last of it."""
         if isinstance(frame, Failed):
-            self._segments.give_up(stretch, frame.why)
+            self._segments.note_damage(stretch, frame.why)
             return True
         stays = self._segments.can_store(stretch)
         if isinstance(frame, Built):

@@ -147,9 +147,11 @@ class DiskStorage:
         return MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes)
 
     def _lost(self, session_id: str, lost: LostRange) -> None:
-        """Retention removed messages before a session read them."""
-        self.drops.counters.drop(DROP_RETENTION, lost.at_most)
-        event = self._note_lost(session_id, lost.at_most, lost.shard, lost.from_us, "at most so many, of all topics")
+        """Retention removed messages before a session read them, or they are lost because pages are damaged."""
+        reason = DAMAGED if lost.damaged else DROP_RETENTION
+        self.drops.counters.drop(reason, lost.at_most)
+        detail = "at most so many, of all topics"
+        event = self._note_lost(session_id, lost.at_most, lost.shard, lost.from_us, detail, reason)
         event.to_us = max(event.to_us, lost.to_us - 1)
         _log.warning("messages were removed before their session came", session=session_id, lost=str(lost))
 
@@ -158,10 +160,10 @@ class DiskStorage:
         self.drops.counters.drop(DROP_RETENTION)
         self._note_lost(session_id, 1, shard, position_us, "it was in flight")
 
-    def _note_lost(self, session_id: str, count: int, shard: int, from_us: int, detail: str) -> Event:
-        return self.drops.note(
-            DROP_RETENTION, session_id, b"", self.clock.wall_us(), count, shard, max(1, from_us), detail
-        )
+    def _note_lost(
+        self, session_id: str, count: int, shard: int, from_us: int, detail: str, reason: str = DROP_RETENTION
+    ) -> Event:
+        return self.drops.note(reason, session_id, b"", self.clock.wall_us(), count, shard, max(1, from_us), detail)
 
     def _note_erasure(self, erasure: Erasure) -> None:
         topic = b"/".join(erasure.levels)

@@ -22,6 +22,7 @@ from typing import Final
 
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.records.fields import RecordReader, i64, text, u8, u16, u32, u64
+from holdfast.records.lost_pages import LOST, LostPages, format_lost, parse_lost
 from holdfast.records.meta_keys import zone_of_key
 
 #: Never change.
@@ -54,7 +55,7 @@ class Generation:
     """A time slice of a zone.
 
     1. Its positions lie in [start_us, end_us), in all its shards; end_us is 0 as long as it is open.
-    2. Layout, parameters and shards never change once it is created.
+    2. Layout, parameters and shards never change once it is created, except for what was lost (`lost_pages.py`).
     3. `last_serials` holds, shard by shard, the last serial at the time of sealing; zeros while it is open. With those
        of the generation before, it tells how many messages are gone when a generation is dropped.
     4. Another edition has the same messages, at the same positions and with the same serials.
@@ -96,6 +97,17 @@ class Generation:
         """All its column families: without one of its shards it is not whole, and segments follow shards."""
         return [*[self.family(shard) for shard in self.shards], self.segments_family()]
 
+    def lost_pages(self, shard: int) -> list[LostPages]:
+        """What was lost of a shard, in the order of time."""
+        lost = self.parameters.get(LOST)
+        return [] if lost is None else [one for one in parse_lost(str(lost)) if one.shard == shard]
+
+    def without(self, lost: LostPages) -> "Generation":
+        """The same generation, with more that was lost."""
+        known = self.parameters.get(LOST)
+        ranges = [*([] if known is None else parse_lost(str(known))), lost]
+        return replace(self, parameters={**self.parameters, LOST: format_lost(ranges)})
+
     def last_serial(self, shard: int) -> int:
         return self.last_serials[self.shards.index(shard)]
 
@@ -117,6 +129,8 @@ class Generation:
         if not self.end_us:
             raise MisuseError(f"generation {self.number} is open; only what is sealed can be written again")
         edition = self.in_edition(self.edition + 1)
+        if LOST in self.parameters:
+            parameters = {**parameters, LOST: self.parameters[LOST]}
         return replace(edition, layout=layout, parameters=parameters, created_us=created_us)
 
 

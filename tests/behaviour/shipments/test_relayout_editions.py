@@ -197,9 +197,9 @@ def test_a_reader_is_told_what_lies_behind_a_generation_that_was_brought_back() 
     zone.live.extend(LiveGeneration(records[index]) for index in (0, 3, 4))
     zone.dropped.extend([records[1], records[2]])
 
-    assert (zone.gap_us(0), zone.gap_us(19), zone.gap_us(20), zone.gap_us(45)) == (20, 20, NO_END, NO_END)
+    assert (zone.gap_us(0, 0), zone.gap_us(0, 19), zone.gap_us(0, 20), zone.gap_us(0, 45)) == (20, 20, NO_END, NO_END)
     zone.dropped.clear()
-    assert zone.gap_us(0) == NO_END
+    assert zone.gap_us(0, 0) == NO_END
 
 
 def _day() -> date:

@@ -18,6 +18,7 @@ from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
 from holdfast.durable.replay import LogReplay
 from holdfast.durable.sessions.session_store import StoredSession
+from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.cursors import EVERY_ZONE, Cursor
@@ -265,7 +266,12 @@ class LogQueue(SessionQueue):
             if looked >= most:
                 self.next_us = 0
                 break
-            page = replay.next(limit - len(found))
+            try:
+                page = replay.next(limit - len(found))
+            except PermanentError:
+                if not found:
+                    raise
+                break  # the replay is past what was found: it is sent first, and the next read fails
             self.next_us = replay.next_us
             for lost in page.lost:
                 self._lost(self._rule.session_id, lost)

@@ -392,9 +392,10 @@ class _Body:
 
 
 def _lost(view: View, asked: HttpQuery) -> int:
-    """At most this many messages of the query were removed by retention; 0 for a query from the earliest."""
-    if not asked.since_us:
-        return 0
+    """At most this many messages of the query were removed by retention, which is nothing for a query from the
+    earliest, or are lost because pages are damaged.
+    """
     zones = [zone for name, zone in view.zones.items() if asked.zone in (None, name)]
-    found = [view.lost(shard, asked.since_us, asked.until_us) for zone in zones for shard in zone.shards]
+    lost = view.lost if asked.since_us else view.damaged
+    found = [lost(shard, asked.since_us, asked.until_us) for zone in zones for shard in zone.shards]
     return sum(lost.at_most for lost in found if lost is not None)

@@ -13,7 +13,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
 from holdfast.records.lanes import zone_of_lane
 from holdfast.storage.rocks.log.published_heads import Head
-from holdfast.storage.rocks.log.zone_generations import lost_range
+from holdfast.storage.rocks.log.zone_generations import damaged_range, lost_range
 
 #: A serial that is not known.
 UNKNOWN: Final = -1
@@ -94,18 +94,38 @@ class View:
             if zone is None or self.zones[name].is_of(zone)
             for record in self.generations(name)
             for shard in record.shards
-            if (part := self._part(name, record, shard, since_us, until_us)) is not None
+            for part in self._parts(name, record, shard, since_us, until_us)
         ]
 
     def shard_parts(self, shard: int, from_us: int, before_us: int) -> list[Part]:
         zone = self.zone_of(shard)
         records = [record for record in self.generations(zone) if shard in record.shards]
-        found = [self._part(zone, record, shard, from_us, before_us) for record in records]
-        return [part for part in found if part is not None]
+        return [part for record in records for part in self._parts(zone, record, shard, from_us, before_us)]
 
     def lost(self, shard: int, from_us: int, before_us: int) -> LostRange | None:
         zone = self.zone_of(shard)
-        return lost_range(self.live[zone], self.dropped[zone], shard, from_us, before_us)
+        dropped = lost_range(self.live[zone], self.dropped[zone], shard, from_us, before_us)
+        damaged = self.damaged(shard, from_us, before_us)
+        if dropped is None or damaged is None:
+            return dropped or damaged
+        return LostRange(shard, dropped.from_us, damaged.to_us, dropped.at_most + damaged.at_most)
+
+    def damaged(self, shard: int, from_us: int, before_us: int) -> LostRange | None:
+        """What is lost of [from, before) in a shard because pages are damaged."""
+        return damaged_range(self.live[self.zone_of(shard)], shard, from_us, before_us)
+
+    def _parts(self, zone: str, record: Generation, shard: int, since_us: int, until_us: int) -> list[Part]:
+        """Of one generation: what is lost lies between its parts."""
+        part = self._part(zone, record, shard, since_us, until_us)
+        if part is None:
+            return []
+        found: list[Part] = []
+        for lost in record.lost_pages(shard):
+            if lost.last_us < part.lo_us or lost.first_us >= part.hi_us:
+                continue
+            found.append(part._replace(hi_us=lost.first_us, last_serial=lost.first_serial - 1))
+            part = part._replace(lo_us=lost.last_us + 1, after_serial=lost.last_serial())
+        return [one for one in [*found, part] if one.lo_us < one.hi_us]
 
     def _part(self, zone: str, record: Generation, shard: int, since_us: int, until_us: int) -> Part | None:
         head = self.heads.get(shard)
@@ -168,5 +188,5 @@ class ViewReader(ABC):
         return self.view().shard_parts(shard, from_us, before_us)
 
     def lost(self, shard: int, from_us: int, before_us: int) -> LostRange | None:
-        """What retention dropped of [from, before) in a shard."""
+        """What retention dropped of [from, before) in a shard, and what is lost because pages are damaged."""
         return self.view().lost(shard, from_us, before_us)

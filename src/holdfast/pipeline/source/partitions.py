@@ -81,6 +81,8 @@ def lost_behind(source: HistorySource, shard: int, start: Offset, last: Offset) 
     first = first_at(source, None, shard, start.position_us + 1)
     if first is None and last.serial == UNKNOWN:
         return lost
+    if first is not None and lost.to_us > first.position_us:
+        return lost  # pages behind it are damaged: retention drops nothing behind what can be read
     missing = (first.serial - 1 if first else last.serial) - start.serial
     return LostRange(shard, lost.from_us, lost.to_us, missing) if missing > 0 else None
 

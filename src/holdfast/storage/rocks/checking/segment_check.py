@@ -17,7 +17,9 @@ _END_US: Final = 2**63 - 1
 class SegmentCheck:
     """Reads all segments once. `messages` counts what they hold."""
 
-    def __init__(self, family: FamilyReader, segments: FamilyReader, mark_us: int) -> None:
+    def __init__(self, family: FamilyReader, segments: FamilyReader, mark_us: int, lost_us: int) -> None:
+        """`lost_us` is the last position that is known to be lost; -1 if none is."""
+        self._lost_us: Final = lost_us
         self._segments: Final = SegmentReader(family, segments)
         self._mark_us: Final = mark_us
         self.messages = 0
@@ -37,7 +39,7 @@ class SegmentCheck:
                     yield f"{where}: {error}"
         except HoldfastError as error:
             yield f"the directories of segments cannot be read: {error}"
-        if last_us != self._mark_us:
+        if max(last_us, self._lost_us) != self._mark_us:
             yield f"segments end at position {last_us}, and the mark says {self._mark_us}"
 
     def _segment_problems(self, directory: Directory) -> Iterator[str]:

@@ -32,6 +32,8 @@ class ShardCheck:
         #: Serial and position of the last message; -1 as long as it is not known where the serials begin.
         self._serial = -1
         self._last_us = -1
+        #: First serials of what is lost because pages are damaged, and the last serial of each.
+        self._lost: dict[int, int] = {}
 
     def begin(self) -> None:
         """All generations are known, from the first one on: so is the first serial."""
@@ -44,6 +46,8 @@ class ShardCheck:
 
     def check(self, record: Generation) -> None:
         name = record.family(self._shard)
+        lost = record.lost_pages(self._shard)
+        self._lost = {one.first_serial: one.last_serial() for one in lost}
         damaged = len(self._report.problems)
         count = self._by_keys(name, record)
         self._report.messages += count
@@ -52,6 +56,9 @@ class ShardCheck:
         else:
             # It would only say the same again.
             self.passed(record)
+        for one in lost:
+            what = f"{one}: the page that held them is damaged"
+            self._report.add(name, "lost", what, f"look into {self._engine.folder / 'quarantine'}; {RESTORE}")
 
     def _by_keys(self, name: str, record: Generation) -> int:
         """Read everything once, in the order of the keys; how many messages there are."""
@@ -84,7 +91,8 @@ class ShardCheck:
         if segments not in self._engine.families():
             self._report.add(name, "segments", f"messages up to {mark_us} are in {segments}, which is missing", RESTORE)
             return 0
-        check = SegmentCheck(family, self._engine.family(segments), mark_us)
+        lost = [one.last_us for one in record.lost_pages(self._shard)]
+        check = SegmentCheck(family, self._engine.family(segments), mark_us, max(lost, default=-1))
         for problem in check.problems():
             self._report.add(segments, "segments", problem, RESTORE)
         return check.messages
@@ -106,10 +114,12 @@ class ShardCheck:
             return
         if read != count:
             self._report.add(name, "short", f"it holds {count} messages, and a replay finds {read}", REPORT)
+        self._skip_lost()
         if record.end_us:
             self._sealed(name, record, first, read)
 
     def _follow(self, name: str, serial: int, position_us: int, start_us: int, end_us: int) -> None:
+        self._skip_lost()
         if self._serial >= 0 and serial != self._serial + 1:
             what = (
                 f"messages {self._serial + 1} to {serial - 1} of shard {self._shard} are missing"
@@ -124,6 +134,10 @@ class ShardCheck:
             self._report.add(name, "positions", what, REPORT)
         self._serial = serial
         self._last_us = position_us
+
+    def _skip_lost(self) -> None:
+        """What is known to be lost is not missing."""
+        self._serial = self._lost.get(self._serial + 1, self._serial)
 
     def _sealed(self, name: str, record: Generation, first: int, read: int) -> None:
         # A shard that copies another log may not have all of a sealed generation yet.

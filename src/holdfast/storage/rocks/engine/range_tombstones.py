@@ -53,7 +53,12 @@ _SHAPES: Final = {
 }
 #: What a range tombstone of a session looks like: tag, family, length of the key, the key's own tag, and the length of
 #: a client id below 256. Random payloads look like it four times in 128 MB.
-_CANDIDATE: Final = re.compile(rb"\x0e[\x01-\x7f](?:[\x04-\x7f]|[\x80-\xff][\x01\x02])\x01\x00", re.DOTALL)
+#: The deletion of commit pages has two keys of nine bytes, a tag and a position, and so has that of the packets of a
+#: session with a client id of five bytes: these end with 02 and 0a (`session_keys.packet_range`).
+_COMMIT_PAGES: Final = rb"\x09\x01\x00.{6}(?!\x02\x09.{8}\x0a).\x09\x01\x00"
+_CANDIDATE: Final = re.compile(
+    rb"\x0e[\x01-\x7f](?!" + _COMMIT_PAGES + rb")(?:[\x04-\x7f]|[\x80-\xff][\x01\x02])\x01\x00", re.DOTALL
+)
 _RANGE_DELETIONS: Final = re.compile(r"# range deletions=(\d+)")
 
 

@@ -11,7 +11,6 @@ learnt from segments (`durable/segment_patterns.py`); where a message lies does 
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from rocksdict import RdictIter
@@ -85,9 +84,9 @@ class PagedLayout(WriteThroughLayout):
         return self._topics
 
     def load(self, family: FamilyReader) -> None:
-        self._topics = stored_structure(self._topics, family)
         sink = self._sink
-        with suppress(PermanentError):  # who reads what is damaged is told
+        try:
+            self._topics = stored_structure(self._topics, family)
             add_counts(self._topics, family)
             cursor, mark_us = open_shard(family)
             for value in commit_values(cursor, mark_us, 0, NO_END):
@@ -96,6 +95,9 @@ class PagedLayout(WriteThroughLayout):
                     break
                 count = page_bounds(value)[3]
                 sink.count(1, count, page_weight(count, len(value)))
+        except PermanentError:
+            # Whoever reads what is damaged is told. Who makes segments looks at it soon.
+            sink.has_uncounted = True
 
     def read(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True

@@ -19,7 +19,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from rocksdict import RdictIter
 
-from holdfast.model.errors import PermanentError
+from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.records.generations import Generation
 from holdfast.records.segment_index import (
     MAX_LEVELS,
@@ -169,7 +169,11 @@ class SegmentFamily:
         self.rows: Final = rows
 
     def open(self) -> FamilyReader:
-        return self._families.family(self.name)
+        """Requires: there is a segment. PermanentError if the family is gone: a repair may have given up its tables."""
+        try:
+            return self._families.family(self.name)
+        except MisuseError as missing:
+            raise PermanentError(f"the family of segments {self.name} is missing; run: holdfast verify") from missing
 
 
 def open_shard(family: FamilyReader) -> tuple[RdictIter, int]:

@@ -9,7 +9,9 @@
    family never overlap.
 3. Nothing that was acknowledged waits for a segment, and no reader needs one.
 4. A generation that is sealed becomes segments to its end.
-5. Small commits make small segments. Eight of them that follow each other become one, in the same way: its directory
+5. A damaged commit page ends a stretch before it. It is set aside (`damaged_pages.py`), and the next stretch begins
+   behind it. No page that was not read whole is ever covered by the range of a deletion.
+6. Small commits make small segments. Eight of them that follow each other become one, in the same way: its directory
    replaces that of the first, and those of the others are deleted together with all their pages.
 """
 
@@ -32,8 +34,12 @@ from holdfast.durable.segments import SLICE_BYTES, Segment, build_segment
 from holdfast.durable.tails import POSITION, page_weight
 from holdfast.model.errors import PermanentError
 from holdfast.records.commit_pages import page_bounds
+from holdfast.records.generations import encode_generation
+from holdfast.records.lost_pages import LOST, MAX_LOST_BYTES
+from holdfast.records.meta_keys import generation_key
 from holdfast.records.segment_index import UNINDEXED_PAGES, Directory, encode_directory
-from holdfast.storage.rocks.engine.column_families import ColumnFamilies
+from holdfast.storage.rocks.engine.column_families import META
+from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE
 from holdfast.storage.rocks.layouts.paged import SEGMENT_SIZE, SegmentSize, commit_values
@@ -47,6 +53,7 @@ from holdfast.storage.rocks.layouts.segments import (
     open_shard,
     page_key,
 )
+from holdfast.storage.rocks.log.damaged_pages import DamagedPages, find_damaged, keep_damaged, lost_by
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ShardGeneration, ZoneGenerations
 
 _log = structlog.get_logger()
@@ -65,7 +72,7 @@ class WrittenLog(Protocol):
     """What makes segments needs of the log; `RocksLog` fits by shape."""
 
     @property
-    def engine(self) -> ColumnFamilies: ...
+    def engine(self) -> Engine: ...
 
     @property
     def zone_logs(self) -> Mapping[str, ZoneGenerations]: ...
@@ -123,6 +130,7 @@ class SegmentWriter:
                 for piece in generation.by_shard.values():
                     sink = piece.layout.sink
                     due = sink.has_uncounted or self._size.reached_by(sink.messages, sink.weight_bytes, sink.pages)
+                    due = due or piece.is_suspect or piece.damaged_us > 0
                     waiting = 0 if generation.record.end_us or not due else max(sink.messages, 1)
                     if (waiting > most or (generation.record.end_us and found is None)) and not piece.needs_no_segments:
                         found, most = Stretch(zone, generation, piece), waiting
@@ -156,19 +164,24 @@ class SegmentWriter:
                 yield [self._reader(stretch).page(directory, number).value]
         if stretch.small:
             return
-        sink = stretch.piece.layout.sink
+        piece = stretch.piece
+        sink = piece.layout.sink
         stretch.is_counted = not (sink.has_uncounted or stretch.generation.record.end_us)
         while not self._is_full(stretch):
             values = self._read_slice(stretch)
             if not values:
                 break
             yield values
-        if not self._is_full(stretch) and self._log.idle():
+        if piece.damaged_us:
+            if stretch.is_empty() and self._log.idle():
+                self._set_aside(stretch)
+        elif not self._is_full(stretch) and self._log.idle():
             # That was all: what was counted of it is not to be counted again.
             stretch.is_counted = False
+            piece.is_suspect = False
             sink.nothing_waits()
             if stretch.is_empty() and stretch.generation.record.end_us:
-                stretch.piece.needs_no_segments = True
+                piece.needs_no_segments = True
 
     def _is_full(self, stretch: Stretch) -> bool:
         too_large = stretch.size_bytes >= _MAX_BYTES
@@ -178,7 +191,7 @@ class SegmentWriter:
         cursor, mark_us = open_shard(self._log.engine.family(stretch.piece.family))
         values: list[bytes] = []
         slice_bytes = 0
-        for value in commit_values(cursor, max(mark_us, stretch.last_us), 0, NO_END):
+        for value in commit_values(cursor, max(mark_us, stretch.last_us), 0, stretch.piece.damaged_us or NO_END):
             first_us, last_us, serial, count = page_bounds(value)
             if not stretch.pages:
                 stretch.first_us, stretch.first_serial = first_us, serial
@@ -215,15 +228,18 @@ class SegmentWriter:
         """
         name = stretch.generation.record.segments_family()
         if not stretch.number:
-            engine = self._log.engine
-            if name not in engine.families():
-                engine.create_family(name)
-            stretch.number = last_number(engine.family(name)) + 1
+            self._make_family(stretch)
+            stretch.number = last_number(self._log.engine.family(name)) + 1
         changes = Changes()
         for page, value in enumerate(pages, first_page):
             changes.into(name).put(page_key(stretch.number, page), value)
         self._log.write_own(changes)
         stretch.stored += len(pages)
+
+    def _make_family(self, stretch: Stretch) -> None:
+        name = stretch.generation.record.segments_family()
+        if name not in self._log.engine.families():
+            self._log.engine.create_family(name)
 
     def finish(
         self,
@@ -273,6 +289,45 @@ class SegmentWriter:
             counts[stream] += messages
         return list(counts.items())
 
+    def note_damage(self, stretch: Stretch, why: str) -> None:
+        """A stretch could not be read, or not become a segment: the next one ends before the page that is damaged."""
+        damaged: DamagedPages | None = None
+        if not stretch.small and self.can_store(stretch):
+            try:
+                damaged = find_damaged(self._log.engine.family(stretch.piece.family), stretch.last_us)
+            except PermanentError as error:
+                why = str(error)
+        if damaged is None:
+            self.give_up(stretch, why)
+        else:
+            stretch.piece.damaged_us = damaged.first_us()
+
+    def _set_aside(self, stretch: Stretch) -> None:
+        """Leave out the damaged pages that come next. Requires: everything that was taken is written."""
+        engine, piece, generation = self._log.engine, stretch.piece, stretch.generation
+        damaged = find_damaged(engine.family(piece.family), piece.damaged_us)
+        piece.damaged_us = 0
+        if damaged is None or not self.can_store(stretch):
+            return
+        lost = lost_by(engine, stretch.zone, generation, piece, damaged)
+        record = generation.record.without(lost)
+        if len(str(record.parameters[LOST])) > MAX_LOST_BYTES:
+            self.give_up(stretch, "too many commit pages are damaged")
+            return
+        kept = keep_damaged(engine.folder, piece.family, damaged, str(lost))
+        self._make_family(stretch)
+        changes = Changes()
+        changes.into(META).put(generation_key(record.zone, record.number), encode_generation(record))
+        shard = changes.into(piece.family)
+        shard.put(*encode_mark(lost.last_us, self._counts(stretch, NO_PATTERNS)))
+        for key, _value in damaged.pages:
+            shard.delete(key)
+        generation.record = record
+        self._log.write_own(changes)
+        # What follows is looked at, too.
+        piece.is_suspect, piece.was_suspect = True, False
+        _log.error("a commit page is damaged", family=piece.family, lost=str(lost), kept=str(kept))
+
     def give_up(self, stretch: Stretch, why: str) -> None:
         """Leave a shard's generation in commit pages. It is read as before."""
         if stretch.small:
@@ -294,7 +349,7 @@ class SegmentWriter:
                     self.store(stretch, segment, learnt)
                     made += 1
             except PermanentError as error:
-                self.give_up(stretch, str(error))
+                self.note_damage(stretch, str(error))
         return made
 
     def store(self, stretch: Stretch, segment: Segment, patterns: SegmentPatterns = NO_PATTERNS) -> None:

@@ -127,7 +127,7 @@ class RocksShardScan:
 
     def _take(self, before_us: int, limit: int) -> list[Message]:
         if self._source is None:
-            before_us = min(before_us, self._zone_log.gap_us(self.from_us))
+            before_us = min(before_us, self._zone_log.gap_us(self.shard.id, self.from_us))
             self._source = self._log.messages(self._zone_log, self.shard.id, self._levels, self.from_us, before_us)
             self._source_end_us = before_us
             pieces = self._zone_log.pieces(self.shard.id, self.from_us, before_us)
@@ -142,8 +142,14 @@ class RocksShardScan:
             # this one came to, and fails again if nothing has changed.
             self.let_go()
             if not found:
+                self._suspect(before_us)
                 raise
         return found
+
+    def _suspect(self, before_us: int) -> None:
+        """Have the commit pages looked at that may have failed: those that cannot be read are left out."""
+        for piece, _lo_us, _hi_us in self._zone_log.pieces(self.shard.id, self.from_us, before_us):
+            piece.suspect()
 
     def _fill(self, source: Iterator[list[Message]], found: list[Message], limit: int) -> bool:
         """Whether the source is at its end."""

@@ -20,8 +20,18 @@ class ShardGeneration:
         self.layout = layout
         #: Whether all of it is in segments and nothing follows, or cannot become segments.
         self.needs_no_segments = False
+        #: The first position of a damaged commit page that the next stretch has to end before; 0 if none is known.
+        self.damaged_us = 0
+        #: Whether a reader has failed in it, so that its commit pages are looked at; and whether one ever has.
+        self.is_suspect = False
+        self.was_suspect = False
         #: Segments without an index that were made one after the other, since the start.
         self.small_segments = 0
+
+    def suspect(self) -> None:
+        """A reader has failed in it. Once: what fails again is no commit page."""
+        if not self.was_suspect:
+            self.is_suspect = self.was_suspect = True
 
 
 class LiveGeneration:
@@ -74,11 +84,15 @@ class ZoneGenerations:
             found.append((piece, max(lo_us, record.start_us), end_us))
         return found
 
-    def gap_us(self, from_us: int) -> int:
-        """Where something was dropped behind what can be read from a position on; NO_END if that is nowhere.
+    def gap_us(self, shard: int, from_us: int) -> int:
+        """Where something of a shard is missing behind what can be read from a position on; NO_END if that is nowhere.
 
-        Retention drops the oldest, so there is no gap unless a generation was brought back.
+        Retention drops the oldest, so there is no gap unless a generation was brought back, or a page is lost.
         """
+        lost = [one.first_us for generation in self.live for one in generation.record.lost_pages(shard)]
+        return min([self._dropped_us(from_us), *[first_us for first_us in lost if first_us >= from_us]])
+
+    def _dropped_us(self, from_us: int) -> int:
         if self.live and self.dropped and self.dropped[-1].number > self.live[0].record.number:
             for one, following in pairwise(generation.record for generation in self.live):
                 between = any(one.number < gone.number < following.number for gone in self.dropped)
@@ -87,8 +101,32 @@ class ZoneGenerations:
         return NO_END
 
     def lost(self, shard: int, from_us: int, before_us: int) -> LostRange | None:
-        """What was dropped of [from, before) in a shard, up to the first generation that can still be read."""
-        return lost_range([generation.record for generation in self.live], self.dropped, shard, from_us, before_us)
+        """What was dropped of [from, before) in a shard, up to the first generation that can still be read; or what is
+        lost from there on.
+        """
+        live = [generation.record for generation in self.live]
+        dropped = lost_range(live, self.dropped, shard, from_us, before_us)
+        if dropped is not None:
+            return dropped
+        for record in live:
+            for lost in record.lost_pages(shard):
+                if lost.first_us <= from_us <= lost.last_us:
+                    return LostRange(shard, from_us, lost.last_us + 1, lost.messages, damaged=True)
+        return None
+
+
+def damaged_range(live: list[Generation], shard: int, from_us: int, before_us: int) -> LostRange | None:
+    """What is lost of [from, before) in a shard because pages are damaged; all of it as one range."""
+    found = [
+        lost
+        for record in live
+        for lost in record.lost_pages(shard)
+        if lost.last_us >= from_us and lost.first_us < before_us
+    ]
+    if not found:
+        return None
+    first_us, end_us = max(from_us, found[0].first_us), min(before_us, found[-1].last_us + 1)
+    return LostRange(shard, first_us, end_us, sum([lost.messages for lost in found]), damaged=True)
 
 
 def lost_range(

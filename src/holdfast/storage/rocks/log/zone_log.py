@@ -19,6 +19,7 @@ from holdfast.durable.positions import generation_start
 from holdfast.durable.shard import Shard
 from holdfast.durable.zones import Zone
 from holdfast.records.generations import Generation, Parameter, encode_generation, family_name
+from holdfast.records.lost_pages import LOST
 from holdfast.records.meta_keys import generation_key
 from holdfast.storage.rocks.engine.column_families import META, ColumnFamilies
 from holdfast.storage.rocks.layouts.build import LEARNING
@@ -102,7 +103,7 @@ class ZoneLog(ZoneGenerations):
         if not self.live or self.live[-1].record.end_us:
             return False
         record = self.live[-1].record
-        parameters = {name: value for name, value in record.parameters.items() if name != PATTERNS}
+        parameters = {name: value for name, value in record.parameters.items() if name not in (PATTERNS, LOST)}
         same_layout = record.layout == self.zone.layout and parameters == self._parameters(())
         return same_layout and record.shards == shard_ids and not self.has_new_patterns()
 

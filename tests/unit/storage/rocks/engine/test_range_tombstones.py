@@ -1,6 +1,7 @@
 """A folder with thousands of range tombstones, as earlier versions left them, opens in bounded memory."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Final
 import pytest
 
 from holdfast.durable.changes import Changes
-from holdfast.records.session_keys import client_prefix, progress_key, session_range
+from holdfast.durable.tails import POSITION
+from holdfast.records.session_keys import client_prefix, packet_range, progress_key, session_range
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.range_tombstones import FEW, crc32c, range_tombstones, thin_wal
 from holdfast.storage.rocks.engine.scan import get_one, scan_items
 from holdfast.storage.rocks.engine.wal_scan import wal_files
+from holdfast.storage.rocks.layouts.layout import MESSAGES
 
 #: Writes what saved progress used to write, and is killed: progress, done markers, nested range deletions from the
 #: same key; and between them sessions that end.
@@ -174,3 +177,40 @@ def thin_wal_of_copy(folder: Path, cut: int) -> int:
 
 def test_the_checksum_is_that_of_the_standard() -> None:
     assert crc32c(b"123456789") == 0xE3069283
+
+
+def killed_with(folder: Path, ranges: list[tuple[bytes, bytes]], family: str) -> Path:
+    """A database as a killed broker leaves it, with these range deletions in its WAL."""
+    engine = Engine.open(folder / "live", reserve_bytes=0)
+    if family not in engine.families():
+        engine.create_family(family)
+    for lo, hi in ranges:
+        changes = Changes()
+        changes.into(family).put(b"key", b"x" * 100)
+        changes.into(family).delete_range(lo, hi)
+        engine.write(engine.written + 1, changes)
+    engine.sync_now()
+    shutil.copytree(folder / "live" / "rocks", folder / "killed")
+    engine.close()
+    return folder / "killed"
+
+
+def test_deletions_of_commit_pages_are_not_taken_for_those_of_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole WAL would be read in vain at each start: a node makes hundreds of segments before a WAL ends."""
+    firsts_us = [1_700_000_000_000_000 + 40_000_000 * number for number in range(3 * FEW)]
+    ranges = [(MESSAGES + POSITION.pack(at_us), MESSAGES + POSITION.pack(at_us + 39_000_000)) for at_us in firsts_us]
+    killed = killed_with(tmp_path, ranges, "log-00000-00000001")
+    read: list[int] = []
+    monkeypatch.setattr("holdfast.storage.rocks.engine.range_tombstones._records", lambda wal: read.append(len(wal)))
+    assert thin_wal(killed) == 0
+    assert read == []
+
+
+@pytest.mark.parametrize("client_id", ["c", "quiet", "client", "a-longer-client-id"])
+@pytest.mark.parametrize("kind", ["session", "packets"])
+def test_deletions_of_sessions_are_found_however_long_a_client_id_is(tmp_path: Path, client_id: str, kind: str) -> None:
+    """Five and six bytes: keys of nine bytes, as those of commit pages are."""
+    ranges = [session_range(client_id) if kind == "session" else packet_range(client_id)] * 3 * FEW
+    assert thin_wal(killed_with(tmp_path, ranges, SESSIONS)) == 3 * FEW - 1

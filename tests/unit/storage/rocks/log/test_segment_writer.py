@@ -280,19 +280,6 @@ def test_a_stretch_whose_generation_is_dropped_meanwhile_is_thrown_away(paged: S
     assert places(paged.read()) == places(paged.written[420:])
 
 
-def test_a_damaged_commit_page_stays_and_is_not_tried_again(paged: Store) -> None:
-    """L21: nothing is deleted that was not read whole."""
-    fill(paged, [50, 50])
-    changes = Changes()
-    changes.into(SHARD).put(MESSAGES + paged.written[50].position_us.to_bytes(8, "big"), b"\x01broken")
-    paged.log.write_own(changes)
-    writer = SegmentWriter(paged.log, SegmentSize(messages=10))
-    assert writer.write_all() == 1, "what comes before it"
-    assert writer.write_all() == 0
-    assert commit_pages(paged) == 1
-    assert writer.next_stretch() is None
-
-
 @pytest.mark.parametrize("what", ["page", "map", "index", "directory"])
 def test_verify_names_what_is_wrong_with_a_segment(paged: Store, what: str) -> None:
     wide(paged, 900)
