@@ -6,7 +6,8 @@
 Payloads are not copied row by row, and a topic is decoded once for all of its rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -14,14 +15,53 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from holdfast.history.arrow.buffer_slices import PADDING, Numbers
-from holdfast.history.arrow.message_batches import COLUMNS, MessageColumns
+from holdfast.history.arrow.message_batches import COLUMNS, MessageColumns, record_batch
 from holdfast.model.errors import PermanentError
 from holdfast.records.commit_pages import HAS_EXPIRY, HAS_PROPERTIES, HEADER_BYTES, WIDE_TIMES
 from holdfast.records.messages import FLAGS, QOS
-from holdfast.records.segment_pages import SegmentPage
+from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage
 from holdfast.topics.filters import matching_topics
 
 _PARTS: Final = ("payload", "properties")
+#: Pages, or messages, that are decoded at once.
+_GROUP_BYTES: Final = 4 << 20
+
+
+def stored_batches(
+    values: Iterator[bytes],
+    shard: int,
+    lo_us: int,
+    hi_us: int,
+    levels: tuple[bytes, ...],
+    columns: Sequence[str],
+    rows: int,
+) -> Iterator[Any]:
+    """Batches of at most so many rows, of what `Layout.read_pages` finds: pages of segments, and message records."""
+    for is_page, alike in groupby(values, key=_is_page):
+        for some in _some(alike, _GROUP_BYTES, rows):
+            if is_page:
+                batch = page_batch(some, shard, lo_us, hi_us, levels, columns)
+                yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
+            else:
+                yield record_batch(some, shard, columns)
+
+
+def _is_page(value: bytes) -> bool:
+    return value[0] == PAGE_VERSION
+
+
+def _some(values: Iterator[bytes], max_bytes: int, max_count: int) -> Iterator[list[bytes]]:
+    """Values in lists of at most so many, and of about so many bytes."""
+    taken: list[bytes] = []
+    size_bytes = 0
+    for value in values:
+        taken.append(value)
+        size_bytes += len(value)
+        if size_bytes >= max_bytes or len(taken) >= max_count:
+            yield taken
+            taken, size_bytes = [], 0
+    if taken:
+        yield taken
 
 
 def page_batch(
