@@ -9,7 +9,8 @@ from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
 from holdfast.records.commit_pages import CommitPage
 from holdfast.records.segment_index import MAX_PAGES, UNINDEXED_PAGES, Directory, TokenPages, encode_map
-from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage, SegmentPageWriter
+from holdfast.records.segment_page_writer import SegmentPageWriter
+from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage
 
 #: What pages of segments begin with.
 _SEGMENT_PAGE: Final = bytes([PAGE_VERSION])

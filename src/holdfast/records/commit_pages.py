@@ -45,6 +45,7 @@ from librt.strings import (
     write_i32_le,
     write_i64_le,
 )
+from mypy_extensions import i64
 
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
@@ -410,12 +411,14 @@ def row_message(
     )
 
 
-def read_names(value: bytes, lengths_at: int, count: int, at: int) -> list[bytes]:
+def read_names(value: bytes, lengths_at: i64, count: i64, at: i64) -> list[bytes]:
     found: list[bytes] = []
-    for number in range(count):
-        end = at + (int(read_i16_le(value, lengths_at + 2 * number)) & 0xFFFF)
+    last_at = lengths_at + 2 * count
+    while lengths_at < last_at:
+        end = at + (i64(read_i16_le(value, lengths_at)) & 0xFFFF)
         found.append(value[at:end])
         at = end
+        lengths_at += 2
     return found
 
 
@@ -426,15 +429,19 @@ def read_publishers(value: bytes, lengths_at: int, count: int, at: int) -> list[
         raise PermanentError(f"a page names a publisher that is not UTF-8 ({wrong.reason})") from wrong
 
 
-def sum16(value: bytes, at: int, count: int) -> int:
-    total = 0
-    for number in range(count):
-        total += int(read_i16_le(value, at + 2 * number)) & 0xFFFF
+def sum16(value: bytes, at: i64, count: i64) -> int:
+    total: i64 = 0
+    end = at + 2 * count
+    while at < end:
+        total += i64(read_i16_le(value, at)) & 0xFFFF
+        at += 2
     return total
 
 
-def sum32(value: bytes, at: int, count: int) -> int:
-    total = 0
-    for number in range(count):
-        total += int(read_i32_le(value, at + 4 * number)) & 0xFFFF_FFFF
+def sum32(value: bytes, at: i64, count: i64) -> int:
+    total: i64 = 0
+    end = at + 4 * count
+    while at < end:
+        total += i64(read_i32_le(value, at)) & 0xFFFF_FFFF
+        at += 4
     return total
