@@ -33,7 +33,8 @@ from mypy_extensions import i32, i64
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import (
+from holdfast.records.messages import EXPIRES, encode_message
+from holdfast.records.page_columns import (
     HAS_EXPIRY,
     HAS_PROPERTIES,
     HEADER,
@@ -45,7 +46,6 @@ from holdfast.records.commit_pages import (
     sum16,
     sum32,
 )
-from holdfast.records.messages import EXPIRES, encode_message
 from holdfast.topics.filters import REST, literal_prefix, matching_topics
 
 #: Never change.

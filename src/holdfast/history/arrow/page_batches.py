@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from holdfast.history.arrow.buffer_slices import PADDING, Numbers
 from holdfast.history.arrow.message_batches import COLUMNS, MessageColumns, record_batch
 from holdfast.model.errors import PermanentError
-from holdfast.records.commit_pages import HAS_EXPIRY, HAS_PROPERTIES, HEADER_BYTES, WIDE_TIMES
 from holdfast.records.messages import FLAGS, QOS
+from holdfast.records.page_columns import HAS_EXPIRY, HAS_PROPERTIES, HEADER_BYTES, WIDE_TIMES
 from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage
 from holdfast.topics.filters import matching_topics
 
