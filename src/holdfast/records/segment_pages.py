@@ -77,19 +77,21 @@ class SegmentPage:
         self.first_us: Final[int] = first_us
         self.first_serial: Final[int] = first_serial
         self.first_received_us: Final[int] = received_us
-        self._wide: Final = shape & WIDE_TIMES != 0
-        width = 8 if self._wide else 4
+        #: Whether times have 8 bytes.
+        self.wide: Final = shape & WIDE_TIMES != 0
+        width = 8 if self.wide else 4
         at = HEADER_BYTES + 4 * topics
-        self._publishers_at: Final[int] = at
-        self._flags_at: Final[int] = at + 2 * count
+        #: Where columns begin; 0 if there is none.
+        self.publishers_at: Final[int] = at
+        self.flags_at: Final[int] = at + 2 * count
         self.ranks_at: Final[int] = at + 3 * count
-        self._positions_at: Final[int] = at + 7 * count
-        self._received_at: Final[int] = at + (7 + width) * count
-        self._payload_lengths_at: Final[int] = at + (7 + 2 * width) * count
-        at = self._payload_lengths_at + 4 * count
-        self._property_lengths_at: Final[int] = at if shape & HAS_PROPERTIES else 0
+        self.positions_at: Final[int] = at + 7 * count
+        self.received_at: Final[int] = at + (7 + width) * count
+        self.payload_lengths_at: Final[int] = at + (7 + 2 * width) * count
+        at = self.payload_lengths_at + 4 * count
+        self.property_lengths_at: Final[int] = at if shape & HAS_PROPERTIES else 0
         at += 4 * count if shape & HAS_PROPERTIES else 0
-        self._expiry_at: Final[int] = at if shape & HAS_EXPIRY else 0
+        self.expiry_at: Final[int] = at if shape & HAS_EXPIRY else 0
         at += 4 * count if shape & HAS_EXPIRY else 0
         names_at = at + 2 * (topics + publishers)
         if names_at > len(value) or not count:
@@ -104,16 +106,16 @@ class SegmentPage:
             raise PermanentError(f"a page of a segment has {len(value)} bytes, the lengths in it add up to {end}")
         if sum32(value, HEADER_BYTES, topics) != count:
             raise PermanentError(f"a page of a segment has {count} messages, and its topics have others")
-        if sum32(value, self._payload_lengths_at, count) != payloads:
+        if sum32(value, self.payload_lengths_at, count) != payloads:
             raise PermanentError("payloads of a page of a segment have another length than its header says")
-        if (sum32(value, self._property_lengths_at, count) if self._property_lengths_at else 0) != properties:
+        if (sum32(value, self.property_lengths_at, count) if self.property_lengths_at else 0) != properties:
             raise PermanentError("properties of a page of a segment have another length than its header says")
         self.topic_count: Final[int] = topics
         self.publisher_count: Final[int] = publishers
-        self._topic_lengths_at: Final[int] = at
-        self._topic_names_at: Final[int] = names_at
-        self._publisher_lengths_at: Final[int] = at + 2 * topics
-        self._publisher_names_at: Final[int] = publisher_names_at
+        self.topic_lengths_at: Final[int] = at
+        self.topic_names_at: Final[int] = names_at
+        self.publisher_lengths_at: Final[int] = at + 2 * topics
+        self.publisher_names_at: Final[int] = publisher_names_at
         self._all_topics: list[bytes] = []
         #: Where topics begin, and where the last one ends; empty until that is asked for.
         self._topic_bounds: vec[i32] = vec[i32]()
@@ -127,9 +129,9 @@ class SegmentPage:
         return int(read_i32_le(self.value, self.ranks_at + 4 * row)) & _U32
 
     def position_us(self, row: int) -> int:
-        if self._wide:
-            return self.first_us + int(read_i64_le(self.value, self._positions_at + 8 * row))
-        return self.first_us + (int(read_i32_le(self.value, self._positions_at + 4 * row)) & _U32)
+        if self.wide:
+            return self.first_us + int(read_i64_le(self.value, self.positions_at + 8 * row))
+        return self.first_us + (int(read_i32_le(self.value, self.positions_at + 4 * row)) & _U32)
 
     def row_at(self, position_us: int) -> int:
         """The row of a position; -1 if there is none."""
@@ -144,7 +146,7 @@ class SegmentPage:
     def topics(self) -> list[bytes]:
         """In byte order."""
         if not self._all_topics:
-            self._all_topics = read_names(self.value, self._topic_lengths_at, self.topic_count, self._topic_names_at)
+            self._all_topics = read_names(self.value, self.topic_lengths_at, self.topic_count, self.topic_names_at)
         return self._all_topics
 
     def runs(self) -> list[int]:
@@ -153,7 +155,7 @@ class SegmentPage:
 
     def publisher_names(self) -> list[bytes]:
         """By number. Whether they are UTF-8 is not checked."""
-        return read_names(self.value, self._publisher_lengths_at, self.publisher_count, self._publisher_names_at)
+        return read_names(self.value, self.publisher_lengths_at, self.publisher_count, self.publisher_names_at)
 
     def matching_rows(self, levels: tuple[bytes, ...]) -> list[int]:
         """The rows that match a filter: begin, end, begin, end, … No levels at all match everything."""
@@ -188,7 +190,7 @@ class SegmentPage:
 
     def _topic(self, number: int) -> bytes:
         if not len(self._topic_bounds):
-            self._topic_bounds = _bounds16(self.value, self._topic_lengths_at, self.topic_count, self._topic_names_at)
+            self._topic_bounds = _bounds16(self.value, self.topic_lengths_at, self.topic_count, self.topic_names_at)
         bounds = self._topic_bounds
         return self.value[bounds[number] : bounds[number + 1]]
 
@@ -216,38 +218,38 @@ class SegmentPage:
             return
         value = self.value
         self._publishers = read_publishers(
-            value, self._publisher_lengths_at, self.publisher_count, self._publisher_names_at
+            value, self.publisher_lengths_at, self.publisher_count, self.publisher_names_at
         )
-        self._payload_bounds = _bounds32(value, self._payload_lengths_at, self.count, self.payloads_at)
-        if self._property_lengths_at:
-            self._property_bounds = _bounds32(value, self._property_lengths_at, self.count, self.properties_at)
+        self._payload_bounds = _bounds32(value, self.payload_lengths_at, self.count, self.payloads_at)
+        if self.property_lengths_at:
+            self._property_bounds = _bounds32(value, self.property_lengths_at, self.count, self.properties_at)
         self._topic_numbers = _numbers(value, self.topic_count)
         if 2 * self.topic_count <= self.count:
             self._all_topics = self.topics  # rows share them
 
     def message(self, row: int, shard: int) -> Message:
         value = self.value
-        publisher = int(read_i16_le(value, self._publishers_at + 2 * row)) & 0xFFFF
+        publisher = int(read_i16_le(value, self.publishers_at + 2 * row)) & 0xFFFF
         if publisher >= self.publisher_count:
             raise PermanentError(f"row {row} of a page has publisher {publisher}, there are {self.publisher_count}")
         properties = b""
         if len(self._payload_bounds):
             bounds = self._payload_bounds
             payload = value[bounds[row] : bounds[row + 1]]
-            if self._property_lengths_at:
+            if self.property_lengths_at:
                 bounds = self._property_bounds
                 properties = value[bounds[row] : bounds[row + 1]]
             topic = int(self._topic_numbers[row])
             name = self._publishers[publisher]
         else:
-            payload = self._part(row, self._payload_lengths_at, self.payloads_at)
-            if self._property_lengths_at:
-                properties = self._part(row, self._property_lengths_at, self.properties_at)
+            payload = self._part(row, self.payload_lengths_at, self.payloads_at)
+            if self.property_lengths_at:
+                properties = self._part(row, self.property_lengths_at, self.properties_at)
             topic = self._topic_of(row)
-            lengths_at = self._publisher_lengths_at
-            at = self._publisher_names_at + sum16(value, lengths_at, publisher)
+            lengths_at = self.publisher_lengths_at
+            at = self.publisher_names_at + sum16(value, lengths_at, publisher)
             name = read_publishers(value, lengths_at + 2 * publisher, 1, at)[0]
-        flags = value[self._flags_at + row]
+        flags = value[self.flags_at + row]
         message = row_message(
             self._all_topics[topic] if self._all_topics else self._topic(topic),
             payload,
@@ -290,14 +292,14 @@ class SegmentPage:
         return found
 
     def _received_us(self, row: int) -> int:
-        if self._wide:
-            return self.first_received_us + int(read_i64_le(self.value, self._received_at + 8 * row))
-        return self.first_received_us + (int(read_i32_le(self.value, self._received_at + 4 * row)) & _U32)
+        if self.wide:
+            return self.first_received_us + int(read_i64_le(self.value, self.received_at + 8 * row))
+        return self.first_received_us + (int(read_i32_le(self.value, self.received_at + 4 * row)) & _U32)
 
     def _expiry_s(self, row: int) -> int:
-        if not self._expiry_at:
+        if not self.expiry_at:
             raise PermanentError("a message of a page expires, and the page has no column for that")
-        return int(read_i32_le(self.value, self._expiry_at + 4 * row)) & _U32
+        return int(read_i32_le(self.value, self.expiry_at + 4 * row)) & _U32
 
 
 def _bounds16(value: bytes, lengths_at: i64, count: i64, at: i64) -> vec[i32]:

@@ -196,6 +196,8 @@ class SegmentReader:
         self._directories: Final = open_cursor(family, _END)
         self._index: Final = open_cursor(family, _END)
         self._pages: Final = open_cursor(segments, _SEGMENTS_END)
+        #: The segment and the page behind the one that `_pages` stands at.
+        self._next_page = (-1, -1)
 
     def directories(self, lo_us: int, hi_us: int) -> Iterator[Directory]:
         """Of the segments with messages of [lo, hi), in the order of time."""
@@ -273,7 +275,10 @@ class SegmentReader:
         return b""
 
     def page(self, directory: Directory, number: int) -> SegmentPage:
-        page = SegmentPage(self._value(page_key(directory.number, number), f"page {number}", directory))
+        follows = self._next_page == (directory.number, number)
+        value = self._value(page_key(directory.number, number), f"page {number}", directory, follows=follows)
+        self._next_page = (directory.number, number + 1)
+        page = SegmentPage(value)
         if page.first_us != directory.first_us or page.first_serial != directory.first_serial:
             raise PermanentError(f"page {number} of the segment from {directory.first_us} on belongs to another")
         return page
@@ -281,9 +286,13 @@ class SegmentReader:
     def page_map(self, directory: Directory) -> PageMap:
         return PageMap(self._value(map_key(directory.number), "the map", directory), directory.pages)
 
-    def _value(self, key: bytes, what: str, directory: Directory) -> bytes:
+    def _value(self, key: bytes, what: str, directory: Directory, *, follows: bool = False) -> bytes:
         cursor = self._pages
-        cursor.seek(key)
+        self._next_page = (-1, -1)
+        if follows:
+            cursor.next()  # RocksDB reads ahead for those who go on
+        else:
+            cursor.seek(key)
         if not cursor.valid() or cursor.key() != key:
             check_end(cursor)
             raise PermanentError(f"{what} of the segment from position {directory.first_us} on is missing")
