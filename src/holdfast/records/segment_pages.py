@@ -56,6 +56,8 @@ PAGE_BYTES: Final = 64 << 10
 #: A message of this size is a page alone, so that readers need not hold it before its turn.
 LARGE_BYTES: Final = 32 << 10
 _U32: Final = 0xFFFF_FFFF
+#: Room that a topic or publisher takes beside its characters: an object, and a place in a list.
+_NAME_BYTES: Final = 60
 _DOLLAR: Final = b"$"
 
 
@@ -226,6 +228,15 @@ class SegmentPage:
         self._topic_numbers = _numbers(value, self.topic_count)
         if 2 * self.topic_count <= self.count:
             self._all_topics = self.topics  # rows share them
+
+    def held_bytes(self) -> int:
+        """The memory that the page takes, about."""
+        bounds = len(self._topic_bounds) + len(self._payload_bounds) + len(self._property_bounds)
+        numbers = 4 * int(bounds + len(self._topic_numbers))
+        names = _NAME_BYTES * (len(self._all_topics) + len(self._publishers))
+        if self._all_topics:
+            names += self.publisher_names_at - self.topic_names_at
+        return len(self.value) + numbers + names
 
     def message(self, row: int, shard: int) -> Message:
         value = self.value

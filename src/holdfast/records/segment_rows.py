@@ -12,10 +12,6 @@ from holdfast.records.segment_pages import LARGE_BYTES, SegmentPage
 
 #: Room that a match takes: its place in the order.
 _MATCH_BYTES: Final = 8
-#: Room that a row of a page takes when the page is prepared; properties are counted whether there are any or not.
-_PREPARED_BYTES: Final = 12
-#: Room that a topic of a page takes: where it begins, and its bytes if rows share it.
-_TOPIC_BYTES: Final = 64
 #: More rows of a page than these are found faster once it is prepared.
 _FEW_ROWS: Final = 8
 #: Matches are sorted by counting if there are at least as many as one in so many serials.
@@ -60,10 +56,9 @@ class SegmentRows:
             self._pages.append(None)
             return
         self._pages.append(page)
-        self.size_bytes += len(page.value) + _TOPIC_BYTES * page.topic_count
         if matches > _FEW_ROWS:
             page.prepare()
-            self.size_bytes += _PREPARED_BYTES * page.count
+        self.size_bytes += page.held_bytes()
 
     def sort(self, serials: int) -> None:
         """`serials` is what the segment's directory says.

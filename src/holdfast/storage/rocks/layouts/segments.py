@@ -195,6 +195,8 @@ class SegmentReader:
     def __init__(self, family: FamilyReader, segments: FamilyReader) -> None:
         self._directories: Final = open_cursor(family, _END)
         self._index: Final = open_cursor(family, _END)
+        #: Where `_index` stands.
+        self._index_at = b""
         self._pages: Final = open_cursor(segments, _SEGMENTS_END)
         #: The segment and the page behind the one that `_pages` stands at.
         self._next_page = (-1, -1)
@@ -264,14 +266,21 @@ class SegmentReader:
 
     def _entries(self, key: bytes) -> bytes:
         cursor = self._index
-        # Segments are read in the order of time: the next key often is the one.
-        if cursor.valid() and cursor.key() < key:
-            cursor.next()
-        if not cursor.valid() or cursor.key() != key:
-            cursor.seek(key)
-        if cursor.valid() and cursor.key() == key:
-            return bytes(cursor.value())
-        check_end(cursor)
+        if self._index_at != key:
+            # Segments are read in the order of time: the next key often is the one.
+            if self._index_at and self._index_at < key:
+                cursor.next()
+                self._index_at = self._index_key()
+            if self._index_at != key:
+                cursor.seek(key)
+                self._index_at = self._index_key()
+        return bytes(cursor.value()) if self._index_at == key else b""
+
+    def _index_key(self) -> bytes:
+        """Where the cursor of the index stands; empty at the end."""
+        if self._index.valid():
+            return bytes(self._index.key())
+        check_end(self._index)
         return b""
 
     def page(self, directory: Directory, number: int) -> SegmentPage:
