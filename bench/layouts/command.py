@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench import conditions, document
 from bench.checkout import ROOT
-from bench.layouts import plot, table
+from bench.layouts import arrow_scan, plot, table
 from bench.layouts.sizes import Results, Size
 from bench.reports import write_reports
 from holdfast.cli.storage.bench import check_layouts, measure_layouts, print_table
@@ -43,7 +43,7 @@ def main(wanted: argparse.Namespace) -> int:
     rounds = 1 if wanted.quick else wanted.rounds
     load_before = os.getloadavg()[0]
     specs = [Spec(name, size.messages, size.devices, wanted.payload, "") for size in sizes for name in names]
-    turns = [measure_layouts(specs, wanted.disk) for _ in range(rounds)]
+    turns = [measure_layouts(specs, wanted.disk, arrow_scan.measure) for _ in range(rounds)]
     results: Results = {size: {} for size in sizes}
     for place, spec in enumerate(specs):
         samples = [turn[place] for turn in turns]
@@ -51,7 +51,7 @@ def main(wanted: argparse.Namespace) -> int:
             key: statistics.median([figures[key] for figures in samples]) for key in samples[0]
         }
     for size, by_layout in results.items():
-        print_table(size.title, list(by_layout), list(by_layout.values()))
+        print_table(size.title, list(by_layout), list(by_layout.values()), arrow_scan.ROWS)
     notes = [f"Payloads of {wanted.payload} bytes.", *conditions.describe(rounds, load_before)]
     picture = plot.draw(results)
     write_reports(wanted.reports, "layouts", {"sizes": _by_size(results)}, notes, picture)

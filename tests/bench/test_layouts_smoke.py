@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from bench.checkout import ROOT
+from bench.layouts import arrow_scan
 from bench.layouts.sizes import Size
 from holdfast.storage.rocks.bench.layout_report import cells, number, rows
 from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS
@@ -38,7 +39,7 @@ def test_a_quick_run_measures_every_row_of_every_layout(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "bench-layouts.json").read_text(encoding="utf-8"))
     assert len(report["sizes"]) == 2
-    wanted = {key for row in rows() for key in row.keys}
+    wanted = {key for row in [*rows(), *arrow_scan.ROWS] for key in row.keys}
     for size in report["sizes"]:
         assert tuple(size["layouts"]) == ALL_LAYOUTS
         for figures in size["layouts"].values():

@@ -74,8 +74,8 @@ def test_all_messages_come_back_in_order(commits: list[tuple[list[Message], int,
     pages = [SegmentPage(value) for value in segment.pages]
     rows = SegmentRows()
     for number, page in enumerate(pages):
-        rows.add(number, page, None)
-    rows.sort()
+        rows.add(number, page)
+    rows.sort(segment.directory.serials)
     found: list[tuple[int, int, Message]] = []
     begin = 0
     while begin < len(rows):

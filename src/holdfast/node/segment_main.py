@@ -83,7 +83,7 @@ def answers(values: list[bytes], end: StretchEnd) -> list[Frame]:
     learnt = NO_PATTERNS
     if end.thresholds:
         known = StoredPatterns(tuple(end.thresholds), end.patterns)
-        learnt = learn_patterns(restore_patterns(known), segment.topics)
+        learnt = learn_patterns(restore_patterns(known), segment.messages_by_topic())
     built = Built(directory.first_us, encode_directory(directory), segment.map, segment.index, learnt)
     return [*[Pages(first, pages) for first, pages in segment.slices()], built]
 

@@ -33,34 +33,37 @@ Little-endian and packed, so that numpy reads each column at once.
 4. The lengths add up to the length of the value: a cut or joined page is noticed.
 """
 
-from struct import Struct
 from typing import Final
 
-from librt.strings import (
-    BytesWriter,
-    read_i16_le,
-    read_i32_le,
-    read_i64_le,
-    write_i16_le,
-    write_i32_le,
-    write_i64_le,
-)
+from librt.strings import BytesWriter, read_i16_le, read_i32_le, read_i64_le, write_i16_le
 
-from holdfast.model.errors import MisuseError, PermanentError
-from holdfast.model.ids import ClientId
+from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
-from holdfast.model.time import SECOND_US
-from holdfast.records.messages import EXPIRES, FLAGS, QOS, RETAIN, encode_message, expiry_seconds
+from holdfast.records.messages import EXPIRES, encode_message
+from holdfast.records.page_columns import (
+    HAS_EXPIRY,
+    HAS_POSITIONS,
+    HAS_PROPERTIES,
+    HEADER,
+    HEADER_BYTES,
+    WIDE_TIMES,
+    flags_column,
+    measure,
+    optional_columns,
+    payload_column,
+    publisher_column,
+    read_names,
+    read_publishers,
+    received_column,
+    row_message,
+    signed16,
+    sum16,
+    sum32,
+)
 
 #: Never change.
 VERSION: Final = 1
-HEADER_BYTES: Final = 46
-#: Of the shape. Never change.
-HAS_PROPERTIES: Final = 0x02
-HAS_EXPIRY: Final = 0x04
-HAS_POSITIONS: Final = 0x08
-WIDE_TIMES: Final = 0x10
-_SHAPES: Final = 0x1E
+_SHAPES: Final = HAS_PROPERTIES | HAS_EXPIRY | HAS_POSITIONS | WIDE_TIMES
 
 #: Topics and publishers have numbers of 16 bits.
 MAX_MESSAGES: Final = 65_535
@@ -71,12 +74,10 @@ _ROW_BYTES: Final = 37
 #: A character of a client id takes at most so many bytes.
 _UTF8_BYTES: Final = 4
 
-HEADER: Final = Struct("<BBIIIqQqII")
 _unpack_header: Final = HEADER.unpack_from
 _MAX_POSITION_US: Final = 2**63 - 1
 _MAX_SERIAL: Final = 2**64 - 1
-_I16: Final = 1 << 15
-_I32: Final = 1 << 31
+_NONE: Final = -1 << 16
 
 
 def encode_page(messages: list[Message], first_serial: int) -> bytes:
@@ -85,112 +86,55 @@ def encode_page(messages: list[Message], first_serial: int) -> bytes:
     Requires: at least one message and at most MAX_MESSAGES, in the order of their positions.
     """
     first_us = messages[0].position_us
-    has_gaps = messages[-1].position_us - first_us != len(messages) - 1
     first_received_us = messages[0].received_us
-    topics: dict[bytes, int] = {}
-    publishers: dict[str, int] = {}
-    topic_column = BytesWriter()
-    publisher_column = BytesWriter()
-    flags_column = BytesWriter()
-    received_column = BytesWriter()
-    payload_column = BytesWriter()
-    payloads: list[bytes] = []
-    payload_bytes = 0
-    property_bytes = 0
-    expires = False
-    wide = False
-    last_topic = b""
-    topic_number = 0
-    last_publisher = ""
-    publisher_number = 0
-    for message in messages:
-        topic = message.topic
-        if topic != last_topic:
-            topic_number = topics.get(topic, -_I32)
-            if topic_number == -_I32:
-                topic_number = topics[topic] = signed16(len(topics))
-            last_topic = topic
-        write_i16_le(topic_column, topic_number)
-        publisher: str = message.publisher
-        if publisher is not last_publisher or not publishers:
-            publisher_number = publishers.get(publisher, -_I32)
-            if publisher_number == -_I32:
-                publisher_number = publishers[publisher] = signed16(len(publishers))
-            last_publisher = publisher
-        write_i16_le(publisher_column, publisher_number)
-        flags = message.qos
-        if message.retain:
-            flags |= RETAIN
-        if message.expires_us:
-            flags |= EXPIRES
-            expires = True
-        flags_column.append(flags)
-        after_us = message.received_us - first_received_us
-        if 0 <= after_us < _I32:
-            write_i32_le(received_column, after_us)
-        else:
-            wide = True
-        payload = message.payload
-        size = len(payload)
-        payload_bytes += size
-        write_i32_le(payload_column, size)
-        payloads.append(payload)
-        property_bytes += len(message.properties)
-    if wide:
-        received_column = _wide_times(messages, first_received_us)
-    shape = (
-        (HAS_PROPERTIES if property_bytes else 0)
-        | (HAS_EXPIRY if expires else 0)
-        | (HAS_POSITIONS if has_gaps else 0)
-        | (WIDE_TIMES if wide else 0)
-    )
-    names = [name.encode() for name in publishers]
-    header = HEADER.pack(
-        VERSION,
-        shape,
-        len(messages),
-        len(topics),
-        len(names),
-        first_us,
-        first_serial,
-        first_received_us,
-        payload_bytes,
-        property_bytes,
-    )
+    shape, payload_bytes, property_bytes = measure(messages, first_received_us)
+    if messages[-1].position_us - first_us != len(messages) - 1:
+        shape |= HAS_POSITIONS
+    topic_column, topics = _topic_column(messages)
+    publishers, names = publisher_column(messages)
     parts = [
-        header,
-        topic_column.getvalue(),
-        publisher_column.getvalue(),
-        flags_column.getvalue(),
-        received_column.getvalue(),
-        payload_column.getvalue(),
-        optional_columns(messages, list(topics), names, shape),
+        HEADER.pack(
+            VERSION,
+            shape,
+            len(messages),
+            len(topics),
+            len(names),
+            first_us,
+            first_serial,
+            first_received_us,
+            payload_bytes,
+            property_bytes,
+        ),
+        topic_column,
+        publishers,
+        flags_column(messages),
+        received_column(messages, first_received_us, wide=shape & WIDE_TIMES != 0),
+        payload_column(messages),
+        optional_columns(messages, topics, names, shape),
     ]
     parts.extend(topics)
     parts.extend(names)
-    parts.extend(payloads)
+    parts.extend([message.payload for message in messages])
     if property_bytes:
         parts.extend([message.properties for message in messages])
     return b"".join(parts)
 
 
-def optional_columns(messages: list[Message], topics: list[bytes], names: list[bytes], shape: int) -> bytes:
-    """The columns that a shape asks for, and the lengths of topics and publishers."""
-    columns = BytesWriter()
-    if shape & HAS_PROPERTIES:
-        for message in messages:
-            write_i32_le(columns, len(message.properties))
-    if shape & HAS_EXPIRY:
-        for message in messages:
-            write_i32_le(columns, signed32(expiry_seconds(message) if message.expires_us else 0))
-    if shape & HAS_POSITIONS:
-        for message in messages:
-            write_i64_le(columns, message.position_us)
-    for topic in topics:
-        write_i16_le(columns, signed16(len(topic)))
-    for name in names:
-        write_i16_le(columns, signed16(len(name)))
-    return columns.getvalue()
+def _topic_column(messages: list[Message]) -> tuple[bytes, list[bytes]]:
+    """The number of each message's topic, and the topics by number."""
+    column = BytesWriter()
+    numbers: dict[bytes, int] = {}
+    last = b""
+    number = 0
+    for message in messages:
+        topic = message.topic
+        if topic != last:
+            number = numbers.get(topic, _NONE)
+            if number == _NONE:
+                number = numbers[topic] = signed16(len(numbers))
+            last = topic
+        write_i16_le(column, number)
+    return column.getvalue(), list(numbers)
 
 
 def page_end(messages: list[Message], begin: int) -> int:
@@ -209,27 +153,6 @@ def page_end(messages: list[Message], begin: int) -> int:
             break
         end += 1
     return end
-
-
-def _wide_times(messages: list[Message], first_us: int) -> BytesWriter:
-    column = BytesWriter()
-    for message in messages:
-        write_i64_le(column, message.received_us - first_us)
-    return column
-
-
-def signed16(number: int) -> int:
-    """The signed number with the same 16 bits."""
-    if not 0 <= number < 2 * _I16:
-        raise MisuseError(f"{number} does not fit into 16 bits of a commit page")
-    return number if number < _I16 else number - 2 * _I16
-
-
-def signed32(number: int) -> int:
-    """The signed number with the same 32 bits."""
-    if not 0 <= number < 2 * _I32:
-        raise MisuseError(f"{number} does not fit into 32 bits of a commit page")
-    return number if number < _I32 else number - 2 * _I32
 
 
 def page_bounds(value: bytes) -> tuple[int, int, int, int]:
@@ -390,51 +313,3 @@ class CommitPage:
         if not self._expiry_at:
             raise PermanentError("a message of a commit page expires, and the page has no column for that")
         return int(read_i32_le(self.value, self._expiry_at + 4 * row)) & 0xFFFF_FFFF
-
-
-def row_message(
-    topic: bytes, payload: bytes, publisher: ClientId, flags: int, received_us: int, expiry_s: int, properties: bytes
-) -> Message:
-    """The message of a row; `expiry_s` counts if its flags say that it expires."""
-    if flags > FLAGS or flags & QOS == QOS:
-        raise PermanentError(f"a message of a page has flags 0x{flags:02X}, which no version wrote")
-    return Message(
-        topic,
-        payload,
-        flags & QOS,
-        publisher,
-        received_us,
-        retain=flags & RETAIN != 0,
-        properties=properties,
-        expires_us=received_us + max(expiry_s * SECOND_US, 1) if flags & EXPIRES else 0,
-    )
-
-
-def read_names(value: bytes, lengths_at: int, count: int, at: int) -> list[bytes]:
-    found: list[bytes] = []
-    for number in range(count):
-        end = at + (int(read_i16_le(value, lengths_at + 2 * number)) & 0xFFFF)
-        found.append(value[at:end])
-        at = end
-    return found
-
-
-def read_publishers(value: bytes, lengths_at: int, count: int, at: int) -> list[ClientId]:
-    try:
-        return [ClientId(name.decode()) for name in read_names(value, lengths_at, count, at)]
-    except UnicodeDecodeError as wrong:
-        raise PermanentError(f"a page names a publisher that is not UTF-8 ({wrong.reason})") from wrong
-
-
-def sum16(value: bytes, at: int, count: int) -> int:
-    total = 0
-    for number in range(count):
-        total += int(read_i16_le(value, at + 2 * number)) & 0xFFFF
-    return total
-
-
-def sum32(value: bytes, at: int, count: int) -> int:
-    total = 0
-    for number in range(count):
-        total += int(read_i32_le(value, at + 4 * number)) & 0xFFFF_FFFF
-    return total

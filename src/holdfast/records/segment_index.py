@@ -25,9 +25,12 @@ from typing import Final
 from zlib import crc32
 
 from librt.strings import BytesWriter, read_i16_le, read_i32_le, read_i64_le, write_i16_le, write_i32_le
+from librt.vecs import vec
+from mypy_extensions import i32, i64
 
 from holdfast.model.errors import PermanentError
-from holdfast.records.commit_pages import signed16, signed32
+from holdfast.model.message import Message
+from holdfast.records.page_columns import signed16, signed32
 
 #: Never change.
 MAP_VERSION: Final = 1
@@ -44,6 +47,7 @@ MAX_PAGES: Final = 65_534
 _U8_PAGES: Final = 255
 _LEFT_OUT_U8: Final = 0xFF
 _LEFT_OUT_U16: Final = 0xFFFF
+_LEFT_OUT: Final = b"\xff"
 _U32: Final = 0xFFFF_FFFF
 
 _MAP_HEAD: Final = Struct("<BII")
@@ -101,15 +105,24 @@ def decode_directory(first_us: int, value: bytes) -> Directory:
     """`first_us` is the segment's first position, from the key."""
     if len(value) < _DIRECTORY.size:
         raise PermanentError(f"the directory of a segment has {len(value)} bytes, its head alone has {_DIRECTORY.size}")
-    version, number, messages, pages, first_serial, serials, last_us, levels = _DIRECTORY.unpack_from(value)
-    if version != DIRECTORY_VERSION:
-        raise PermanentError(f"the directory of a segment has version {version}, this Holdfast reads version 1")
+    # Every reader goes through all directories: to unpack them as a structure takes four times as long.
+    if value[0] != DIRECTORY_VERSION:
+        raise PermanentError(f"the directory of a segment has version {value[0]}, this Holdfast reads version 1")
+    number, first_serial = _unsigned64(value, 1), _unsigned64(value, 15)
+    messages, serials = int(read_i32_le(value, 9)) & _U32, int(read_i32_le(value, 23)) & _U32
+    pages, levels = int(read_i16_le(value, 13)) & 0xFFFF, value[35]
+    last_us = int(read_i64_le(value, 27))
     if len(value) != _DIRECTORY.size + 4 * levels or levels > MAX_LEVELS:
         raise PermanentError(f"the directory of a segment has {len(value)} bytes and {levels} levels")
     if not first_us <= last_us or not 0 < messages <= serials or not 0 < pages <= MAX_PAGES:
         raise PermanentError(f"the directory of a segment says {messages} messages of {serials}, {pages} pages")
     tokens = [int(read_i32_le(value, _DIRECTORY.size + 4 * level)) for level in range(levels)]
     return Directory(first_us, number, messages, pages, first_serial, serials, last_us, tokens)
+
+
+def _unsigned64(value: bytes, at: int) -> int:
+    found = int(read_i64_le(value, at))
+    return found if found >= 0 else found + (1 << 64)
 
 
 def token_bucket(token: bytes) -> int:
@@ -147,12 +160,27 @@ class TokenPages:
     def __init__(self) -> None:
         #: By level and fingerprint: first page, last page, first page, …
         self._levels: Final[list[dict[int, list[int]]]] = []
+        #: The tokens of the topic before, and the page that it ended on.
         self._before: list[bytes] = []
         self._before_page = -1
+        #: All of it up to its last level, and the number of that; -1 if it is none that is indexed.
+        self._parent = b""
+        self._leaf_level = -1
 
     def add(self, topic: bytes, first_page: int, last_page: int) -> None:
-        tokens = topic.split(_SLASH, MAX_LEVELS)[:MAX_LEVELS]
         # What a topic shares with the one before is noted already, if that ended on the same page.
+        if last_page == self._before_page and self._leaf_level >= 0:
+            size = len(self._parent)
+            leaf = topic[size:]
+            if topic[:size] == self._parent and _SLASH not in leaf:
+                _note_pages(self._levels[self._leaf_level], crc32(leaf), first_page, last_page)
+                return
+        tokens = topic.split(_SLASH, MAX_LEVELS)
+        self._parent = topic[: len(topic) - len(tokens[-1])]
+        self._leaf_level = len(tokens) - 1 if len(tokens) <= MAX_LEVELS else -1
+        self._add_tokens(tokens[:MAX_LEVELS], first_page, last_page)
+
+    def _add_tokens(self, tokens: list[bytes], first_page: int, last_page: int) -> None:
         shared = 0
         if last_page == self._before_page:
             before = self._before
@@ -215,29 +243,25 @@ def _closed_gaps(runs: list[int]) -> list[int]:
     return kept
 
 
-def encode_map(positions: list[int], ranks: list[int], page_of: list[int], pages: int) -> bytes:
-    """The map of messages in the order of time, each with its position, its rank and its page."""
+def encode_map(messages: list[Message], ranks: vec[i64], page_of: vec[i32], pages: int) -> bytes:
+    """The map of messages in the order of time, each with its rank and its page."""
     runs: list[bytes] = []
-    first_us = positions[0]
-    next_us, next_rank = -1, -1
-    for row, position_us in enumerate(positions):
-        if position_us != next_us or ranks[row] != next_rank:
-            runs.append(_RUN.pack(position_us - first_us, ranks[row]))
-        next_us, next_rank = position_us + 1, ranks[row] + 1
-    serials = ranks[-1] + 1
     column = BytesWriter()
-    small = pages <= _U8_PAGES
-    row = 0
-    for rank in range(serials):
-        page = _LEFT_OUT_U8 if small else _LEFT_OUT_U16
-        if ranks[row] == rank:
-            page = page_of[row]
-            row += 1
-        if small:
+    width = 1 if pages <= _U8_PAGES else 2
+    first_us = messages[0].position_us
+    next_us, next_rank = -1, 0
+    for row, message in enumerate(messages):
+        position_us, rank, page = message.position_us, int(ranks[row]), int(page_of[row])
+        if position_us != next_us or rank != next_rank:
+            runs.append(_RUN.pack(position_us - first_us, rank))
+        if rank > next_rank:
+            column.write(_LEFT_OUT * (width * (rank - next_rank)))
+        if width == 1:
             column.append(page)
         else:
             write_i16_le(column, signed16(page))
-    return b"".join([_MAP_HEAD.pack(MAP_VERSION, serials, len(runs)), *runs, column.getvalue()])
+        next_us, next_rank = position_us + 1, rank + 1
+    return b"".join([_MAP_HEAD.pack(MAP_VERSION, next_rank, len(runs)), *runs, column.getvalue()])
 
 
 class PageMap:

@@ -26,35 +26,27 @@ Little-endian and packed, so that numpy reads each column at once.
 
 from typing import Final
 
-from librt.strings import (
-    BytesWriter,
-    read_i16_le,
-    read_i32_le,
-    read_i64_le,
-    write_i16_le,
-    write_i32_le,
-    write_i64_le,
-)
+from librt.strings import read_i16_le, read_i32_le, read_i64_le
+from librt.vecs import append, vec
+from mypy_extensions import i32, i64
 
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import (
+from holdfast.records.messages import EXPIRES, encode_message
+from holdfast.records.page_columns import (
     HAS_EXPIRY,
     HAS_PROPERTIES,
     HEADER,
     HEADER_BYTES,
     WIDE_TIMES,
-    optional_columns,
     read_names,
     read_publishers,
     row_message,
-    signed16,
-    signed32,
     sum16,
     sum32,
 )
-from holdfast.records.messages import EXPIRES, RETAIN, encode_message
+from holdfast.topics.filters import REST, literal_prefix, matching_topics
 
 #: Never change.
 PAGE_VERSION: Final = 2
@@ -63,178 +55,10 @@ _SHAPES: Final = HAS_PROPERTIES | HAS_EXPIRY | WIDE_TIMES
 PAGE_BYTES: Final = 64 << 10
 #: A message of this size is a page alone, so that readers need not hold it before its turn.
 LARGE_BYTES: Final = 32 << 10
-#: What a row takes besides its payload and properties.
-_ROW_BYTES: Final = 27
-#: Rows of a page have numbers of 16 bits.
-_MAX_ROWS: Final = 65_535
 _U32: Final = 0xFFFF_FFFF
-_I32: Final = 1 << 31
-
-
-class SegmentPageWriter:
-    """Topics with their rows in, pages out."""
-
-    def __init__(self, messages: list[Message], ranks: list[int], first_serial: int) -> None:
-        """`messages` are in the order of time, and so are rows: a row is the number of a message."""
-        self._messages: Final = messages
-        self._ranks: Final = ranks
-        self._first_serial: Final = first_serial
-        self.pages: Final[list[bytes]] = []
-        #: The page of each message.
-        self.page_of: Final[list[int]] = [0] * len(messages)
-        self._topics: list[bytes] = []
-        self._runs: list[int] = []
-        self._rows: list[int] = []
-        self._size_bytes = 0
-
-    @property
-    def page(self) -> int:
-        """The page that the last row went to."""
-        return len(self.pages) - (0 if self._rows else 1)
-
-    def add(self, topic: bytes, rows: list[int]) -> int:
-        """Add all rows of a topic; the page of the first. It begins a page if its rows do not fit into this one.
-
-        Requires: topics are added in their order.
-        """
-        size_bytes = len(topic)
-        largest = 0
-        for row in rows:
-            row_bytes = _size(self._messages[row])
-            size_bytes += row_bytes
-            largest = max(largest, row_bytes)
-        full = self._size_bytes + size_bytes > PAGE_BYTES or len(self._rows) + len(rows) > _MAX_ROWS
-        if full or largest >= LARGE_BYTES:
-            self.end_page()
-        first_page = len(self.pages)
-        if size_bytes <= PAGE_BYTES and largest < LARGE_BYTES:
-            self._begin_run(topic, len(rows))
-            self._rows.extend(rows)
-            self._size_bytes += size_bytes
-        else:
-            for row in rows:
-                self._add_row(topic, row)
-        return first_page
-
-    def _begin_run(self, topic: bytes, rows: int) -> None:
-        self._topics.append(topic)
-        self._runs.append(rows)
-
-    def _add_row(self, topic: bytes, row: int) -> None:
-        """Of a topic that does not fit into one page."""
-        size_bytes = _size(self._messages[row])
-        full = self._size_bytes + size_bytes > PAGE_BYTES or len(self._rows) == _MAX_ROWS
-        if full or size_bytes >= LARGE_BYTES:
-            self.end_page()
-        if not self._rows:
-            self._begin_run(topic, 0)
-            self._size_bytes += len(topic)
-        self._rows.append(row)
-        self._runs[-1] += 1
-        self._size_bytes += size_bytes
-        if size_bytes >= LARGE_BYTES:
-            self.end_page()
-
-    def end_page(self) -> None:
-        if self._rows:
-            page = len(self.pages)
-            for row in self._rows:
-                self.page_of[row] = page
-            self.pages.append(self._encode())
-        self._topics, self._runs, self._rows, self._size_bytes = [], [], [], 0
-
-    def _encode(self) -> bytes:
-        first = self._messages[0]
-        first_us, first_received_us = first.position_us, first.received_us
-        publishers: dict[str, int] = {}
-        publisher_column = BytesWriter()
-        flags_column = BytesWriter()
-        rank_column = BytesWriter()
-        position_column = BytesWriter()
-        received_column = BytesWriter()
-        payload_column = BytesWriter()
-        messages: list[Message] = []
-        payloads: list[bytes] = []
-        payload_bytes = property_bytes = 0
-        expires = wide = False
-        all_messages, ranks = self._messages, self._ranks
-        for row in self._rows:
-            message = all_messages[row]
-            messages.append(message)
-            number = publishers.get(message.publisher, -_I32)
-            if number == -_I32:
-                number = publishers[message.publisher] = signed16(len(publishers))
-            write_i16_le(publisher_column, number)
-            flags = message.qos
-            if message.retain:
-                flags |= RETAIN
-            if message.expires_us:
-                flags |= EXPIRES
-                expires = True
-            flags_column.append(flags)
-            write_i32_le(rank_column, signed32(ranks[row]))
-            after_us = message.position_us - first_us
-            received_after_us = message.received_us - first_received_us
-            if after_us < _I32 and 0 <= received_after_us < _I32:
-                write_i32_le(position_column, after_us)
-                write_i32_le(received_column, received_after_us)
-            else:
-                wide = True
-            payload = message.payload
-            payload_bytes += len(payload)
-            write_i32_le(payload_column, len(payload))
-            payloads.append(payload)
-            property_bytes += len(message.properties)
-        if wide:
-            position_column, received_column = _wide_times(messages, first_us, first_received_us)
-        shape = (HAS_PROPERTIES if property_bytes else 0) | (HAS_EXPIRY if expires else 0) | (WIDE_TIMES if wide else 0)
-        names = [name.encode() for name in publishers]
-        header = HEADER.pack(
-            PAGE_VERSION,
-            shape,
-            len(messages),
-            len(self._topics),
-            len(names),
-            first_us,
-            self._first_serial,
-            first_received_us,
-            payload_bytes,
-            property_bytes,
-        )
-        runs = BytesWriter()
-        for run in self._runs:
-            write_i32_le(runs, run)
-        parts = [
-            header,
-            runs.getvalue(),
-            publisher_column.getvalue(),
-            flags_column.getvalue(),
-            rank_column.getvalue(),
-            position_column.getvalue(),
-            received_column.getvalue(),
-            payload_column.getvalue(),
-            optional_columns(messages, self._topics, names, shape),
-        ]
-        parts.extend(self._topics)
-        parts.extend(names)
-        parts.extend(payloads)
-        if property_bytes:
-            parts.extend([message.properties for message in messages])
-        return b"".join(parts)
-
-
-def _wide_times(messages: list[Message], first_us: int, first_received_us: int) -> tuple[BytesWriter, BytesWriter]:
-    """Columns of positions and of times of arrival, 8 bytes each."""
-    positions = BytesWriter()
-    received = BytesWriter()
-    for message in messages:
-        write_i64_le(positions, message.position_us - first_us)
-        write_i64_le(received, message.received_us - first_received_us)
-    return positions, received
-
-
-def _size(message: Message) -> int:
-    return _ROW_BYTES + len(message.payload) + len(message.properties)
+#: Room that a topic or publisher takes beside its characters: an object, and a place in a list.
+_NAME_BYTES: Final = 60
+_DOLLAR: Final = b"$"
 
 
 class SegmentPage:
@@ -255,19 +79,21 @@ class SegmentPage:
         self.first_us: Final[int] = first_us
         self.first_serial: Final[int] = first_serial
         self.first_received_us: Final[int] = received_us
-        self._wide: Final = shape & WIDE_TIMES != 0
-        width = 8 if self._wide else 4
+        #: Whether times have 8 bytes.
+        self.wide: Final = shape & WIDE_TIMES != 0
+        width = 8 if self.wide else 4
         at = HEADER_BYTES + 4 * topics
-        self._publishers_at: Final[int] = at
-        self._flags_at: Final[int] = at + 2 * count
-        self._ranks_at: Final[int] = at + 3 * count
-        self._positions_at: Final[int] = at + 7 * count
-        self._received_at: Final[int] = at + (7 + width) * count
-        self._payload_lengths_at: Final[int] = at + (7 + 2 * width) * count
-        at = self._payload_lengths_at + 4 * count
-        self._property_lengths_at: Final[int] = at if shape & HAS_PROPERTIES else 0
+        #: Where columns begin; 0 if there is none.
+        self.publishers_at: Final[int] = at
+        self.flags_at: Final[int] = at + 2 * count
+        self.ranks_at: Final[int] = at + 3 * count
+        self.positions_at: Final[int] = at + 7 * count
+        self.received_at: Final[int] = at + (7 + width) * count
+        self.payload_lengths_at: Final[int] = at + (7 + 2 * width) * count
+        at = self.payload_lengths_at + 4 * count
+        self.property_lengths_at: Final[int] = at if shape & HAS_PROPERTIES else 0
         at += 4 * count if shape & HAS_PROPERTIES else 0
-        self._expiry_at: Final[int] = at if shape & HAS_EXPIRY else 0
+        self.expiry_at: Final[int] = at if shape & HAS_EXPIRY else 0
         at += 4 * count if shape & HAS_EXPIRY else 0
         names_at = at + 2 * (topics + publishers)
         if names_at > len(value) or not count:
@@ -282,26 +108,32 @@ class SegmentPage:
             raise PermanentError(f"a page of a segment has {len(value)} bytes, the lengths in it add up to {end}")
         if sum32(value, HEADER_BYTES, topics) != count:
             raise PermanentError(f"a page of a segment has {count} messages, and its topics have others")
-        if sum32(value, self._payload_lengths_at, count) != payloads:
+        if sum32(value, self.payload_lengths_at, count) != payloads:
             raise PermanentError("payloads of a page of a segment have another length than its header says")
-        if (sum32(value, self._property_lengths_at, count) if self._property_lengths_at else 0) != properties:
+        if (sum32(value, self.property_lengths_at, count) if self.property_lengths_at else 0) != properties:
             raise PermanentError("properties of a page of a segment have another length than its header says")
-        #: In byte order.
-        self.topics: Final = read_names(value, at, topics, names_at)
+        self.topic_count: Final[int] = topics
         self.publisher_count: Final[int] = publishers
-        self._publisher_lengths_at: Final[int] = at + 2 * topics
-        self._publisher_names_at: Final[int] = publisher_names_at
-        #: For each row: where its payload and its properties begin, and the number of its topic. See `prepare`.
-        self._places = b""
+        self.topic_lengths_at: Final[int] = at
+        self.topic_names_at: Final[int] = names_at
+        self.publisher_lengths_at: Final[int] = at + 2 * topics
+        self.publisher_names_at: Final[int] = publisher_names_at
+        self._all_topics: list[bytes] = []
+        #: Where topics begin, and where the last one ends; empty until that is asked for.
+        self._topic_bounds: vec[i32] = vec[i32]()
+        #: The same of the payload and the properties of each row, and the number of its topic. See `prepare`.
+        self._payload_bounds: vec[i32] = vec[i32]()
+        self._property_bounds: vec[i32] = vec[i32]()
+        self._topic_numbers: vec[i32] = vec[i32]()
         self._publishers: list[ClientId] = []
 
     def rank(self, row: int) -> int:
-        return int(read_i32_le(self.value, self._ranks_at + 4 * row)) & _U32
+        return int(read_i32_le(self.value, self.ranks_at + 4 * row)) & _U32
 
     def position_us(self, row: int) -> int:
-        if self._wide:
-            return self.first_us + int(read_i64_le(self.value, self._positions_at + 8 * row))
-        return self.first_us + (int(read_i32_le(self.value, self._positions_at + 4 * row)) & _U32)
+        if self.wide:
+            return self.first_us + int(read_i64_le(self.value, self.positions_at + 8 * row))
+        return self.first_us + (int(read_i32_le(self.value, self.positions_at + 4 * row)) & _U32)
 
     def row_at(self, position_us: int) -> int:
         """The row of a position; -1 if there is none."""
@@ -310,51 +142,128 @@ class SegmentPage:
                 return row
         return -1
 
+    # ---- topics and publishers
+
+    @property
+    def topics(self) -> list[bytes]:
+        """In byte order."""
+        if not self._all_topics:
+            self._all_topics = read_names(self.value, self.topic_lengths_at, self.topic_count, self.topic_names_at)
+        return self._all_topics
+
     def runs(self) -> list[int]:
         """How many rows each topic has."""
-        return [int(read_i32_le(self.value, HEADER_BYTES + 4 * number)) & _U32 for number in range(len(self.topics))]
+        return [int(read_i32_le(self.value, HEADER_BYTES + 4 * number)) & _U32 for number in range(self.topic_count)]
 
     def publisher_names(self) -> list[bytes]:
         """By number. Whether they are UTF-8 is not checked."""
-        return read_names(self.value, self._publisher_lengths_at, self.publisher_count, self._publisher_names_at)
+        return read_names(self.value, self.publisher_lengths_at, self.publisher_count, self.publisher_names_at)
+
+    def matching_rows(self, levels: tuple[bytes, ...]) -> list[int]:
+        """The rows that match a filter: begin, end, begin, end, … No levels at all match everything."""
+        if not levels:
+            return [0, self.count]
+        if levels[0] == REST:
+            # Everything but `$`-topics [MQTT-4.7.2-1].
+            first, end = self._topics_with(_DOLLAR)
+            wanted = [True] * first + [False] * (end - first) + [True] * (self.topic_count - end)
+            return self._rows_of(0, wanted)
+        first, end = self._topics_with(literal_prefix(levels))
+        return self._rows_of(first, matching_topics(levels, [self._topic(number) for number in range(first, end)]))
+
+    def _topics_with(self, prefix: bytes) -> tuple[int, int]:
+        """The topics [first, end) that begin with `prefix`, by number."""
+        size = len(prefix)
+        first, high = 0, self.topic_count
+        while first < high:
+            middle = (first + high) // 2
+            if self._topic(middle)[:size] < prefix:
+                first = middle + 1
+            else:
+                high = middle
+        end, high = first, self.topic_count
+        while end < high:
+            middle = (end + high) // 2
+            if self._topic(middle)[:size] == prefix:
+                end = middle + 1
+            else:
+                high = middle
+        return first, end
+
+    def _topic(self, number: int) -> bytes:
+        if not len(self._topic_bounds):
+            self._topic_bounds = _bounds16(self.value, self.topic_lengths_at, self.topic_count, self.topic_names_at)
+        bounds = self._topic_bounds
+        return self.value[bounds[number] : bounds[number + 1]]
+
+    def _rows_of(self, first: int, wanted: list[bool]) -> list[int]:
+        """The rows of those topics that are wanted, as above; they are the topics from `first` on."""
+        found: list[int] = []
+        row = sum32(self.value, HEADER_BYTES, first)
+        at = HEADER_BYTES + 4 * first
+        for one in wanted:
+            end = row + (int(read_i32_le(self.value, at)) & _U32)
+            if one and found and found[-1] == row:
+                found[-1] = end
+            elif one:
+                found.append(row)
+                found.append(end)
+            row = end
+            at += 4
+        return found
+
+    # ---- messages
 
     def prepare(self) -> None:
         """Get ready for reading many rows: a single one is found without, by adding up lengths."""
-        if not self._places:
-            self._publishers = read_publishers(
-                self.value, self._publisher_lengths_at, self.publisher_count, self._publisher_names_at
-            )
-            self._places = self._make_places()
+        if len(self._payload_bounds):
+            return
+        value = self.value
+        self._publishers = read_publishers(
+            value, self.publisher_lengths_at, self.publisher_count, self.publisher_names_at
+        )
+        self._payload_bounds = _bounds32(value, self.payload_lengths_at, self.count, self.payloads_at)
+        if self.property_lengths_at:
+            self._property_bounds = _bounds32(value, self.property_lengths_at, self.count, self.properties_at)
+        self._topic_numbers = _numbers(value, self.topic_count)
+        if 2 * self.topic_count <= self.count:
+            self._all_topics = self.topics  # rows share them
+
+    def held_bytes(self) -> int:
+        """The memory that the page takes, about."""
+        bounds = len(self._topic_bounds) + len(self._payload_bounds) + len(self._property_bounds)
+        numbers = 4 * int(bounds + len(self._topic_numbers))
+        names = _NAME_BYTES * (len(self._all_topics) + len(self._publishers))
+        if self._all_topics:
+            names += self.publisher_names_at - self.topic_names_at
+        return len(self.value) + numbers + names
 
     def message(self, row: int, shard: int) -> Message:
         value = self.value
-        publisher = int(read_i16_le(value, self._publishers_at + 2 * row)) & 0xFFFF
+        publisher = int(read_i16_le(value, self.publishers_at + 2 * row)) & 0xFFFF
         if publisher >= self.publisher_count:
             raise PermanentError(f"row {row} of a page has publisher {publisher}, there are {self.publisher_count}")
-        places = self._places
-        if places:
-            payload_at = int(read_i32_le(places, 12 * row)) & _U32
-            property_at = int(read_i32_le(places, 12 * row + 4)) & _U32
-            topic = int(read_i32_le(places, 12 * row + 8))
+        properties = b""
+        if len(self._payload_bounds):
+            bounds = self._payload_bounds
+            payload = value[bounds[row] : bounds[row + 1]]
+            if self.property_lengths_at:
+                bounds = self._property_bounds
+                properties = value[bounds[row] : bounds[row + 1]]
+            topic = int(self._topic_numbers[row])
             name = self._publishers[publisher]
         else:
-            payload_at = self.payloads_at + sum32(value, self._payload_lengths_at, row)
-            property_at = self.properties_at
-            if self._property_lengths_at:
-                property_at += sum32(value, self._property_lengths_at, row)
+            payload = self._part(row, self.payload_lengths_at, self.payloads_at)
+            if self.property_lengths_at:
+                properties = self._part(row, self.property_lengths_at, self.properties_at)
             topic = self._topic_of(row)
-            lengths_at = self._publisher_lengths_at
-            at = self._publisher_names_at + sum16(value, lengths_at, publisher)
+            lengths_at = self.publisher_lengths_at
+            at = self.publisher_names_at + sum16(value, lengths_at, publisher)
             name = read_publishers(value, lengths_at + 2 * publisher, 1, at)[0]
-        payload_end = payload_at + (int(read_i32_le(value, self._payload_lengths_at + 4 * row)) & _U32)
-        properties = b""
-        if self._property_lengths_at:
-            property_end = property_at + (int(read_i32_le(value, self._property_lengths_at + 4 * row)) & _U32)
-            properties = value[property_at:property_end]
-        flags = value[self._flags_at + row]
+        flags = value[self.flags_at + row]
         message = row_message(
-            self.topics[topic],
-            value[payload_at:payload_end],
+            self._all_topics[topic] if self._all_topics else self._topic(topic),
+            payload,
             name,
             flags,
             self._received_us(row),
@@ -365,9 +274,14 @@ class SegmentPage:
         message.position_us = self.position_us(row)
         return message
 
+    def _part(self, row: int, lengths_at: int, first_at: int) -> bytes:
+        """The payload or the properties of a row."""
+        at = first_at + sum32(self.value, lengths_at, row)
+        return self.value[at : at + (int(read_i32_le(self.value, lengths_at + 4 * row)) & _U32)]
+
     def _topic_of(self, row: int) -> int:
         end = 0
-        for number in range(len(self.topics)):
+        for number in range(self.topic_count):
             end += int(read_i32_le(self.value, HEADER_BYTES + 4 * number)) & _U32
             if row < end:
                 return number
@@ -378,39 +292,57 @@ class SegmentPage:
         message = self.message(row, 0)
         return encode_message(message, message.position_us, self.first_serial + self.rank(row))
 
-    def records(self, lo_us: int, hi_us: int, wanted: list[bool] | None = None) -> list[bytes]:
-        """Message records of the rows with positions of [lo, hi), on topics that are `wanted`, by number."""
+    def records(self, lo_us: int, hi_us: int, levels: tuple[bytes, ...] = ()) -> list[bytes]:
+        """Message records of the rows with positions of [lo, hi) that match a filter."""
         self.prepare()
         found: list[bytes] = []
-        row = 0
-        for topic, run in enumerate(self.runs()):
-            if wanted is None or wanted[topic]:
-                matches = range(row, row + run)
-                found.extend([self.record(one) for one in matches if lo_us <= self.position_us(one) < hi_us])
-            row += run
+        runs = self.matching_rows(levels)
+        for number in range(0, len(runs), 2):
+            rows = range(runs[number], runs[number + 1])
+            found.extend([self.record(row) for row in rows if lo_us <= self.position_us(row) < hi_us])
         return found
 
-    def _make_places(self) -> bytes:
-        column = BytesWriter()
-        payload_at, property_at = self.payloads_at, self.properties_at
-        row = 0
-        for number, run in enumerate(self.runs()):
-            for _row in range(run):
-                write_i32_le(column, signed32(payload_at))
-                write_i32_le(column, signed32(property_at))
-                write_i32_le(column, number)
-                payload_at += int(read_i32_le(self.value, self._payload_lengths_at + 4 * row)) & _U32
-                if self._property_lengths_at:
-                    property_at += int(read_i32_le(self.value, self._property_lengths_at + 4 * row)) & _U32
-                row += 1
-        return column.getvalue()
-
     def _received_us(self, row: int) -> int:
-        if self._wide:
-            return self.first_received_us + int(read_i64_le(self.value, self._received_at + 8 * row))
-        return self.first_received_us + (int(read_i32_le(self.value, self._received_at + 4 * row)) & _U32)
+        if self.wide:
+            return self.first_received_us + int(read_i64_le(self.value, self.received_at + 8 * row))
+        return self.first_received_us + (int(read_i32_le(self.value, self.received_at + 4 * row)) & _U32)
 
     def _expiry_s(self, row: int) -> int:
-        if not self._expiry_at:
+        if not self.expiry_at:
             raise PermanentError("a message of a page expires, and the page has no column for that")
-        return int(read_i32_le(self.value, self._expiry_at + 4 * row)) & _U32
+        return int(read_i32_le(self.value, self.expiry_at + 4 * row)) & _U32
+
+
+def _bounds16(value: bytes, lengths_at: i64, count: i64, at: i64) -> vec[i32]:
+    """Where parts begin that lie behind each other, and where the last one ends."""
+    found = vec[i32](capacity=count + 1)
+    number: i64 = 0
+    while number < count:
+        found = append(found, i32(at))
+        at += i64(read_i16_le(value, lengths_at + 2 * number)) & 0xFFFF
+        number += 1
+    return append(found, i32(at))
+
+
+def _bounds32(value: bytes, lengths_at: i64, count: i64, at: i64) -> vec[i32]:
+    """The same for lengths of 4 bytes."""
+    found = vec[i32](capacity=count + 1)
+    number: i64 = 0
+    while number < count:
+        found = append(found, i32(at))
+        at += i64(read_i32_le(value, lengths_at + 4 * number)) & _U32
+        number += 1
+    return append(found, i32(at))
+
+
+def _numbers(value: bytes, topics: i64) -> vec[i32]:
+    """The number of the topic of each row."""
+    found = vec[i32]()
+    number: i64 = 0
+    while number < topics:
+        rows = i64(read_i32_le(value, HEADER_BYTES + 4 * number)) & _U32
+        while rows > 0:
+            found = append(found, i32(number))
+            rows -= 1
+        number += 1
+    return found

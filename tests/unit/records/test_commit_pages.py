@@ -10,7 +10,6 @@ from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.commit_pages import (
-    HEADER_BYTES,
     MAX_BYTES,
     MAX_MESSAGES,
     CommitPage,
@@ -18,6 +17,7 @@ from holdfast.records.commit_pages import (
     page_end,
 )
 from holdfast.records.messages import decode_message
+from holdfast.records.page_columns import HEADER_BYTES
 
 pytestmark = pytest.mark.compiled
 

@@ -1,7 +1,7 @@
 """`holdfast bench`: measure Holdfast's log on this machine and this disk."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -15,7 +15,7 @@ from rich.text import Text
 from holdfast.cli.commands import Commands, fail
 from holdfast.cli.options.groups import Json
 from holdfast.storage.rocks.bench.layout_bench import Figures, Spec, measure, steps
-from holdfast.storage.rocks.bench.layout_report import CAPTION, cells, rows
+from holdfast.storage.rocks.bench.layout_report import CAPTION, ReportRow, cells, rows
 from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS
 
 bench = Commands(name="bench", help="Measure the log on this machine.")
@@ -53,8 +53,12 @@ def check_layouts(text: str) -> list[str]:
     return names
 
 
-def measure_layouts(specs: Sequence[Spec], folder: Path | None) -> list[Figures]:
-    """Measure one layout after the other, each in a new folder, with a progress bar on standard error."""
+def measure_layouts(
+    specs: Sequence[Spec], folder: Path | None, also: Callable[[Spec], Figures] | None = None
+) -> list[Figures]:
+    """Measure one layout after the other, each in a new folder, with a progress bar on standard error. `also` measures
+    more of what was written.
+    """
     results: list[Figures] = []
     columns = (TextColumn("{task.description:<48}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
@@ -63,11 +67,14 @@ def measure_layouts(specs: Sequence[Spec], folder: Path | None) -> list[Figures]
             progress.update(task, description=f"{spec.layout}, {spec.messages:,} of {spec.devices:,} devices")
             with TemporaryDirectory(prefix="holdfast-bench-", dir=folder, ignore_cleanup_errors=True) as place:
                 fresh = Spec(spec.layout, spec.messages, spec.devices, spec.payload_bytes, place)
-                results.append(measure(fresh, lambda done: progress.advance(task, done)))
+                figures = measure(fresh, lambda done: progress.advance(task, done))
+                results.append({**figures, **also(fresh)} if also else figures)
     return results
 
 
-def print_table(title: str, names: Sequence[str], results: Sequence[Figures]) -> None:
+def print_table(
+    title: str, names: Sequence[str], results: Sequence[Figures], more_rows: Sequence[ReportRow] = ()
+) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=_LABEL_WIDTH + _CELL_WIDTH * len(names))
@@ -75,7 +82,7 @@ def print_table(title: str, names: Sequence[str], results: Sequence[Figures]) ->
     table.add_column("", no_wrap=True)
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
-    for row in rows():
+    for row in [*rows(), *more_rows]:
         if row.begins_section:
             table.add_section()
         table.add_row(Text(row.label), *cells(row, results))

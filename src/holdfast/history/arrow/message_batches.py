@@ -72,7 +72,6 @@ _HEADER: Final = np.dtype(
         ("expiry", "<u4"),
     ]
 )
-_NUMBERS: Final = ("position", "serial", "received", "expiry")
 _ONE_VALUED: Final = {
     "content_type": CONTENT_TYPE,
     "response_topic": RESPONSE_TOPIC,
@@ -94,17 +93,13 @@ def record_batch(values: Sequence[bytes], shard: int, columns: Sequence[str] = C
 
 
 class MessageColumns(ABC):
-    """Messages in one buffer, with their numbers and the slices of their parts."""
+    """Messages with their numbers, and the slices of their parts in one buffer. Who inherits it finds them, when they
+    are asked for.
+    """
 
-    def __init__(self, data: Bytes, flags: NDArray[np.uint8], numbers: dict[str, Numbers]) -> None:
-        """`numbers` has position, serial, received and expiry (s) of each message."""
-        self._data: Final = data
+    def __init__(self, flags: NDArray[np.uint8]) -> None:
         self._count: Final = len(flags)
         self._flags: Final = flags
-        self._numbers: Final = numbers
-        #: Where a part of each message begins, and how long it is; payload and properties at least.
-        self._begin: Final[dict[str, Numbers]] = {}
-        self._length: Final[dict[str, Numbers]] = {}
         self._properties: PropertyTable | None = None
 
     def batch(self, shard: int, columns: Sequence[str]) -> Any:
@@ -116,20 +111,20 @@ class MessageColumns(ABC):
         if name in ("topic", "client_id"):
             return self._name_column(name)
         if name in ("payload", "properties"):
-            return collect(self._data, self._begin[name], self._length[name], pa.binary())
+            return collect(self._data(), *self._slices(name), pa.binary())
         if name == "ts":
-            return _times(self._numbers["position"])
+            return _times(self._number("position"))
         if name == "received_at":
-            return _times(self._numbers["received"])
+            return _times(self._number("received"))
         if name == "expires_at":
-            left_us = np.maximum(self._numbers["expiry"].astype(np.int64) * SECOND_US, 1)
-            return _times(self._numbers["received"] + left_us, self._flags & EXPIRES == 0)
+            left_us = np.maximum(self._number("expiry").astype(np.int64) * SECOND_US, 1)
+            return _times(self._number("received") + left_us, self._flags & EXPIRES == 0)
         if name == "qos":
             return pa.array((self._flags & QOS).astype(np.int8))
         if name == "retain":
             return pa.array(self._flags & RETAIN != 0)
         if name == "offset":
-            return pa.array(np.ascontiguousarray(self._numbers["position"]))
+            return pa.array(np.ascontiguousarray(self._number("position")))
         if name == "serial":
             return self._serials()
         if name == "shard":
@@ -139,19 +134,31 @@ class MessageColumns(ABC):
         return self._one_valued(name)
 
     @abstractmethod
+    def _data(self) -> Bytes:
+        """The buffer, padded."""
+
+    @abstractmethod
+    def _number(self, name: str) -> Numbers:
+        """Position, serial, received or expiry (s) of each message."""
+
+    @abstractmethod
+    def _slices(self, part: str) -> tuple[Numbers, Numbers]:
+        """Where the payload or the properties of each message begin, and how long they are."""
+
+    @abstractmethod
     def _name_column(self, name: str) -> Any:
         """Topics or publishers."""
 
     def _serials(self) -> Any:
-        serials = self._numbers["serial"].astype(np.int64)
+        serials = self._number("serial").astype(np.int64)
         if (serials < 0).any():
             row = int((serials < 0).argmax())
-            raise PermanentError(f"row {row}: no shard has had {self._numbers['serial'][row]} messages")
+            raise PermanentError(f"row {row}: no shard has had {self._number('serial')[row]} messages")
         return pa.array(serials)
 
     def _table(self) -> PropertyTable:
         if self._properties is None:
-            table = PropertyTable(self._data, self._begin["properties"], self._length["properties"])
+            table = PropertyTable(self._data(), *self._slices("properties"))
             if table.damaged >= 0:
                 raise PermanentError(
                     f"row {table.damaged}: the properties of a message record are not those of a PUBLISH"
@@ -166,14 +173,14 @@ class MessageColumns(ABC):
         np.cumsum(np.bincount(names.rows, minlength=self._count), out=offsets[1:])
         return pa.MapArray.from_arrays(
             pa.array(offsets),
-            self._text(collect(self._data, names.starts, names.lengths, pa.string()), "a user property"),
-            self._text(collect(self._data, values.starts, values.lengths, pa.string()), "a user property"),
+            self._text(collect(self._data(), names.starts, names.lengths, pa.string()), "a user property"),
+            self._text(collect(self._data(), values.starts, values.lengths, pa.string()), "a user property"),
         )
 
     def _one_valued(self, name: str) -> Any:
         found = self._table().of(_ONE_VALUED[name])
         kind = SCHEMA.field(name).type
-        present = collect(self._data, found.starts, found.lengths, kind)
+        present = collect(self._data(), found.starts, found.lengths, kind)
         if kind == pa.string():
             present = self._text(present, name)
         index = np.full(self._count, -1, np.int64)
@@ -202,17 +209,30 @@ class _RecordColumns(MessageColumns):
         starts: Numbers = np.cumsum(sizes) - sizes
         self._refuse(sizes < HEADER_BYTES)
         head: NDArray[np.void] = sliding_window_view(data, HEADER_BYTES)[starts].view(_HEADER)[:, 0]
-        super().__init__(data, head["flags"], {name: head[name] for name in _NUMBERS})
+        super().__init__(head["flags"])
+        self._joined: Final = data
+        self._head: Final = head
+        self._parts: Final[dict[str, tuple[Numbers, Numbers]]] = {}
         at = starts + HEADER_BYTES
         for part in ("topic", "client_id", "properties", "payload"):
-            self._begin[part] = at
-            self._length[part] = head[part].astype(np.int64)
-            at = at + self._length[part]
+            lengths = head[part].astype(np.int64)
+            self._parts[part] = (at, lengths)
+            at = at + lengths
         wrong_flags = (self._flags > FLAGS) | (self._flags & QOS == QOS)
         self._refuse((head["version"] != VERSION) | wrong_flags | (at != starts + sizes))
 
+    def _data(self) -> Bytes:
+        return self._joined
+
+    def _number(self, name: str) -> Numbers:
+        found: Numbers = self._head[name]
+        return found
+
+    def _slices(self, part: str) -> tuple[Numbers, Numbers]:
+        return self._parts[part]
+
     def _name_column(self, name: str) -> Any:
-        return self._text(collect(self._data, self._begin[name], self._length[name], pa.string()), name)
+        return self._text(collect(self._joined, *self._parts[name], pa.string()), name)
 
     def _refuse(self, bad: NDArray[np.bool_]) -> None:
         if bad.any():

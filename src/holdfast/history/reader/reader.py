@@ -13,7 +13,6 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -22,7 +21,7 @@ from rocksdict import Rdict
 
 from holdfast.durable.erasures import Erasures, no_erasures
 from holdfast.history.arrow.message_batches import COLUMNS, record_batch
-from holdfast.history.arrow.page_batches import page_batch
+from holdfast.history.arrow.page_batches import stored_batches
 from holdfast.history.reader.erasure_filter import ERASABLE, without_erased
 from holdfast.history.reader.record_replay import SERIAL, RecordReplay, SerialCount
 from holdfast.history.reader.secondary import Secondary
@@ -31,7 +30,6 @@ from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation, decode_generation, decode_zone
 from holdfast.records.messages import stored_position, stored_serial
 from holdfast.records.meta_keys import GENERATION, ZONE, all_of
-from holdfast.records.segment_pages import PAGE_VERSION
 from holdfast.storage.rocks.engine.column_families import META, check_format
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.patterns import read_patterns
@@ -46,8 +44,6 @@ __all__ = ["BATCH_ROWS", "UNKNOWN", "HistoryReader", "Part", "ScanRequest", "Zon
 
 #: Rows of a record batch: enough for numpy, and few enough to send one while the next is made.
 BATCH_ROWS: Final = 16_384
-#: Pages, or messages, that are decoded at once.
-_GROUP_BYTES: Final = 4 << 20
 
 
 class ScanRequest(NamedTuple):
@@ -172,13 +168,7 @@ class HistoryReader(ViewReader):
         piece = self._live(part).by_shard[part.shard]
         family = self._secondary.family(piece.family)
         found = filter(None, piece.layout.read_pages(family, levels, part.lo_us, part.hi_us))
-        for is_page, values in groupby(found, key=lambda value: value[0] == PAGE_VERSION):
-            for some in _some(values, _GROUP_BYTES, rows):
-                if is_page:
-                    batch = page_batch(some, part.shard, part.lo_us, part.hi_us, levels, columns)
-                    yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
-                else:
-                    yield record_batch(some, part.shard, columns)
+        return stored_batches(found, part.shard, part.lo_us, part.hi_us, levels, columns, rows)
 
     def _found(self, part: Part, levels: tuple[bytes, ...], *, in_order: bool) -> Iterator[bytes]:
         generation = self._live(part)
@@ -243,17 +233,3 @@ class HistoryReader(ViewReader):
                 f"generation {part.generation} of zone {part.zone!r} was dropped by retention before it was read"
             )
         return found
-
-
-def _some(values: Iterator[bytes], max_bytes: int, max_count: int) -> Iterator[list[bytes]]:
-    """Values in lists of at most so many, and of about so many bytes."""
-    taken: list[bytes] = []
-    size_bytes = 0
-    for value in values:
-        taken.append(value)
-        size_bytes += len(value)
-        if size_bytes >= max_bytes or len(taken) >= max_count:
-            yield taken
-            taken, size_bytes = [], 0
-    if taken:
-        yield taken

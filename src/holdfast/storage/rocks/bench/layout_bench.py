@@ -35,6 +35,7 @@ from holdfast.model.message import Message
 from holdfast.records.generations import Generation
 from holdfast.records.messages import HEADER_BYTES
 from holdfast.storage.rocks.bench.layout_workload import COMMIT, START_US, Query, Workload
+from holdfast.storage.rocks.bench.reader_turns import READERS, turns_us
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.layouts.layout import Layout
 from holdfast.storage.rocks.layouts.segments import SegmentFamilies
@@ -180,7 +181,7 @@ def measure_writing(spec: Spec, tell: Tell) -> Figures:
     """Write everything, and wait until it is at rest."""
     workload = Workload(spec.messages, spec.devices, spec.payload_bytes)
     engine = Engine.open(Path(spec.folder))
-    generation = _generation(SegmentFamilies(engine), spec)
+    generation = generation_of(SegmentFamilies(engine), spec)
     piece = generation.by_shard[0]
     engine.create_family(piece.family)
     writer = Writer(engine, piece, generation)
@@ -227,7 +228,7 @@ def measure_writing(spec: Spec, tell: Tell) -> Figures:
     }
 
 
-def _generation(segments: SegmentFamilies, spec: Spec) -> LiveGeneration:
+def generation_of(segments: SegmentFamilies, spec: Spec) -> LiveGeneration:
     """With one shard, of the layout that is measured."""
     record = Generation("default", 1, spec.layout, {}, 0, (0,), 0)
     return LiveGeneration(record, segments=segments)
@@ -242,7 +243,7 @@ def measure_reading(spec: Spec, tell: Tell) -> Figures:
     began_s = time.perf_counter()
     engine = Engine.open(Path(spec.folder))
     segments = SegmentFamilies(engine)
-    piece = _generation(segments, spec).by_shard[0]
+    piece = generation_of(segments, spec).by_shard[0]
     layout = piece.layout
     family = engine.family(piece.family)
     layout.load(family)
@@ -252,6 +253,10 @@ def measure_reading(spec: Spec, tell: Tell) -> Figures:
     for number, query in enumerate(queries, start=1):
         figures |= _ask(layout, family, query, hi_us, segments)
         tell(number * spec.messages // len(queries))
+    for key, readers in (("reader_us", 1), ("readers_us", READERS)):
+        bounds_us = [workload.position_us(1 + number * workload.messages // readers) for number in range(readers)]
+        segments.forget()
+        figures[key] = turns_us(layout, family, [*bounds_us, hi_us], workload.messages)
     figures["read_peak_mb"] = memory_bytes("VmHWM") / 1e6
     del family
     engine.close()

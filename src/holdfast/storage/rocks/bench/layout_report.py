@@ -37,6 +37,7 @@ def rows() -> list[ReportRow]:
             ReportRow((f"{key}_first_ms", f"{key}_us"), f"{label}: first, each", ("ms", "µs"), key == "topic")
             for key, label in QUERIES.items()
         ],
+        ReportRow(("reader_us", "readers_us"), "`#`, 500 at a time: one reader, four in turn: each", ("µs", "µs")),
         ReportRow(("open_ms",), "open", ("ms",), begins_section=True),
         ReportRow(("open_mb", "read_peak_mb"), "memory when open, and while reading, at most", ("MB", "MB")),
     ]

@@ -2,9 +2,10 @@
 
     factory/line-07/dev-000123/temperature      50 lines, the devices spread over them, 4 measures
 
-Devices take turns at random. One whose turn it is publishes its four measures, one after the other. Payloads are random
-bytes: what compression saves on disk, it saves on topics, client ids and headers alone. Messages are committed 500 at a
-time; within a commit positions follow each other, as in a node.
+Devices take turns at random. One whose turn it is publishes its four measures, one after the other. The last turn is
+that of a device that never published before: who asks for it has to look through everything. Payloads are random bytes:
+what compression saves on disk, it saves on topics, client ids and headers alone. Messages are committed 500 at a time;
+within a commit positions follow each other, as in a node.
 """
 
 import random
@@ -46,6 +47,7 @@ class Query:
 QUERIES: Final = {
     "topic": "one topic",
     "device": "one device, all its topics",
+    "last": "one device that published last",
     "line": "`+` in the middle: one measure of a line",
     "measure": "several `+`: one measure of all",
     "all": "`#`",
@@ -69,7 +71,9 @@ class Workload:
         self._payload_bytes: Final = payload_bytes
         chance = random.Random(_SEED)
         draw = chance.random
-        self._turns: Final = array("I", [int(draw() * devices) for _ in range(max(1, messages // len(MEASURES)))])
+        turns = array("I", [int(draw() * devices) for _ in range(max(1, messages // len(MEASURES)))])
+        turns[-1] = devices
+        self._turns: Final = turns
         self.messages: Final = len(self._turns) * len(MEASURES)
         self._noise: Final = chance.randbytes(_NOISE_BYTES + payload_bytes)
 
@@ -119,11 +123,13 @@ class Workload:
             of_line = sum([other % LINES == line for other in turns])
             line_measure.append(((b"factory", line_name(line), b"+", MEASURES[0]), of_line))
         measure: list[Sample] = [((b"factory", b"+", b"+", MEASURES[0]), len(turns))]
+        last = turns[-1]
         late = max(1, self.messages // 100)
         everything: list[Sample] = [((b"#",), self.messages)]
         found: dict[str, tuple[list[Sample], int]] = {
             "topic": (topic, 0),
             "device": (device_topics, 0),
+            "last": ([((b"factory", line_name(last % LINES), device_name(last), b"#"), len(MEASURES))], 0),
             "line": (line_measure, 0),
             "measure": (measure, 0),
             "all": (everything, 0),

@@ -108,7 +108,7 @@ class PagedLayout(WriteThroughLayout):
                     yield value
                 else:
                     page = SegmentPage(value)
-                    yield from page.records(lo_us, hi_us, _wanted(page, levels)) or (NOTHING_YET,)
+                    yield from page.records(lo_us, hi_us, levels) or (NOTHING_YET,)
             return
         cursor, mark_us = open_shard(family)
         if _in_segments(mark_us, lo_us, hi_us):
@@ -208,10 +208,10 @@ class PagedLayout(WriteThroughLayout):
             rows = SegmentRows()
             for count, number in enumerate(pages):
                 page = segments.page(directory, number)
-                rows.add(number, page, _wanted(page, levels))
+                rows.add(number, page, levels)
                 if count % _BREATH_PAGES == _BREATH_PAGES - 1:
                     yield rows, 0, 0
-            rows.sort()
+            rows.sort(directory.serials)
             self._segments.rows.put(key, rows)
         begin, last = rows.first_from(lo_us), rows.first_from(hi_us)
         while begin < last:
@@ -225,7 +225,7 @@ def _in_segments(mark_us: int, lo_us: int, hi_us: int) -> bool:
     return lo_us < hi_us and mark_us != NOTHING_INDEXED and lo_us <= mark_us
 
 
-def _wanted(page: CommitPage | SegmentPage, levels: tuple[bytes, ...]) -> list[bool] | None:
+def _wanted(page: CommitPage, levels: tuple[bytes, ...]) -> list[bool] | None:
     """Which topics of a page match, by number; None if all do."""
     return matching_topics(levels, page.topics) if levels else None
 

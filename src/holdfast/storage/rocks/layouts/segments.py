@@ -192,7 +192,11 @@ class SegmentReader:
     def __init__(self, family: FamilyReader, segments: FamilyReader) -> None:
         self._directories: Final = open_cursor(family, _END)
         self._index: Final = open_cursor(family, _END)
+        #: Where `_index` stands.
+        self._index_at = b""
         self._pages: Final = open_cursor(segments, _SEGMENTS_END)
+        #: The segment and the page behind the one that `_pages` stands at.
+        self._next_page = (-1, -1)
 
     def directories(self, lo_us: int, hi_us: int) -> Iterator[Directory]:
         """Of the segments with messages of [lo, hi), in the order of time."""
@@ -259,18 +263,28 @@ class SegmentReader:
 
     def _entries(self, key: bytes) -> bytes:
         cursor = self._index
-        # Segments are read in the order of time: the next key often is the one.
-        if cursor.valid() and cursor.key() < key:
-            cursor.next()
-        if not cursor.valid() or cursor.key() != key:
-            cursor.seek(key)
-        if cursor.valid() and cursor.key() == key:
-            return bytes(cursor.value())
-        check_end(cursor)
+        if self._index_at != key:
+            # Segments are read in the order of time: the next key often is the one.
+            if self._index_at and self._index_at < key:
+                cursor.next()
+                self._index_at = self._index_key()
+            if self._index_at != key:
+                cursor.seek(key)
+                self._index_at = self._index_key()
+        return bytes(cursor.value()) if self._index_at == key else b""
+
+    def _index_key(self) -> bytes:
+        """Where the cursor of the index stands; empty at the end."""
+        if self._index.valid():
+            return bytes(self._index.key())
+        check_end(self._index)
         return b""
 
     def page(self, directory: Directory, number: int) -> SegmentPage:
-        page = SegmentPage(self._value(page_key(directory.number, number), f"page {number}", directory))
+        follows = self._next_page == (directory.number, number)
+        value = self._value(page_key(directory.number, number), f"page {number}", directory, follows=follows)
+        self._next_page = (directory.number, number + 1)
+        page = SegmentPage(value)
         if page.first_us != directory.first_us or page.first_serial != directory.first_serial:
             raise PermanentError(f"page {number} of the segment from {directory.first_us} on belongs to another")
         return page
@@ -278,9 +292,13 @@ class SegmentReader:
     def page_map(self, directory: Directory) -> PageMap:
         return PageMap(self._value(map_key(directory.number), "the map", directory), directory.pages)
 
-    def _value(self, key: bytes, what: str, directory: Directory) -> bytes:
+    def _value(self, key: bytes, what: str, directory: Directory, *, follows: bool = False) -> bytes:
         cursor = self._pages
-        cursor.seek(key)
+        self._next_page = (-1, -1)
+        if follows:
+            cursor.next()  # RocksDB reads ahead for those who go on
+        else:
+            cursor.seek(key)
         if not cursor.valid() or cursor.key() != key:
             check_end(cursor)
             raise PermanentError(f"{what} of the segment from position {directory.first_us} on is missing")

@@ -345,7 +345,11 @@ class SegmentWriter:
                 if values:
                     segment = build_segment(values)
                     known = self.known_patterns(stretch)
-                    learnt = NO_PATTERNS if known is None else learn_patterns(restore_patterns(known), segment.topics)
+                    learnt = (
+                        NO_PATTERNS
+                        if known is None
+                        else learn_patterns(restore_patterns(known), segment.messages_by_topic())
+                    )
                     self.store(stretch, segment, learnt)
                     made += 1
             except PermanentError as error:
