@@ -58,7 +58,10 @@ def _sample(topics: Mapping[bytes, int]) -> list[bytes]:
     return [topic for topic in ordered if crc32(topic) % len(ordered) < _SAMPLE]
 
 
-def restore_patterns(known: StoredPatterns) -> LearnedTopics:
-    topics = LearnedTopics(known.thresholds)
-    topics.load(known.records)
-    return topics
+def learn_from_segment(known: StoredPatterns | None, topics: Mapping[bytes, int]) -> SegmentPatterns:
+    """Learn from the topics of a segment; nothing without `known`: it consists of segments that were learnt from."""
+    if known is None:
+        return NO_PATTERNS
+    restored = LearnedTopics(known.thresholds)
+    restored.load(known.records)
+    return learn_patterns(restored, topics)

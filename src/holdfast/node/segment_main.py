@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from holdfast.durable.segment_patterns import NO_PATTERNS, StoredPatterns, learn_patterns, restore_patterns
+from holdfast.durable.segment_patterns import StoredPatterns, learn_from_segment
 from holdfast.durable.segments import build_segment
 from holdfast.model.errors import PermanentError
 from holdfast.records.segment_index import encode_directory
@@ -80,10 +80,8 @@ def answers(values: list[bytes], end: StretchEnd) -> list[Frame]:
     except PermanentError as damage:
         return [Failed(str(damage))]
     directory = segment.directory
-    learnt = NO_PATTERNS
-    if end.thresholds:
-        known = StoredPatterns(tuple(end.thresholds), end.patterns)
-        learnt = learn_patterns(restore_patterns(known), segment.messages_by_topic())
+    known = StoredPatterns(tuple(end.thresholds), end.patterns) if end.thresholds else None
+    learnt = learn_from_segment(known, segment.messages_by_topic())
     built = Built(directory.first_us, encode_directory(directory), segment.map, segment.index, learnt)
     return [*[Pages(first, pages) for first, pages in segment.slices()], built]
 

@@ -23,13 +23,7 @@ import structlog
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.log import NO_END
-from holdfast.durable.segment_patterns import (
-    NO_PATTERNS,
-    SegmentPatterns,
-    StoredPatterns,
-    learn_patterns,
-    restore_patterns,
-)
+from holdfast.durable.segment_patterns import NO_PATTERNS, SegmentPatterns, StoredPatterns, learn_from_segment
 from holdfast.durable.segments import SLICE_BYTES, Segment, build_segment
 from holdfast.durable.tails import POSITION, page_weight
 from holdfast.model.errors import PermanentError
@@ -344,12 +338,7 @@ class SegmentWriter:
                 values = [value for values in self.read(stretch) for value in values]
                 if values:
                     segment = build_segment(values)
-                    known = self.known_patterns(stretch)
-                    learnt = (
-                        NO_PATTERNS
-                        if known is None
-                        else learn_patterns(restore_patterns(known), segment.messages_by_topic())
-                    )
+                    learnt = learn_from_segment(self.known_patterns(stretch), segment.messages_by_topic())
                     self.store(stretch, segment, learnt)
                     made += 1
             except PermanentError as error:
