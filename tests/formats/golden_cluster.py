@@ -181,4 +181,13 @@ ROWS: dict[str, tuple[str, str]] = {
         "01  01 00 63  00 00 01 00 00 00 00 00  00 00 02 00 00 00 00 00",
     ),
     "group progress": ("0b  00 01 67", "01  01 00  02 01  00 40 1e 18 24 0a 06 00"),
+    "incarnation": ("0c", "01  02 00 c3 bc"),
+}
+
+#: What the keys of each table of vnode 258 begin with in the family `cluster`.
+TABLES = {
+    "state": "01 02  01",
+    "meta": "01 02  02",
+    "retained": "01 02  03",
+    "sessions": "01 02  04",
 }

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.model.errors import PermanentError
-from holdfast.records.cluster import rows
+from holdfast.records.cluster import rows, vnode_keys
 from holdfast.records.cluster.item_codec import decode_item, encode_item
 from holdfast.records.cluster.items import Item
 from holdfast.records.cluster.record import LEVEL, decode_record, encode_record, revision_of
@@ -103,6 +103,7 @@ ROWS: dict[str, tuple[bytes, bytes, object]] = {
         rows.encode_group_progress({258: T}),
         rows.decode_group_progress,
     ),
+    "incarnation": (rows.INCARNATION_KEY, rows.encode_incarnation("\u00fc"), rows.decode_incarnation),
 }
 READ: dict[str, object] = {
     "applied": rows.AppliedRow(258, 0xDEADBEEF, bytes(range(16))),
@@ -116,6 +117,7 @@ READ: dict[str, object] = {
     "registration": rows.RegistrationRow(2, 9, 3, 0x10000, (0x0102, 2, 5), T),
     "assignment": rows.AssignmentRow("c", 0x10000, 0x20000),
     "group progress": {258: T},
+    "incarnation": "\u00fc",
 }
 
 
@@ -137,3 +139,17 @@ def test_closings_of_a_node_are_found_in_their_order() -> None:
     assert not lo <= rows.closed_key(3, 0) < hi
     assert rows.node_of_writer(rows.writer_key(258)) == 258
     assert rows.session_of_registration(rows.registration_key("\u00fc")) == "\u00fc"
+
+
+def test_keys_of_tables_begin_with_their_golden_bytes() -> None:
+    numbers = (vnode_keys.STATE, vnode_keys.META, vnode_keys.RETAINED, vnode_keys.SESSIONS)
+    lo, hi = vnode_keys.vnode_range(258)
+    for number, value in zip(numbers, golden.TABLES.values(), strict=True):
+        prefix = vnode_keys.table_prefix(258, number)
+        assert prefix.hex(" ") == spaced(value).hex(" ")
+        assert lo < prefix < hi
+        assert vnode_keys.split_key(prefix + b"\x01x") == (258, number, b"\x01x")
+    assert not any(lo <= vnode_keys.table_prefix(other, 1) < hi for other in (257, 259))
+    for wrong in (b"", b"\x01\x02\x01", b"\x01\x02\x00a", b"\x01\x02\x05a"):
+        with pytest.raises(PermanentError):
+            vnode_keys.split_key(wrong)

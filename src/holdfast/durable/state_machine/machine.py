@@ -65,7 +65,7 @@ from holdfast.records.cluster.items import (
     Unassign,
     WillDue,
 )
-from holdfast.records.cluster.record import ClusterRecord, decode_record
+from holdfast.records.cluster.record import CHECK_BYTES, ClusterRecord, decode_record, is_ours
 from holdfast.records.cluster.rows import (
     APPLIED_KEY,
     CLOCK_KEY,
@@ -92,6 +92,11 @@ def applied_row(tables: StateTables) -> AppliedRow:
     """The last entry that is in the tables."""
     value = tables.get(CLUSTER, APPLIED_KEY)
     return NOTHING_APPLIED if value is None else decode_applied_row(value)
+
+
+def checksum_of(record: bytes, cluster_id: bytes) -> int:
+    """The checksum under which an entry with these bytes is noted as applied, whether it can be read or not."""
+    return crc32(record[:-CHECK_BYTES] if is_ours(record, cluster_id) else record)
 
 
 class StateMachine:

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 from holdfast.durable.changes import Changes, RangeEnd
 from holdfast.durable.sessions.session_store import DropSession, KeepSession, MemorySessions, SessionStep
+from holdfast.durable.state_machine.outcome import PublishedMessage
 from holdfast.durable.state_machine.step_items import encode_session_step
 from holdfast.model.errors import MisuseError
 from holdfast.records.fields import blob
@@ -41,6 +42,21 @@ class StateTables(Protocol):
 
     def session(self, session_id: str) -> SessionRecord | None:
         """A session itself, without what it has."""
+
+
+class StateStore(StateTables, Protocol):
+    """Tables that outcomes are written into."""
+
+    def write(self, changes: Changes, steps: Sequence[SessionStep], published: Sequence[PublishedMessage] = ()) -> None:
+        """Write rows, session steps in their order, and the messages that have a serial, as one batch.
+
+        Requires: the batch before it is written.
+        Ensures: all of it is there, or none; TransientError: nothing is there yet, `retry` writes the same batch.
+        Survives: a killed process. A power loss takes the last batches; their records are read again.
+        """
+
+    def retry(self) -> None:
+        """Write what `write` could not. Fails as it does. Without such a batch it does nothing."""
 
 
 class TableChanges(StateTables):
@@ -104,12 +120,14 @@ class TableChanges(StateTables):
             self.digested.extend((b"sessions", blob(step.client_id.encode()), blob(encode_session_step(step))))
 
 
-class MemoryTables(StateTables):
+class MemoryTables(StateStore):
     """Tables in dictionaries. Survives: nothing."""
 
     def __init__(self) -> None:
         self._families: Final[dict[str, dict[bytes, bytes]]] = {}
         self.sessions: Final = MemorySessions()
+        #: The messages that were stored.
+        self.messages: Final[list[PublishedMessage]] = []
 
     def get(self, family: str, key: bytes) -> bytes | None:
         return self._families.get(family, {}).get(key)
@@ -121,8 +139,7 @@ class MemoryTables(StateTables):
     def session(self, session_id: str) -> SessionRecord | None:
         return self.sessions.record(session_id)
 
-    def write(self, changes: Changes, steps: Sequence[SessionStep]) -> None:
-        """All of it, as one batch."""
+    def write(self, changes: Changes, steps: Sequence[SessionStep], published: Sequence[PublishedMessage] = ()) -> None:
         for name, family in changes.families():
             rows = self._families.setdefault(name, {})
             for key, value in family.operations:
@@ -133,6 +150,10 @@ class MemoryTables(StateTables):
                 else:
                     rows[key] = value
         self.sessions.apply(steps)
+        self.messages.extend([message for message in published if message.serial])
+
+    def retry(self) -> None:
+        return
 
     def rows(self) -> dict[tuple[str, bytes], bytes]:
         """Every row there is, for comparing two tables."""

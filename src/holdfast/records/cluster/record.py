@@ -41,13 +41,15 @@ MAGIC: Final = b"HFCR"
 FORMAT: Final = 1
 CLUSTER_ID_BYTES: Final = 16
 _CLUSTER_AT: Final = 5
-_CHECK_BYTES: Final = 4
+CHECK_BYTES: Final = 4
 
 #: The newest level that this Holdfast knows. Raised with every new kind of item, and every new form of one.
 LEVEL: Final = 1
 
 #: 8 MiB, the largest payload of the servers, less 4 KiB for what stands around it.
 MAX_RECORD_BYTES: Final = (8 << 20) - 4096
+#: A record without sessions and items.
+EMPTY_RECORD_BYTES: Final = 67
 #: Counts are two bytes, and an item's index is the lower part of a revision.
 MAX_ITEMS: Final = 0xFFFF
 MAX_SESSIONS: Final = 0xFFFF
@@ -117,10 +119,20 @@ class ClusterRecord(ValueRecord):
 
 def encode_record(record: ClusterRecord, limit_bytes: int = MAX_RECORD_BYTES) -> bytes:
     """The bytes of a record. MisuseError if they are more than a log takes, or if an item names no session of it."""
+    for item in record.items:
+        _check_session(item, len(record.sessions))
+    return join_record(record, [encode_item(item) for item in record.items], limit_bytes)
+
+
+def join_record(record: ClusterRecord, encoded: list[bytes], limit_bytes: int = MAX_RECORD_BYTES) -> bytes:
+    """The bytes of a record whose items are encoded already; `record.items` is not looked at.
+
+    Requires: every item names a session of the record.
+    """
     if len(record.cluster_id) != CLUSTER_ID_BYTES:
         raise MisuseError(f"a cluster id has {len(record.cluster_id)} bytes, it has to have {CLUSTER_ID_BYTES}")
-    if len(record.items) > MAX_ITEMS or len(record.sessions) > MAX_SESSIONS:
-        raise MisuseError(f"a record has {len(record.items)} items of {len(record.sessions)} sessions; at most 65,535")
+    if len(encoded) > MAX_ITEMS or len(record.sessions) > MAX_SESSIONS:
+        raise MisuseError(f"a record has {len(encoded)} items of {len(record.sessions)} sessions; at most 65,535")
     if not 0 <= record.seen_version < MAX_VERSION:
         raise MisuseError(f"{record.seen_version} is no version of a retained message")
     parts = [
@@ -135,17 +147,17 @@ def encode_record(record: ClusterRecord, limit_bytes: int = MAX_RECORD_BYTES) ->
         i64(record.seen_version),
         u16(len(record.sessions)),
     ]
-    for entry in record.sessions:
-        parts.append(text(entry.session_id))
-        parts.append(u64(entry.revision))
-    parts.append(u16(len(record.items)))
-    for item in record.items:
-        _check_session(item, len(record.sessions))
-        parts.append(encode_item(item))
+    parts.extend([encode_session_entry(entry) for entry in record.sessions])
+    parts.append(u16(len(encoded)))
+    parts.extend(encoded)
     value = b"".join(parts)
-    if len(value) + _CHECK_BYTES > limit_bytes:
-        raise MisuseError(f"a record has {len(value) + _CHECK_BYTES} bytes, a log takes {limit_bytes}")
+    if len(value) + CHECK_BYTES > limit_bytes:
+        raise MisuseError(f"a record has {len(value) + CHECK_BYTES} bytes, a log takes {limit_bytes}")
     return value + u32(crc32(value))
+
+
+def encode_session_entry(entry: SessionEntry) -> bytes:
+    return text(entry.session_id) + u64(entry.revision)
 
 
 def is_ours(value: bytes, cluster_id: bytes) -> bool:
@@ -160,7 +172,7 @@ def decode_record(value: bytes, cluster_id: bytes) -> ClusterRecord | None:
     """What `encode_record` wrote; None if it is no record of this cluster; PermanentError if it cannot be read."""
     if not is_ours(value, cluster_id):
         return None
-    end = len(value) - _CHECK_BYTES
+    end = len(value) - CHECK_BYTES
     fields = RecordReader(value[len(MAGIC) : max(end, len(MAGIC))], "a record of the cluster", FORMAT)
     checksum = crc32(value[:end])
     if u32(checksum) != value[end:]:

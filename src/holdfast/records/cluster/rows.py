@@ -15,6 +15,7 @@
                                                            │ version: u64, u32, u64 │ released i64
     0a │ group │ shard u16 │ position u64  assignment      member text │ its revision u64 │ revision u64
     0b │ group                             group progress  shards u16, each u16 and i64
+    0c                                     incarnation     text
 
     group    u16 bytes, then the group's session id in UTF-8: no group's keys lie between those of another
 
@@ -36,6 +37,8 @@ LEADER_KEY: Final = b"\x05"
 HOLDERS_KEY: Final = b"\x06"
 SETTINGS_KEY: Final = b"\x07"
 LEVEL_KEY: Final = b"\x08"
+#: Of the log that was applied. It is no part of the state: a log that is made again from it has another one.
+INCARNATION_KEY: Final = b"\x0c"
 DIGEST_BYTES: Final = 16
 
 
@@ -141,6 +144,10 @@ def node_of_writer(key: bytes) -> int:
 
 def closed_key(node: int, before: int) -> bytes:
     return b"\x04" + key_u32(node) + key_u64(before)
+
+
+def is_closed_key(key: bytes) -> bool:
+    return key.startswith(b"\x04")
 
 
 def closed_above(node: int, epoch: int) -> tuple[bytes, bytes]:
@@ -323,3 +330,14 @@ def decode_group_progress(value: bytes) -> dict[int, int]:
     sent = read_places(fields)
     fields.end()
     return sent
+
+
+def encode_incarnation(incarnation: str) -> bytes:
+    return u8(VERSION) + text(incarnation)
+
+
+def decode_incarnation(value: bytes) -> str:
+    fields = RecordReader(value, "the incarnation of a log", VERSION)
+    incarnation = fields.text("the incarnation")
+    fields.end()
+    return incarnation

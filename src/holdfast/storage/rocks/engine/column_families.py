@@ -13,6 +13,8 @@ from holdfast.records.meta_keys import FOLDER_KEY
 META: Final = "meta"
 SESSIONS: Final = "sessions"
 RETAINED: Final = "retained"
+#: The tables of vnodes; only a node of a cluster has it. Never change.
+CLUSTER: Final = "cluster"
 
 
 class ColumnFamilies(Protocol):

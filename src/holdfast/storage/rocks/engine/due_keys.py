@@ -5,9 +5,10 @@ tombstone that RocksDB passes over until a compaction removes it, so a look from
 them again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from holdfast.storage.rocks.engine.scan import FamilyReader, scan_items
+#: The keys of [lo, hi) and their values, in order.
+ScanItems = Callable[[bytes, bytes], Iterator[tuple[bytes, bytes]]]
 
 
 class DueKeys:
@@ -23,10 +24,10 @@ class DueKeys:
         """A key is about to be stored."""
         self._first = min(self._first, key)
 
-    def below(self, family: FamilyReader, hi: bytes, *, is_written: bool) -> Iterator[bytes]:
+    def below(self, scan: ScanItems, hi: bytes, *, is_written: bool) -> Iterator[bytes]:
         """The keys below `hi`. `is_written`: everything that was put is in the database."""
         first = True
-        for key, _value in scan_items(family, self._first, hi):
+        for key, _value in scan(self._first, hi):
             if first and is_written:
                 self._first = key
             first = False

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -110,7 +111,8 @@ class RocksRetained:
         puts = changes.into(RETAINED)
         gone = 0
         _lo, hi = expired_until(now_us)
-        for key in islice(self._expiries.below(self._contents.family(RETAINED), hi, is_written=True), limit):
+        scan = partial(scan_items, self._contents.family(RETAINED))
+        for key in islice(self._expiries.below(scan, hi, is_written=True), limit):
             gone += 1
             expires_us, topic = expiry_parts(key)
             puts.delete(key)

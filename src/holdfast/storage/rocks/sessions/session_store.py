@@ -86,7 +86,7 @@ from holdfast.records.sessions import (
 )
 from holdfast.storage.rocks.engine.column_families import SESSIONS, ColumnFamilies
 from holdfast.storage.rocks.engine.due_keys import DueKeys
-from holdfast.storage.rocks.engine.scan import get_one, scan_items
+from holdfast.storage.rocks.engine.family_slice import FamilySlice
 from holdfast.storage.rocks.sessions.packet_slots import PacketSlots
 from holdfast.topics.names import SEPARATOR
 
@@ -122,15 +122,18 @@ class RocksSessions:
 
     def __init__(
         self,
-        contents: ColumnFamilies,
+        contents: ColumnFamilies | FamilySlice,
         find: Find,
         find_retained: FindRetained,
         gone: Gone | None = None,
         *,
         is_written: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`is_written` tells whether all changes made so far are in the database, so that it can be read for them."""
-        self._contents: Final = contents
+        """`is_written` tells whether all changes made so far are in the database, so that it can be read for them.
+
+        Sessions in a slice of a family are read there; whoever writes the changes puts them there (`FamilySlice.add`).
+        """
+        self._rows: Final = contents if isinstance(contents, FamilySlice) else FamilySlice(contents, SESSIONS)
         self._is_written: Final = is_written
         self._slots: Final[dict[str, PacketSlots]] = {}
         #: Sessions without a connection, and those that have ended: their slots are forgotten when all changes are
@@ -271,7 +274,7 @@ class RocksSessions:
         if self._range_tombstones < MAX_RANGE_TOMBSTONES:
             return
         try:
-            self._contents.family(SESSIONS).flush(wait=False)
+            self._rows.flush()
             self._range_tombstones = 0
         except Exception as error:
             # As on a full disk. The commit goes on without, and the next range tombstone tries again.
@@ -291,7 +294,7 @@ class RocksSessions:
     # ---- reading
 
     def record(self, client_id: str) -> SessionRecord | None:
-        value = get_one(self._contents.family(SESSIONS), session_key(client_id))
+        value = self._rows.get(session_key(client_id))
         return None if value is None else decode_session(value)
 
     def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
@@ -403,7 +406,7 @@ class RocksSessions:
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
         _lo, hi = expired_before(before_us)
-        keys = self._ends.below(self._contents.family(SESSIONS), hi, is_written=self._is_written())
+        keys = self._ends.below(self._list, hi, is_written=self._is_written())
         return [listed_client(key) for key in islice(keys, limit)]
 
     def connected(self, after: str, limit: int) -> list[str]:
@@ -437,7 +440,7 @@ class RocksSessions:
         return found
 
     def _list(self, lo: bytes, hi: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return scan_items(self._contents.family(SESSIONS), lo, hi)
+        return self._rows.items(lo, hi)
 
 
 class _Loading:

@@ -1,0 +1,277 @@
+"""The writer of a node in one vnode: items become numbered records, and each item hears what became of it.
+
+    filling ──seal──▶ sealed ──send──▶ on its way ──answered──▶ in the log ──applied here──▶ settled
+                                        │      ▲
+                                        └──────┘ without an answer, the same bytes again
+
+1. Records have the numbers 1, 2, 3, … of the writer's epoch in this vnode, in the order in which items were added.
+2. One record is on its way: the next is sent when it was answered with a sequence, or was read back. Meanwhile that one
+   fills. A record is sealed when it is full, or when it is sent.
+3. A record without an answer is sent again, byte for byte, after 2 s and then after pauses that grow to 10 s. An
+   unknown outcome is no answer. The state machine passes over repetitions.
+4. An item is settled by the outcome of its record on this node, and by nothing else: an answer of the log only says
+   that the record is there. Items are settled in the order in which they were added, each once.
+5. A record that was rejected because one before it is missing is sent again behind that one: writing goes back to the
+   first record that is not settled.
+6. When the epoch of the writer is closed, nothing that is not settled has counted or will count, and nothing more is
+   written.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from holdfast.cluster.applier import ApplierStop
+from holdfast.cluster.open_record import OpenRecord
+from holdfast.durable.ordered_log import AppendResult, LogEntry, OrderedLog, UnknownOutcome
+from holdfast.durable.state_machine.outcome import APPLIED, CLOSED_EPOCH, GAP, REPEATED, Outcome
+from holdfast.model.clock import Clock
+from holdfast.records.cluster.items import Item
+from holdfast.records.cluster.record import MAX_RECORD_BYTES, SessionEntry
+from holdfast.records.cluster.rows import RegistrationRow
+
+_log = structlog.get_logger()
+
+#: Before a record without an answer is sent again; each time twice as long, up to the longest.
+FIRST_PAUSE_S: Final = 2.0
+LONGEST_PAUSE_S: Final = 10.0
+
+
+class ItemOutcome:
+    """What became of one item."""
+
+    def __init__(self, outcome: Outcome | None, index: int) -> None:
+        #: That of its record; None if this node will not see it. Nothing may be acknowledged then.
+        self.outcome: Final = outcome
+        self.index: Final = index
+
+    @property
+    def accepted(self) -> bool:
+        """False for an item of a session: the session is fenced, and nothing may be acknowledged."""
+        return self.outcome is not None and self.outcome.accepted[self.index]
+
+    @property
+    def revision(self) -> int:
+        """Of a claim that was accepted; 0 otherwise."""
+        return 0 if self.outcome is None else self.outcome.revisions.get(self.index, 0)
+
+    @property
+    def registration(self) -> RegistrationRow | None:
+        """Of a read: who is registered. Of a claim that was refused: what stood in its way."""
+        if self.outcome is None:
+            return None
+        found = self.outcome.reads.get(self.index)
+        return found if found is not None else self.outcome.refused_claims.get(self.index)
+
+
+Settled = Callable[[ItemOutcome], None]
+
+
+class TimerHandle(Protocol):
+    """A call that was asked for."""
+
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """Calls after a time. The event loop fits by shape."""
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> TimerHandle: ...
+
+
+class _SealedRecord:
+    """A record with its number, until it is settled."""
+
+    def __init__(self, number: int, value: bytes, settled: list[Settled | None]) -> None:
+        self.number: Final = number
+        self.value: Final = value
+        self.settled: Final = settled
+        self.answered = False
+
+
+class _FillingRecord:
+    """A record without a number, and who waits for its items."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.record: Final = OpenRecord(limit_bytes)
+        self.settled: Final[list[Settled | None]] = []
+
+
+class VnodeWriter:
+    """An `OutcomeListener` by shape: the applier of the same vnode tells it every outcome."""
+
+    def __init__(
+        self,
+        log: OrderedLog,
+        cluster_id: bytes,
+        node: int,
+        epoch: int,
+        clock: Clock,
+        timers: Timers,
+        seen_version: Callable[[], int],
+        *,
+        limit_bytes: int = MAX_RECORD_BYTES,
+    ) -> None:
+        """`seen_version` is the greatest version of a retained message that this node has seen in any vnode."""
+        self._target: Final = log
+        self._identity: Final = (cluster_id, node, epoch)
+        self._clock: Final = clock
+        self._timers: Final = timers
+        self._seen_version: Final = seen_version
+        self._limit_bytes: Final = limit_bytes
+        self._number = 0
+        self._filling: Final[deque[_FillingRecord]] = deque()
+        #: Sealed and not settled, by number.
+        self._unsettled: Final[deque[_SealedRecord]] = deque()
+        self._on_its_way: _SealedRecord | None = None
+        self._timer: TimerHandle | None = None
+        self._pause_s = FIRST_PAUSE_S
+        self._flushing = False
+        #: Items that are not settled yet, in bytes, for back-pressure.
+        self.unsettled_bytes = 0
+        #: Why nothing is written any more; empty if it is.
+        self.closed = ""
+
+    def add(self, item: Item, settled: Settled | None = None, session: SessionEntry | None = None) -> None:
+        """Add an item behind all others. `flush` sends it, or the record before it does when it is answered.
+
+        Requires: `session` for a message or a session step; a message with its packet id and number is one item.
+        MisuseError: it is larger than a record.
+        """
+        if self.closed:
+            _tell(settled, ItemOutcome(None, 0))
+            return
+        before = self._filling[-1].record.size_bytes if self._filling else 0
+        if not self._filling or not self._filling[-1].record.add(item, session):
+            filling = _FillingRecord(self._limit_bytes)
+            before = 0
+            filling.record.add(item, session)
+            self._filling.append(filling)
+        filling = self._filling[-1]
+        filling.settled.append(settled)
+        self.unsettled_bytes += filling.record.size_bytes - before
+
+    def flush(self) -> None:
+        """Send what was added, unless a record is on its way: then it follows that one."""
+        if self._flushing:
+            return  # a log that answers inside the call
+        self._flushing = True
+        try:
+            while self._on_its_way is None and not self.closed:
+                record = next((record for record in self._unsettled if not record.answered), None) or self._seal()
+                if record is None:
+                    break
+                self._on_its_way = record
+                self._pause_s = FIRST_PAUSE_S
+                self._send(record)
+        finally:
+            self._flushing = False
+
+    def close(self) -> None:
+        """Nothing more is written. What is not settled may count or not: its epoch has to be closed by another one."""
+        self._end("the writer was closed")
+
+    # ---- the way to the log
+
+    def _seal(self) -> _SealedRecord | None:
+        if not self._filling:
+            return None
+        filling = self._filling.popleft()
+        self._number += 1
+        value = filling.record.seal(*self._identity, self._number, self._clock.wall_us(), self._seen_version())
+        record = _SealedRecord(self._number, value, filling.settled)
+        self._unsettled.append(record)
+        return record
+
+    def _send(self, record: _SealedRecord) -> None:
+        self._timer = self._timers.call_later(self._pause_s, self._send_again)
+        self._target.append(record.value, lambda result: self._answered(record, result))
+
+    def _send_again(self) -> None:
+        record = self._on_its_way
+        if record is not None:
+            _log.warning("a record is sent again", number=record.number, after_s=self._pause_s)
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._send(record)
+
+    def _answered(self, record: _SealedRecord, result: AppendResult) -> None:
+        if isinstance(result, UnknownOutcome):
+            return
+        record.answered = True
+        self._arrived(record)
+
+    def _arrived(self, record: _SealedRecord) -> None:
+        """A record is in the log. Answers of repetitions come late, and change nothing."""
+        if self._on_its_way is record:
+            self._on_its_way = None
+            self._cancel_timer()
+            self.flush()
+
+    def _cancel_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    # ---- outcomes
+
+    def applied(self, entry: LogEntry, outcome: Outcome) -> None:
+        """An entry of the log was applied here, of any writer."""
+        record = next((record for record in self._unsettled if record.value == entry.record), None)
+        if record is None:
+            return
+        if outcome.verdict == APPLIED:
+            self._settle(record, outcome)
+        elif outcome.verdict == GAP:
+            self._go_back(record)
+        elif outcome.verdict == CLOSED_EPOCH:
+            self._end("the epoch of this node is closed in this vnode")
+        elif outcome.verdict == REPEATED:
+            self._end(f"record {record.number} was applied before this node has seen its outcome")
+
+    def stopped(self, stop: ApplierStop) -> None:
+        """No outcome comes any more."""
+        self._end(f"the vnode is applied no further: {stop.why}")
+
+    def _settle(self, record: _SealedRecord, outcome: Outcome) -> None:
+        # Records are applied in the order of their numbers: this is the first one.
+        self._unsettled.popleft()
+        record.answered = True
+        self.unsettled_bytes -= len(record.value)
+        for index, settled in enumerate(record.settled):
+            _tell(settled, ItemOutcome(outcome, index))
+        self._arrived(record)
+
+    def _go_back(self, record: _SealedRecord) -> None:
+        """A record before this one is missing in the log, though it was answered."""
+        if self._unsettled[0] is record:
+            self._end(f"record {record.number} is rejected as if the one before it had not counted")
+            return
+        _log.error("a record is missing in the log", number=self._unsettled[0].number, rejected=record.number)
+        for unsettled in self._unsettled:
+            unsettled.answered = False
+        if self._on_its_way is not self._unsettled[0]:
+            self._on_its_way = None
+            self._cancel_timer()
+            self.flush()
+
+    def _end(self, why: str) -> None:
+        if self.closed:
+            return
+        self.closed = why
+        self._on_its_way = None
+        self._cancel_timer()
+        left = [settled for record in self._unsettled for settled in record.settled]
+        left += [settled for filling in self._filling for settled in filling.settled]
+        self._unsettled.clear()
+        self._filling.clear()
+        self.unsettled_bytes = 0
+        _log.warning("a vnode is written no further", why=why, items=len(left))
+        for settled in left:
+            _tell(settled, ItemOutcome(None, 0))
+
+
+def _tell(settled: Settled | None, outcome: ItemOutcome) -> None:
+    if settled is not None:
+        settled(outcome)
