@@ -1,0 +1,11 @@
+"""Ordered logs on NATS JetStream, and the NATS server that a node runs. The driver `nats` is imported here alone.
+
+nats_connection   requests to the servers, and what their failures mean
+nats_streams      the JetStream stream of each log: how it is made, and how its settings are checked
+nats_log          the contract `durable/ordered_log` on such a stream
+nats_reading      the pull loop of one reader
+append_watchdog   when the leader of a stream that answers no append is asked to step down
+nats_server       a server as a child process: its configuration, its name, its supervision
+parent_death      the program that starts the server, so that it ends with the broker
+nats_monitor      what a server reports about itself, and whether that is enough
+"""
