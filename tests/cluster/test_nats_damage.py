@@ -17,7 +17,7 @@ from tests.cluster.nats_world import on_connection
 from tests.conformance.ordered_logs import Collector, append, append_all, read
 
 if TYPE_CHECKING:
-    from tests.cluster.nats_world import NatsServers
+    from tests.cluster.nats_world import NatsWorld
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ async def ends_of(log: NatsOrderedLog) -> LogEnds:
             await asyncio.sleep(0.05)
 
 
-def test_a_deleted_stream_stops_its_readers_and_takes_no_record(nats_servers: NatsServers) -> None:
+def test_a_deleted_stream_stops_its_readers_and_takes_no_record(nats_servers: NatsWorld) -> None:
     stream = nats_servers.new_stream()
 
     async def act() -> None:
@@ -54,7 +54,7 @@ def test_a_deleted_stream_stops_its_readers_and_takes_no_record(nats_servers: Na
     asyncio.run(act())
 
 
-def test_a_stream_that_was_made_again_is_another_log_however_long_it_is(nats_servers: NatsServers) -> None:
+def test_a_stream_that_was_made_again_is_another_log_however_long_it_is(nats_servers: NatsWorld) -> None:
     stream = nats_servers.new_stream()
 
     async def act() -> None:
@@ -82,7 +82,7 @@ def test_a_stream_that_was_made_again_is_another_log_however_long_it_is(nats_ser
 
 
 def test_a_stream_that_lost_its_tail_is_noticed_also_when_it_has_grown_again(
-    nats_servers: NatsServers, tmp_path: Path
+    nats_servers: NatsWorld, tmp_path: Path
 ) -> None:
     stream = nats_servers.new_stream()
 

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.cluster.nats_servers import leader_of
 from holdfast.cluster.nats_log import NatsOrderedLog
+from holdfast.cluster.nats_streams import make_streams
 from holdfast.durable.ordered_log import UnknownOutcome
+from holdfast.records.cluster.record import MAX_RECORD_BYTES
 from tests.cluster.log_traffic import Writer, check_history
-from tests.cluster.nats_world import leader_of, on_connection, until_current
+from tests.cluster.nats_world import on_connection, until_current
 from tests.conformance.ordered_logs import Collector, append, append_all, read
 
 if TYPE_CHECKING:
-    from tests.cluster.nats_world import NatsServers
+    from tests.cluster.nats_world import NatsWorld
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +34,7 @@ async def finish(log: NatsOrderedLog, writers: list[Writer], readers: list[Colle
 
 
 @pytest.mark.parametrize("victim", ["leader", "follower", "server of the client"])
-def test_what_was_confirmed_survives_a_server_that_is_killed(nats_servers: NatsServers, victim: str) -> None:
+def test_what_was_confirmed_survives_a_server_that_is_killed(nats_servers: NatsWorld, victim: str) -> None:
     stream = nats_servers.new_stream()
 
     async def act() -> None:
@@ -59,7 +62,7 @@ def test_what_was_confirmed_survives_a_server_that_is_killed(nats_servers: NatsS
         nats_servers.start()
 
 
-def test_what_was_confirmed_survives_the_end_of_all_servers(nats_servers: NatsServers) -> None:
+def test_what_was_confirmed_survives_the_end_of_all_servers(nats_servers: NatsWorld) -> None:
     stream = nats_servers.new_stream()
 
     async def act() -> None:
@@ -85,7 +88,7 @@ def test_what_was_confirmed_survives_the_end_of_all_servers(nats_servers: NatsSe
 
 
 def test_an_append_without_an_answer_is_not_lost_and_its_repetition_has_another_sequence(
-    nats_servers: NatsServers,
+    nats_servers: NatsWorld,
 ) -> None:
     """A4: the log does not know a record again; the state machine does, by its number."""
     stream = nats_servers.new_stream()
@@ -116,11 +119,11 @@ def test_an_append_without_an_answer_is_not_lost_and_its_repetition_has_another_
     asyncio.run(act())
 
 
-def _other(servers: NatsServers, port: int) -> int:
+def _other(servers: NatsWorld, port: int) -> int:
     return next(at for at, process in enumerate(servers.processes) if process.client_port != port)
 
 
-def test_a_full_log_answers_unknown_loses_nothing_and_goes_on_after_a_trim(nats_servers: NatsServers) -> None:
+def test_a_full_log_answers_unknown_loses_nothing_and_goes_on_after_a_trim(nats_servers: NatsWorld) -> None:
     """A11: nothing is blocked until stopped, and old records do not make room for new ones."""
     stream = nats_servers.new_stream(limit_bytes=200_000)
 
@@ -141,7 +144,7 @@ def test_a_full_log_answers_unknown_loses_nothing_and_goes_on_after_a_trim(nats_
     asyncio.run(act())
 
 
-def test_a_foreign_message_on_the_subject_is_an_entry_like_any_other(nats_servers: NatsServers) -> None:
+def test_a_foreign_message_on_the_subject_is_an_entry_like_any_other(nats_servers: NatsWorld) -> None:
     """A11: neither an empty one nor one that looks like a status of JetStream stops a reader."""
     stream = nats_servers.new_stream()
 
@@ -156,5 +159,64 @@ def test_a_foreign_message_on_the_subject_is_an_entry_like_any_other(nats_server
             await append_all(log, [b"b"])
             assert [entry.record for entry in await reader.until(4)] == [b"a", b"", b"", b"b"]
             reading.close()
+
+    asyncio.run(act())
+
+
+def test_a_record_at_its_bound_is_stored_and_read(nats_servers: NatsWorld) -> None:
+    """A11: the bound of a record and the largest payload of the servers go together."""
+    stream = nats_servers.new_stream(limit_bytes=64 << 20)
+    largest = bytes(range(256)) * (MAX_RECORD_BYTES // 256)
+
+    async def act() -> None:
+        async with nats_servers.opened(stream, max_bytes=MAX_RECORD_BYTES, timeout_s=20.0) as log:
+            assert len(largest) == MAX_RECORD_BYTES
+            assert await append_all(log, [largest, b"a", largest, largest]) == [1, 2, 3, 4]
+            assert [entry.record for entry in await read(log, 1, 4)] == [largest, b"a", largest, largest]
+
+    asyncio.run(act())
+
+
+def test_nothing_that_ended_as_unknown_without_a_connection_arrives_later(nats_servers: NatsWorld) -> None:
+    stream = nats_servers.new_stream()
+
+    async def act() -> None:
+        async with nats_servers.opened(stream) as log:
+            await append_all(log, [b"a"])
+            nats_servers.kill()
+            without_connection = 0
+            while without_connection < 3:
+                result = await append(log, b"b")
+                assert isinstance(result, UnknownOutcome)
+                without_connection += "outbound buffer limit" in result.why
+            await nats_servers.started()
+            last = await append(log, b"c")
+            while not isinstance(last, int):
+                last = await append(log, b"c")
+            assert b"b" not in [entry.record for entry in await read(log, 1, last)]
+
+    try:
+        asyncio.run(act())
+    finally:
+        nats_servers.start()
+
+
+def test_a_connection_that_the_client_library_gave_up_is_made_again(nats_servers: NatsWorld) -> None:
+    stream = nats_servers.new_stream()
+
+    async def act() -> None:
+        async with nats_servers.connected() as connection:
+            await make_streams(connection, [stream])
+            async with on_connection(connection, stream) as log:
+                reader = Collector()
+                reading = log.read(1, reader)
+                await append_all(log, [b"a"])
+                await reader.until(1)
+                await connection._client.close()  # as after an error of the protocol
+                again = await append(log, b"b")
+                while not isinstance(again, int):
+                    again = await append(log, b"b")
+                assert [entry.record for entry in await reader.until(2)] == [b"a", b"b"]
+                reading.close()
 
     asyncio.run(act())

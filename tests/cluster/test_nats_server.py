@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
@@ -29,12 +30,13 @@ PASSWORD = "a-secret-of-nodes"
 
 #: A broker in short: it runs a server until it is killed.
 BROKER = """
-import asyncio, sys
+import sys
 from pathlib import Path
+import uvloop
 from holdfast.cluster.nats_server import NatsServer, ServerOptions
 ports = [int(port) for port in sys.argv[2:]]
 routes = (f"127.0.0.1:{ports[1]}",)
-asyncio.run(NatsServer(ServerOptions("test", "n0", Path(sys.argv[1]), "node", "x", *ports, routes, 1 << 20)).run())
+uvloop.run(NatsServer(ServerOptions("test", "n0", Path(sys.argv[1]), "node", "x", *ports, routes, 1 << 20)).run())
 """
 
 
@@ -68,6 +70,12 @@ def run(server: NatsServer, act: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(both())
 
 
+def listening(pid: int) -> list[Any]:
+    """The addresses, with `ip` and `port`, at which a process accepts connections."""
+    found = psutil.Process(pid).net_connections("tcp")
+    return [entry.laddr for entry in found if entry.status == psutil.CONN_LISTEN]
+
+
 def test_a_server_is_fit_for_use_listens_on_loopback_alone_and_ends_with_its_task(options: ServerOptions) -> None:
     server = NatsServer(options)
     pids: list[int] = []
@@ -76,17 +84,9 @@ def test_a_server_is_fit_for_use_listens_on_loopback_alone_and_ends_with_its_tas
         report = await reported(server)
         assert report["server_name"].startswith("n0-")
         pids.append(server.pid)
-        listening = {
-            entry.laddr
-            for entry in psutil.Process(server.pid).net_connections("tcp")
-            if entry.status == psutil.CONN_LISTEN
-        }
-        assert {address.ip for address in listening} == {"127.0.0.1"}
-        assert {address.port for address in listening} == {
-            options.client_port,
-            options.cluster_port,
-            options.monitor_port,
-        }
+        ports = {options.client_port, options.cluster_port, options.monitor_port}
+        until(lambda: {address.port for address in listening(server.pid)} == ports, "the server listens")
+        assert {address.ip for address in listening(server.pid)} == {"127.0.0.1"}
 
     run(server, act)
     assert not psutil.pid_exists(pids[0])

@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.cluster.nats_servers import leader_of
 from holdfast.cluster.nats_connection import NatsConnection
 from holdfast.cluster.nats_monitor import check_report, describe_missing_servers, read_report
 from holdfast.cluster.nats_streams import LogStream, log_streams, make_streams, stream_info
 from holdfast.durable.ordered_log import UnknownOutcome
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import SettingsError, TransientError
-from tests.cluster.nats_world import leader_of, on_connection, until_current
+from tests.cluster.nats_world import on_connection, until_current
 from tests.conformance.ordered_logs import append, append_all
 
 if TYPE_CHECKING:
-    from tests.cluster.nats_world import NatsServers
+    from tests.cluster.nats_world import NatsWorld
 
 pytestmark = pytest.mark.slow
 
 
-def test_streams_are_made_once(nats_servers: NatsServers) -> None:
+def test_streams_are_made_once(nats_servers: NatsWorld) -> None:
     streams = log_streams("init", 2, 1 << 20)
 
     async def act() -> None:
@@ -37,7 +38,7 @@ def test_streams_are_made_once(nats_servers: NatsServers) -> None:
     asyncio.run(act())
 
 
-def test_a_log_without_a_stream_is_waited_for_and_not_made(nats_servers: NatsServers) -> None:
+def test_a_log_without_a_stream_is_waited_for_and_not_made(nats_servers: NatsWorld) -> None:
     stream = nats_servers.new_stream()
 
     async def act() -> None:
@@ -61,7 +62,7 @@ async def open_and_close(connection: NatsConnection, stream: LogStream) -> None:
     ("key", "wrong"),
     [("max_bytes", 2 << 20), ("discard", "old"), ("max_age", 600_000_000_000), ("allow_direct", True)],
 )
-def test_a_stream_whose_settings_were_changed_is_refused(nats_servers: NatsServers, key: str, wrong: object) -> None:
+def test_a_stream_whose_settings_were_changed_is_refused(nats_servers: NatsWorld, key: str, wrong: object) -> None:
     stream = nats_servers.new_stream(limit_bytes=1 << 20)
 
     async def act() -> None:
@@ -77,7 +78,7 @@ def test_a_stream_whose_settings_were_changed_is_refused(nats_servers: NatsServe
     asyncio.run(act())
 
 
-def test_every_server_reports_that_it_is_fit_and_that_all_are_there(nats_servers: NatsServers) -> None:
+def test_every_server_reports_that_it_is_fit_and_that_all_are_there(nats_servers: NatsWorld) -> None:
     async def act() -> None:
         for process in nats_servers.processes:
             report = await read_report(process.monitor_port)
@@ -101,7 +102,7 @@ class DeafConnection(NatsConnection):
 
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_leader_that_answers_no_append_is_replaced_by_the_node_that_leads(
-    nats_servers: NatsServers, *, leads: bool
+    nats_servers: NatsWorld, *, leads: bool
 ) -> None:
     stream = nats_servers.new_stream()
     clock = ManualClock()
