@@ -26,6 +26,10 @@ _log = structlog.get_logger()
 
 #: Seconds between two attempts to reach one server.
 _RECONNECT_S: Final = 0.2
+#: Seconds between two pings, and how many may be without an answer. A server that hangs is left after six seconds; by
+#: its defaults the library would stay for minutes.
+_PING_S: Final = 2
+_PINGS: Final = 2
 #: Seconds before a new client is made: the first pause, and the longest.
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
@@ -173,6 +177,8 @@ class NatsConnection:
                     closed_cb=self._closed,
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=_RECONNECT_S,  # type: ignore[arg-type]
+                    ping_interval=_PING_S,
+                    max_outstanding_pings=_PINGS,
                     dont_randomize=options.in_order,
                     pending_size=0,
                 )
