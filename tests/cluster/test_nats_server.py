@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from bench.ports import free_port
@@ -109,6 +110,33 @@ def test_a_server_that_was_killed_is_started_again_under_its_name(
         assert server.pid != pid
 
     run(server, act)
+
+
+def test_a_server_that_cannot_start_is_tried_again_after_longer_and_longer_pauses(
+    options: ServerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_server, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(nats_server, "_LONGEST_PAUSE_S", 0.04)
+    monkeypatch.setattr(nats_server, "find_server", lambda: "/bin/false")
+    server = NatsServer(options)
+
+    ended: list[MutableMapping[str, Any]] = []
+    enough = asyncio.Event()
+
+    def note(_logger: object, _method: str, line: MutableMapping[str, Any]) -> str:
+        if "has ended" in line["event"]:
+            ended.append(line)
+        if len(ended) == 4:
+            enough.set()
+        return ""
+
+    async def act() -> None:
+        await enough.wait()
+
+    structlog.configure(processors=[note])
+    run(server, act)
+    assert [line["pause_s"] for line in ended] == [0.01, 0.02, 0.04, 0.04]
+    assert {line["status"] for line in ended} == {1}
 
 
 def test_a_server_ends_with_a_broker_that_was_killed(options: ServerOptions, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from bench.cluster.nats_servers import leader_of
 from holdfast.cluster.nats_connection import NatsConnection
+from holdfast.cluster.nats_log import NatsOrderedLog
 from holdfast.cluster.nats_monitor import check_report, describe_missing_servers, read_report
 from holdfast.cluster.nats_streams import LogStream, log_streams, make_streams, stream_info
 from holdfast.durable.ordered_log import UnknownOutcome
@@ -36,6 +37,61 @@ def test_streams_are_made_once(nats_servers: NatsWorld) -> None:
             assert [info["config"] for info in after] == [info["config"] for info in before]
 
     asyncio.run(act())
+
+
+def test_streams_are_made_when_all_servers_are_there(nats_servers: NatsWorld) -> None:
+    stream = nats_servers.new_stream()
+
+    async def act() -> None:
+        async with nats_servers.connected(1) as connection:
+            nats_servers.processes[0].kill()
+            with pytest.raises(TransientError, match="the streams are not ready after 1 s: "):
+                await make_streams(connection, [stream], patience_s=1.0)
+            await nats_servers.started()
+            await make_streams(connection, [stream])
+            await open_and_close(connection, stream)
+
+    try:
+        asyncio.run(act())
+    finally:
+        nats_servers.start()
+
+
+def test_the_ends_of_a_log_are_not_those_of_a_leader_without_a_majority(nats_servers: NatsWorld) -> None:
+    """It leads for some seconds more, in its own opinion, while others may have elected another one."""
+    stream = nats_servers.new_stream()
+
+    async def act() -> None:
+        async with nats_servers.opened(stream) as log, nats_servers.connected() as connection:
+            await append_all(log, [b"a"])
+            leader = nats_servers.named(await leader_of(connection, stream))
+            others = [process for process in nats_servers.processes if process is not leader]
+            first = nats_servers.processes.index(leader)
+            async with nats_servers.connected(first) as near, on_connection(near, stream) as its_own:
+                for process in others:
+                    process.pause()
+                try:
+                    why = ""
+                    while "does not hear from a majority" not in why:
+                        why = await ends_or_reason(its_own)
+                finally:
+                    for process in others:
+                        process.resume()
+                while why:
+                    why = await ends_or_reason(its_own)
+                assert (await its_own.ends()).last == 1
+
+    asyncio.run(act())
+
+
+async def ends_or_reason(log: NatsOrderedLog) -> str:
+    """Why there are no ends; empty if there are."""
+    try:
+        await log.ends()
+    except TransientError as error:
+        await asyncio.sleep(0.05)
+        return str(error)
+    return ""
 
 
 def test_a_log_without_a_stream_is_waited_for_and_not_made(nats_servers: NatsWorld) -> None:
