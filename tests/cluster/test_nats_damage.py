@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from holdfast.cluster.nats_connection import NatsConnection
 from holdfast.cluster.nats_log import NatsOrderedLog
 from holdfast.cluster.nats_streams import make_streams
 from holdfast.durable.ordered_log import FOLLOW, LOST, AppliedPlace, LogEnds, UnknownOutcome, compare
@@ -113,6 +115,47 @@ def test_a_stream_that_lost_its_tail_is_noticed_also_when_it_has_grown_again(
             assert compare(applied, longer) == FOLLOW
             [entry] = await read(log, applied.sequence, 1)
             assert zlib.crc32(entry.record) != applied.checksum
+
+    try:
+        asyncio.run(act())
+    finally:
+        nats_servers.start()
+
+
+def test_a_reading_that_was_away_while_a_stream_lost_its_tail_and_grew_again_is_stopped(
+    nats_servers: NatsWorld, tmp_path: Path
+) -> None:
+    """A19: the reader's own server starts last, when the log is longer than it was."""
+    stream = nats_servers.new_stream()
+    everywhere = nats_servers.nats_options()
+    own_server = replace(everywhere, urls=everywhere.urls[:1])
+
+    async def act() -> None:
+        async with nats_servers.opened(stream) as log, asyncio.TaskGroup() as tasks:
+            await append_all(log, [b"a", b"b"])
+            nats_servers.kill()
+            nats_servers.save_stores(tmp_path)
+            await nats_servers.started()
+            connection = await NatsConnection.open(own_server, tasks)
+            async with on_connection(connection, stream) as own:
+                reader = Collector()
+                own.read(1, reader)
+                while not isinstance(await append(log, b"c"), int):
+                    pass
+                before = (await ends_of(log)).last
+                await reader.until(before)
+
+                nats_servers.kill()
+                nats_servers.restore_stores(tmp_path)
+                for process in nats_servers.processes[1:]:
+                    process.start()
+                while (await ends_of(log)).last <= before:
+                    await append(log, b"x")
+                nats_servers.processes[0].start()
+                await reader.until_stopped()
+                assert "another record than before" in reader.why
+                assert b"x" not in [entry.record for entry in reader.found]
+            await connection.close()
 
     try:
         asyncio.run(act())

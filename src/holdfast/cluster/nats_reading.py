@@ -9,8 +9,10 @@ survive. It is deleted and made again, from the next sequence on, whenever
 - JetStream ends the pull for another reason than its size or its time.
 
 Behind each new consumer the ends of the log are read. A log that is another one, was trimmed above the next sequence,
-or ends below it stops the reading; so does a consumer whose first message is not the next one, for the record is
-missing. The ends are read behind the consumer: incarnations do not come back, so the consumer is of this one.
+or ends below it stops the reading; so does a consumer that goes on above the next sequence, for that record is missing.
+The ends are read behind the consumer: incarnations do not come back, so the consumer is of this one. A consumer that is
+made again begins with the last entry that the reader was given, if that is still there, and it has to be the same: a
+log that lost its end and has grown again looks whole from its ends.
 """
 
 import asyncio
@@ -85,6 +87,10 @@ class NatsReading:
         self._incarnation: Final = incarnation
         self._reader: Final = reader
         self._next = from_sequence
+        #: The last entry that the reader was given.
+        self._given: LogEntry | None = None
+        #: Whether the present consumer has brought nothing new yet.
+        self._fresh = True
         self._closed = False
         self.task: asyncio.Task[None] | None = None
 
@@ -101,7 +107,8 @@ class NatsReading:
             try:
                 await self._follow()
             except _StoppedError as stop:
-                self._reader.stopped(str(stop))
+                if not self._closed:
+                    self._reader.stopped(str(stop))
                 return
             except (TransientError, ApiError) as error:
                 _log.info("log reader makes its consumer again", stream=self._name, next=self._next, why=str(error))
@@ -121,7 +128,7 @@ class NatsReading:
         try:
             consumer = await self._make_consumer()
             await self._check_ends()
-            fresh = True
+            self._fresh = True
             while True:
                 # One pull at a time: what is under way is bounded, and nothing has to be told apart.
                 await connection.send(f"$JS.API.CONSUMER.MSG.NEXT.{self._name}.{consumer}", _PULL, inbox.subject)
@@ -131,8 +138,7 @@ class NatsReading:
                     entries = [_decode(message) for message in messages if message.reply]
                     left -= len(entries)
                     if entries:
-                        self._give(entries, fresh=fresh)
-                        fresh = False
+                        self._give(entries)
                     if _pull_ended([message for message in messages if not message.reply]):
                         left = 0
         finally:
@@ -143,7 +149,7 @@ class NatsReading:
     async def _make_consumer(self) -> str:
         config = {
             "deliver_policy": "by_start_sequence",
-            "opt_start_seq": max(1, self._next),
+            "opt_start_seq": max(1, self._next if self._given is None else self._given.sequence),
             "ack_policy": "none",
             "replay_policy": "instant",
             "num_replicas": 1,
@@ -184,20 +190,27 @@ class NatsReading:
             elif loop.time() > deadline_s:
                 raise TransientError(f"heartbeats, but not sequence {self._next}, which was acknowledged")
 
-    def _give(self, entries: list[LogEntry], *, fresh: bool) -> None:
-        """Hand entries to the reader, up to a gap; `fresh`: they are the first of their consumer."""
+    def _give(self, entries: list[LogEntry]) -> None:
+        """Hand entries to the reader, up to a gap."""
         new: list[LogEntry] = []
         beyond = 0
         for entry in entries:
+            if self._given is not None and entry.sequence == self._given.sequence and entry != self._given:
+                raise _StoppedError(
+                    f"sequence {entry.sequence} is another record than before; the log has lost its end"
+                )
             if entry.sequence > self._next:
                 beyond = entry.sequence
                 break
             if entry.sequence == self._next:
                 new.append(entry)
                 self._next += 1
-        if new and not self._closed:
-            self._reader.entries(new)
-        if beyond and fresh and not new:
+        if new:
+            self._given = new[-1]
+            self._fresh = False
+            if not self._closed:
+                self._reader.entries(new)
+        if beyond and self._fresh:
             raise _StoppedError(f"sequence {self._next} is missing; the first one behind it is {beyond}")
         if beyond:
             raise TransientError(f"sequence {beyond} came before {self._next}")

@@ -14,9 +14,11 @@ from holdfast.cluster import nats_reading
 from holdfast.cluster.nats_connection import Answer, Inbox, NatsConnection, NatsOptions
 from holdfast.cluster.nats_reading import LogSource, NatsReading
 from holdfast.cluster.nats_streams import INCARNATION, LogStream
+from holdfast.durable.ordered_log import LogEntry
 from tests.conformance.ordered_logs import Collector
 
 STREAM = LogStream("plant", "control", 1 << 20)
+STAMP_NS = 1_700_000_000_123_456_789
 HEARTBEAT = {"Status": "100", "Description": "Idle Heartbeat"}
 EXPIRED = {"Status": "408", "Description": "Request Timeout"}
 DELETED = {"Status": "409", "Description": "Consumer Deleted"}
@@ -32,6 +34,7 @@ class ScriptedConnection(NatsConnection):
         super().__init__(NatsOptions(("nats://127.0.0.1:1",), "node", "secret"))
         self.scripts = list(scripts)
         self.first, self.last, self.incarnation = first, last, "one"
+        self.stamp_ns = STAMP_NS
         self.starts: list[int] = []
         self.deleted = 0
         self._received: Callable[[Msg], Awaitable[None]] | None = None
@@ -69,13 +72,13 @@ class ScriptedConnection(NatsConnection):
         if reply and self.scripts:
             assert self._received is not None
             for said in self.scripts.pop(0):
-                await self._received(message(said))
+                await self._received(message(said, self.stamp_ns))
 
 
-def message(said: Said) -> Msg:
+def message(said: Said, stamp_ns: int = STAMP_NS) -> Msg:
     if isinstance(said, dict):
         return Msg(Client(), "inbox", headers=said)
-    reply = f"$JS.ACK.{STREAM.name}.c.1.{said}.1.1700000000123456789.0"
+    reply = f"$JS.ACK.{STREAM.name}.c.1.{said}.1.{stamp_ns}.0"
     return Msg(Client(), STREAM.subject, reply, b"%d" % said)
 
 
@@ -115,10 +118,17 @@ def test_the_longer_reply_subject_of_newer_servers_is_understood() -> None:
     assert (entry.sequence, entry.stamp_us) == (7, 1_700_000_000_123_456)
 
 
-def test_a_gap_makes_the_consumer_again_from_the_next_sequence() -> None:
-    connection = ScriptedConnection([1, 2, 4, 5], [3, 4, 5])
+def test_a_stored_message_is_no_heartbeat_whatever_its_headers_say() -> None:
+    stored = message(7)
+    stored.headers = HEARTBEAT
+    assert not nats_reading._is_heartbeat(stored)
+    assert nats_reading._is_heartbeat(message(HEARTBEAT))
+
+
+def test_a_gap_makes_the_consumer_again_from_the_last_entry_on() -> None:
+    connection = ScriptedConnection([1, 2, 4, 5], [2, 3, 4, 5])
     assert sequences(collect(connection, 5)) == [1, 2, 3, 4, 5]
-    assert connection.starts == [1, 3]
+    assert connection.starts == [1, 2]
 
 
 def test_a_sequence_that_was_given_already_is_passed_over() -> None:
@@ -126,9 +136,9 @@ def test_a_sequence_that_was_given_already_is_passed_over() -> None:
 
 
 def test_silence_makes_the_consumer_again_and_removes_the_old_one() -> None:
-    connection = ScriptedConnection([1, HEARTBEAT], [2])
+    connection = ScriptedConnection([1, HEARTBEAT], [1, 2])
     assert sequences(collect(connection, 2)) == [1, 2]
-    assert connection.starts == [1, 2]
+    assert connection.starts == [1, 1]
     assert connection.deleted == 2  # and the last one, when the reading was closed
 
 
@@ -160,13 +170,66 @@ def test_a_pull_that_ended_by_time_is_followed_by_the_next_one_on_the_same_consu
 
 
 def test_a_consumer_that_was_deleted_is_made_again() -> None:
-    connection = ScriptedConnection([1, DELETED], [2])
+    connection = ScriptedConnection([1, DELETED], [1, 2])
     assert sequences(collect(connection, 2)) == [1, 2]
-    assert connection.starts == [1, 2]
+    assert connection.starts == [1, 1]
 
 
-def test_a_record_that_is_missing_in_the_middle_stops_the_reading() -> None:
-    reader = collect(ScriptedConnection([1, 2, 4], [4, 5]), 0)
+def test_a_log_that_lost_its_end_and_has_grown_again_stops_the_reading() -> None:
+    """A19: the ends are as they should be, and the last entry is another one."""
+    connection = ScriptedConnection([1, 2, DELETED], [2, 3])
+    reader = Collector()
+
+    async def act() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            reading = NatsReading(LogSource(connection, STREAM), 1, "one", reader)
+            reading.task = tasks.create_task(reading.run())
+            await reader.until(2)
+            connection.stamp_ns += 1_000_000
+            await reader.until_stopped()
+
+    asyncio.run(act())
+    assert sequences(reader) == [1, 2]
+    assert "sequence 2 is another record than before" in reader.why
+
+
+def test_a_reading_goes_on_if_the_last_entry_was_trimmed() -> None:
+    connection = ScriptedConnection([1, 2, DELETED], [3, 4])
+    reader = Collector()
+
+    async def act() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            reading = NatsReading(LogSource(connection, STREAM), 1, "one", reader)
+            reading.task = tasks.create_task(reading.run())
+            await reader.until(2)
+            connection.first = 3
+            await reader.until(4)
+            reading.close()
+
+    asyncio.run(act())
+    assert sequences(reader) == [1, 2, 3, 4]
+
+
+def test_a_reader_that_closes_its_reading_is_not_stopped_as_well() -> None:
+    class Closing(Collector):
+        def entries(self, entries: list[LogEntry]) -> None:
+            super().entries(entries)
+            reading.close()
+
+    async def act() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            reading.task = tasks.create_task(reading.run())
+
+    closing = Closing()
+    reading = NatsReading(LogSource(ScriptedConnection([1, 3]), STREAM), 1, "one", closing)
+    asyncio.run(act())
+    assert sequences(closing) == [1]
+    assert not closing.why
+
+
+@pytest.mark.parametrize("again", [[4, 5], [2, 4, 5]])
+def test_a_record_that_is_missing_in_the_middle_stops_the_reading(again: list[Said]) -> None:
+    reader = collect(ScriptedConnection([1, 2, 4], again), 0)
     assert sequences(reader) == [1, 2]
     assert "sequence 3 is missing" in reader.why
 
