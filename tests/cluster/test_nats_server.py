@@ -168,6 +168,7 @@ def test_a_client_without_the_credentials_is_refused_and_no_secret_is_logged(opt
     async def act() -> None:
         await reported(server)
         wrong = NatsOptions((f"nats://127.0.0.1:{options.client_port}",), "node", "wrong-secret", timeout_s=1.0)
+        until(lambda: options.client_port in [address.port for address in listening(server.pid)], "clients are served")
         async with asyncio.TaskGroup() as tasks:
             with pytest.raises(SettingsError, match="refuse user 'node'"):
                 await NatsConnection.open(wrong, tasks)

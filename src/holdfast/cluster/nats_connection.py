@@ -1,7 +1,7 @@
 """A connection to the NATS servers: requests and their answers.
 
-1. The client library connects again by itself. After some errors, such as an authentication that timed out, it closes
-   its connection for good: then a new client is made.
+1. A client of the library serves one connection to one server. When that is lost a new client is made, to the next
+   server. The library would connect again by itself, but not after every error, and it leaves sockets open on the way.
 2. Nothing is buffered while there is no connection. The library would send it later, when the caller has long sent it
    again.
 3. Exceptions of the library end here. Without an answer: TransientError.
@@ -10,6 +10,7 @@
 
 import asyncio
 import json
+import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,15 +25,13 @@ from holdfast.model.passwords import hide_passwords
 
 _log = structlog.get_logger()
 
-#: Seconds between two attempts to reach one server.
-_RECONNECT_S: Final = 0.2
 #: Seconds between two pings, and how many may be without an answer. A server that hangs is left after six seconds; by
 #: its defaults the library would stay for minutes.
 _PING_S: Final = 2
 _PINGS: Final = 2
-#: Seconds before a new client is made: the first pause, and the longest.
-_FIRST_PAUSE_S: Final = 0.2
-_LONGEST_PAUSE_S: Final = 5.0
+#: Seconds before all servers are tried again: the first pause, and the longest.
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
 #: What the library raises when a request has no answer.
 _UNANSWERED: Final = (nats.errors.Error, OSError, TimeoutError)
 
@@ -164,41 +163,60 @@ class NatsConnection:
     # ---- the client
 
     async def _connect(self) -> None:
+        """Try every server once."""
         options = self.options
-        client = Client()
+        urls = list(options.urls)
+        if not options.in_order:
+            random.shuffle(urls)
+        refused = False
+        for url in urls:
+            client = Client()
+            try:
+                await self._connect_to(client, url)
+            except _UNANSWERED as error:
+                _log.debug("NATS server cannot be reached", url=url, why=_describe(error))
+                refused |= "authorization" in str(error).lower()
+            else:
+                self._client = client
+                self._lost.clear()
+                return
+        addresses = ", ".join(options.urls)
+        if refused:
+            raise SettingsError(f"the NATS servers at {addresses} refuse user {options.user!r}")
+        raise TransientError(f"no NATS server answers at {addresses}")
+
+    async def _connect_to(self, client: Client, url: str) -> None:
+        """Ensures: if it fails, the client is closed."""
+        options = self.options
+
+        async def closed() -> None:
+            if client is self._client:
+                self._lost.set()
+
         try:
             async with asyncio.timeout(options.timeout_s):
                 await client.connect(
-                    servers=list(options.urls),
+                    servers=[url],
                     user=options.user,
                     password=options.password,
                     name=options.name,
                     error_cb=self._failed,
-                    closed_cb=self._closed,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=_RECONNECT_S,  # type: ignore[arg-type]
+                    closed_cb=closed,
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
                     ping_interval=_PING_S,
                     max_outstanding_pings=_PINGS,
-                    dont_randomize=options.in_order,
                     pending_size=0,
                 )
-        except BaseException as error:
+        except BaseException:
             await client.close()
-            addresses = ", ".join(options.urls)
-            # The library tries the next server for as long as it may, and remembers why the last one was none.
-            if isinstance(error, _UNANSWERED) and "authorization" in str(client.last_error).lower():
-                raise SettingsError(f"the NATS servers at {addresses} refuse user {options.user!r}") from None
-            if isinstance(error, _UNANSWERED):
-                raise TransientError(f"no NATS server answers at {addresses}") from error
             raise
-        self._client = client
-        self._lost.clear()
 
     async def _keep(self) -> None:
-        """Make a new client whenever the library has given one up."""
+        """Make a new client whenever one has lost its connection."""
         while True:
             await self._lost.wait()
-            _log.warning("the NATS client has given up its connection, a new one is made")
+            _log.warning("NATS connection lost")
             pause_s = _FIRST_PAUSE_S
             while self._lost.is_set():
                 try:
@@ -210,9 +228,6 @@ class NatsConnection:
 
     async def _failed(self, error: Exception) -> None:
         _log.debug("NATS connection error", why=_describe(error))
-
-    async def _closed(self) -> None:
-        self._lost.set()
 
 
 class Inbox:

@@ -1,11 +1,12 @@
 """The settings of a log's stream: each one that is wrong is refused by its name."""
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
 
-from holdfast.cluster.nats_connection import Answer
+from holdfast.cluster.nats_connection import Answer, ApiError, NatsConnection, NatsOptions
 from holdfast.cluster.nats_streams import (
     LogStream,
     check_stream,
@@ -13,6 +14,7 @@ from holdfast.cluster.nats_streams import (
     hears_majority,
     incarnation_of,
     log_streams,
+    make_streams,
 )
 from holdfast.model.errors import SettingsError
 
@@ -148,3 +150,51 @@ def test_servers_of_a_stream_that_are_missing_are_named() -> None:
     assert "not current on n3" in describe_absence(STREAM, reported("n1", NEAR, GONE))
     assert "2 of 3 servers" in describe_absence(STREAM, reported("n1", NEAR))
     assert "no leader" in describe_absence(STREAM, {})
+
+
+class AnsweringConnection(NatsConnection):
+    """Gives one answer after the other, and notes what was asked."""
+
+    def __init__(self, *answers: Answer | Exception) -> None:
+        super().__init__(NatsOptions(("nats://127.0.0.1:1",), "node", "secret"))
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def ask(self, call: str, body: Answer | None = None) -> Answer:
+        self.asked.append(call.removesuffix(f".{STREAM.name}"))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+MISSING = ApiError(10059, "stream not found")
+BEHIND: dict[str, object] = {"name": "n3", "current": False, "active": 100}
+
+
+def make(*answers: Answer | Exception) -> tuple[int, list[str]]:
+    connection = AnsweringConnection(*answers)
+    made = asyncio.run(make_streams(connection, [STREAM]))
+    assert connection.answers == []
+    return made, connection.asked
+
+
+def test_a_stream_is_made_if_it_is_missing() -> None:
+    whole = {**info(), **reported("n1", NEAR, FAR)}
+    assert make(MISSING, info(), whole) == (1, ["STREAM.INFO", "STREAM.CREATE", "STREAM.INFO"])
+    assert make(whole, whole) == (0, ["STREAM.INFO", "STREAM.INFO"])
+
+
+def test_making_streams_waits_until_they_are_current_on_all_servers() -> None:
+    whole, behind = {**info(), **reported("n1", NEAR, FAR)}, {**info(), **reported("n1", NEAR, BEHIND)}
+    assert make(behind, behind, whole, whole)[0] == 0
+
+
+def test_a_stream_that_another_one_makes_at_the_same_time_is_made_once() -> None:
+    whole = {**info(), **reported("n1", NEAR, FAR)}
+    assert make(MISSING, ApiError(10058, "name in use"), whole)[0] == 0
+
+
+def test_a_stream_with_other_settings_is_neither_made_nor_changed() -> None:
+    with pytest.raises(SettingsError, match="discard = 'old'"):
+        make(info(discard="old"))
