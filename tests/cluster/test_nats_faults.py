@@ -228,3 +228,24 @@ def test_a_connection_that_was_closed_is_made_again(nats_servers: NatsWorld) -> 
                 reading.close()
 
     asyncio.run(act())
+
+
+def test_a_server_that_hangs_is_left_also_with_more_bytes_on_their_way_than_its_socket_takes(
+    nats_servers: NatsWorld,
+) -> None:
+    stream = nats_servers.new_stream(limit_bytes=256 << 20)
+    large = bytes(MAX_RECORD_BYTES)
+
+    async def act() -> None:
+        async with nats_servers.opened(stream, max_bytes=MAX_RECORD_BYTES) as log:
+            nats_servers.processes[0].pause()
+            try:
+                result = await append(log, large)
+                while not isinstance(result, int):
+                    result = await append(log, large)
+            finally:
+                nats_servers.processes[0].resume()
+            assert {entry.record for entry in await read(log, 1, result)} == {large}
+
+    asyncio.run(act())
+    nats_servers.start()

@@ -105,7 +105,11 @@ class NatsConnection:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
-        await self._client.close()
+        try:
+            async with asyncio.timeout(self.options.timeout_s):
+                await self._client.close()
+        except TimeoutError:
+            _abort(self._client)
 
     # ---- requests
 
@@ -115,8 +119,10 @@ class NatsConnection:
         try:
             answer = await self._client.request(subject, payload, timeout=timeout_s)
         except nats.errors.TimeoutError:
+            self._look()
             raise TransientError(f"no answer from {subject} in {timeout_s:g} s") from None
         except _UNANSWERED as error:
+            self._look()
             raise TransientError(f"no answer from {subject}: {_describe(error)}") from error
         return answer.data
 
@@ -141,6 +147,7 @@ class NatsConnection:
         try:
             await self._client.publish(subject, payload, reply=reply)
         except _UNANSWERED as error:
+            self._look()
             raise TransientError(f"{subject} is not sent: {_describe(error)}") from error
 
     async def subscribe(self, received: Callable[[Msg], Awaitable[None]]) -> "Inbox":
@@ -150,6 +157,7 @@ class NatsConnection:
         try:
             subscription = await client.subscribe(subject, cb=received)
         except _UNANSWERED as error:
+            self._look()
             raise TransientError(f"no inbox: {_describe(error)}") from error
 
         async def end() -> None:
@@ -212,6 +220,12 @@ class NatsConnection:
             await client.close()
             raise
 
+    def _look(self) -> None:
+        """Leave a client that is closing: it waits until a server that hangs has taken all bytes."""
+        if self._client.is_closed and not self._lost.is_set():
+            _abort(self._client)
+            self._lost.set()
+
     async def _keep(self) -> None:
         """Make a new client whenever one has lost its connection."""
         while True:
@@ -247,6 +261,13 @@ def decode_answer(data: bytes) -> Answer:
     if not isinstance(answer, dict):
         raise TransientError(f"a NATS server answered {data[:80]!r}, which is no JSON object")
     return answer
+
+
+def _abort(client: Client) -> None:
+    """Drop the socket of a client with all that was not sent. The library has no call for that."""
+    writer = getattr(client._transport, "_io_writer", None)
+    if isinstance(writer, asyncio.StreamWriter):
+        writer.transport.abort()
 
 
 def _describe(error: BaseException) -> str:
