@@ -32,7 +32,21 @@ def memory(_request: pytest.FixtureRequest, _folder: Path) -> Opener:
     return open_again
 
 
-BACKENDS: dict[str, Backend] = {"memory": memory}
+def nats(request: pytest.FixtureRequest, _folder: Path) -> Opener:
+    servers = request.getfixturevalue("nats_servers")
+    stream = servers.new_stream()
+
+    @asynccontextmanager
+    async def open_again() -> AsyncIterator[OrderedLog]:
+        async with servers.opened(stream, max_bytes=MAX_BYTES) as log:
+            yield log
+
+    return open_again
+
+
+BACKENDS: dict[str, Backend] = {"memory": memory, "nats": nats}
+#: Those that start servers are slow.
+PARAMETERS = ["memory", pytest.param("nats", marks=pytest.mark.slow)]
 
 
 class Collector:

@@ -8,12 +8,21 @@ import pytest
 
 from holdfast.durable.ordered_log import OrderedLog
 from holdfast.model.errors import MisuseError
-from tests.conformance.ordered_logs import BACKENDS, MAX_BYTES, Collector, Opener, append, append_all, read
+from tests.conformance.ordered_logs import (
+    BACKENDS,
+    MAX_BYTES,
+    PARAMETERS,
+    Collector,
+    Opener,
+    append,
+    append_all,
+    read,
+)
 
 pytestmark = pytest.mark.compiled
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=PARAMETERS)
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     return BACKENDS[request.param](request, tmp_path)
 

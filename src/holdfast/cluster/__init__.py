@@ -1,5 +1,15 @@
-"""A node among others: it writes records into the ordered logs of its vnodes, and applies what all nodes write there.
+"""A node among others: ordered logs on NATS JetStream, what a node writes into them, and what it applies.
 
-Read `applier.py` (entries of a log become batches of the database), then `writer.py` (items of this node become
-records of a log). What a record means is decided in `durable/state_machine`.
+What a record means is decided in `durable/state_machine`. The driver `nats` is imported here alone.
+
+applier           entries of a log become batches of the database
+writer            items of this node become records of a log; `open_record` is the one being filled
+nats_connection   requests to the servers, and what their failures mean
+nats_streams      the JetStream stream of each log: how it is made, and how its settings are checked
+nats_log          the contract `durable/ordered_log` on such a stream
+nats_reading      the pull loop of one reader
+append_watchdog   when the leader of a stream that answers no append is asked to step down
+nats_server       a server as a child process: its configuration, its name, its supervision
+parent_death      the program that starts the server, so that it ends with the broker
+nats_monitor      what a server reports about itself, and whether that is enough
 """

@@ -1,0 +1,248 @@
+"""The pull loop of a reader, on a connection that says what a test wants: gaps, repetitions, silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from holdfast.cluster import nats_reading
+from holdfast.cluster.nats_connection import Answer, Inbox, NatsConnection, NatsOptions
+from holdfast.cluster.nats_reading import LogSource, NatsReading
+from holdfast.cluster.nats_streams import INCARNATION, LogStream
+from holdfast.durable.ordered_log import LogEntry
+from tests.conformance.ordered_logs import Collector
+
+STREAM = LogStream("plant", "control", 1 << 20)
+STAMP_NS = 1_700_000_000_123_456_789
+HEARTBEAT = {"Status": "100", "Description": "Idle Heartbeat"}
+EXPIRED = {"Status": "408", "Description": "Request Timeout"}
+DELETED = {"Status": "409", "Description": "Consumer Deleted"}
+
+#: A number is a message with that sequence; headers are a status.
+Said = int | dict[str, str]
+
+
+class ScriptedConnection(NatsConnection):
+    """Each pull is answered by the next script. Without a further one there is silence."""
+
+    def __init__(self, *scripts: list[Said], first: int = 1, last: int = 100) -> None:
+        super().__init__(NatsOptions(("nats://127.0.0.1:1",), "node", "secret"))
+        self.scripts = list(scripts)
+        self.first, self.last, self.incarnation = first, last, "one"
+        self.stamp_ns = STAMP_NS
+        self.starts: list[int] = []
+        self.deleted = 0
+        self._received: Callable[[Msg], Awaitable[None]] | None = None
+
+    async def ask(self, call: str, body: Answer | None = None) -> Answer:
+        if call.startswith("CONSUMER.CREATE."):
+            assert body is not None
+            config: dict[str, Any] = body["config"]
+            assert (config["num_replicas"], config["mem_storage"], config["ack_policy"]) == (1, True, "none")
+            self.starts.append(config["opt_start_seq"])
+            return {"name": f"c{len(self.starts)}"}
+        assert call == f"STREAM.INFO.{STREAM.name}"
+        return {
+            "config": {"metadata": {INCARNATION: self.incarnation}},
+            "state": {"first_seq": self.first, "last_seq": self.last},
+        }
+
+    async def subscribe(self, received: Callable[[Msg], Awaitable[None]]) -> Inbox:
+        self._received = received
+
+        async def end() -> None:
+            self._received = None
+
+        return Inbox("inbox", end)
+
+    async def beat(self, times: int) -> None:
+        """Heartbeats, for several times as long as a reader bears silence."""
+        for _ in range(times):
+            if self._received is not None:
+                await self._received(message(HEARTBEAT))
+            await asyncio.sleep(0.01)
+
+    async def send(self, subject: str, payload: bytes, reply: str = "") -> None:
+        self.deleted += ".CONSUMER.DELETE." in subject
+        if reply and self.scripts:
+            assert self._received is not None
+            for said in self.scripts.pop(0):
+                await self._received(message(said, self.stamp_ns))
+
+
+def message(said: Said, stamp_ns: int = STAMP_NS) -> Msg:
+    if isinstance(said, dict):
+        return Msg(Client(), "inbox", headers=said)
+    reply = f"$JS.ACK.{STREAM.name}.c.1.{said}.1.{stamp_ns}.0"
+    return Msg(Client(), STREAM.subject, reply, b"%d" % said)
+
+
+@pytest.fixture(autouse=True)
+def _short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nats_reading, "_SILENCE_S", 0.05)
+    monkeypatch.setattr(nats_reading, "_FIRST_PAUSE_S", 0.0)
+
+
+def collect(connection: ScriptedConnection, count: int, from_sequence: int = 1) -> Collector:
+    """The reader, once it has so many entries, or is stopped if `count` is 0."""
+
+    async def act() -> Collector:
+        reader = Collector()
+        async with asyncio.TaskGroup() as tasks:
+            reading = NatsReading(LogSource(connection, STREAM), from_sequence, "one", reader)
+            reading.task = tasks.create_task(reading.run())
+            await (reader.until(count) if count else reader.until_stopped())
+            reading.close()
+        return reader
+
+    return asyncio.run(act())
+
+
+def sequences(reader: Collector) -> list[int]:
+    return [entry.sequence for entry in reader.found]
+
+
+def test_an_entry_has_its_sequence_its_stamp_and_its_bytes() -> None:
+    [entry] = collect(ScriptedConnection([7]), 1, 7).found
+    assert (entry.sequence, entry.stamp_us, entry.record) == (7, 1_700_000_000_123_456, b"7")
+
+
+def test_the_longer_reply_subject_of_newer_servers_is_understood() -> None:
+    long = Msg(Client(), STREAM.subject, "$JS.ACK._.hash.stream.c.1.7.1.1700000000123456789.0.token", b"x")
+    entry = nats_reading._decode(long)
+    assert (entry.sequence, entry.stamp_us) == (7, 1_700_000_000_123_456)
+
+
+def test_a_stored_message_is_no_heartbeat_whatever_its_headers_say() -> None:
+    stored = message(7)
+    stored.headers = HEARTBEAT
+    assert not nats_reading._is_heartbeat(stored)
+    assert nats_reading._is_heartbeat(message(HEARTBEAT))
+
+
+def test_a_gap_makes_the_consumer_again_from_the_last_entry_on() -> None:
+    connection = ScriptedConnection([1, 2, 4, 5], [2, 3, 4, 5])
+    assert sequences(collect(connection, 5)) == [1, 2, 3, 4, 5]
+    assert connection.starts == [1, 2]
+
+
+def test_a_sequence_that_was_given_already_is_passed_over() -> None:
+    assert sequences(collect(ScriptedConnection([1, 2, 2, 1, 3]), 3)) == [1, 2, 3]
+
+
+def test_silence_makes_the_consumer_again_and_removes_the_old_one() -> None:
+    connection = ScriptedConnection([1, HEARTBEAT], [1, 2])
+    assert sequences(collect(connection, 2)) == [1, 2]
+    assert connection.starts == [1, 1]
+    assert connection.deleted == 2  # and the last one, when the reading was closed
+
+
+@pytest.mark.parametrize(("acknowledged", "consumers"), [(1, 2), (0, 1)])
+def test_heartbeats_keep_a_consumer_unless_a_record_that_was_acknowledged_does_not_come(
+    acknowledged: int, consumers: int
+) -> None:
+    connection = ScriptedConnection([], [1])
+
+    async def act() -> None:
+        reader = Collector()
+        source = LogSource(connection, STREAM)
+        source.acknowledged = acknowledged
+        async with asyncio.TaskGroup() as tasks:
+            reading = NatsReading(source, 1, "one", reader)
+            reading.task = tasks.create_task(reading.run())
+            await connection.beat(30)
+            reading.close()
+        assert len(reader.found) == acknowledged
+
+    asyncio.run(act())
+    assert len(connection.starts) == consumers
+
+
+def test_a_pull_that_ended_by_time_is_followed_by_the_next_one_on_the_same_consumer() -> None:
+    connection = ScriptedConnection([1, EXPIRED], [HEARTBEAT, 2])
+    assert sequences(collect(connection, 2)) == [1, 2]
+    assert connection.starts == [1]
+
+
+def test_a_consumer_that_was_deleted_is_made_again() -> None:
+    connection = ScriptedConnection([1, DELETED], [1, 2])
+    assert sequences(collect(connection, 2)) == [1, 2]
+    assert connection.starts == [1, 1]
+
+
+def test_a_log_that_lost_its_end_and_has_grown_again_stops_the_reading() -> None:
+    """A19: the ends are as they should be, and the last entry is another one."""
+    connection = ScriptedConnection([1, 2, DELETED], [2, 3])
+    reader = Collector()
+
+    async def act() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            reading = NatsReading(LogSource(connection, STREAM), 1, "one", reader)
+            reading.task = tasks.create_task(reading.run())
+            await reader.until(2)
+            connection.stamp_ns += 1_000_000
+            await reader.until_stopped()
+
+    asyncio.run(act())
+    assert sequences(reader) == [1, 2]
+    assert "sequence 2 is another record than before" in reader.why
+
+
+def test_a_reading_goes_on_if_the_last_entry_was_trimmed() -> None:
+    connection = ScriptedConnection([1, 2, DELETED], [3, 4])
+    reader = Collector()
+
+    async def act() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            reading = NatsReading(LogSource(connection, STREAM), 1, "one", reader)
+            reading.task = tasks.create_task(reading.run())
+            await reader.until(2)
+            connection.first = 3
+            await reader.until(4)
+            reading.close()
+
+    asyncio.run(act())
+    assert sequences(reader) == [1, 2, 3, 4]
+
+
+def test_a_reader_that_closes_its_reading_is_not_stopped_as_well() -> None:
+    class Closing(Collector):
+        def entries(self, entries: list[LogEntry]) -> None:
+            super().entries(entries)
+            reading.close()
+
+    async def act() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            reading.task = tasks.create_task(reading.run())
+
+    closing = Closing()
+    reading = NatsReading(LogSource(ScriptedConnection([1, 3]), STREAM), 1, "one", closing)
+    asyncio.run(act())
+    assert sequences(closing) == [1]
+    assert not closing.why
+
+
+@pytest.mark.parametrize("again", [[4, 5], [2, 4, 5]])
+def test_a_record_that_is_missing_in_the_middle_stops_the_reading(again: list[Said]) -> None:
+    reader = collect(ScriptedConnection([1, 2, 4], again), 0)
+    assert sequences(reader) == [1, 2]
+    assert "sequence 3 is missing" in reader.why
+
+
+def test_a_log_that_was_trimmed_above_the_next_sequence_stops_the_reading() -> None:
+    reader = collect(ScriptedConnection([5], first=5), 0, 3)
+    assert sequences(reader) == []
+    assert "sequence 3 is not in [5, 101]" in reader.why
+
+
+def test_a_log_of_another_incarnation_stops_the_reading_before_its_first_entry() -> None:
+    connection = ScriptedConnection([1])
+    connection.incarnation = "two"
+    reader = collect(connection, 0)
+    assert sequences(reader) == []
+    assert "another one" in reader.why
