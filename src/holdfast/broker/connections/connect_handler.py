@@ -276,7 +276,11 @@ class ConnectHandler:
         if old is None:
             return
         old.takers = (*old.takers, begin.taker.channel)
-        self._exchange.freeze(old.channel)
+        client = old.channel.client
+        if client is not None and client.channel is old.channel:
+            self._exchange.freeze(old.channel)
+        else:
+            old.channel.blocked = True  # it is frozen behind its CONNACK
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._state.after_commit(None, b"", lambda: None if settled.done() else settled.set_result(None))
         await settled
@@ -328,6 +332,8 @@ class ConnectHandler:
 
     def _begin(self, connection: ClientConnection, client: BrokerClient) -> None:
         """CONNACK is on its way: now the rest may follow."""
+        if connection.takers:
+            self._exchange.freeze(connection.channel)
         if client.owner is connection.channel:
             self._sessions.begin(client, connection.channel)
         if not connection.takers:
