@@ -76,8 +76,6 @@ class Channel:
         self.dirty = False
         self.closed = False
         self.blocked = False
-        #: Another connection is taking the session over: what is put into `out` stays there.
-        self.frozen = False
         #: The socket's send buffer is full: nothing more for this client until it drains.
         self.congested = False
         self.reading_paused = False

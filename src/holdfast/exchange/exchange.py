@@ -124,21 +124,6 @@ class Exchange:
         else:
             self._work(channel)
 
-    def freeze(self, channel: Channel) -> None:
-        """Another connection takes the session over: read no packet of this one, and send it nothing more. What it was
-        to be sent before, above all its CONNACK, is sent now.
-        """
-        channel.blocked = True
-        channel.frozen = True
-        self._send_out(channel)
-
-    def thaw(self, channel: Channel) -> None:
-        """It was not taken over: send what was held back, and go on with its packets."""
-        channel.frozen = False
-        if channel.out is not None:
-            self.state.mark(channel)
-        self.resume(channel)
-
     def resume(self, channel: Channel) -> None:
         """An answer that blocked the channel has been given: go on with its packets."""
         channel.blocked = False
@@ -271,21 +256,16 @@ class Exchange:
         self.delivery.retained.end_iteration()
         for channel in dirty:
             channel.dirty = False
-            if channel.frozen:
-                continue
-            self._send_out(channel)
+            data = channel.take_out()
+            if data:
+                self.counters.bytes_out += len(data)
+                channel.link.write(data)
             client = channel.client
             if client is not None and not channel.congested and (client.sends_beside_its_queue() or client.scans()):
                 state.pump_soon(client)
         waits = self.unstored.active or state.nothing_open() or self._log.busy()
         if state.due or state.dirty or not waits:
             state.schedule()
-
-    def _send_out(self, channel: Channel) -> None:
-        data = channel.take_out()
-        if data:
-            self.counters.bytes_out += len(data)
-            channel.link.write(data)
 
     def committed(self, receipt: Receipt) -> None:
         """Batches reached the medium: acknowledge and deliver, in the order in which it all came."""

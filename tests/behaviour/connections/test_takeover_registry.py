@@ -9,7 +9,6 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from structlog.testing import capture_logs
 
 from holdfast.broker.policy import Policy
@@ -130,45 +129,6 @@ def test_a_channel_elsewhere_with_the_number_of_one_here_is_not_taken_for_it() -
             assert not bystander.closed
             bystander.subscribe("still/here")
             peer.drop()
-
-
-@pytest.mark.parametrize("won", [True, False], ids=["taken over", "another one was quicker"])
-def test_a_channel_that_is_being_taken_over_is_sent_nothing_more(won: bool) -> None:
-    """R8, A2: between begin and claim the session's next owner knows what was sent."""
-    with RegistryWorld() as world:
-        own = world.own()
-        world.view.hold()
-        taker = world.come()
-        publisher = world.connect("publisher")
-        publisher.send(Publish("a", b"0", 0, 0))
-        publisher.send(Publish("a", b"1", 1, 1))
-        assert own.inbox == []
-        if not won:
-            world.elsewhere(NEWER, ABSENT)
-            world.release()
-            assert taker.take(Connack).reason == 0x89
-        else:
-            world.release()
-            assert taker.take(Connack).session_present
-        assert own.take(Disconnect).reason == 0x8E, "nothing came before it"
-        if won:
-            assert taker.payloads() == [b"1"], "QoS 0 went with the connection that it was sent to"
-
-
-def test_a_channel_goes_on_where_it_was_when_its_taker_leaves() -> None:
-    with RegistryWorld() as world:
-        own = world.own()
-        world.view.hold()
-        taker = world.come()
-        publisher = world.connect("publisher")
-        publisher.send(Publish("a", b"0", 0, 0))
-        publisher.send(Publish("a", b"1", 1, 1))
-        assert own.inbox == []
-        taker.drop()
-        world.view.refused = True
-        world.release()
-        assert own.payloads() == [b"0", b"1"]
-        assert not own.closed
 
 
 def test_an_older_channel_that_the_view_did_not_know_is_taken_over() -> None:

@@ -276,11 +276,7 @@ class ConnectHandler:
         if old is None:
             return
         old.takers = (*old.takers, begin.taker.channel)
-        client = old.channel.client
-        if client is not None and client.channel is old.channel:
-            self._exchange.freeze(old.channel)
-        else:
-            old.channel.blocked = True  # it is frozen behind its CONNACK
+        old.channel.blocked = True
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._state.after_commit(None, b"", lambda: None if settled.done() else settled.set_result(None))
         await settled
@@ -290,7 +286,7 @@ class ConnectHandler:
         if old is not None:
             old.takers = tuple(taker for taker in old.takers if taker != thaw.taker.channel)
             if not old.takers:
-                self._exchange.thaw(old.channel)
+                self._exchange.resume(old.channel)
 
     def _end(self, end: End) -> bool:
         """End the connection that is taken over; False if it had ended already."""
@@ -332,8 +328,6 @@ class ConnectHandler:
 
     def _begin(self, connection: ClientConnection, client: BrokerClient) -> None:
         """CONNACK is on its way: now the rest may follow."""
-        if connection.takers:
-            self._exchange.freeze(connection.channel)
         if client.owner is connection.channel:
             self._sessions.begin(client, connection.channel)
         if not connection.takers:

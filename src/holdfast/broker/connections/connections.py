@@ -221,7 +221,7 @@ class ClientConnections:
         if connection is not None:
             connection.registered = False
             self._note(TAKEOVER, connection, _TAKEN_OVER)
-            connection.channel.frozen = True  # nothing but the goodbye is sent
+            connection.channel.out = None  # nothing but the goodbye is sent
             self.close(
                 connection, _goodbye(connection.channel, SESSION_TAKEN_OVER, _TAKEN_OVER, explain=connection.explain)
             )
@@ -231,8 +231,6 @@ class ClientConnections:
         channel = connection.channel
         if channel.closed:
             return
-        if channel.frozen:
-            channel.out = None  # its session's next owner sends it
         if frame:
             channel.put(frame)
         channel.closed = True
