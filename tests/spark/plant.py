@@ -23,8 +23,8 @@ GROUP = "$share/workers/press/#"
 class Plant(Broker):
     """`archive` was there before everything, and is owed the temperatures; `workers` are owed the presses."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, STORAGE)
+    def __init__(self, folder: Path, layout: str = "paged") -> None:
+        super().__init__(folder, f'layout = "{layout}"{STORAGE}')
 
     def fill(self) -> None:
         self.subscribe(OFFLINE, "plant/+/temp")

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.durable.changes import Changes
+from holdfast.durable.tails import POSITION
 from holdfast.history.reader.reader import HistoryReader
+from holdfast.records.commit_pages import CommitPage, encode_page
 from holdfast.records.messages import decode_message, encode_message
 from holdfast.records.retained import retained_key
 from holdfast.storage.rocks.engine.engine import Engine
@@ -23,13 +25,14 @@ class Hand:
     def __init__(self, folder: Path, copy: Path) -> None:
         shutil.copytree(folder, copy)
         self.folder = copy
+        #: Of generations with a key for each message, and of those with commit pages.
+        self.families: list[str] = []
+        self.paged_families: list[str] = []
         with HistoryReader.open(copy) as reader:
-            self.families = [
-                record.family(shard)
-                for zone in reader.zones()
-                for record in reader.generations(zone.name)
-                for shard in record.shards
-            ]
+            for zone in reader.zones():
+                for record in reader.generations(zone.name):
+                    found = self.paged_families if record.layout == "paged" else self.families
+                    found += [record.family(shard) for shard in record.shards]
         self._engine = Engine.open(copy, reserve_bytes=0)
         self._changes = Changes()
 
@@ -40,6 +43,32 @@ class Hand:
 
     def find(self, right: Callable[[str, list[Cell]], bool]) -> tuple[str, list[Cell]]:
         return next((family, cells) for family in self.families if right(family, cells := self.cells(family)))
+
+    def find_pages(self, right: Callable[[list[Cell]], bool]) -> tuple[str, list[Cell]]:
+        """Commit pages of several messages each, of one shard's generation."""
+        return next((family, pages) for family in self.paged_families if right(pages := self._pages(family)))
+
+    def _pages(self, family: str) -> list[Cell]:
+        found = scan_items(self._engine.family(family), MESSAGES, POSTINGS)
+        return [page for page in found if CommitPage(page[1]).count > 1]
+
+    def cut_page(self, family: str, page: Cell) -> int:
+        """A commit page loses its last message; the serial of that message."""
+        found = CommitPage(page[1])
+        kept = found.messages(0, found.count - 1, 0)
+        self._changes.into(family).put(page[0], encode_page(kept, found.first_serial))
+        return found.first_serial + found.count - 1
+
+    def repeat_serial_of_page(self, family: str, page: Cell) -> int:
+        """The first message of a commit page is there twice, under one serial; that serial."""
+        found = CommitPage(page[1])
+        [first] = found.messages(0, 1, 0)
+        # At a position that is free: the pages of two commits are not that close.
+        first.position_us -= 1
+        self._changes.into(family).put(
+            MESSAGES + POSITION.pack(first.position_us), encode_page([first], found.first_serial)
+        )
+        return found.first_serial
 
     def remove(self, family: str, cell: Cell) -> None:
         self._changes.into(family).delete(cell[0])

@@ -60,7 +60,7 @@ class Broker:
         self.data = folder / "data"
         self.sent: list[Sent] = []
         self._folder = folder
-        self._settings = SETTINGS + storage_toml + (HISTORY if served else "")
+        self._settings = self._settings_of(storage_toml)
         self._running: RunningBroker | None = None
 
     def __enter__(self) -> Self:
@@ -87,6 +87,15 @@ class Broker:
 
     def start(self) -> None:
         self._running = RunningBroker(self._folder, self._settings)
+
+    def restart(self, storage_toml: str) -> None:
+        """Stop, and start with other settings of `storage`."""
+        self.stop()
+        self._settings = self._settings_of(storage_toml)
+        self.start()
+
+    def _settings_of(self, storage_toml: str) -> str:
+        return SETTINGS + storage_toml + (HISTORY if self._served else "")
 
     def stop(self) -> None:
         running, self._running = self.process, None

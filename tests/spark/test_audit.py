@@ -28,7 +28,7 @@ from holdfast.wire.properties import Properties
 from tests.disk_world import DiskWorld, publish, replay
 from tests.slow_world import kept, subscribe
 from tests.spark.lakes import archive
-from tests.spark.plant import Plant
+from tests.spark.plant import STORAGE, Plant
 from tests.spark.planted_faults import Hand
 from tests.spark.publishers import Sent, meanwhile
 
@@ -41,9 +41,11 @@ COMMAND = (sys.executable, "-c", "from holdfast.cli.main import main; main()", "
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
-    with Plant(tmp_path_factory.mktemp("audited")) as running:
+    """Its first generations have a key for each message, the others have commit pages."""
+    with Plant(tmp_path_factory.mktemp("audited"), "learned") as running:
         running.subscribe("meter", EXACT)
         running.fill()
+        running.restart(STORAGE)
         running.subscribe("reader", "#", qos=2)
         running.publish(Sent(f"plant/{number % 40}/temp", b"%d" % number, qos=number % 3) for number in range(300))
         yield running
@@ -165,7 +167,7 @@ def test_every_kind_of_session_is_counted_alike(spark: SparkSession, tmp_path: P
 
 
 def test_what_is_planted_is_found(spark: SparkSession, world: Plant, tmp_path: Path) -> None:
-    """In the database itself: a removed message, a swapped pair, a serial that is there twice, a broken index."""
+    """In the database itself: removed messages, a swapped pair, serials that are there twice, a broken index."""
     lake = tmp_path / "lake"
     archive(spark, world, lake)
     world.stop()
@@ -181,6 +183,9 @@ def test_what_is_planted_is_found(spark: SparkSession, world: Plant, tmp_path: P
     hand.swap(family, one, other)
     hand.repeat_serial(family, twice, cells[49])
     assert sum(hand.forget_postings(name, b"33") for name in hand.families) > 0
+    pages_family, [cut, repeated, *_more] = hand.find_pages(lambda pages: len(pages) > 2)
+    cut_serial = hand.cut_page(pages_family, cut)
+    repeated_serial = hand.repeat_serial_of_page(pages_family, repeated)
     kept = next(message for message in reversed(world.sent) if message.retain and message.payload)
     hand.forget_retained(kept.topic)
     hand.close()
@@ -190,9 +195,10 @@ def test_what_is_planted_is_found(spark: SparkSession, world: Plant, tmp_path: P
     gone = decode_message(removed[1])
     serials = {(fault.about, fault.detail) for fault in faults(found, "serials")}
     assert ("messages are missing before it", f"serials {gone.serial} to {gone.serial}") in serials
+    assert ("messages are missing before it", f"serials {cut_serial} to {cut_serial}") in serials
     assert ("its serial is there twice", None) in serials
-    [repeated] = [fault for fault in faults(found, "serials") if "twice" in fault.about]
-    assert repeated.serial == decode_message(cells[49][1]).serial
+    doubled = {fault.serial for fault in faults(found, "serials") if "twice" in fault.about}
+    assert doubled == {decode_message(cells[49][1]).serial, repeated_serial}
     swapped = {fault.serial for fault in faults(found, "order")}
     assert decode_message(one[1]).serial in swapped
     index = faults(found, "index")

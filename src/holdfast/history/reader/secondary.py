@@ -3,7 +3,9 @@
 A secondary follows the primary only when `catch_up` is called, so that reads between two calls see one state. It cannot
 follow four things, and in each case it is replaced by a new secondary:
 
-1. A column family that was made after it was opened: every catch-up fails from then on.
+1. A column family that was made after it was opened: every catch-up fails from then on. One that is made while it is
+   being opened is worse: it shows what refers to the family, and does not have it. So families are listed afterwards,
+   too: they are made before anything refers to them.
 2. A column family that was dropped: it still shows the family, and keeps its disk space.
 3. A file that the primary removed after the list of files was read and before the file was opened.
 4. A restart of the primary: it has written its WAL into tables, and has another MANIFEST.
@@ -66,7 +68,8 @@ class Secondary:
                 except Exception:
                     pass  # rule 3, or a family was made just now
                 else:
-                    return False
+                    if self._list() == (self._names, self._current):
+                        return False
             self._open()
         return True
 
@@ -111,6 +114,8 @@ class Secondary:
                 )
                 self._database = database
                 database.try_catch_up_with_primary()
+                if self._list() != (names, current):
+                    raise TransientError("a column family was made or dropped meanwhile")
             except Exception as error:
                 failure = error
                 self._let_go()

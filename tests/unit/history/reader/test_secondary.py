@@ -1,10 +1,12 @@
 """A reader beside a broker that starts: it takes its turn, and begins afresh."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from holdfast.durable.changes import Changes
 from holdfast.history.reader.secondary import Secondary
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import TransientError
@@ -39,6 +41,45 @@ def test_it_follows_a_primary_that_runs_and_begins_afresh_with_one_that_was_star
     assert secondary.catch_up() is True
     assert list(secondary.family(META).keys())
     assert secondary.catch_up() is False
+
+
+class _SlowToOpen(Secondary):
+    """The primary does something after this one has listed the column families, and before it opens them."""
+
+    meanwhile: ClassVar[list[Callable[[], None]]] = []
+
+    def _list(self) -> tuple[list[str], bytes]:
+        found = super()._list()
+        if self.meanwhile:
+            self.meanwhile.pop()()
+        return found
+
+
+@pytest.mark.parametrize("what", ["open", "catch up"])
+def test_a_family_that_is_made_while_it_looks_is_there_with_what_refers_to_it(node: Node, what: str) -> None:
+    """The first segment of a generation makes a family, and its mark tells readers to look there."""
+
+    def make_family() -> None:
+        node.log.engine.create_family("late")
+        changes = Changes()
+        changes.into(META).put(b"mark", b"look into late")
+        changes.into("late").put(b"key", b"value")
+        node.log.write_own(changes)
+
+    node.fill(commits=1)
+    if what == "open":
+        _SlowToOpen.meanwhile.append(make_family)
+    found = _SlowToOpen(node.folder)
+    try:
+        if what == "catch up":
+            _SlowToOpen.meanwhile.append(make_family)
+            assert found.catch_up() is True
+
+        assert found.family(META).get(b"mark") == b"look into late"
+        assert found.family("late").get(b"key") == b"value"
+        assert found.catch_up() is False
+    finally:
+        found.close()
 
 
 def test_nobody_looks_while_the_database_is_being_opened(
