@@ -52,6 +52,8 @@ class Batch:
         self.time_us = 0
         #: Whether its receipt needs a sync, whatever its messages need; the log's companions say so.
         self.strict = False
+        #: Whether its sync may wait until the one that is under way has ended, and then for what is written by then.
+        self.patient = False
         #: The last position that its messages got in each shard; the log fills it in.
         self.ends: Final[dict[int, int]] = {}
 

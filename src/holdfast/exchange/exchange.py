@@ -212,7 +212,10 @@ class Exchange:
         self._pump_due()
         progress = self.delivery.progress
         ready = (progress.wants_batch() or not state.nothing_open()) and not self.unstored.active
-        if ready and (not self._log.busy() or state.is_large()):
+        busy = ready and self._log.busy() and not state.is_large()
+        if ready and (not busy or progress.wants_batch(busy=True)):
+            # Written for the sake of progress, it shares the next sync with what comes until that can begin.
+            state.batch.patient = busy
             progress.join(state.batch)
             sealed = state.seal(self.counters.bytes_in - self._sealed_bytes_in)
             self._sealed_bytes_in = self.counters.bytes_in

@@ -1,7 +1,8 @@
 """The progress of sessions and groups on its way to the store: soon after each acknowledgement, at a bounded cost.
 
     PUBACK ──▶ changed, each once ──┬─▶ every batch takes some of them along, in turn
-                                    ├─▶ nothing to commit for a while: a small batch of their own
+                                    ├─▶ nothing committed for a while: the open batch, or one of their own, is written
+                                    │   at once, also while a sync is under way
                                     └─▶ once a second: the rest
 
 A record costs about 3 µs beside the batch that it is written with, and some more for each message in flight. So a batch
@@ -39,7 +40,8 @@ MOST_BYTES: Final = 16 * 1024
 #: something to commit anyway. It costs about 30 µs and 3 µs for each record: the next one is thirty times as far away.
 OWN_BATCH_AFTER_US: Final = 1500
 OWN_BATCH_RECORDS: Final = 64
-SMALL_BATCH: Final = 8
+#: A batch of fewer changes takes as many along. It is written though a sync is under way, as a larger one is anyway.
+SMALL_BATCH: Final = 100
 _PAUSE_PER_RECORD_US: Final = 100
 #: Once a second: 10,000 records take 30 ms of the loop.
 TICK_RECORDS: Final = 10_000
@@ -109,14 +111,17 @@ class ProgressQueue:
             self._ticked = True
             self._state.schedule()
 
-    def wants_batch(self) -> bool:
-        """Whether a batch is to be written even if there is nothing else in it."""
-        return self._wanted or self._ticked
+    def wants_batch(self, *, busy: bool = False) -> bool:
+        """Whether a batch is to be written even if there is nothing else in it; or although a sync is under way."""
+        return self._wanted or (self._ticked and not busy)
 
     # ---- batches
 
     def join(self, batch: Batch) -> None:
-        """Add records to a batch. Requires: it is sealed next."""
+        """Add records to a batch. Requires: it is sealed next.
+
+        A batch that is `patient` leaves what a tick asks for to the next one.
+        """
         if not self._waiting and not self._large:
             self._wanted = self._ticked = False
             return
@@ -125,19 +130,21 @@ class ProgressQueue:
         limit_bytes = min(LEAST_BYTES + BYTES_PER_CHANGE * changes, MOST_BYTES)
         # Batches are small where the loop has time left, and large where each record counts.
         own = self._wanted and changes < SMALL_BATCH
-        if self._ticked:
+        ticked = self._ticked and not batch.patient
+        if ticked:
             records, limit_bytes = TICK_RECORDS, TICK_BYTES
         elif own:
             records, limit_bytes = OWN_BATCH_RECORDS, MOST_BYTES
         size_bytes = 0
-        if self._ticked or own:
+        if ticked or own:
             size_bytes = self._take(batch, self._large, records, limit_bytes)
             records -= len(batch.progress)
         elif self._wanted:
             # Of batches that follow each other, none might ever have room for it.
             size_bytes = self._take(batch, self._large, 1, MOST_BYTES)
             records -= len(batch.progress)
-        self._wanted = self._ticked = False
+        self._wanted = False
+        self._ticked = self._ticked and not ticked
         if size_bytes < limit_bytes:
             self._take(batch, self._waiting, records, limit_bytes - size_bytes)
         if own:

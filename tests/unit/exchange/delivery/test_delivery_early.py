@@ -141,6 +141,30 @@ def test_stored_progress_never_says_more_than_the_log_has(tmp_path: Path) -> Non
         assert payloads(reader) == []
 
 
+def test_progress_that_is_stored_beside_a_sync_is_stored_again_after_it(tmp_path: Path) -> None:
+    """M6: what was acknowledged before its commit counts soon after it, without a tick."""
+    with DiskWorld(tmp_path, early=True) as world:
+        reader = kept(world, "c")
+        reader.subscribe("a", qos=1)
+        publish(world, ("a", b"0"))
+        writer = world.connect("writer")
+        assert payloads(reader) == [b"0"]
+        world.hold()
+        writer.send(Publish("a", b"1", 1, 1))
+        assert payloads(reader) == [b"1"]
+        world.advance(0.01)
+        before = world.disk.sessions.load("c")
+        assert before is not None
+        assert before.progress is not None
+        assert before.progress.sent[0] == world.disk.log.reader.heads()[0]
+        world.release()
+        world.advance(0.01)
+        stored = world.disk.sessions.load("c")
+        assert stored is not None
+        assert stored.progress is not None
+        assert stored.progress.sent[0] == world.disk.log.reader.heads()[0] > before.progress.sent[0]
+
+
 @pytest.mark.parametrize("acknowledged", [True, False])
 def test_a_client_that_leaves_before_the_commit_gets_it_again_only_if_it_was_not_acknowledged(
     tmp_path: Path, acknowledged: bool

@@ -198,13 +198,14 @@ def test_without_commits_a_batch_is_asked_for_soon(world: World, queue: Progress
 
 def test_those_who_have_waited_go_with_a_small_batch(world: World, queue: ProgressQueue, sessions: Sessions) -> None:
     """A large one takes no more than its messages pay for."""
+    paid_for = 1 + SMALL_BATCH // CHANGES_PER_RECORD
     sessions.change(*(sessions.add(f"c{number}") for number in range(20)))
     world.clock.advance(OWN_BATCH_AFTER_US)
     world.broker.deadlines.fire()
-    assert len(taken(queue, SMALL_BATCH)) == 1
+    assert len(taken(queue, SMALL_BATCH)) == paid_for
     world.clock.advance(OWN_BATCH_AFTER_US)
     world.broker.deadlines.fire()
-    assert len(taken(queue, SMALL_BATCH - 1)) == 19
+    assert len(taken(queue, SMALL_BATCH - 1)) == 20 - paid_for
 
 
 def test_no_batch_is_asked_for_while_commits_take_those_who_wait(
@@ -230,6 +231,19 @@ def test_a_tick_takes_the_rest_up_to_a_bound(queue: ProgressQueue, sessions: Ses
     assert taken(queue, 0) == [f"c{number}" for number in range(TICK_RECORDS, TICK_RECORDS + 5)]
     queue.tick()
     assert not queue.wants_batch()
+
+
+def test_a_tick_waits_for_a_batch_that_is_not_written_beside_a_sync(queue: ProgressQueue, sessions: Sessions) -> None:
+    """Ten thousand records would hold up the loop twice."""
+    sessions.change(*(sessions.add(f"c{number}") for number in range(200)))
+    queue.tick()
+    assert not queue.wants_batch(busy=True)
+    batch = batch_of(1)
+    batch.patient = True
+    queue.join(batch)
+    assert len(batch.progress) == 1
+    assert queue.wants_batch()
+    assert len(taken(queue, 0)) == 199
 
 
 def test_a_session_that_has_left_or_ended_is_passed_over(queue: ProgressQueue, sessions: Sessions) -> None:
@@ -287,6 +301,27 @@ def test_progress_alone_waits_for_no_sync(tmp_path: Path) -> None:
         assert world.log.written == []
         world.advance(OWN_BATCH_AFTER_US / 1_000_000)
         assert world.log.written == [(0, ["c0", "c1", "c2"], False)]
+
+
+def test_progress_is_written_while_a_sync_is_under_way(tmp_path: Path) -> None:
+    """M6: what the open batch holds goes with it, and waits for the next sync as it would have anyway."""
+    with RecordedWorld(tmp_path) as world:
+        peers = readers(world, 3)
+        writer = world.connect("writer")
+        writer.send(Publish("a", b"1", 1, 1))
+        world.hold()
+        writer.send(Publish("a", b"2", 1, 2))
+        assert world.log.busy()
+        writer.send(Publish("a", b"3", 1, 3))
+        world.log.written.clear()
+        acknowledge(peers)
+        assert world.log.written == [], "no batch is written for each acknowledgement"
+        world.advance(OWN_BATCH_AFTER_US / 1_000_000)
+        assert world.log.written == [(1, ["c0", "c1", "c2"], True)]
+        assert world.log.busy()
+    with DiskWorld(tmp_path, start_us=HEAD_US + 60_000_000) as world:
+        for number in range(3):
+            assert payloads(back(world, f"c{number}")) == [b"2", b"3"]
 
 
 def test_what_was_acknowledged_before_the_last_commits_does_not_come_again(tmp_path: Path) -> None:

@@ -59,8 +59,9 @@ class _Pending:
         self.changes: Final = changes
         self.shards: list[Shard] = []
         self.ceilings: Final[list[tuple[Shard, int]]] = []
-        #: Whether its receipt needs a sync.
+        #: Whether its receipt needs a sync, and whether that is asked for when the one under way has ended.
         self.strict = False
+        self.patient = False
         #: How many messages and other changes the batch had.
         self.size = 0
 
@@ -102,6 +103,10 @@ class RocksLog:
         #: The engine's number of what was taken last.
         self.mark = engine.written
         self._synced_mark = engine.synced
+        #: The last one that the commit thread was asked to sync: until then a sync is under way.
+        self._requested_mark = engine.synced
+        #: Whether the last batch with more than progress in it needs a sync.
+        self._last_strict = False
         self._receipt_number = 0
         #: Why writing does not go on at the moment; None if it does.
         self.obstacle: TransientError | None = None
@@ -131,7 +136,7 @@ class RocksLog:
 
     def busy(self) -> bool:
         """A sync is under way, or about to begin: what is written now is covered by the next one only."""
-        return bool(self._awaiting) and self._awaiting[-1].strict and self.idle()
+        return self._synced_mark < self._requested_mark and self._last_strict and self.idle()
 
     def write_own(self, changes: Changes) -> None:
         """Take changes of the log's own, in their order between the batches."""
@@ -181,6 +186,7 @@ class RocksLog:
             strict = True
         pending = self._pending(batch.number, changes)
         pending.size = len(batch)
+        pending.patient = batch.patient
         if touched:
             pending.shards = list(touched.values())
             self._close_shards(pending, now_us)
@@ -246,17 +252,34 @@ class RocksLog:
                 break
             self._unwritten.popleft()
             self._awaiting.append(pending)
+            if pending.size:
+                self._last_strict = pending.strict
             if pending.strict:
-                if not self._unwritten and self.engine.sync_on_loop(pending.size):
-                    self._synced_mark = pending.mark
-                else:
-                    self.engine.request_sync()
+                self._sync(pending)
         else:
             if self.obstacle is not None:
                 _log.info("writing goes on")
             self.obstacle = None
             self._tell_full(full=False)
         return self._receipt()
+
+    def _sync(self, pending: _Pending) -> None:
+        if pending.patient and self._synced_mark < self._requested_mark:
+            return  # a sync is under way: what is written until it ends shares the next one
+        if not self._unwritten and self.engine.sync_on_loop(pending.size):
+            self._synced_mark = pending.mark
+        else:
+            self._request_sync(pending.mark)
+
+    def _request_sync(self, mark: int) -> None:
+        self._requested_mark = mark
+        self.engine.request_sync()
+
+    def _sync_rest(self) -> None:
+        """Sync what was patient, unless another batch has asked for it."""
+        if self._awaiting and self._synced_mark >= self._requested_mark:
+            # Not up to the last mark: what changes nothing has one and is never written, so no sync would ever reach it.
+            self._request_sync(self.engine.written)
 
     def _tell_full(self, *, full: bool) -> None:
         if self._told_full != full:
@@ -274,6 +297,9 @@ class RocksLog:
     def _settle(self, mark: int) -> None:
         self._synced_mark = max(self._synced_mark, mark)
         self._hand_over(self._receipt())
+        if self._awaiting and self._synced_mark >= self._requested_mark and self._post is not None:
+            # Behind the iteration that the receipt has led to: what that writes is synced, too.
+            self._post(self._sync_rest)
 
     def _hand_over(self, receipt: Receipt | None) -> None:
         if receipt is not None and self._on_receipt is not None:
