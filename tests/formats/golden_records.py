@@ -210,6 +210,12 @@ MEMBER_KEY = spaced("01  00 02 c3 bc  0b  6d")
 SUBSCRIPTION_FILTER = b"$share/g/a/#"
 SUBSCRIPTION_BYTES = spaced("01  01  02  00  07 00 00 00  03 40 1e 18 24 0a 06 00  00 00  03 00 00 00 61 2f 23")
 WINDOW_BYTES = b"\x02" + SUBSCRIPTION_BYTES[1:] + spaced("02 01")
+#: With the heads {1: 258, 3: 5}.
+HEADS_BYTES = (
+    b"\x03"
+    + SUBSCRIPTION_BYTES[1:]
+    + spaced("00 00  02 00  01 00  02 01 00 00 00 00 00 00  03 00  05 00 00 00 00 00 00 00")
+)
 
 _WILL = StoredWill(b"w", b"x", 1, retain=True, properties=b"", delay_s=258, expiry_s=-1)
 _WILL_BYTES = "01 01  02 01 00 00  ff ff ff ff ff ff ff ff  01 00 00 00 77  00 00 00 00  01 00 00 00 78"

@@ -118,7 +118,11 @@ def test_a_walk_is_written_and_read_as_its_golden_bytes() -> None:
 def test_a_subscription_is_written_and_read_as_its_golden_bytes_with_a_share_window_and_without() -> None:
     raw = golden.SUBSCRIPTION_FILTER
     plain = SubscriptionRecord(parse_filter(raw), 1, False, True, 0, 7, golden.T + 3)
-    for record, value in ((plain, golden.SUBSCRIPTION_BYTES), (replace(plain, share_window=258), golden.WINDOW_BYTES)):
+    for record, value in (
+        (plain, golden.SUBSCRIPTION_BYTES),
+        (replace(plain, share_window=258), golden.WINDOW_BYTES),
+        (replace(plain, since_heads={1: 258, 3: 5}), golden.HEADS_BYTES),
+    ):
         assert encode_subscription(record).hex(" ") == value.hex(" ")
         assert decode_subscription(raw, value) == record
 
@@ -143,8 +147,9 @@ def _subscription(value: bytes) -> object:
         pytest.param(decode_progress, golden.SHAPES_BYTES, 4, id="progress, version 3, every shape"),
         pytest.param(decode_retained_progress, golden.WALK_BYTES, 2, id="retained delivery"),
         pytest.param(decode_group, golden.GROUP_BYTES, 2, id="group"),
-        pytest.param(_subscription, golden.SUBSCRIPTION_BYTES, 3, id="subscription, version 1"),
-        pytest.param(_subscription, golden.WINDOW_BYTES, 3, id="subscription, version 2"),
+        pytest.param(_subscription, golden.SUBSCRIPTION_BYTES, 4, id="subscription, version 1"),
+        pytest.param(_subscription, golden.WINDOW_BYTES, 4, id="subscription, version 2"),
+        pytest.param(_subscription, golden.HEADS_BYTES, 4, id="subscription, version 3"),
         pytest.param(decode_session, golden.UNOWNED_BYTES, 3, id="session, version 1"),
         pytest.param(decode_session, golden.OWNED_BYTES, 3, id="session, version 2"),
     ],

@@ -66,6 +66,7 @@ class Broker:
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
         self._attach: Final = stores.attach
+        self._deciding_log: Final = stores.deciding_log
         self.sync_counts: Final = stores.sync_counts
         self.segment_counts: Final = stores.segment_counts
         self.exchange: Final = Exchange(
@@ -108,7 +109,10 @@ class Broker:
         self.deadlines.start(self._loop)
         if self._attach is not None:
             self._attach(self._loop.call_soon_threadsafe, self.exchange.committed)
-        await self._recovery.run()
+        if self._deciding_log is None:
+            await self._recovery.run()
+        else:
+            self._deciding_log.attach(self.exchange.write_open, self.exchange.deliver, self.connections.replaced)
         self.queue_backends.start(self._loop)
         return self
 
@@ -237,6 +241,9 @@ class Broker:
             self.connections.fence(client)
             self.sessions.fenced(client)
 
+    def client_of(self, session_id: str) -> BrokerClient | None:
+        return self.sessions.clients.get(session_id)
+
     def packet_begins(self, channel: Channel) -> None:
         connection = self.connections.of(channel)
         if connection is not None:
@@ -314,6 +321,7 @@ def exchange_settings(policy: Policy, stores: Stores, clock: Clock) -> ExchangeS
         check_payload_format=mqtt.check_payload_format,
         keeps_qos0=stores.keeps_qos0,
         goes_early=stores.goes_early,
+        log_decides=stores.deciding_log is not None,
         refuses_when_away=policy.sessions.on_queue_away == "refuse",
         backends=tuple(stores.queue_backends),
         # The clock as well as what is stored: a restored backup has an old ceiling, and queues ignore old numbers.

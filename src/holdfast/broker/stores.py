@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from holdfast.durable.commit import CommitLog, Receipt, SegmentCounts, SyncCounts
+from holdfast.durable.commit import CommitLog, DecidingLog, Receipt, SegmentCounts, SyncCounts
 from holdfast.durable.queues.client_queue import SessionQueue
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.outbox import MemoryOutbox, OutboxStore
@@ -34,6 +34,8 @@ class Stores:
     sessions: SessionStore
     registry: Registry
     new_queue: NewQueue
+    #: The same log, if it decides (`CommitLog`).
+    deciding_log: DecidingLog | None = None
     #: Whose channels are registered.
     life: NodeLife = field(default_factory=NodeLife)
     numbers: NumberStore = field(default_factory=MemoryNumbers)

@@ -2,6 +2,9 @@
 
 What a record means is decided in `durable/state_machine`. The driver `nats` is imported here alone.
 
+cluster_log       what a broker commits, by vnode; what the logs decide, as receipts and messages to deliver
+log_registry      the linear channel registry: claims, reads and releases in the logs
+vnode_leader      what time brings about in a vnode: ticks, wills, ends of sessions
 applier           entries of a log become batches of the database
 writer            items of this node become records of a log; `open_record` is the one being filled
 nats_connection   requests to the servers, and what their failures mean

@@ -5,6 +5,7 @@ synced, its receipt comes back; acknowledgements and deliveries that wait for it
 order of events is the same without a disk.
 """
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from holdfast.durable.queues.outbox import OutboxChange
@@ -27,6 +28,17 @@ class Receipt:
         self.fenced: Final = fenced
 
 
+class MessageIds:
+    """What is decided together with a message where the log decides (`CommitLog`): apart, either could count alone."""
+
+    def __init__(self, packet_id: int, number: int, user: str | None) -> None:
+        #: Under which a stored session has taken it with QoS 2; 0 for none.
+        self.packet_id: Final = packet_id
+        #: That its client gave it, for itself or for its user; -1 for none.
+        self.number: Final = number
+        self.user: Final = user
+
+
 class Batch:
     """Changes that are committed together, in the order in which they happened.
 
@@ -39,6 +51,8 @@ class Batch:
         #: Messages to be stored, and of them those that replace the retained one of their topic.
         self.messages: Final[list[Message]] = []
         self.retained: Final[list[Message]] = []
+        #: By index in `messages`, if the log decides.
+        self.ids: Final[dict[int, MessageIds]] = {}
         #: Changes of sessions.
         self.steps: Final[list[SessionStep]] = []
         #: The progress of sessions that the batch takes along, as of its end: it follows the steps. It counts for
@@ -81,7 +95,12 @@ class SegmentCounts:
 
 
 class CommitLog(Protocol):
-    """Where batches go."""
+    """Where batches go.
+
+    In a cluster the log **decides**: whether a batch counts, the order of the messages of all nodes, when a session
+    ends and when a will is published. A receipt then only acknowledges; messages are delivered when the log hands them
+    out.
+    """
 
     def write(self, batch: Batch) -> Receipt | None:
         """Take a batch.
@@ -93,6 +112,28 @@ class CommitLog(Protocol):
 
     def busy(self) -> bool:
         """Whether a batch that is written now has to wait for a sync that cannot begin yet: it may as well grow."""
+
+
+class DecidingLog(Protocol):
+    """The log of a cluster, which decides, as the broker asks it."""
+
+    def attach(
+        self,
+        write_open: Callable[[], None],
+        deliver: Callable[[list[Message]], None],
+        replaced: Callable[[str, tuple[int, int, int]], None],
+    ) -> None:
+        """Say where decisions go, on the loop: messages to be delivered, and channels that a claim has replaced.
+
+        A channel is named by its session id, and by node, epoch and connection. `write_open` writes the open batch:
+        what is in it belongs to the channels that own their sessions now.
+        """
+
+    async def has_all_of(self, session_id: str) -> bool:
+        """Wait until every message that a stored session names is applied here; False if that takes too long.
+
+        Requires: the session is owned here, so that no other node goes on with it.
+        """
 
 
 class MemoryLog(CommitLog):

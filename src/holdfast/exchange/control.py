@@ -25,6 +25,9 @@ class Control(Protocol):
     def fenced(self, session_id: str) -> None:
         """Another channel owns this session: forget it, and close the channel here."""
 
+    def client_of(self, session_id: str) -> BrokerClient | None:
+        """The session with this id, if it is at hand here."""
+
     def internal_error(self, error: Exception) -> None:
         """A bug of the broker showed itself: log it as an error."""
 

@@ -210,6 +210,21 @@ class Exchange:
                 self.flow.read_on(channel)
         self.delivery.retained.begin_iteration()
         self._pump_due()
+        self._commit_open()
+        if self.unstored.active:
+            self.unstored.release(self._written)
+            self._note_full()
+        self._flush()
+        self._in_iteration = False
+
+    def write_open(self) -> None:
+        """Write the open batch now, in front of what is done next. Requires: the log decides."""
+        if not self.state.nothing_open():
+            self._commit_open()
+
+    def _commit_open(self) -> None:
+        """Write the open batch, unless it may as well grow until a sync can begin."""
+        state = self.state
         progress = self.delivery.progress
         ready = (progress.wants_batch() or not state.nothing_open()) and not self.unstored.active
         busy = ready and self._log.busy() and not state.is_large()
@@ -225,11 +240,6 @@ class Exchange:
             receipt = self._log.write(sealed.batch)
             if receipt is not None:
                 self.committed(receipt)
-        if self.unstored.active:
-            self.unstored.release(self._written)
-            self._note_full()
-        self._flush()
-        self._in_iteration = False
 
     def _pump_due(self) -> None:
         """Send what waits for the clients that have room, a bounded number of messages per iteration."""
@@ -306,6 +316,10 @@ class Exchange:
                 deferred = self.acks.defer(channel, effect)
         if isinstance(effect, PendingPublish):
             message = effect.message
+            if self.settings.log_decides:
+                if channel is not None and message.qos == 1:
+                    channel.receiving -= 1
+                return
             if message.retain:
                 self._retained.keep(message)
             if message.qos:
@@ -325,6 +339,25 @@ class Exchange:
             if channel is not None:
                 channel.changing -= 1
             effect.then()
+
+    def deliver(self, messages: list[Message]) -> None:
+        """Deliver messages of the log, of any node's publishers, in the order in which it has them.
+
+        Requires: the log decides. QoS 0 went to its clients when it came.
+        """
+        self.state.schedule()
+        for message in messages:
+            if message.retain:
+                self._retained.keep(message)
+            if message.qos:
+                publisher = self._control.client_of(message.publisher)
+                plan = self.routing.plan_for(message.topic)
+                try:
+                    self.delivery.deliver(PendingPublish(message, plan, publisher, None, b""), plan)
+                except Exception as error:
+                    self._control.internal_error(error)
+                if message.position_us:
+                    self.delivered[message.shard] = message.position_us
 
     def passed_on(self) -> list[Message]:
         """QoS 0 messages that were delivered to live clients, and that cannot be read from the log yet."""

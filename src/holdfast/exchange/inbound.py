@@ -7,6 +7,7 @@ QoS 2     commit with the packet id ─▶ PUBREC, deliver;  PUBREL: forget the 
 
 from typing import Final
 
+from holdfast.durable.commit import MessageIds
 from holdfast.durable.sessions.publish_numbers import MAX_NUMBER, PUBLISH_NUMBER, PublishNumbers, numbers_key
 from holdfast.durable.sessions.session_store import DropIncoming, KeepIncoming, ReleaseInflight
 from holdfast.exchange.client import BrokerClient, Channel
@@ -197,7 +198,7 @@ class Inbound:
         number = -1
         if message.properties and _NUMBERED in message.properties:
             number = publish_number(message.properties)
-        if plan.empty and channel.version == V5:
+        if plan.empty and channel.version == V5 and not self._settings.log_decides:
             frame = encode_ack(Ack(PUBACK if qos == 1 else PUBREC, packet_id, NO_MATCHING_SUBSCRIBERS), V5)
         else:
             frame = (_PUBACK if qos == 1 else _PUBREC) + U16[packet_id]
@@ -205,12 +206,22 @@ class Inbound:
             channel.receiving += 1
         else:
             client.session.take(packet_id)
-            if client.stored():
+            if client.stored() and not self._settings.log_decides:
                 self._state.step(KeepIncoming(client.session.client_id, packet_id))
-        if number >= 0 and not self.numbering.take(_numbered_as(client), number, self._state.batch):
+        if self._settings.log_decides:
+            self._identify(client, packet_id if qos == 2 and client.stored() else 0, number)
+        elif number >= 0 and not self.numbering.take(_numbered_as(client), number, self._state.batch):
             self._repeated(channel, qos, frame)
             return
         self._intake.accept(PendingPublish(message, plan, client, channel, frame))
+
+    def _identify(self, client: BrokerClient, packet_id: int, number: int) -> None:
+        """The message that is taken next is decided together with its packet id and its number."""
+        if packet_id or number >= 0:
+            session = client.session
+            user = session.user if number >= 0 and session.own_numbers else None
+            batch = self._state.batch
+            batch.ids[len(batch.messages)] = MessageIds(packet_id, number, user)
 
     def _repeated(self, channel: Channel, qos: int, frame: bytes) -> None:
         """It is stored already, or will be with this batch: say so, when it is."""

@@ -15,6 +15,8 @@ class ExchangeSettings:
     max_topic_levels: int = 200
     #: Deliver with the QoS of the subscription, also above the message's own.
     upgrade_outgoing_qos: bool = False
+    #: Whether the log decides (`CommitLog`): a receipt acknowledges, and what the log hands out is delivered.
+    log_decides: bool = False
     #: Refuse a payload that claims to be UTF-8 and is not.
     check_payload_format: bool = False
     #: Whether QoS 0 messages are stored, too; no acknowledgement waits for that.

@@ -20,6 +20,7 @@ positions close to each other, so an entry is 2 or 3 bytes, and never more than 
 retained message. Version 3 is what is written; the others are read.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from librt.strings import BytesWriter, write_i16_le, write_i32_le, write_i64_le
@@ -214,7 +215,7 @@ def _read_step(fields: RecordReader, size: int) -> int:
     return (fields.u8("a position") ^ 0x80) - 0x80
 
 
-def encode_places(sent: dict[int, int]) -> bytes:
+def encode_places(sent: Mapping[int, int]) -> bytes:
     """Positions by shard, as a part of a record."""
     parts = [u16(len(sent))]
     for shard in sorted(sent):

@@ -33,6 +33,8 @@ from holdfast.topics.subscription import SubscriptionRecord
 VERSION: Final = 1
 #: Of a subscription with a share window.
 WINDOW_VERSION: Final = 2
+#: Of a subscription that begins at a position of each shard.
+HEADS_VERSION: Final = 3
 #: Of a replay that keeps a pace.
 PACED_VERSION: Final = 2
 _NO_LOCAL: Final = 0x01
@@ -86,8 +88,10 @@ class ReplayProgress:
 
 def encode_subscription(record: SubscriptionRecord) -> bytes:
     flags = (_NO_LOCAL if record.no_local else 0) | (_AS_PUBLISHED if record.retain_as_published else 0)
+    heads = record.since_heads
+    version = HEADS_VERSION if heads is not None else WINDOW_VERSION if record.share_window else VERSION
     parts = [
-        u8(WINDOW_VERSION if record.share_window else VERSION),
+        u8(version),
         u8(record.qos),
         u8(flags),
         u8(record.retain_handling),
@@ -96,13 +100,15 @@ def encode_subscription(record: SubscriptionRecord) -> bytes:
         u16(record.mount_bytes),
         blob(SEPARATOR.join(record.filter.levels)),
     ]
-    if record.share_window:
+    if version >= WINDOW_VERSION:
         parts.append(u16(record.share_window))
+    if heads is not None:
+        parts.append(encode_places(heads))
     return b"".join(parts)
 
 
 def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
-    fields = RecordReader(value, f"the subscription {raw!r}", WINDOW_VERSION)
+    fields = RecordReader(value, f"the subscription {raw!r}", HEADS_VERSION)
     qos = fields.u8("the QoS")
     flags = fields.u8("the flags")
     retain_handling = fields.u8("the retain handling")
@@ -110,7 +116,8 @@ def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
     since_us = fields.i64("the start")
     mount_bytes = fields.u16("the mount point")
     levels = tuple(fields.blob("the levels").split(SEPARATOR))
-    share_window = fields.u16("the share window") if fields.version == WINDOW_VERSION else 0
+    share_window = fields.u16("the share window") if fields.version >= WINDOW_VERSION else 0
+    heads = read_places(fields) if fields.version >= HEADS_VERSION else None
     fields.end()
     plain = parse_filter(raw)
     return SubscriptionRecord(
@@ -123,6 +130,7 @@ def decode_subscription(raw: bytes, value: bytes) -> SubscriptionRecord:
         since_us,
         mount_bytes,
         share_window,
+        heads,
     )
 
 

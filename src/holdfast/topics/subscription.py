@@ -1,6 +1,7 @@
 """A subscription as a session keeps it: the filter, its options, and since when it holds."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.names import is_dollar
@@ -23,6 +24,15 @@ class SubscriptionRecord:
     mount_bytes: int = 0
     #: Of a member of a group: how many messages of the group it takes at once; 0 for as many as its connection does.
     share_window: int = 0
+    #: In a cluster: the last position of each shard when the subscription was made, and `since_us` is 0. A time would
+    #: not do: shards have their own, and one that is behind would get positions below it. None without a cluster.
+    since_heads: Mapping[int, int] | None = field(default=None, hash=False)
+
+    def begins_before(self, shard: int, position_us: int) -> bool:
+        """Whether a message at this place came after the subscription. A shard that it does not know began later."""
+        if self.since_heads is None:
+            return self.since_us <= position_us
+        return self.since_heads.get(shard, 0) < position_us
 
     def hides(self, topic: bytes) -> bool:
         """Whether `topic` is a `$`-topic to this client, whose wildcards leave those out [MQTT-4.7.2-1].

@@ -189,8 +189,8 @@ class GatedRegistry:
         await self.gate.wait()
         return await self._real.commit(registration, expected_revision)
 
-    async def remove(self, registration: Registration) -> bool:
-        return await self._real.remove(registration)
+    async def remove(self, registration: Registration, *, goodbye: bool = False) -> bool:
+        return await self._real.remove(registration, goodbye=goodbye)
 
 
 class GatedWorld(World):

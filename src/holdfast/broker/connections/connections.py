@@ -56,6 +56,7 @@ class ClientConnections:
         client_log: ClientLog,
     ) -> None:
         self._exchange: Final = exchange
+        self._log_decides: Final = exchange.settings.log_decides
         self._sessions: Final = sessions
         self._registry: Final = registry
         self._life: Final = life
@@ -256,7 +257,29 @@ class ClientConnections:
                 self._sessions.leave_will(client, will)
             self._sessions.detach(client)
         if connection.registered:
-            self._spawn(self._registry.remove(self.registration(connection)))
+            if self._log_decides:
+                # Behind the last steps of its session, which would not count any more.
+                self._exchange.state.after_commit(None, b"", lambda: self._release(connection))
+            else:
+                self._release(connection)
+
+    def _release(self, connection: ClientConnection) -> None:
+        self._spawn(self._registry.remove(self.registration(connection), goodbye=connection.parted))
+
+    def replaced(self, session_id: str, channel: tuple[int, int, int]) -> None:
+        """A claim has taken the place of a channel, of this node or another: it is told, and writes nothing more."""
+        node, epoch, number = channel
+        if (node, epoch) != (self._life.node, self._life.epoch):
+            return
+        connection = self._by_number.get(number)
+        if connection is not None and connection.session_id == session_id:
+            connection.registered = False
+            client = connection.channel.client
+            if client is not None and client.owner is connection.channel:
+                self.fence(client)
+                self._sessions.fenced(client)
+            else:
+                self.disconnect(connection, SESSION_TAKEN_OVER, _TAKEN_OVER)
 
 
 def _refusal(channel: Channel, reason: int, detail: str, *, explain: bool) -> bytes:

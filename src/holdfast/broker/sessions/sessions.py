@@ -14,6 +14,7 @@ from holdfast.broker.sessions.wills import Wills
 from holdfast.broker.stores import Stores
 from holdfast.broker.subscriptions.retained_deliveries import RetainedDeliveries
 from holdfast.broker.subscriptions.subscriptions import SessionSubscriptions
+from holdfast.durable.commit import DecidingLog
 from holdfast.durable.queues.client_queue import RunStart
 from holdfast.durable.queues.external_queue import ExternalQueue
 from holdfast.durable.queues.queue_store import QueueLimits
@@ -23,7 +24,7 @@ from holdfast.exchange.drops import DROP_SESSION_ENDED
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError, SettingsError
-from holdfast.model.reasons import QUOTA_EXCEEDED
+from holdfast.model.reasons import QUOTA_EXCEEDED, SERVER_UNAVAILABLE
 from holdfast.model.time import SECOND_US
 from holdfast.model.will import StoredWill
 from holdfast.records.session_record import SessionRecord
@@ -71,6 +72,7 @@ class BrokerSessions:
         self._stored: Final = stores.sessions
         self._new_queue: Final = stores.new_queue
         self._stores_all: Final = stores.stores_all
+        self._deciding_log: Final = stores.deciding_log
         self.clients: Final[dict[str, BrokerClient]] = {}
         self.subscriptions: Final = SessionSubscriptions(exchange, policy, stores, clock, deadlines)
         self.retained: Final = RetainedDeliveries(exchange, stores.retained, clock)
@@ -99,6 +101,8 @@ class BrokerSessions:
         Requires: no other connect of this client id comes in between.
         Ensures: a session that was to be resumed is as it was before, if the client has left.
         """
+        if self._deciding_log is not None:
+            await self._catch_up(client_id, self._deciding_log)
         opened = self._open(client_id, clean_start=clean_start, persistent=persistent, taken_over=taken_over)
         if isinstance(opened, tuple):
             return opened
@@ -117,6 +121,19 @@ class BrokerSessions:
         if will_due and opened is None:
             self.will_due(client_id)
         return opened
+
+    async def _catch_up(self, client_id: str, log: DecidingLog) -> None:
+        """Have nothing of an earlier connection at hand, and everything that the stored session names.
+
+        What is remembered may not have counted; and what is not applied here yet would look as if it were gone.
+        """
+        remembered = self.clients.get(client_id)
+        if remembered is not None:
+            self.fenced(remembered)
+        if self._removals.under_way(client_id):
+            await self._removals.finished(client_id)
+        if not await log.has_all_of(client_id):
+            raise PeerError(SERVER_UNAVAILABLE, "this node has not caught up with what the session was sent elsewhere")
 
     def _open(
         self, client_id: str, *, clean_start: bool, persistent: bool, taken_over: bool
@@ -189,6 +206,8 @@ class BrokerSessions:
 
     def _is_over(self, record: SessionRecord) -> bool:
         """Whether it ended already, and was only not removed yet; after a crash, one without expiry has."""
+        if self._deciding_log is not None:
+            return False  # it would be gone
         return record.expiry_s == 0 or 0 <= record.ends_us() <= self._clock.wall_us()
 
     def _build_client(self, client_id: str) -> BrokerClient:
@@ -289,6 +308,9 @@ class BrokerSessions:
         for delivery in () if client.retained is None else client.retained.values():
             delivery.resumed = True
         self.subscriptions.shared.share_out(client)
+        if self._deciding_log is not None:
+            self._release(client)
+            return
         if not session.persistent():
             self.end(client)
             return
@@ -298,6 +320,18 @@ class BrokerSessions:
             self._state.after_commit(None, b"", lambda: self._put_away(client))
         else:
             self._put_away(client)
+
+    def _release(self, client: BrokerClient) -> None:
+        """Leave a session to the log, which has its record and its will, and decides when it ends."""
+        session = client.session
+        if not session.persistent():
+            self._forget(client)
+            return
+        if session.record is not None and session.record.expiry_s != session.expiry_s:
+            session.disconnected_us = 0
+            self._keep(client, session.record.will)
+        self._progress.save(client)
+        self._state.after_commit(None, b"", lambda: self._forget_absent(client))
 
     def _put_away(self, client: BrokerClient) -> None:
         """Store how far an absent session has come, and forget it or note when it ends."""
@@ -385,6 +419,8 @@ class BrokerSessions:
 
     def leave_will(self, client: BrokerClient, will: StoredWill) -> None:
         """The connection ended without goodbye: publish its will, after its delay."""
+        if self._deciding_log is not None:
+            return  # it is stored with the session
         session = client.session
         client_id = session.client_id
         self.wills.leave(client_id, will, will_delay_s(will, session.expiry_s), lambda: self.will_due(client_id))
@@ -428,6 +464,9 @@ class BrokerSessions:
         if not self._exchange.unstored.active:  # else it would wait in memory, once more with each second
             self._progress.tick()
         self._external.trim_outbox()
+        if self._deciding_log is not None:
+            self._state.schedule()
+            return
         now_us = self._clock.wall_us()
         for client_id in self._stored.expiring(now_us, _PAGE):
             if client_id in self.clients or client_id in self._dropped or client_id in self._opening:

@@ -1,5 +1,6 @@
 """SUBSCRIBE and UNSUBSCRIBE: each filter is judged on its own, the answer waits for the commit."""
 
+from dataclasses import replace
 from typing import Final
 
 from holdfast.broker.connections.connection import ClientConnection
@@ -137,6 +138,8 @@ class SubscribeHandler:
             raise PeerError(WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards are switched off")
         if topic_filter.group and not mqtt.shared_available:
             raise PeerError(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are switched off")
+        if topic_filter.group and self._exchange.settings.log_decides:
+            raise PeerError(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "a cluster does not offer shared subscriptions yet")
         most = self._policy.limits.max_subscriptions
         known = topic_filter.raw in client.session.subscriptions
         if most and not known and len(client.session.subscriptions) >= most:
@@ -174,6 +177,9 @@ class SubscribeHandler:
         if since_us is None:
             since_us = self._clock.wall_us() if before is None else before.since_us
         record = self._record(connection, subscription, identifier, since_us, share.window)
+        if self._exchange.settings.log_decides:
+            heads = dict(self._exchange.delivered) if before is None else before.since_heads
+            record = replace(record, since_us=0, since_heads=heads)
         subscribed, is_new = self._subscriptions.add(client, record, share)
         handling = subscription.retain_handling
         wanted = handling == _RETAINED_ALWAYS or (handling == _RETAINED_IF_NEW and is_new)

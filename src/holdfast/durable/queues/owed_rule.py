@@ -125,7 +125,9 @@ class OwedRule:
         keep_retain = False
         identifiers: list[int] = []
         for record in self._match(message.topic):
-            if record.since_us > message.position_us or (record.no_local and message.publisher == self.session_id):
+            if not record.begins_before(message.shard, message.position_us):
+                continue
+            if record.no_local and message.publisher == self.session_id:
                 continue
             if self._replayed and self._was_replayed(record, message):
                 continue

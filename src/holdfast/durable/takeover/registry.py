@@ -218,9 +218,10 @@ class Registry(Protocol):
         Survives: what the implementation says.
         """
 
-    async def remove(self, registration: Registration) -> bool:
+    async def remove(self, registration: Registration, *, goodbye: bool = False) -> bool:
         """Take this channel out; whether it was in. TransientError if that cannot be known now.
 
+        With a goodbye of its client the will of its session goes, where the registry decides about that.
         Ensures: a registration of any other channel stays, above all a newer one. The revision is not compared,
         so that a channel whose commit never settled can be taken out as well.
         """
@@ -255,7 +256,7 @@ class MemoryRegistry(Registry):
         self._by_client[registration.client_id] = registration.at_revision(self._revision)
         return Committed(self._revision)
 
-    async def remove(self, registration: Registration) -> bool:
+    async def remove(self, registration: Registration, *, goodbye: bool = False) -> bool:  # noqa: ARG002 - no wills here
         current = self._by_client.get(registration.client_id)
         if current is None or not current.same_channel(registration):
             return False

@@ -53,8 +53,8 @@ class LaggingRegistry:
             self._changes.append((registration.client_id, registration.at_revision(result.revision)))
         return result
 
-    async def remove(self, registration: Registration) -> bool:
-        removed = await self.real.remove(registration)
+    async def remove(self, registration: Registration, *, goodbye: bool = False) -> bool:
+        removed = await self.real.remove(registration, goodbye=goodbye)
         if removed:
             self._changes.append((registration.client_id, None))
         return removed

@@ -278,7 +278,7 @@ class RocksLog:
     def _sync_rest(self) -> None:
         """Sync what was patient, unless another batch has asked for it."""
         if self._awaiting and self._synced_mark >= self._requested_mark:
-            # Not up to the last mark: what changes nothing has one and is never written, so no sync would ever reach it.
+            # Not up to the last mark: what changes nothing has one and is never written, so no sync reaches it.
             self._request_sync(self.engine.written)
 
     def _tell_full(self, *, full: bool) -> None:

@@ -1,0 +1,288 @@
+"""The log of a node in a cluster: batches go to the logs of vnodes, and what is decided there comes back.
+
+    batch ──▶ items, by the vnode of their session ──▶ writers ──▶ ordered logs
+                                                                      │ applied on this node
+    exchange ◀── receipts: acknowledged, or fenced ◀── ClusterLog ◀───┘
+             ◀── messages of all nodes, in the order in which they are applied
+
+1. A receipt comes when every item of its batch was applied here. Until then nothing of it is acknowledged.
+2. An item belongs to a session that a channel of this node has claimed, at the revision of that claim (`hold`). What
+   belongs to any other session is fenced, and not written.
+3. A session that was fenced is held no longer. The next receipt names it; nothing of it that came before the receipt
+   was acknowledged after it was fenced.
+4. Within a batch the steps of a session come before its messages, and its progress last: every beginning of them is a
+   state that can be loaded.
+5. Messages that no session has published, those of the broker itself, stay on this node.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+from zlib import crc32
+
+from holdfast.cluster.applier import ApplierStop
+from holdfast.cluster.writer import Settled, TimerHandle, Timers, VnodeWriter
+from holdfast.durable.commit import Batch, CommitLog, DecidingLog, MessageIds, Receipt
+from holdfast.durable.ordered_log import LogEntry
+from holdfast.durable.state_machine.outcome import Outcome
+from holdfast.durable.state_machine.step_items import step_item
+from holdfast.model.message import Message
+from holdfast.records.cluster.items import Item, MessageItem
+from holdfast.records.cluster.record import SessionEntry
+
+#: How long the opening of a session waits for what it was sent elsewhere.
+PATIENCE_S: Final = 5.0
+_NO_IDS: Final = MessageIds(0, -1, None)
+
+
+def vnode_of(session_id: str, vnodes: int) -> int:
+    """Where everything of a session is. Never change."""
+    return crc32(session_id.encode()) % vnodes
+
+
+class _OpenBatch:
+    """A batch without a receipt."""
+
+    def __init__(self, number: int) -> None:
+        self.number: Final = number
+        #: Vnodes in which its last item is not settled.
+        self.left = 0
+
+
+class _Waiter:
+    """A session that is opened when positions are applied."""
+
+    def __init__(self, positions: dict[int, int], done: "asyncio.Future[bool]", timer: TimerHandle) -> None:
+        self.positions: Final = positions
+        self.done: Final = done
+        self.timer: Final = timer
+
+
+class ClusterLog(CommitLog, DecidingLog):
+    """Requires: one listener per vnode (`listener`), and `attach_receipts` and `attach` before the first batch.
+
+    Survives: what the ordered logs survive. Of a session every prefix of its items.
+    """
+
+    def __init__(
+        self,
+        writers: Sequence[VnodeWriter],
+        positions_of: Callable[[str], Mapping[int, int]],
+        heads: dict[int, int],
+        timers: Timers,
+    ) -> None:
+        """`positions_of` gives the places that a stored session names, by shard the last one; `heads` the last position
+        of each shard that is applied. Both are of this node's tables.
+        """
+        self._writers: Final = list(writers)
+        self._positions_of: Final = positions_of
+        self._heads: Final = heads
+        self._timers: Final = timers
+        #: Sessions of this node's channels, with the revisions of their claims.
+        self._held: Final[dict[str, int]] = {}
+        self._fenced: Final[set[str]] = set()
+        self._batches: Final[deque[_OpenBatch]] = deque()
+        self._waiters: list[_Waiter] = []
+        self._writing = False
+        self._receipt_number = 0
+        self._on_receipt: Callable[[Receipt], None] | None = None
+        self._write_open: Callable[[], None] | None = None
+        self._deliver: Callable[[list[Message]], None] | None = None
+        self._replaced: Callable[[str, tuple[int, int, int]], None] | None = None
+
+    # ---- the ends
+
+    def attach_receipts(self, post: object, on_receipt: Callable[[Receipt], None]) -> None:  # noqa: ARG002 - it is on the loop
+        self._on_receipt = on_receipt
+
+    def attach(
+        self,
+        write_open: Callable[[], None],
+        deliver: Callable[[list[Message]], None],
+        replaced: Callable[[str, tuple[int, int, int]], None],
+    ) -> None:
+        self._write_open = write_open
+        self._deliver = deliver
+        self._replaced = replaced
+
+    def listener(self, vnode: int) -> "VnodeListener":
+        """What the applier of a vnode tells its outcomes."""
+        return VnodeListener(self, self._writers[vnode])
+
+    def writer_of(self, session_id: str) -> VnodeWriter:
+        return self._writers[vnode_of(session_id, len(self._writers))]
+
+    # ---- sessions of this node
+
+    def hold(self, session_id: str, revision: int) -> None:
+        """A claim of this node was accepted: items of the session count at its revision."""
+        self._held[session_id] = revision
+        self._fenced.discard(session_id)
+
+    def let_go(self, session_id: str) -> None:
+        """The channel of a session has ended."""
+        self._held.pop(session_id, None)
+
+    # ---- batches
+
+    def write(self, batch: Batch) -> Receipt | None:
+        opened = _OpenBatch(batch.number)
+        self._batches.append(opened)
+        items = self._items(batch)
+        opened.left = len(items)
+        self._writing = True
+        try:
+            for vnode, found in items.items():
+                self._add(vnode, found, lambda _outcome: self._settled(opened))
+            for vnode in items:
+                self._writers[vnode].flush()
+        finally:
+            self._writing = False
+        return self._receipt()
+
+    def _items(self, batch: Batch) -> dict[int, list[tuple[Item, SessionEntry]]]:
+        """The items of a batch by vnode, in their order."""
+        items: dict[int, list[tuple[Item, SessionEntry]]] = {}
+
+        def add(session_id: str, item: Item) -> None:
+            revision = self._held.get(session_id)
+            if revision is None:
+                self._fenced.add(session_id)
+                return
+            vnode = vnode_of(session_id, len(self._writers))
+            items.setdefault(vnode, []).append((item, SessionEntry(session_id, revision)))
+
+        for step in batch.steps:
+            add(step.client_id, step_item(step, 0))
+        stored = {id(message) for message in batch.messages}
+        for index, message in enumerate(batch.messages):
+            if message.publisher:
+                ids = batch.ids.get(index, _NO_IDS)
+                item = MessageItem(0, message, packet_id=ids.packet_id, number=ids.number, user=ids.user)
+                add(message.publisher, item)
+        for message in batch.retained:
+            if message.publisher and id(message) not in stored:
+                add(message.publisher, MessageItem(0, message))
+        for progress in batch.progress:
+            add(progress.client_id, step_item(progress, 0))
+        return items
+
+    def _add(self, vnode: int, items: list[tuple[Item, SessionEntry]], settled: Settled) -> None:
+        writer = self._writers[vnode]
+        last = len(items) - 1
+        for index, (item, session) in enumerate(items):
+            # Items of a writer are settled in their order, so the last one speaks for all.
+            writer.add(item, settled if index == last else None, session)
+
+    def busy(self) -> bool:
+        """Never: what is written while a record is on its way fills the next one."""
+        return False
+
+    def _settled(self, opened: _OpenBatch) -> None:
+        opened.left -= 1
+        if not self._writing:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        receipt = self._receipt()
+        if receipt is not None and self._on_receipt is not None:
+            self._on_receipt(receipt)
+
+    def _receipt(self) -> Receipt | None:
+        """A receipt for every batch that is settled with all before it, or for sessions that were fenced."""
+        before = self._receipt_number
+        while self._batches and self._batches[0].left == 0:
+            self._receipt_number = self._batches.popleft().number
+        if self._receipt_number == before and not self._fenced:
+            return None
+        fenced = frozenset(self._fenced)
+        self._fenced.clear()
+        return Receipt(self._receipt_number, fenced)
+
+    # ---- decisions
+
+    def applied(self, writer: VnodeWriter, entry: LogEntry, outcome: Outcome) -> None:
+        """A record of a vnode was applied here, of any node."""
+        if outcome.published:
+            for published in outcome.published:
+                message = published.message
+                if message.position_us:
+                    self._heads[message.shard] = message.position_us
+            if self._deliver is not None:
+                self._deliver([published.message for published in outcome.published])
+        self._note_lost(outcome)
+        for session_id, row in outcome.replaced.items():
+            if self._replaced is not None:
+                self._replaced(session_id, (row.node, row.epoch, row.connection_id))
+        writer.applied(entry, outcome)
+        if self._fenced and not self._writing:
+            self._hand_over()
+        if outcome.published and self._waiters:
+            self._wake()
+
+    def _note_lost(self, outcome: Outcome) -> None:
+        """Hold the sessions no longer that other channels own from this record on."""
+        fenced = [one.session_id for one in outcome.fenced if self._held.get(one.session_id) == one.revision]
+        lost = [
+            session_id for session_id, row in outcome.replaced.items() if self._held.get(session_id) == row.revision
+        ]
+        if (fenced or lost) and self._write_open is not None:
+            # What their channels did so far is theirs: under the revision of a later channel it would count.
+            self._write_open()
+        for session_id in (*fenced, *lost):
+            self._held.pop(session_id, None)
+        self._fenced.update(fenced)
+
+    def stopped(self, writer: VnodeWriter, stop: ApplierStop) -> None:
+        """Nothing more of a vnode is applied here: none of its sessions may go on."""
+        writer.stopped(stop)
+        self.fence_vnode(self._writers.index(writer))
+
+    def fence_vnode(self, vnode: int) -> None:
+        """Nothing that this node writes into a vnode counts any more."""
+        gone = [session_id for session_id in self._held if vnode_of(session_id, len(self._writers)) == vnode]
+        for session_id in gone:
+            del self._held[session_id]
+        self._fenced.update(gone)
+        self._hand_over()
+
+    # ---- positions
+
+    async def has_all_of(self, session_id: str) -> bool:
+        positions = {
+            shard: position_us
+            for shard, position_us in self._positions_of(session_id).items()
+            if position_us > self._heads.get(shard, 0)
+        }
+        if not positions:
+            return True
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        timer = self._timers.call_later(PATIENCE_S, lambda: None if done.done() else done.set_result(False))
+        self._waiters.append(_Waiter(positions, done, timer))
+        try:
+            return await done
+        finally:
+            timer.cancel()
+            self._waiters = [waiter for waiter in self._waiters if waiter.done is not done]
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done.done() and all(
+                self._heads.get(shard, 0) >= position_us for shard, position_us in waiter.positions.items()
+            ):
+                waiter.done.set_result(True)
+
+
+class VnodeListener:
+    """An `OutcomeListener` by shape: tells the log of the node which vnode an outcome is of."""
+
+    def __init__(self, log: ClusterLog, writer: VnodeWriter) -> None:
+        self._log: Final = log
+        self._writer: Final = writer
+
+    def applied(self, entry: LogEntry, outcome: Outcome) -> None:
+        self._log.applied(self._writer, entry, outcome)
+
+    def stopped(self, stop: ApplierStop) -> None:
+        self._log.stopped(self._writer, stop)

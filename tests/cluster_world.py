@@ -1,0 +1,349 @@
+"""Nodes of a cluster without sockets, disks and time: brokers, state machines and appliers are the real ones, the
+ordered logs are in memory.
+
+A `ClusterWorld` owns the event loop, the clock and the logs; a `ClusterNode` is a world for its own peers
+(`tests/world.py`). Everything that the logs can do to a node can be asked of `world.logs`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.broker.access.authenticator import Authenticator
+from holdfast.broker.broker import Broker
+from holdfast.broker.policy import Policy
+from holdfast.broker.stores import Stores
+from holdfast.cluster.applier import VnodeApplier
+from holdfast.cluster.cluster_log import ClusterLog, vnode_of
+from holdfast.cluster.log_registry import LogRegistry
+from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
+from holdfast.cluster.writer import VnodeWriter
+from holdfast.durable.log import NO_END, LostRange
+from holdfast.durable.memory_ordered_log import MemoryOrderedLog
+from holdfast.durable.queues.log_queue import LogQueue
+from holdfast.durable.queues.memory_queue import MemoryQueue
+from holdfast.durable.queues.owed_rule import OwedRule
+from holdfast.durable.retained.memory_retained import MemoryRetained
+from holdfast.durable.sessions.session_store import MemorySessions, SessionStore, StoredSession
+from holdfast.durable.state_machine.tables import MemoryTables
+from holdfast.durable.takeover.registry import NodeLife
+from holdfast.model.clock import ManualClock
+from holdfast.model.message import Message
+from holdfast.model.owed import Owed
+from holdfast.model.protocol import V5
+from holdfast.records.cluster.items import ChangeSettings, Closed
+from holdfast.records.cluster.record import ClusterRecord, encode_record
+from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
+from holdfast.records.session_record import SessionRecord
+from holdfast.topics.filters import levels_match
+from holdfast.topics.names import SEPARATOR, is_dollar
+from holdfast.topics.subscription import SubscriptionRecord
+from holdfast.wire.packets import Connack, Connect
+from tests.unit.cluster.node_world import FakeTimers
+from tests.unit.durable.state_machine.vnode import CLUSTER_ID
+from tests.world import ORIGIN, Peer
+
+
+class MemoryScan:
+    """A `ShardScan` over a list of messages."""
+
+    def __init__(self, messages: list[Message], levels: tuple[bytes, ...], from_us: int) -> None:
+        self._messages = messages
+        self._levels = levels
+        self.from_us = from_us
+        self.lost: list[LostRange] = []
+
+    def next(self, limit: int, before_us: int) -> list[Message]:
+        found: list[Message] = []
+        for message in self._messages:
+            if not self.from_us <= message.position_us < before_us:
+                continue
+            dollar = is_dollar(message.topic)
+            if not self._levels or levels_match(self._levels, message.topic.split(SEPARATOR), dollar=dollar):
+                found.append(message)
+                if len(found) == limit:
+                    self.from_us = message.position_us + 1
+                    return found
+        self.from_us = before_us
+        return found
+
+
+class MemoryMessages:
+    """The messages of a node's tables, as a `MessageLog`."""
+
+    def __init__(self, tables: list[MemoryTables]) -> None:
+        self._tables = tables
+
+    def of(self, shard: int) -> list[Message]:
+        return [stored.message for stored in self._tables[shard].messages]
+
+    def shards_for(self, levels: tuple[bytes, ...]) -> list[int]:
+        return list(range(len(self._tables)))
+
+    def heads(self) -> dict[int, int]:
+        return {shard: max((one.position_us for one in self.of(shard)), default=0) for shard in self.shards_for(())}
+
+    def boundary_after(self, position_us: int) -> int:
+        return NO_END
+
+    def scan(self, shard: int, levels: tuple[bytes, ...], from_us: int) -> MemoryScan:
+        return MemoryScan(self.of(shard), levels, from_us)
+
+    def at(self, shard: int, position_us: int) -> Message | None:
+        return next((one for one in self.of(shard) if one.position_us == position_us), None)
+
+
+class VnodesInMemory(SessionStore):
+    """The sessions of all vnodes of a node. What is in flight is looked up in the log, as on disk."""
+
+    def __init__(self, tables: list[MemoryTables], messages: MemoryMessages) -> None:
+        self._tables = tables
+        self._messages = messages
+
+    def _of(self, client_id: str) -> MemorySessions:
+        return self._tables[vnode_of(client_id, len(self._tables))].sessions
+
+    def record(self, client_id: str) -> SessionRecord | None:
+        return self._of(client_id).record(client_id)
+
+    def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
+        stored = self._of(client_id).load(client_id)
+        if stored is None:
+            return None
+        for packet_id, owed in list(stored.inflight.items()):
+            message = owed.message
+            if message.position_us:
+                found = self._messages.at(message.shard, message.position_us)
+                assert found is not None, "what is in flight is applied before its session is opened"
+                stored.inflight[packet_id] = Owed(found, 2, retain=owed.retain, identifiers=owed.identifiers)
+        for entry in () if stored.progress is None else stored.progress.unacknowledged:
+            found = self._messages.at(entry.shard, entry.position_us)
+            if found is not None and entry.packet_id not in stored.inflight:
+                stored.unacknowledged[entry.packet_id] = found
+        return stored
+
+    def positions(self, client_id: str) -> dict[int, int]:
+        """The places that a session names, by shard the last one."""
+        stored = self._of(client_id).load(client_id)
+        found: dict[int, int] = {}
+        if stored is None:
+            return found
+        places = [(owed.message.shard, owed.message.position_us) for owed in stored.inflight.values()]
+        places += stored.done
+        if stored.progress is not None:
+            places += stored.progress.sent.items()
+        for record in stored.subscriptions.values():
+            places += (record.since_heads or {}).items()
+        for shard, position_us in places:
+            found[shard] = max(found.get(shard, 0), position_us)
+        return found
+
+    def expiring(self, before_us: int, limit: int) -> list[str]:
+        return [one for tables in self._tables for one in tables.sessions.expiring(before_us, limit)][:limit]
+
+    def connected(self, after: str, limit: int) -> list[str]:
+        return sorted([one for tables in self._tables for one in tables.sessions.connected(after, limit)])[:limit]
+
+    def with_external_queue(self, after: str, limit: int) -> list[str]:
+        return []
+
+    def waiting_wills(self, after_us: int, after: str, limit: int) -> list[tuple[int, str]]:
+        found = [one for tables in self._tables for one in tables.sessions.waiting_wills(after_us, after, limit)]
+        return sorted(found)[:limit]
+
+    def count(self) -> int:
+        return sum(tables.sessions.count() for tables in self._tables)
+
+
+class ClusterNode:
+    """One life of one node. A `World` for its peers by shape."""
+
+    def __init__(self, world: "ClusterWorld", number: int, epoch: int, policy: Policy) -> None:
+        self.world = world
+        self.life = NodeLife(number, epoch)
+        self.clock = world.clock
+        logs = world.logs
+        self.tables = [MemoryTables() for _log in logs]
+        self.messages = MemoryMessages(self.tables)
+        sessions = VnodesInMemory(self.tables, self.messages)
+        heads: dict[int, int] = {}
+        self.writers = [
+            VnodeWriter(log, CLUSTER_ID, number, epoch, world.clock, world.timers, lambda: 0) for log in logs
+        ]
+        self.log = ClusterLog(self.writers, sessions.positions, heads, world.timers)
+        registry = LogRegistry(self.log, self._registration, world.timers)
+        self.appliers = [
+            VnodeApplier(log, CLUSTER_ID, tables, self.log.listener(vnode), world.wait)
+            for vnode, (log, tables) in enumerate(zip(logs, self.tables, strict=True))
+        ]
+        self.leaders = [
+            VnodeLeader(self.life, tables, tables.sessions, writer, world.clock, world.timers)
+            for tables, writer in zip(self.tables, self.writers, strict=True)
+        ]
+        delivered: dict[int, int] = {}
+        limits = policy.sessions
+
+        def new_unlogged() -> MemoryQueue:
+            return MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes)
+
+        def new_queue(session_id: str, subscriptions: dict[bytes, SubscriptionRecord]) -> LogQueue:
+            rule = OwedRule(session_id, subscriptions, upgrade_qos=False)
+            return LogQueue(self.messages, delivered, rule, new_unlogged, self._lost)
+
+        self.stores = Stores(
+            self.log,
+            MemoryRetained(),
+            sessions,
+            registry,
+            new_queue,
+            deciding_log=self.log,
+            life=self.life,
+            attach=self.log.attach_receipts,
+            stores_all=True,
+            delivered=delivered,
+        )
+        self.broker = Broker(policy, world.clock, Authenticator(), self.stores)
+        self._tasks: list[asyncio.Task[object]] = []
+        self.dead = False
+
+    def _lost(self, session_id: str, lost: LostRange) -> None:
+        raise AssertionError(f"{session_id} has lost {lost}")
+
+    def _registration(self, session_id: str) -> Any:
+        return registration_of(self.tables[vnode_of(session_id, len(self.tables))], session_id)
+
+    async def start(self) -> None:
+        await self.broker.__aenter__()
+        self._tasks = [asyncio.get_running_loop().create_task(applier.run()) for applier in self.appliers]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.broker.__aexit__()
+
+    def kill(self) -> None:
+        """The process is gone: it writes, reads and sends nothing any more, and its clients lose their connections."""
+        self.dead = True
+        for writer in self.writers:
+            writer.close()
+        self.world.run(self.stop())
+
+    def fence(self, before: int | None = None) -> None:
+        """The node's epoch is closed in every vnode, by a record of another one."""
+        for log in self.world.logs:
+            self.world.foreign(log, Closed(self.life.node, before or self.life.epoch + 1))
+
+    def lead(self) -> None:
+        """A second has passed for the leaders."""
+        for leader in self.leaders:
+            self.world.do(lambda leader=leader: leader.tick(self.life.node))  # type: ignore[misc]
+
+    # ---- a world for peers
+
+    def do(self, action: Callable[[], object]) -> None:
+        self.world.do(action)
+
+    def peer(self, version: int = V5) -> Peer:
+        return Peer(self, version, ORIGIN)  # type: ignore[arg-type]
+
+    def connect(self, client_id: str, version: int = V5, **options: object) -> Peer:
+        peer = self.peer(version)
+        peer.send(Connect(version, client_id, **options))  # type: ignore[arg-type]
+        peer.connack = peer.take(Connack)
+        return peer
+
+
+class ClusterWorld:
+    """Nodes over V logs; use it as a context manager."""
+
+    def __init__(self, nodes: int = 3, vnodes: int = 2, policy: Policy | None = None) -> None:
+        self.clock = ManualClock()
+        self.policy = policy or Policy()
+        self.timers = FakeTimers()
+        self._numbers: dict[int, int] = {}
+        self.logs = [MemoryOrderedLog(self.clock, f"memory-{vnode}") for vnode in range(vnodes)]
+        for vnode, log in enumerate(self.logs):
+            zone = VnodeZone("default", vnode, "paged", {})
+            self.foreign(log, ChangeSettings(1, VnodeSettings((zone,))))
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._failed)
+        self._failures: list[BaseException] = []
+        self._epoch = 0
+        self.nodes: list[ClusterNode] = []
+        for number in range(1, nodes + 1):
+            self.start(number)
+
+    def start(self, number: int) -> ClusterNode:
+        """A node joins, or comes back with nothing."""
+        self._epoch += 1
+        node = ClusterNode(self, number, self._epoch, self.policy)
+        self.nodes = [*[other for other in self.nodes if other.life.node != number], node]
+        self.nodes.sort(key=lambda one: one.life.node)
+        self.run(node.start())
+        return node
+
+    def foreign(self, log: MemoryOrderedLog, item: ChangeSettings | Closed) -> None:
+        """A record of a node that is none of these."""
+        number = self._numbers[id(log)] = self._numbers.get(id(log), 0) + 1
+        record = ClusterRecord(CLUSTER_ID, 99, 1, number, self.clock.wall_us(), 0, [], [item])
+        log.append(encode_record(record), lambda _result: None)
+
+    async def wait(self, _delay_s: float) -> None:
+        await asyncio.sleep(0)
+
+    def run(self, work: Any) -> Any:
+        result = self._loop.run_until_complete(work)
+        self.settle()
+        return result
+
+    def do(self, action: Callable[[], object]) -> None:
+        self._loop.call_soon(action)
+        self.settle()
+
+    def settle(self) -> None:
+        for _turn in range(40):
+            self._loop.call_soon(self._loop.stop)
+            self._loop.run_forever()
+        if self._failures:
+            raise self._failures.pop(0)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, for clocks, deadlines and timers."""
+        self.clock.advance(int(seconds * 1_000_000))
+        self.do(lambda: self.timers.advance(seconds))
+        for node in self.nodes:
+            if not node.dead:
+                self.do(node.broker.deadlines.fire)
+
+    def lead(self, seconds: int = 1) -> None:
+        """Let seconds pass, with what leaders do in each."""
+        for _second in range(seconds):
+            self.advance(1)
+            for node in self.nodes:
+                if not node.dead:
+                    node.lead()
+
+    def digests(self) -> list[Mapping[int, bytes]]:
+        """By node: the digest of each vnode."""
+        return [
+            {vnode: applier.place.digest for vnode, applier in enumerate(node.appliers)}
+            for node in self.nodes
+            if not node.dead
+        ]
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._failures.append(error if isinstance(error, BaseException) else AssertionError(context["message"]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes:
+            if not node.dead:
+                self._loop.run_until_complete(node.stop())
+        self._loop.close()
