@@ -32,7 +32,7 @@ from holdfast.model.clock import ManualClock
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import V5
-from holdfast.records.cluster.items import ChangeSettings, Closed
+from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
 from holdfast.records.cluster.record import ClusterRecord, encode_record
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
 from holdfast.records.session_record import SessionRecord
@@ -119,7 +119,7 @@ class VnodesInMemory(SessionStore):
                 stored.inflight[packet_id] = Owed(found, 2, retain=owed.retain, identifiers=owed.identifiers)
         for entry in () if stored.progress is None else stored.progress.unacknowledged:
             found = self._messages.at(entry.shard, entry.position_us)
-            if found is not None and entry.packet_id not in stored.inflight:
+            if found is not None and entry.qos == 1:
                 stored.unacknowledged[entry.packet_id] = found
         return stored
 
@@ -226,8 +226,10 @@ class ClusterNode:
     def kill(self) -> None:
         """The process is gone: it writes, reads and sends nothing any more, and its clients lose their connections."""
         self.dead = True
+        for task in self._tasks:
+            task.cancel()
         for writer in self.writers:
-            writer.close()
+            self.world.do(writer.close)
         self.world.run(self.stop())
 
     def fence(self, before: int | None = None) -> None:
@@ -282,6 +284,10 @@ class ClusterWorld:
         self.nodes = [*[other for other in self.nodes if other.life.node != number], node]
         self.nodes.sort(key=lambda one: one.life.node)
         self.run(node.start())
+        for writer in node.writers:  # it closes the node's earlier epoch
+            writer.add(Tick())
+            writer.flush()
+        self.settle()
         return node
 
     def foreign(self, log: MemoryOrderedLog, item: ChangeSettings | Closed) -> None:
@@ -306,6 +312,8 @@ class ClusterWorld:
         for _turn in range(40):
             self._loop.call_soon(self._loop.stop)
             self._loop.run_forever()
+            if not self._loop._ready:  # type: ignore[attr-defined]
+                break
         if self._failures:
             raise self._failures.pop(0)
 

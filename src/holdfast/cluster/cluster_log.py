@@ -18,11 +18,12 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 from zlib import crc32
 
 from holdfast.cluster.applier import ApplierStop
-from holdfast.cluster.writer import Settled, TimerHandle, Timers, VnodeWriter
+from holdfast.cluster.writer import ItemOutcome, Settled, TimerHandle, Timers, VnodeWriter
 from holdfast.durable.commit import Batch, CommitLog, DecidingLog, MessageIds, Receipt
 from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.state_machine.outcome import Outcome
@@ -134,7 +135,7 @@ class ClusterLog(CommitLog, DecidingLog):
         self._writing = True
         try:
             for vnode, found in items.items():
-                self._add(vnode, found, lambda _outcome: self._settled(opened))
+                self._add(vnode, found, partial(self._settled, opened, vnode))
             for vnode in items:
                 self._writers[vnode].flush()
         finally:
@@ -179,7 +180,9 @@ class ClusterLog(CommitLog, DecidingLog):
         """Never: what is written while a record is on its way fills the next one."""
         return False
 
-    def _settled(self, opened: _OpenBatch) -> None:
+    def _settled(self, opened: _OpenBatch, vnode: int, outcome: ItemOutcome) -> None:
+        if outcome.outcome is None:
+            self._fence_all(vnode)
         opened.left -= 1
         if not self._writing:
             self._hand_over()
@@ -241,11 +244,14 @@ class ClusterLog(CommitLog, DecidingLog):
 
     def fence_vnode(self, vnode: int) -> None:
         """Nothing that this node writes into a vnode counts any more."""
+        self._fence_all(vnode)
+        self._hand_over()
+
+    def _fence_all(self, vnode: int) -> None:
         gone = [session_id for session_id in self._held if vnode_of(session_id, len(self._writers)) == vnode]
         for session_id in gone:
             del self._held[session_id]
         self._fenced.update(gone)
-        self._hand_over()
 
     # ---- positions
 
