@@ -62,14 +62,14 @@ class VnodeRetained(RetainedStore):
     def get(self, topic: bytes, now_us: int) -> Message | None:
         if topic.startswith(_OWN):
             return self._own.get(topic, now_us)
-        return self._find(topic, now_us, self.versions())
+        return self.find(retained_key(topic), now_us, self.versions())
 
     def at(self, topic: bytes, newest: int) -> Message | None:
         """The message of a topic, if it is the one that the change `newest`, or one before it, has left there."""
-        return self._find(topic, self._clock.wall_us(), dict.fromkeys(self._vnodes, newest))
+        return self.find(retained_key(topic), self._clock.wall_us(), dict.fromkeys(self._vnodes, newest))
 
-    def _find(self, topic: bytes, now_us: int, versions: Mapping[int, int]) -> Message | None:
-        key = retained_key(topic)
+    def find(self, key: bytes, now_us: int, versions: Mapping[int, int]) -> Message | None:
+        """The message under the key of a topic, as of a version for each vnode, if it was not replaced since."""
         found: list[tuple[int, bytes]] = []
         for number, vnode in self._vnodes.items():
             value = vnode.retained().get(key)
@@ -97,6 +97,10 @@ class VnodeRetained(RetainedStore):
             for number, vnode in self._vnodes.items()
         }
         return VnodeRetainedScan(self, walks, now_us, after, versions)
+
+    def changes(self) -> int:
+        """How often tables of retained messages were changed since the start."""
+        return sum([vnode.retained_changes for vnode in self._vnodes.values()])
 
     # ---- versions
 
@@ -148,6 +152,9 @@ class VnodeRetainedScan(RetainedScan):
     1. Of the topics up to `at` every message was returned: a topic is only taken when each walk has found its next
        match, or is at its end.
     2. A page of matches is held for each vnode, and no cursor between two slices.
+    3. Walks are at different topics. So a topic is looked up again, in all vnodes, if anything was changed since the
+       scan began: what one walk has found may be replaced in a vnode whose walk is behind that topic already.
+    4. A slice visits at most the budget, and one key more for each vnode.
     """
 
     def __init__(
@@ -162,6 +169,7 @@ class VnodeRetainedScan(RetainedScan):
         self._walks: Final = walks
         self._now_us: Final = now_us
         self._versions: Final = dict(versions)
+        self._changes: Final = store.changes()
         #: The key of the topic that was taken last.
         self._taken = retained_key(after) if after else b""
 
@@ -190,7 +198,8 @@ class VnodeRetainedScan(RetainedScan):
             if any(not walk.found and not walk.at_end() for walk in walks.values()):
                 continue
             heads = [walk.found[0][0] for walk in walks.values() if walk.found]
-            if not heads:
+            is_stale = self._store.changes() != self._changes
+            if not heads or (is_stale and budget.left <= 0):
                 return None
             self._taken = min(heads)
             entries = [
@@ -198,6 +207,11 @@ class VnodeRetainedScan(RetainedScan):
                 for number, walk in walks.items()
                 if walk.found and walk.found[0][0] == self._taken
             ]
-            message = self._store.newest_of(entries, self._now_us, self._versions)
+            if is_stale:
+                for _vnode in walks:
+                    budget.visit(len(self._taken))
+                message = self._store.find(self._taken, self._now_us, self._versions)
+            else:
+                message = self._store.newest_of(entries, self._now_us, self._versions)
             if message is not None:
                 return message

@@ -62,8 +62,9 @@ class _Batch:
         self.steps: Final = steps
         self.published: Final = published
         self.built: Changes | None = None
-        #: How many more topics have a retained message behind it.
+        #: How many more topics have a retained message behind it, and whether it changes any.
         self.retained = 0
+        self.has_retained = False
 
 
 class RocksVnode:
@@ -98,6 +99,8 @@ class RocksVnode:
         self.sessions: Final = RocksSessions(self._tables[SESSIONS], find, find_retained, gone)
         #: Topics that have a retained message, removals not counted; expired ones are.
         self.retained_count = sum([has_payload(value) for _key, value in self.retained().items(*subtree(()))])
+        #: Batches since the start that changed a retained message.
+        self.retained_changes = 0
         #: What could not be written yet.
         self._unwritten: _Batch | None = None
 
@@ -144,6 +147,7 @@ class RocksVnode:
             raise
         self._unwritten = None
         self.retained_count += batch.retained
+        self.retained_changes += batch.has_retained
         if self._messages is not None:
             self._messages.written()
 
@@ -157,7 +161,9 @@ class RocksVnode:
         except PermanentError:
             self._unwritten = None
             raise
-        batch.retained = self._count_retained(batch.changes.into(tables.RETAINED))
+        retained = batch.changes.into(tables.RETAINED)
+        batch.has_retained = bool(retained.operations)
+        batch.retained = self._count_retained(retained)
         self._add(batch.changes, built)
         if batch.steps:
             steps = Batch(0)
