@@ -46,9 +46,18 @@ LOG = "log-00000-00000001"
 class Payloads:
     """Stores the payload of each message by its serial, in the batch of its record."""
 
-    def add(self, published: Sequence[PublishedMessage], changes: Changes) -> None:
+    def add(self, published: Sequence[PublishedMessage], rows: Changes, changes: Changes) -> None:
         for found in published:
             changes.into(LOG).put(found.serial.to_bytes(8, "big"), found.message.payload)
+
+    def make_ready(self) -> None:
+        return
+
+    def refused(self) -> None:
+        return
+
+    def written(self) -> None:
+        return
 
 
 class History:

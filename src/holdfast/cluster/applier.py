@@ -66,7 +66,7 @@ class ApplierStop:
 
     INSTALL: the log begins behind what is applied here; a checkpoint of another node has to be installed.
     LOST: the log does not have what was applied here: it is shorter, another one, or has other records.
-    UNREADABLE: the next record, or a row that it needs, is damaged or of a later version.
+    UNREADABLE: the next record, or a row that it needs, is damaged or of a later version, or cannot be stored here.
     """
 
     reason: str
@@ -140,6 +140,9 @@ class VnodeApplier:
             found = compare(self._applied_place(), ends)
         except PermanentError as error:
             self._stop_at(UNREADABLE, f"the incarnation of the log that was applied: {error}")
+            return
+        except TransientError as error:
+            self._stall(error)
             return
         if found in (INSTALL, LOST):
             self._stop_at(found, self._describe(ends))
@@ -220,6 +223,10 @@ class VnodeApplier:
         except PermanentError as error:
             self._stop_at(UNREADABLE, f"record {entry.sequence} cannot be applied: {error}")
             return
+        except TransientError as error:
+            # The tables cannot be read while their database is opened again: the entry is read and decided once more.
+            self._stall(error)
+            return
         if self._store.get(CLUSTER, INCARNATION_KEY) is None:
             outcome.changes.into(CLUSTER).put(INCARNATION_KEY, encode_incarnation(self._incarnation))
         self._unwritten = entry, outcome
@@ -227,6 +234,9 @@ class VnodeApplier:
             self._store.write(outcome.changes, outcome.steps, outcome.published)
         except TransientError as error:
             self._stall(error)
+        except PermanentError as error:
+            self._unwritten = None
+            self._stop_at(UNREADABLE, f"record {entry.sequence} cannot be stored here: {error}")
         else:
             self._written()
 
@@ -248,6 +258,9 @@ class VnodeApplier:
             changes, after = close_slice(self._store, self._slice_after, _SLICE)
         except PermanentError as error:
             self._stop_at(UNREADABLE, f"a closed epoch cannot be carried out: {error}")
+            return
+        except TransientError as error:
+            self._stall(error)
             return
         self._slice_after = after or None
         try:

@@ -32,6 +32,8 @@ MESSAGE: Final = 0x01
 EXPIRY: Final = 0x02
 
 _TIME: Final = Struct(">Q")
+#: Where the length of the payload stands: behind the fields here, in the header of a message.
+_PAYLOAD_AT: Final = 11 + 10
 
 
 class RetainedRecord:
@@ -64,6 +66,12 @@ def decode_retained(value: bytes) -> RetainedRecord:
     shard = fields.u16("the shard")
     stored_us = fields.i64("the time")
     return RetainedRecord(decode_message(fields.rest()), shard, stored_us)
+
+
+def has_payload(value: bytes) -> bool:
+    """Whether a stored record is a message, and not a removal; a message if it cannot be read."""
+    payload_bytes = value[_PAYLOAD_AT : _PAYLOAD_AT + 4]
+    return len(payload_bytes) < 4 or any(payload_bytes)
 
 
 def retained_key(topic: bytes) -> bytes:

@@ -15,6 +15,7 @@ which the number of a vnode could be mistaken.
 """
 
 from typing import Final
+from zlib import crc32
 
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.records.fields import key_u16
@@ -26,6 +27,11 @@ RETAINED: Final = 0x03
 SESSIONS: Final = 0x04
 
 _PREFIX_BYTES: Final = 3
+
+
+def vnode_of(session_id: str, vnodes: int) -> int:
+    """The vnode of a session, or of a group by the session id that it is stored under, of so many. Never change."""
+    return crc32(session_id.encode()) % vnodes
 
 
 def table_prefix(vnode: int, table: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.durable.changes import FamilyChanges, RangeEnd
 from holdfast.storage.rocks.engine.column_families import ColumnFamilies
-from holdfast.storage.rocks.engine.scan import get_one, scan_items
+from holdfast.storage.rocks.engine.scan import FamilyReader, get_one, scan_items
 
 
 class FamilySlice:
@@ -18,14 +18,18 @@ class FamilySlice:
     def __init__(self, contents: ColumnFamilies, name: str, prefix: bytes = b"") -> None:
         self._contents: Final = contents
         self._name: Final = name
-        self._prefix: Final = prefix
+        self.prefix: Final = prefix
+
+    def family(self) -> FamilyReader:
+        """The whole family, for readers that seek: its keys have the prefix."""
+        return self._contents.family(self._name)
 
     def get(self, key: bytes) -> bytes | None:
-        return get_one(self._contents.family(self._name), self._prefix + key)
+        return get_one(self._contents.family(self._name), self.prefix + key)
 
     def items(self, lo: bytes, hi: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The keys of [lo, hi) and their values, in order."""
-        family, prefix = self._contents.family(self._name), self._prefix
+        family, prefix = self._contents.family(self._name), self.prefix
         if not prefix:
             return scan_items(family, lo, hi)
         start = len(prefix)
@@ -37,7 +41,7 @@ class FamilySlice:
 
     def add(self, changes: FamilyChanges, puts: FamilyChanges) -> None:
         """Put changes of this slice into those of its family, in their order."""
-        prefix, operations = self._prefix, puts.operations
+        prefix, operations = self.prefix, puts.operations
         for key, value in changes.operations:
             end = RangeEnd(prefix + value.key) if isinstance(value, RangeEnd) else value
             operations.append((prefix + key, end))

@@ -14,6 +14,7 @@ from holdfast.records.lanes import is_lane
 from holdfast.storage.rocks.engine.column_families import ColumnFamilies
 from holdfast.storage.rocks.log.page_cache import PageCache
 from holdfast.storage.rocks.log.shard_scan import RocksShardScan
+from holdfast.storage.rocks.log.zone_generations import ZoneGenerations
 from holdfast.storage.rocks.log.zone_log import ZoneLog
 
 
@@ -81,7 +82,7 @@ class RocksLogReader:
         return found_us
 
     def messages(
-        self, zone_log: ZoneLog, shard: int, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+        self, zone_log: ZoneGenerations, shard: int, levels: tuple[bytes, ...], lo_us: int, hi_us: int
     ) -> Iterator[list[Message]]:
         """Messages in order, some at a time; none now and then while nothing matches."""
         for piece, from_us, before_us in zone_log.pieces(shard, lo_us, hi_us):

@@ -9,10 +9,10 @@ from typing import Final, Protocol
 
 from holdfast.durable.erasures import Erasures
 from holdfast.durable.log import LostRange
-from holdfast.durable.shard import Shard
+from holdfast.durable.ring import Ring
 from holdfast.model.message import Message
 from holdfast.storage.rocks.log.page_cache import PageCache
-from holdfast.storage.rocks.log.zone_log import ZoneLog
+from holdfast.storage.rocks.log.zone_generations import ZoneGenerations
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar
 
@@ -26,6 +26,21 @@ _ERASED: Final = 100
 _FIRST_US: Final = 1
 
 
+class ScannedShard(Protocol):
+    """What scans need of a shard; `Shard` fits by shape."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def ring(self) -> Ring: ...
+
+    @property
+    def head_us(self) -> int:
+        """The last position that may be read."""
+        ...
+
+
 class ScannedLog(Protocol):
     """What scans need of the log; `RocksLogReader` fits by shape."""
 
@@ -34,7 +49,7 @@ class ScannedLog(Protocol):
     erasures: Erasures
 
     def messages(
-        self, zone_log: ZoneLog, shard: int, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+        self, zone_log: ZoneGenerations, shard: int, levels: tuple[bytes, ...], lo_us: int, hi_us: int
     ) -> Iterator[list[Message]]:
         """Messages in order, some at a time; none now and then while nothing matches."""
         ...
@@ -51,8 +66,8 @@ class RocksShardScan:
     def __init__(
         self,
         log: ScannedLog,
-        zone_log: ZoneLog,
-        shard: Shard,
+        zone_log: ZoneGenerations,
+        shard: ScannedShard,
         levels: tuple[bytes, ...],
         from_us: int,
     ) -> None:

@@ -7,6 +7,7 @@ three microseconds for each jump, and no tree of a million objects in memory.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from holdfast.durable.retained.retained_store import ScanBudget
@@ -39,89 +40,115 @@ class ScannedStore(Protocol):
         ...
 
 
-class RocksRetainedScan:
-    """A `RetainedScan` that seeks from one key that can match to the next.
+class TopicWalk:
+    """Rows of a table of retained messages whose topics a filter matches: seeks from one key to the next that can.
 
-    It holds a page of what it found, and no cursor between two slices: a slow subscriber holds on to nothing.
+    It holds a page of what it found, and no cursor between two reads: a slow subscriber holds on to nothing.
+    1. Of the keys up to `visited`, every match is in `found`, or was taken from it.
     """
+
+    def __init__(
+        self, family: Callable[[], FamilyReader], topic_filter: TopicFilter, after: bytes, prefix: bytes = b""
+    ) -> None:
+        """`after` is the topic to begin behind; `prefix` what all keys of the table begin with, which is not shown."""
+        self._family: Final = family
+        self._prefix: Final = prefix
+        self._levels: Final = topic_filter.levels
+        self._wildcard: Final = topic_filter.wildcard
+        #: What matches, as key and record; and the last key that was visited.
+        self.found: Final[deque[tuple[bytes, bytes]]] = deque()
+        self.visited = retained_key(after) if after else b""
+        #: Where to go on; None at the end.
+        self._seek: bytes | None = self.visited + b"\x00" if after else _MESSAGES
+        if not topic_filter.wildcard:
+            self._seek = None if after else retained_key(topic_filter.inner())
+
+    def at_end(self) -> bool:
+        """Whether every key was visited."""
+        return self._seek is None
+
+    def read(self, budget: ScanBudget) -> None:
+        """Visit keys until the budget is spent, a page is found, or the end is reached. Requires: it is not there."""
+        assert self._seek is not None
+        if self._wildcard:
+            self._seek = self._visit(self._seek, budget)
+        else:
+            self._get(self._seek, budget)
+            self._seek = None
+
+    def _get(self, key: bytes, budget: ScanBudget) -> None:
+        value = get_one(self._family(), self._prefix + key)
+        budget.visit(len(key), 0 if value is None else len(value))
+        if value is not None:
+            self.found.append((key, value))
+
+    def _visit(self, seek: bytes, budget: ScanBudget) -> bytes | None:
+        """Visit keys until the budget is spent or a page is found; where to go on, None at the end."""
+        prefix = self._prefix
+        start = len(prefix)
+        hi = prefix + _END
+        cursor = open_cursor(self._family(), hi)
+        page_bytes = 0
+        cursor.seek(prefix + seek)
+        while cursor.valid():
+            key: bytes = cursor.key()[start:]
+            jump = next_key(self._levels, key[1:].split(b"\x00"))
+            if jump is None:
+                return None
+            self.visited = key
+            behind = key + b"\x00"
+            if jump == b"":
+                value: bytes = cursor.value()
+                page_bytes += len(value)
+                budget.visit(len(key), len(value))
+                self.found.append((key, value))
+                jump = behind
+            else:
+                budget.visit(len(key))
+            if budget.left <= 0 or len(self.found) == _PAGE or page_bytes >= _PAGE_BYTES:
+                return jump
+            if jump == behind:
+                cursor.next()  # half the price of a seek
+            else:
+                cursor.seek(prefix + jump)
+        check_end(cursor)
+        return None
+
+
+class RocksRetainedScan:
+    """A `RetainedScan` of one table."""
 
     def __init__(self, store: ScannedStore, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> None:
         self._store: Final = store
-        self._levels: Final = topic_filter.levels
         self._now_us: Final = now_us
         self._newest: Final = newest
-        #: What matches, as key and record; and the last key that was visited.
-        self._found: Final[deque[tuple[bytes, bytes]]] = deque()
-        self._visited = retained_key(after) if after else b""
-        #: Where to go on; None at the end.
-        self._seek: bytes | None = self._visited + b"\x00" if after else _MESSAGES
-        if not topic_filter.wildcard:
-            self._seek = None if after else retained_key(topic_filter.inner())
-        self._wildcard: Final = topic_filter.wildcard
+        self._walk: Final = TopicWalk(store.family, topic_filter, after)
         self._at = after
 
     def at(self) -> bytes:
         return self._at
 
     def over(self) -> bool:
-        return not self._found and self._seek is None
+        return not self._walk.found and self._walk.at_end()
 
     def held(self) -> int:
         """Messages that were found and not returned yet."""
-        return len(self._found)
+        return len(self._walk.found)
 
     def next(self, budget: ScanBudget) -> Message | None:
+        walk = self._walk
         while True:
-            while self._found:
-                key, value = self._found.popleft()
+            while walk.found:
+                key, value = walk.found.popleft()
                 self._at = retained_topic(key)
                 message = self._store.readable(value, self._now_us, self._newest)
                 if message is not None:
                     return message
-            if self._visited:
-                self._at = retained_topic(self._visited)
-            if self._seek is None or budget.left <= 0:
+            if walk.visited:
+                self._at = retained_topic(walk.visited)
+            if walk.at_end() or budget.left <= 0:
                 return None
-            if self._wildcard:
-                self._seek = self._visit(self._seek, budget)
-            else:
-                self._get(self._seek, budget)
-                self._seek = None
-
-    def _get(self, key: bytes, budget: ScanBudget) -> None:
-        value = get_one(self._store.family(), key)
-        budget.visit(len(key), 0 if value is None else len(value))
-        if value is not None:
-            self._found.append((key, value))
-
-    def _visit(self, seek: bytes, budget: ScanBudget) -> bytes | None:
-        """Visit keys until the budget is spent or a page is found; where to go on, None at the end."""
-        cursor = open_cursor(self._store.family(), _END)
-        page_bytes = 0
-        cursor.seek(seek)
-        while cursor.valid():
-            key: bytes = cursor.key()
-            jump = next_key(self._levels, key[1:].split(b"\x00"))
-            if jump is None:
-                return None
-            self._visited = key
-            behind = key + b"\x00"
-            if jump == b"":
-                value: bytes = cursor.value()
-                page_bytes += len(value)
-                budget.visit(len(key), len(value))
-                self._found.append((key, value))
-                jump = behind
-            else:
-                budget.visit(len(key))
-            if budget.left <= 0 or len(self._found) == _PAGE or page_bytes >= _PAGE_BYTES:
-                return jump
-            if jump == behind:
-                cursor.next()  # half the price of a seek
-            else:
-                cursor.seek(jump)
-        check_end(cursor)
-        return None
+            walk.read(budget)
 
 
 def next_key(levels: tuple[bytes, ...], topic: list[bytes]) -> bytes | None:

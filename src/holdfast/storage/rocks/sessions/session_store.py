@@ -405,9 +405,13 @@ class RocksSessions:
             self._gone(client_id, shard, position_us)
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
+        return [client_id for _ends_us, client_id in self.ends(before_us, limit)]
+
+    def ends(self, before_us: int, limit: int) -> list[tuple[int, str]]:
+        """When sessions without a connection end, and which; those that end before a moment, soonest first."""
         _lo, hi = expired_before(before_us)
         keys = self._ends.below(self._list, hi, is_written=self._is_written())
-        return [listed_client(key) for key in islice(keys, limit)]
+        return [(_listed_us(key), listed_client(key)) for key in islice(keys, limit)]
 
     def connected(self, after: str, limit: int) -> list[str]:
         return self._clients(*connected_after(after), limit)
@@ -421,7 +425,7 @@ class RocksSessions:
         for key, _value in self._list(lo, bytes((WAITING + 1,))):
             if len(found) == limit:
                 break
-            found.append((int.from_bytes(key[1:9], "big"), listed_client(key)))
+            found.append((_listed_us(key), listed_client(key)))
         return found
 
     def count(self) -> int:
@@ -457,6 +461,11 @@ class _Loading:
 def _is_away(client_id: str, record: SessionRecord) -> bool:
     """Whether nothing of a session is needed in memory. A group has no connection, and works all the same."""
     return record.disconnected_us != 0 and not client_id.startswith(GROUP_PREFIX)
+
+
+def _listed_us(key: bytes) -> int:
+    """The time in a list that is sorted by time."""
+    return int.from_bytes(key[1:9], "big")
 
 
 def _listed(client_id: str, record: SessionRecord) -> list[bytes]:

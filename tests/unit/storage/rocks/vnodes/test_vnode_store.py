@@ -31,9 +31,18 @@ RECORD = SessionRecord(expiry_s=60, disconnected_us=0)
 class Topics:
     """Stores the topic of each message, by its serial."""
 
-    def add(self, published: Sequence[PublishedMessage], changes: Changes) -> None:
+    def add(self, published: Sequence[PublishedMessage], rows: Changes, changes: Changes) -> None:
         for message in published:
             changes.into("log").put(b"%d" % message.serial, message.message.topic)
+
+    def make_ready(self) -> None:
+        return
+
+    def refused(self) -> None:
+        return
+
+    def written(self) -> None:
+        return
 
 
 @pytest.fixture
