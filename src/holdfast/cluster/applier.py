@@ -83,8 +83,15 @@ class OutcomeListener(Protocol):
         """No entry follows."""
 
 
+class LogMachine(Protocol):
+    """Decides the entries of a log: the state machine of vnodes, or that of the control log."""
+
+    def apply(self, entry: LogEntry) -> Outcome:
+        """Decide the next entry. PermanentError: it cannot be read, and the log is not applied any further."""
+
+
 class VnodeApplier:
-    """A `LogReader` by shape. `run` is its whole life."""
+    """A `LogReader` by shape. `run` is its whole life. With another machine it applies the control log."""
 
     def __init__(
         self,
@@ -93,13 +100,15 @@ class VnodeApplier:
         store: StateStore,
         listener: OutcomeListener,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        machine: LogMachine | None = None,
     ) -> None:
+        """Without a `machine` it is that of a vnode."""
         self._source: Final = log
         self._cluster_id: Final = cluster_id
         self._store: Final = store
         self._listener: Final = listener
         self._wait: Final = wait
-        self._machine: Final = StateMachine(cluster_id, store)
+        self._machine: Final[LogMachine] = machine or StateMachine(cluster_id, store)
         self._queue: Final[deque[LogEntry]] = deque()
         self._changed: Final = asyncio.Event()
         self._reading: LogReading | None = None

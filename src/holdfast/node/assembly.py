@@ -12,6 +12,7 @@ from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.retained.memory_retained import MemoryRetained
 from holdfast.durable.sessions.session_store import MemorySessions
 from holdfast.durable.takeover.registry import MemoryRegistry
+from holdfast.model.errors import SettingsError
 from holdfast.node.queue_stores import open_queue_stores, used_backends
 from holdfast.node.settings.tree import Settings
 from holdfast.node.system_clock import SystemClock
@@ -26,6 +27,8 @@ async def assemble(settings: Settings) -> tuple[Broker, "DiskStorage | None", di
 
     SettingsError if a file is wrong or the data folder is in use.
     """
+    if settings.cluster.is_on:
+        raise SettingsError("cluster.name is set, and this Holdfast serves no clients in a cluster yet; remove it")
     policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions, classes=settings.classes)
     clock = SystemClock()
     files = settings.security

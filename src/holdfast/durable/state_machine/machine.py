@@ -132,7 +132,7 @@ class StateMachine:
             self._apply_record(record, clock, tables, outcome, steps)
         outcome.time_us = 0 if clock is None else clock.time_us
         checksum = crc32(entry.record) if record is None else record.checksum
-        outcome.digest = _digest(applied.digest, checksum, outcome, tables)
+        outcome.digest = chain_digest(applied.digest, checksum, outcome, tables)
         tables.put(CLUSTER, APPLIED_KEY, encode_applied_row(AppliedRow(entry.sequence, checksum, outcome.digest)))
         outcome.changes = tables.changes
         outcome.steps = tables.steps
@@ -244,7 +244,8 @@ def _read_steps(record: ClusterRecord) -> dict[int, SessionStep]:
     return steps
 
 
-def _digest(before: bytes, checksum: int, outcome: Outcome, tables: TableChanges) -> bytes:
+def chain_digest(before: bytes, checksum: int, outcome: Outcome, tables: TableChanges) -> bytes:
+    """The digest of a log up to an entry, from the one before it (rule 5)."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     digest.update(before)
     digest.update(u32(checksum) + u8(VERDICTS.index(outcome.verdict)) + i64(outcome.time_us))

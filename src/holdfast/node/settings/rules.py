@@ -9,6 +9,7 @@
 7. A zone can keep its promises: what survives the broker is stored, and a generation is no longer than the retention.
 8. Queues outside the log belong to sessions that outlive the broker, and a class names its clients.
 9. History is served to clients with a token, or to this machine alone; and messages are stored.
+10. A node of a cluster has the settings that its cluster can keep (`cluster_rules`).
 """
 
 import os
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import SettingsError
+from holdfast.node.settings.cluster_rules import cluster_problems
 from holdfast.node.settings.section_rules import history_problems, queue_problems
 from holdfast.node.settings.tree import (
     DEFAULT_WEBSOCKET_PATH,
@@ -70,7 +72,7 @@ def problems_of(settings: Settings) -> list[SettingProblem]:
     for name, zone in settings.zones.items():
         problems += _kept_problems(settings, f"zones.{name}", zone)
     problems += _zone_problems(settings)
-    found = [*history_problems(settings), *queue_problems(settings)]
+    found = [*history_problems(settings), *queue_problems(settings), *cluster_problems(settings)]
     problems += [_problem(settings, key, text, *others) for key, text, *others in found]
     return problems
 
@@ -199,6 +201,7 @@ def _file_problems(settings: Settings) -> Iterator[SettingProblem]:
             named[f"listeners.{name}.{field}"] = getattr(listener, field)
     for field in ("token_file", "certificate", "key"):
         named[f"history.{field}"] = getattr(settings.history, field)
+    named["cluster.password_file"] = settings.cluster.password_file
     named["redis.password_file"] = settings.redis.password_file
     named["postgres.password_file"] = settings.postgres.password_file
     for key, path in named.items():

@@ -13,13 +13,15 @@
     ├── redis       … in Redis
     ├── postgres    … in PostgreSQL
     ├── history     the process that serves stored messages
+    ├── cluster     several nodes as one broker
+    ├── registry    which connection of a client id counts there
     ├── log         log lines
     └── sys         the broker's own topics
 
 The loader, the error messages and the reference page read the notes (`Key`) of this tree; a key is described nowhere
 else. `mqtt`, `limits`, `sessions` and `classes` are in `broker.policy`, with the code that uses them; `history` is in
-`history.settings`, and queue backends in `queue_sections`. This module reads nothing: `loader` reads files and
-environment, and `rules` checks rules between keys.
+`history.settings`, queue backends are in `queue_sections`, `cluster` and `registry` in `cluster_section`. This module
+reads nothing: `loader` reads files and environment, and `rules` checks rules between keys.
 """
 
 from collections.abc import Mapping
@@ -30,6 +32,7 @@ from typing import Annotated, Final, Literal, get_type_hints
 
 from holdfast.broker.policy import ClientClass, Key, Limits, Mqtt, Sessions
 from holdfast.history.settings import History, is_loopback
+from holdfast.node.settings.cluster_section import ClusterSettings, RegistrySettings
 from holdfast.node.settings.queue_sections import JournalSettings, PostgresSettings, RedisSettings
 
 ListenerKind = Literal["tcp", "tls", "ws", "wss"]
@@ -332,6 +335,8 @@ class Settings:
     redis: RedisSettings = field(default_factory=RedisSettings)
     postgres: PostgresSettings = field(default_factory=PostgresSettings)
     history: History = field(default_factory=History)
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
     log: Log = field(default_factory=Log)
     sys: Sys = field(default_factory=Sys)
     #: `section.key` → the source of its value; a key that is missing here has its default.

@@ -170,6 +170,20 @@ def is_ours(value: bytes, cluster_id: bytes) -> bool:
 
 def decode_record(value: bytes, cluster_id: bytes) -> ClusterRecord | None:
     """What `encode_record` wrote; None if it is no record of this cluster; PermanentError if it cannot be read."""
+    found = split_record(value, cluster_id)
+    if found is None:
+        return None
+    record, encoded = found
+    for kind, body in encoded:
+        item = decode_item(kind, body)
+        if isinstance(item, (MessageItem, StepItem)) and item.session >= len(record.sessions):
+            raise PermanentError(f"an item of session {item.session}, where a record has {len(record.sessions)}")
+        record.items.append(item)
+    return record
+
+
+def split_record(value: bytes, cluster_id: bytes) -> tuple[ClusterRecord, list[tuple[int, bytes]]] | None:
+    """A record without its items, and kind and bytes of each of them. It fails as `decode_record` does."""
     if not is_ours(value, cluster_id):
         return None
     end = len(value) - CHECK_BYTES
@@ -192,17 +206,21 @@ def decode_record(value: bytes, cluster_id: bytes) -> ClusterRecord | None:
     for _entry in range(fields.u16("the sessions")):
         session_id = fields.text("a session")
         sessions.append(SessionEntry(session_id, fields.u64("a revision")))
-    items: list[Item] = []
+    encoded: list[tuple[int, bytes]] = []
     for _item in range(fields.u16("the items")):
         kind = fields.u8("a kind")
-        item = decode_item(kind, fields.blob("an item"))
-        if isinstance(item, (MessageItem, StepItem)) and item.session >= len(sessions):
-            raise PermanentError(f"an item of session {item.session}, where a record has {len(sessions)}")
-        items.append(item)
+        encoded.append((kind, fields.blob("an item")))
     fields.end()
-    return ClusterRecord(
-        cluster_id, node, epoch, number, time_us, seen_version, sessions, items, level=level, checksum=checksum
+    record = ClusterRecord(
+        cluster_id, node, epoch, number, time_us, seen_version, sessions, [], level=level, checksum=checksum
     )
+    return record, encoded
+
+
+def named_cluster(value: bytes) -> bytes:
+    """The id of the cluster that a record names; empty if it has no such id, because it is none or was cut."""
+    named = value[_CLUSTER_AT : _CLUSTER_AT + CLUSTER_ID_BYTES]
+    return named if value.startswith(MAGIC) and len(named) == CLUSTER_ID_BYTES else b""
 
 
 def _check_session(item: Item, count: int) -> None:
