@@ -15,7 +15,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.cluster.applier import VnodeApplier
-from holdfast.cluster.cluster_log import ClusterLog, vnode_of
+from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
 from holdfast.cluster.writer import VnodeWriter
@@ -35,6 +35,7 @@ from holdfast.model.protocol import V5
 from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
 from holdfast.records.cluster.record import ClusterRecord, encode_record
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
+from holdfast.records.cluster.vnode_keys import vnode_of
 from holdfast.records.session_record import SessionRecord
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar
@@ -171,7 +172,8 @@ class ClusterNode:
         self.writers = [
             VnodeWriter(log, CLUSTER_ID, number, epoch, world.clock, world.timers, lambda: 0) for log in logs
         ]
-        self.log = ClusterLog(self.writers, sessions.positions, heads, world.timers)
+        self.log = ClusterLog(len(logs), sessions.positions, heads, world.timers)
+        self.log.begin(self.writers)
         registry = LogRegistry(self.log, self._registration, world.timers)
         self.appliers = [
             VnodeApplier(log, CLUSTER_ID, tables, self.log.listener(vnode), world.wait)

@@ -1,8 +1,8 @@
 """A cluster by chance: every choice comes from one seed, so that a run can be told again.
 
 Three nodes, two vnodes, four clients that others could have written (`holdfast.client.core`): two publish numbered
-messages with QoS 1 and 2, two have sessions that subscribe. Meanwhile appends are slow, come twice or lose their answer,
-readers of the logs are behind, clients move between nodes, nodes are cut off, fenced, killed and come back with nothing.
+messages with QoS 1 and 2, two have sessions that subscribe. Meanwhile appends are slow, come twice or lose their
+answer, readers of the logs are behind, clients move between nodes, nodes are fenced, killed and come back with nothing.
 Then everything is mended, and what was promised is looked at:
 
     lost          every message that was acknowledged to its publisher has reached both subscribers
@@ -32,7 +32,7 @@ STEPS: Final = 200
 _ROUNDS: Final = 60
 
 
-class Violation(AssertionError):
+class ViolationError(AssertionError):
     """A promise was broken; the story tells how."""
 
 
@@ -142,7 +142,7 @@ class Simulation:
         self._clients = {name: SimClient(self._world, name, self.story) for name in (*PUBLISHERS, *SUBSCRIBERS)}
 
     def run(self) -> None:
-        """Violation if a promise was broken."""
+        """ViolationError if a promise was broken."""
         with self._world:
             for name in SUBSCRIBERS:
                 self._clients[name].connect(self._random.choice(self._world.nodes))
@@ -281,8 +281,8 @@ class Simulation:
                 counts = Counter(payload for payload in received if payload.endswith(b"-2"))
                 twice = [payload for payload, count in counts.items() if count > 1]
                 self._check(not twice, f"twice: {name} got {twice}")
-        first, *others = self._world.digests()
-        self._check(all(other == first for other in others), "digests differ")
+        digests = self._world.digests()
+        self._check(all(other == digests[0] for other in digests), "digests differ")
         stored = Counter(
             message.payload
             for vnode in range(len(self._world.logs))
@@ -292,6 +292,6 @@ class Simulation:
         twice = [payload for payload, count in stored.items() if count > 1]
         self._check(not twice, f"stored twice: {twice}")
 
-    def _check(self, holds: bool, what: str) -> None:  # noqa: FBT001
+    def _check(self, holds: bool, what: str) -> None:
         if not holds:
-            raise Violation("\n".join([f"seed {self.seed}: {what}", *self.story]))
+            raise ViolationError("\n".join([f"seed {self.seed}: {what}", *self.story]))

@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
-from zlib import crc32
 
 from holdfast.cluster.applier import ApplierStop
 from holdfast.cluster.writer import ItemOutcome, Settled, TimerHandle, Timers, VnodeWriter
@@ -31,15 +30,11 @@ from holdfast.durable.state_machine.step_items import step_item
 from holdfast.model.message import Message
 from holdfast.records.cluster.items import Item, MessageItem
 from holdfast.records.cluster.record import SessionEntry
+from holdfast.records.cluster.vnode_keys import vnode_of
 
 #: How long the opening of a session waits for what it was sent elsewhere.
 PATIENCE_S: Final = 5.0
 _NO_IDS: Final = MessageIds(0, -1, None)
-
-
-def vnode_of(session_id: str, vnodes: int) -> int:
-    """Where everything of a session is. Never change."""
-    return crc32(session_id.encode()) % vnodes
 
 
 class _OpenBatch:
@@ -61,14 +56,14 @@ class _Waiter:
 
 
 class ClusterLog(CommitLog, DecidingLog):
-    """Requires: one listener per vnode (`listener`), and `attach_receipts` and `attach` before the first batch.
+    """Requires: `begin` when the node has joined; one listener per vnode (`listener`); `attach_receipts` and `attach`.
 
     Survives: what the ordered logs survive. Of a session every prefix of its items.
     """
 
     def __init__(
         self,
-        writers: Sequence[VnodeWriter],
+        vnodes: int,
         positions_of: Callable[[str], Mapping[int, int]],
         heads: dict[int, int],
         timers: Timers,
@@ -76,7 +71,9 @@ class ClusterLog(CommitLog, DecidingLog):
         """`positions_of` gives the places that a stored session names, by shard the last one; `heads` the last position
         of each shard that is applied. Both are of this node's tables.
         """
-        self._writers: Final = list(writers)
+        self._vnodes: Final = vnodes
+        #: None while this node is no member of its cluster.
+        self._writers: list[VnodeWriter] | None = None
         self._positions_of: Final = positions_of
         self._heads: Final = heads
         self._timers: Final = timers
@@ -107,12 +104,36 @@ class ClusterLog(CommitLog, DecidingLog):
         self._deliver = deliver
         self._replaced = replaced
 
+    def begin(self, writers: Sequence[VnodeWriter]) -> None:
+        """This node has joined its cluster, with a new epoch: it may write."""
+        self._writers = list(writers)
+
+    def end(self) -> None:
+        """The epoch of this node is closed: nothing that it wrote and has not seen applied counts, nor will."""
+        writers, self._writers = self._writers, None
+        for vnode, writer in enumerate(writers or ()):
+            self._fence_all(vnode)
+            writer.close()
+        self._hand_over()
+
     def listener(self, vnode: int) -> "VnodeListener":
         """What the applier of a vnode tells its outcomes."""
-        return VnodeListener(self, self._writers[vnode])
+        return VnodeListener(self, vnode)
 
-    def writer_of(self, session_id: str) -> VnodeWriter:
-        return self._writers[vnode_of(session_id, len(self._writers))]
+    def propose(self, item: Item) -> None:
+        """Write an item of no session into every vnode. Nothing happens while this node is no member."""
+        for writer in self._writers or ():
+            writer.add(item)
+            writer.flush()
+
+    def add(self, session_id: str, item: Item, settled: Settled) -> None:
+        """Propose an item that is no part of a batch, such as a claim. Without an outcome if this node is no member."""
+        if self._writers is None:
+            settled(ItemOutcome(None, 0))
+            return
+        writer = self._writers[vnode_of(session_id, self._vnodes)]
+        writer.add(item, settled)
+        writer.flush()
 
     # ---- sessions of this node
 
@@ -134,10 +155,11 @@ class ClusterLog(CommitLog, DecidingLog):
         opened.left = len(items)
         self._writing = True
         try:
+            writers = self._writers or []
             for vnode, found in items.items():
-                self._add(vnode, found, partial(self._settled, opened, vnode))
+                self._add(writers[vnode], found, partial(self._settled, opened, vnode))
             for vnode in items:
-                self._writers[vnode].flush()
+                writers[vnode].flush()
         finally:
             self._writing = False
         return self._receipt()
@@ -148,10 +170,10 @@ class ClusterLog(CommitLog, DecidingLog):
 
         def add(session_id: str, item: Item) -> None:
             revision = self._held.get(session_id)
-            if revision is None:
+            if revision is None:  # so it is for all of them while this node is no member
                 self._fenced.add(session_id)
                 return
-            vnode = vnode_of(session_id, len(self._writers))
+            vnode = vnode_of(session_id, self._vnodes)
             items.setdefault(vnode, []).append((item, SessionEntry(session_id, revision)))
 
         for step in batch.steps:
@@ -169,8 +191,8 @@ class ClusterLog(CommitLog, DecidingLog):
             add(progress.client_id, step_item(progress, 0))
         return items
 
-    def _add(self, vnode: int, items: list[tuple[Item, SessionEntry]], settled: Settled) -> None:
-        writer = self._writers[vnode]
+    @staticmethod
+    def _add(writer: VnodeWriter, items: list[tuple[Item, SessionEntry]], settled: Settled) -> None:
         last = len(items) - 1
         for index, (item, session) in enumerate(items):
             # Items of a writer are settled in their order, so the last one speaks for all.
@@ -205,7 +227,7 @@ class ClusterLog(CommitLog, DecidingLog):
 
     # ---- decisions
 
-    def applied(self, writer: VnodeWriter, entry: LogEntry, outcome: Outcome) -> None:
+    def applied(self, vnode: int, entry: LogEntry, outcome: Outcome) -> None:
         """A record of a vnode was applied here, of any node."""
         if outcome.published:
             for published in outcome.published:
@@ -218,7 +240,8 @@ class ClusterLog(CommitLog, DecidingLog):
         for session_id, row in outcome.replaced.items():
             if self._replaced is not None:
                 self._replaced(session_id, (row.node, row.epoch, row.connection_id))
-        writer.applied(entry, outcome)
+        if self._writers is not None:
+            self._writers[vnode].applied(entry, outcome)
         if self._fenced and not self._writing:
             self._hand_over()
         if outcome.published and self._waiters:
@@ -237,18 +260,16 @@ class ClusterLog(CommitLog, DecidingLog):
             self._held.pop(session_id, None)
         self._fenced.update(fenced)
 
-    def stopped(self, writer: VnodeWriter, stop: ApplierStop) -> None:
+    def stopped(self, vnode: int, stop: ApplierStop) -> None:
         """Nothing more of a vnode is applied here: none of its sessions may go on."""
-        writer.stopped(stop)
-        self.fence_vnode(self._writers.index(writer))
-
-    def fence_vnode(self, vnode: int) -> None:
-        """Nothing that this node writes into a vnode counts any more."""
+        if self._writers is not None:
+            self._writers[vnode].stopped(stop)
         self._fence_all(vnode)
         self._hand_over()
 
     def _fence_all(self, vnode: int) -> None:
-        gone = [session_id for session_id in self._held if vnode_of(session_id, len(self._writers)) == vnode]
+        """Nothing that this node writes into a vnode counts any more."""
+        gone = [session_id for session_id in self._held if vnode_of(session_id, self._vnodes) == vnode]
         for session_id in gone:
             del self._held[session_id]
         self._fenced.update(gone)
@@ -283,12 +304,12 @@ class ClusterLog(CommitLog, DecidingLog):
 class VnodeListener:
     """An `OutcomeListener` by shape: tells the log of the node which vnode an outcome is of."""
 
-    def __init__(self, log: ClusterLog, writer: VnodeWriter) -> None:
+    def __init__(self, log: ClusterLog, vnode: int) -> None:
         self._log: Final = log
-        self._writer: Final = writer
+        self._vnode: Final = vnode
 
     def applied(self, entry: LogEntry, outcome: Outcome) -> None:
-        self._log.applied(self._writer, entry, outcome)
+        self._log.applied(self._vnode, entry, outcome)
 
     def stopped(self, stop: ApplierStop) -> None:
-        self._log.stopped(self._writer, stop)
+        self._log.stopped(self._vnode, stop)

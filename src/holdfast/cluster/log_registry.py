@@ -61,7 +61,8 @@ class LogRegistry(Registry):
         claim = Claim(client_id, registration.connection_id, parts, expected_revision)
         outcome = await self._decide(client_id, claim, self._hold_claimed(client_id))
         if outcome is None:
-            self._add(client_id, Release(client_id, registration.connection_id, goodbye=False))
+            release = Release(client_id, registration.connection_id, goodbye=False)
+            self._log.add(client_id, release, lambda _outcome: None)
             return Unsettled(_NO_ANSWER)
         if outcome.outcome is None:
             return Unsettled("this node writes nothing into the log of this client's vnode any more")
@@ -104,16 +105,11 @@ class LogRegistry(Registry):
             done.set_result(outcome)
 
         timer = self._timers.call_later(self._patience_s, lambda: None if done.done() else done.set_result(None))
-        self._add(client_id, item, decided)
+        self._log.add(client_id, item, decided)
         try:
             return await done
         finally:
             timer.cancel()
-
-    def _add(self, client_id: str, item: Item, settled: Callable[[ItemOutcome], None] | None = None) -> None:
-        writer = self._log.writer_of(client_id)
-        writer.add(item, settled)
-        writer.flush()
 
 
 def _registration(client_id: ClientId, row: RegistrationRow | None) -> Registration | None:

@@ -319,6 +319,8 @@ class Exchange:
             if self.settings.log_decides:
                 if channel is not None and message.qos == 1:
                     channel.receiving -= 1
+                if message.retain and not message.publisher:
+                    self._retained.keep(message)  # the broker's own, which is in no log
                 return
             if message.retain:
                 self._retained.keep(message)

@@ -77,11 +77,14 @@ def decode_version(text: str) -> ChannelVersion:
 
 
 class NodeLife:
-    """One life of a node: its number, and the epoch that a later life does not have. Both are 0 without a cluster."""
+    """One life of a node: its number, and the epoch that a later life does not have. Both are 0 without a cluster.
+
+    A node that was fenced and joins its cluster again begins another life: its epoch changes.
+    """
 
     def __init__(self, node: int = 0, epoch: int = 0) -> None:
         self.node: Final = node
-        self.epoch: Final = epoch
+        self.epoch = epoch
 
 
 class VersionClock:

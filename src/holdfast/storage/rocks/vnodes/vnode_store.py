@@ -32,6 +32,7 @@ from holdfast.storage.rocks.engine.column_families import CLUSTER, SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
 from holdfast.storage.rocks.sessions.session_store import Find, FindRetained, Gone, RocksSessions
+from holdfast.storage.rocks.vnodes.session_positions import named_positions
 
 
 class MessageWriter(Protocol):
@@ -118,6 +119,10 @@ class RocksVnode:
     def retained(self) -> FamilySlice:
         """The table of retained messages."""
         return self._tables[tables.RETAINED]
+
+    def positions(self, session_id: str) -> dict[int, int]:
+        """The places in the log that a session names, by shard the last one."""
+        return named_positions(self._tables[SESSIONS], session_id)
 
     # ---- writing
 

@@ -1,0 +1,267 @@
+"""A node at work in its cluster: membership, and for each vnode an applier, a writer and perhaps its leadership.
+
+    control log ──▶ Membership ──joined──▶ first records ──▶ ClusterLog may write
+                        │      ──closed──▶ `Closed` into every vnode
+                        └────── fenced ──▶ all sessions of this node are fenced; it joins again by itself
+
+    once a second   leaders propose what is due; a leader trims what every member has on its disk
+
+The broker takes `log`, `registry` and `life`. It is opened when `start` has returned: the node has joined, and has
+applied what was in the logs by then, or has waited long enough for it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from holdfast.cluster.applier import VnodeApplier
+from holdfast.cluster.cluster_log import ClusterLog
+from holdfast.cluster.log_registry import LogRegistry
+from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
+from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
+from holdfast.cluster.writer import Timers, VnodeWriter
+from holdfast.durable.ordered_log import OrderedLog
+from holdfast.durable.sessions.session_store import SessionStore
+from holdfast.durable.state_machine.control import all_members, last_beat
+from holdfast.durable.state_machine.epochs import OPEN, closed_at
+from holdfast.durable.state_machine.tables import StateStore
+from holdfast.durable.takeover.registry import NodeLife
+from holdfast.model.clock import Clock
+from holdfast.model.errors import TransientError
+from holdfast.records.cluster.control import Beat, VnodeProgress
+from holdfast.records.cluster.control_rows import LEFT, FoundedRow
+from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
+from holdfast.records.cluster.rows import RegistrationRow
+from holdfast.records.cluster.vnode_keys import vnode_of
+
+_log = structlog.get_logger()
+
+#: How long a start waits for a vnode that stands still. Its clients are refused until it goes on.
+CATCH_UP_S: Final = 10.0
+_LOOK_S: Final = 0.05
+_SECOND_S: Final = 1.0
+#: Records of a log that are not worth a trim.
+_TRIM_AT_ONCE: Final = 1000
+
+Spawn = Callable[[Coroutine[Any, Any, object]], object]
+
+
+class NodeVnode(NamedTuple):
+    """A vnode as this node has it: its log, its tables, and the sessions in them."""
+
+    log: OrderedLog
+    store: StateStore
+    sessions: SessionStore
+
+
+class NodeStores(NamedTuple):
+    """What this node's tables tell about all vnodes."""
+
+    #: The places that a stored session names, by shard the last one.
+    positions_of: Callable[[str], Mapping[int, int]]
+    #: The last position of each shard that is applied, kept up by the log.
+    heads: dict[int, int]
+    #: The greatest version of a retained message in any vnode.
+    seen_version: Callable[[], int]
+    #: Has everything synced that was applied up to now, and says then.
+    sync: Callable[[Callable[[], None]], None]
+
+
+class ClusterNode:
+    """A `MembershipListener` by shape."""
+
+    def __init__(
+        self,
+        founded: FoundedRow,
+        control: OrderedLog,
+        control_store: StateStore,
+        vnodes: Sequence[NodeVnode],
+        stores: NodeStores,
+        profile: NodeProfile,
+        clock: Clock,
+        timers: Timers,
+        ended: Callable[[str], None],
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """`ended` is told why this node will not be a member again."""
+        self._founded: Final = founded
+        self._vnodes: Final = list(vnodes)
+        self._stores: Final = stores
+        self._clock: Final = clock
+        self._timers: Final = timers
+        self._ended: Final = ended
+        self._wait: Final = wait
+        self._control_store: Final = control_store
+        cluster_id = founded.cluster_id
+        self.life: Final = NodeLife(profile.node)
+        self.membership: Final = Membership(
+            control, cluster_id, control_store, profile, self, self._beat, clock, timers
+        )
+        self._control_applier: Final = control_applier(control, cluster_id, control_store, self.membership)
+        self.log: Final = ClusterLog(len(vnodes), stores.positions_of, stores.heads, timers)
+        self.registry: Final = LogRegistry(self.log, self.registration, timers)
+        self.appliers: Final = [
+            VnodeApplier(vnode.log, cluster_id, vnode.store, self.log.listener(number))
+            for number, vnode in enumerate(vnodes)
+        ]
+        self._leaders: list[VnodeLeader] = []
+        self._joined: Final = asyncio.Event()
+        #: The sequences of the vnodes that were applied when the last sync began, and that are synced.
+        self._syncing = False
+        self._synced: list[int] = [0] * len(vnodes)
+        #: How many connections this node has, for its beats.
+        self.connections: Callable[[], int] = lambda: 0
+        self.is_ready = False
+
+    async def start(self, spawn: Spawn) -> None:
+        """Join, and apply what there is. `spawn` runs what this node does from then on, until it is cancelled."""
+        spawn(self._control_applier.run())
+        self.membership.start()
+        await self._joined.wait()
+        for applier in self.appliers:
+            spawn(applier.run())
+        await self._catch_up()
+        self.is_ready = True
+        spawn(self._work())
+
+    def close(self) -> None:
+        """Write nothing more. The epoch stays open: other nodes fence it, or the next start closes it."""
+        self.is_ready = False
+        self.membership.close()
+        self.log.end()
+
+    def registration(self, session_id: str) -> RegistrationRow | None:
+        """Who is registered, as of what is applied here. One of a closed epoch was released."""
+        tables = self._vnodes[vnode_of(session_id, len(self._vnodes))].store
+        row = registration_of(tables, session_id)
+        return None if row is None or closed_at(tables, row.node, row.epoch) != OPEN else row
+
+    def leads(self, vnode: int) -> bool:
+        return vnode < len(self._leaders) and self._leaders[vnode].leads()
+
+    # ---- membership
+
+    def joined(self, life: NodeLife, closings: list[Closing]) -> None:
+        self.life.epoch = life.epoch
+        founded = self._founded
+        writers = [
+            VnodeWriter(
+                vnode.log,
+                founded.cluster_id,
+                life.node,
+                life.epoch,
+                self._clock,
+                self._timers,
+                self._stores.seen_version,
+            )
+            for vnode in self._vnodes
+        ]
+        self._leaders = [
+            VnodeLeader(life, vnode.store, vnode.sessions, writer, self._clock, self._timers)
+            for vnode, writer in zip(self._vnodes, writers, strict=True)
+        ]
+        self.log.begin(writers)
+        for number, writer in enumerate(writers):
+            # The first record of an epoch closes this node's earlier ones. What others have written counts once.
+            writer.add(Tick())
+            writer.add(ChangeSettings(founded.sequence, founded.found.settings[number]))
+            for closing in closings:
+                writer.add(Closed(*closing))
+            writer.flush()
+        self._joined.set()
+
+    def refused(self, why: str) -> None:
+        _log.warning("node waits to join", why=why)
+
+    def closed(self, closing: Closing) -> None:
+        self.log.propose(Closed(*closing))
+
+    def changed(self) -> None:
+        """Ranks are looked up when they are needed."""
+
+    def fenced(self) -> None:
+        self._leaders = []
+        self.log.end()
+
+    def ended(self, why: str) -> None:
+        self.fenced()
+        self._ended(why)
+
+    # ---- once a second
+
+    async def _work(self) -> None:
+        while True:
+            await self._wait(_SECOND_S)
+            live = sorted(self.membership.live())
+            rank = live.index(self.life.node) if self.life.node in live else len(live)
+            for leader in self._leaders:
+                leader.tick(rank)
+            self._sync()
+            for number in range(len(self._vnodes)):
+                if self.leads(number):
+                    await self._trim(number)
+
+    def _sync(self) -> None:
+        """Note what of each vnode is on this node's disk."""
+        if self._syncing:
+            return
+        self._syncing = True
+        applied = [applier.place.sequence for applier in self.appliers]
+
+        def synced() -> None:
+            self._synced = applied
+            self._syncing = False
+
+        self._stores.sync(synced)
+
+    async def _trim(self, number: int) -> None:
+        """Forget what every member has on its disk. A member that is away holds the log: it has to read it later."""
+        lowest = self._lowest_synced(number)
+        log = self._vnodes[number].log
+        try:
+            ends = await log.ends()
+            # The record at the lowest place stays: a reader that begins there compares it.
+            if lowest - ends.first >= _TRIM_AT_ONCE:
+                await log.trim(lowest)
+        except TransientError as error:
+            _log.info("the log of a vnode is not trimmed now", vnode=number, why=str(error))
+
+    def _lowest_synced(self, number: int) -> int:
+        lowest = self._synced[number]
+        for node, member in all_members(self._control_store).items():
+            beat = last_beat(self._control_store, node)
+            if node == self.life.node or member.reason == LEFT:
+                continue
+            vnodes = () if beat is None else beat.beat.vnodes
+            progress = next((one for one in vnodes if one.vnode == number), None)
+            lowest = min(lowest, 0 if progress is None else progress.synced)
+        return lowest
+
+    def _beat(self) -> Beat:
+        vnodes = [
+            VnodeProgress(number, applier.place.sequence, self._synced[number])
+            for number, applier in enumerate(self.appliers)
+        ]
+        return Beat(tuple(vnodes), 0, self.connections(), self.is_ready)
+
+    # ---- start
+
+    async def _catch_up(self) -> None:
+        """Wait until what is in the logs now is applied here, or for as long as a start may wait."""
+        wanted: list[int] = []
+        for vnode in self._vnodes:
+            try:
+                wanted.append((await vnode.log.ends()).last)
+            except TransientError as error:
+                _log.warning("a start does not wait for a vnode", vnode=len(wanted), why=str(error))
+                wanted.append(0)
+        for _look in range(int(CATCH_UP_S / _LOOK_S)):
+            if all(
+                applier.place.sequence >= last or applier.stop
+                for applier, last in zip(self.appliers, wanted, strict=True)
+            ):
+                return
+            await self._wait(_LOOK_S)
+        _log.warning("node starts behind the logs", applied=[applier.place.sequence for applier in self.appliers])

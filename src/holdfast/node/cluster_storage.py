@@ -1,0 +1,213 @@
+"""What a node of a cluster has on disk, and the node at work over it: the stores that its broker takes."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.policy import Policy
+from holdfast.broker.stores import Stores
+from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
+from holdfast.cluster.membership import NodeProfile
+from holdfast.cluster.node_cluster import ClusterConnection
+from holdfast.durable.log import NO_END, LostRange
+from holdfast.durable.queues.log_queue import LogQueue
+from holdfast.durable.queues.memory_queue import MemoryQueue
+from holdfast.durable.queues.owed_rule import OwedRule
+from holdfast.exchange.drops import DAMAGED, DROP_RETENTION, Drops
+from holdfast.model.clock import Clock
+from holdfast.model.errors import PermanentError, PoisonedError, TransientError
+from holdfast.node.settings.tree import Settings
+from holdfast.records.cluster.control import ID_BYTES
+from holdfast.storage.event_files import EventFiles
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.vnodes.node_store import VnodeStores
+from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
+from holdfast.topics.subscription import SubscriptionRecord
+
+_log = structlog.get_logger()
+
+#: The tables of the control log are those of a vnode with this number.
+CONTROL_VNODE: Final = 0xFFFF
+#: The file with the id of a data folder: a node that comes with another folder is another one.
+_FOLDER_ID: Final = "folder-id"
+_SECOND_S: Final = 1.0
+
+
+class ClusterStorage:
+    """All stores of a node in a cluster."""
+
+    def __init__(self, settings: Settings, policy: Policy, clock: Clock) -> None:
+        """SettingsError if the folder is in use or cannot be made; PermanentError if its content cannot be read."""
+        self._settings: Final = settings
+        self._policy: Final = policy
+        self.clock: Final = clock
+        self.engine: Final = Engine.open(settings.storage.data)
+        self.drops: Final = Drops()
+        self._event_files: Final = EventFiles(settings.storage.data)
+        for damage in self.engine.damage:
+            _log.error("the data was damaged", what=str(damage))
+            self.drops.note(DAMAGED, "", b"", clock.wall_us(), detail=str(damage))
+        self.vnodes: Final = VnodeStores(self.engine, clock, settings.cluster.vnodes, gone=self._gone)
+        self.control: Final = RocksVnode(self.engine, CONTROL_VNODE)
+        self._heads: Final = self.vnodes.log.heads()
+        self._delivered: Final = dict(self._heads)
+        self._waiting: Final[list[tuple[int, Callable[[], None]]]] = []
+        self._tasks: Final[set[asyncio.Task[object]]] = set()
+        self.failure: str = ""
+        self.on_failure: Callable[[Exception], None] = lambda _why: None
+
+    def open_node(self, connection: ClusterConnection) -> ClusterNode:
+        """The node at work, over the logs of its cluster. Requires: the event loop."""
+        loop = asyncio.get_running_loop()
+        self.engine.on_synced(lambda mark: loop.call_soon_threadsafe(self._synced, mark) and None)
+        stores = self.vnodes
+        vnodes = [
+            NodeVnode(log, stores.vnodes[number], stores.vnodes[number].sessions)
+            for number, log in enumerate(connection.vnodes)
+        ]
+        profile = NodeProfile(self._settings.cluster.node, f"node-{self._settings.cluster.node}", self._folder_id())
+        return ClusterNode(
+            connection.founded,
+            connection.control,
+            self.control,
+            vnodes,
+            NodeStores(self._positions, self._heads, stores.retained.newest, self._sync),
+            profile,
+            self.clock,
+            loop,
+            self._ended,
+        )
+
+    def stores(self, node: ClusterNode) -> Stores:
+        """The stores as the broker takes them."""
+        return Stores(
+            log=node.log,
+            retained=self.vnodes.retained,
+            sessions=self.vnodes.sessions,
+            registry=node.registry,
+            new_queue=self._new_queue,
+            deciding_log=node.log,
+            life=node.life,
+            numbers=self.vnodes.numbers,
+            attach=node.log.attach_receipts,
+            new_replay=self._new_replay,
+            stores_all=True,
+            keeps_qos0=False,
+            delivered=self._delivered,
+            drops=self.drops,
+            sync_counts=self.engine.sync_counts,
+        )
+
+    def spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run something for as long as the node does. One that fails ends the node."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a part of the node failed", exc_info=task.exception())
+            self.on_failure(PoisonedError(str(task.exception())))
+
+    async def maintain(self, broker: Broker) -> None:
+        """Once a second: sessions' progress, events."""
+        while True:
+            for step in (broker.sessions.sweep, self.store_events):
+                try:
+                    step()
+                except Exception:
+                    _log.exception("maintenance of the disk failed")
+            await asyncio.sleep(_SECOND_S)
+
+    def _ended(self, why: str) -> None:
+        self.on_failure(PermanentError(f"this node is no member of its cluster any more: {why}"))
+
+    def _positions(self, session_id: str) -> dict[int, int]:
+        return self.vnodes.sessions.positions(session_id)
+
+    def _folder_id(self) -> bytes:
+        path = self._settings.storage.data / _FOLDER_ID
+        if path.is_file():
+            found = bytes.fromhex(path.read_text().strip())
+            if len(found) == ID_BYTES:
+                return found
+            raise PermanentError(f"{path} does not hold the id of a folder; it has {ID_BYTES * 2} hexadecimal digits")
+        made = secrets.token_bytes(ID_BYTES)
+        path.write_text(made.hex() + "\n")
+        return made
+
+    # ---- syncs
+
+    def _sync(self, synced: Callable[[], None]) -> None:
+        """Have everything synced that is written by now."""
+        if self.engine.written <= self.engine.synced:
+            synced()
+            return
+        self._waiting.append((self.engine.written, synced))
+        self.engine.request_sync()
+
+    def _synced(self, mark: int) -> None:
+        ready = [told for written, told in self._waiting if written <= mark]
+        self._waiting[:] = [(written, told) for written, told in self._waiting if written > mark]
+        for told in ready:
+            told()
+
+    # ---- queues
+
+    def _new_queue(self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord]) -> LogQueue:
+        return self._queue(session_id, subscriptions, NO_END, history=False)
+
+    def _new_replay(self, session_id: str, record: SubscriptionRecord, until_us: int) -> LogQueue:
+        queue = self._queue(session_id, {record.filter.raw: record}, until_us, history=True)
+        queue.continue_from({}, set(), {})
+        return queue
+
+    def _queue(
+        self, session_id: str, subscriptions: dict[bytes, SubscriptionRecord], until_us: int, *, history: bool
+    ) -> LogQueue:
+        upgrade_qos = self._policy.mqtt.upgrade_outgoing_qos
+        rule = OwedRule(session_id, subscriptions, upgrade_qos=upgrade_qos, with_qos0=history)
+        return LogQueue(self.vnodes.log, self._delivered, rule, self._memory_queue, self._lost, until_us)
+
+    def _memory_queue(self) -> MemoryQueue:
+        limits = self._policy.sessions
+        return MemoryQueue(limits.max_queued_messages, limits.max_queued_bytes)
+
+    def _lost(self, session_id: str, lost: LostRange) -> None:
+        reason = DAMAGED if lost.damaged else DROP_RETENTION
+        self.drops.counters.drop(reason, lost.at_most)
+        self.drops.note(
+            reason, session_id, b"", self.clock.wall_us(), lost.at_most, lost.shard, max(1, lost.from_us), "at most"
+        )
+        _log.warning("messages were removed before their session came", session=session_id, lost=str(lost))
+
+    def _gone(self, session_id: str, shard: int, position_us: int) -> None:
+        self.drops.counters.drop(DROP_RETENTION)
+        self.drops.note(
+            DROP_RETENTION, session_id, b"", self.clock.wall_us(), 1, shard, max(1, position_us), "it was in flight"
+        )
+
+    def store_events(self) -> None:
+        self._event_files.write(self.drops.take())
+
+    def flush(self) -> None:
+        """Sync what was written, unless the store is poisoned."""
+        if self.engine.poison is None:
+            try:
+                self.engine.sync_now()
+            except (TransientError, PoisonedError) as error:
+                _log.error("not everything can be stored", why=str(error))
+
+    async def close(self) -> None:
+        """Ensures: what was written is synced."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.store_events()
+        self.flush()
+        self.engine.close()
