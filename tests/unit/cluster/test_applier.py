@@ -12,12 +12,13 @@ from holdfast.durable.changes import Changes
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.ordered_log import INSTALL, LOST, LogEnds, LogEntry, LogReader, LogReading
 from holdfast.durable.sessions.session_store import KeepSession, SessionStep
+from holdfast.durable.state_machine.closing import close_slice
 from holdfast.durable.state_machine.machine import applied_row
 from holdfast.durable.state_machine.outcome import FOREIGN, Outcome, PublishedMessage
 from holdfast.durable.state_machine.step_items import step_item
-from holdfast.durable.state_machine.tables import CLUSTER, MemoryTables
+from holdfast.durable.state_machine.tables import CLUSTER, MemoryTables, TableChanges
 from holdfast.model.clock import ManualClock
-from holdfast.model.errors import TransientError
+from holdfast.model.errors import PermanentError, TransientError
 from holdfast.records.cluster.items import Claim, Closed, Tick
 from holdfast.records.cluster.record import SessionEntry, revision_of
 from holdfast.records.cluster.rows import APPLIED_KEY, INCARNATION_KEY, decode_registration, registration_key
@@ -203,6 +204,80 @@ def test_a_batch_without_room_is_written_before_anything_else_and_told_then() ->
     plain = MemoryTables()
     run(applier(log, plain))
     assert store.rows() == plain.rows()
+
+
+class ClosedTables(MemoryTables):
+    """Tables that cannot be read until they were tried so many times: their database is being opened again."""
+
+    closed = 0
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        self._read()
+        return super().get(family, key)
+
+    def scan(self, family: str, lo: bytes, hi: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        self._read()
+        return super().scan(family, lo, hi, limit)
+
+    def _read(self) -> None:
+        if self.closed:
+            raise TransientError("the database is being opened again")
+
+    def retry(self) -> None:
+        self.closed = max(self.closed - 1, 0)
+        self._read()
+
+
+def test_records_wait_while_tables_cannot_be_read() -> None:
+    log, store, listener, waits = founded_log(), ClosedTables(), Listener(), Waits()
+    following = applier(log, store, listener, waits)
+    store.closed = 2
+
+    def close_again() -> None:
+        assert listener.sequences() == [1]
+        store.closed = 3
+        ticks(log, 2)
+
+    run(following, close_again)
+    assert waits.count >= 5
+    assert listener.sequences() == [1, 2, 3]
+    assert applied_row(store).sequence == 3
+
+
+def test_a_slice_waits_while_tables_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, store, listener = founded_log(), ClosedTables(), Listener()
+    slices: list[int] = []
+
+    def closing(tables: ClosedTables, after: str, limit: int) -> tuple[TableChanges, str]:
+        slices.append(len(slices))
+        if len(slices) == 1:
+            store.closed = 2
+        return close_slice(tables, after, limit)
+
+    monkeypatch.setattr(module, "close_slice", closing)
+    run(applier(log, store, listener), lambda: ticks(log, 1))
+    assert len(slices) == 2, "it is carried out when the tables can be read"
+    assert listener.sequences() == [1, 2]
+
+
+class RefusingTables(MemoryTables):
+    """Tables of a node that cannot store what a record has begun."""
+
+    def write(self, changes: Changes, steps: Sequence[SessionStep], published: Sequence[PublishedMessage] = ()) -> None:
+        if any(family.operations for _name, family in changes.families()):
+            raise PermanentError("there is no such layout here")
+        super().write(changes, steps, published)
+
+
+def test_a_record_that_cannot_be_stored_here_stops_the_vnode() -> None:
+    store, listener = RefusingTables(), Listener()
+    following = applier(founded_log(), store, listener)
+    stop = run_to_stop(following)
+    assert stop.reason == UNREADABLE
+    assert "record 1 cannot be stored here: there is no such layout here" in stop.why
+    assert listener.stops == [stop]
+    assert listener.told == []
+    assert following.place.sequence == 0
 
 
 class DeafLog(MemoryOrderedLog):

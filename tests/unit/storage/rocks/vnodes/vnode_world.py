@@ -39,7 +39,9 @@ def settings_of(vnode: int, layout: str = "paged") -> VnodeSettings:
 class Logs:
     """The ordered logs of all vnodes. Each has settings, a leader, and a client that node 1 has claimed."""
 
-    def __init__(self, vnodes: int = VNODES, layout: str = "paged") -> None:
+    def __init__(self, vnodes: int = VNODES, layout: str = "paged", *, apart_us: int = 0) -> None:
+        """The clock of each vnode is `apart_us` behind that of the one before."""
+        self.apart_us = apart_us
         self.entries: list[list[LogEntry]] = [[] for _vnode in range(vnodes)]
         self.now_us = T
         self.sessions: list[list[SessionEntry]] = [[] for _vnode in range(vnodes)]
@@ -55,10 +57,11 @@ class Logs:
 
     def write(self, vnode: int, *items: Item, passed_us: int = S, seen: int = 0) -> LogEntry:
         self.now_us += passed_us
+        time_us = self.now_us - vnode * self.apart_us
         entries = self.entries[vnode]
         number = len(entries) + 1
-        record = ClusterRecord(CLUSTER_ID, 1, 1, number, self.now_us, seen, self.sessions[vnode], list(items))
-        entries.append(LogEntry(number, self.now_us, encode_record(record)))
+        record = ClusterRecord(CLUSTER_ID, 1, 1, number, time_us, seen, self.sessions[vnode], list(items))
+        entries.append(LogEntry(number, time_us, encode_record(record)))
         return entries[-1]
 
 
