@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "storage.command.backup": "Make a backup of a data folder.",
     "storage.command.restore": "Make a data folder from a backup, after checking every byte of it.",
     "storage.bench.bench": "Measure the log on this machine.",
+    "cluster.cluster": "Several nodes as one broker: make a cluster, and see how it is.",
     "config.config": "Check and show settings.",
     "queue.command.queue": "Client queues outside the log.",
     "spark.command.spark": "Jobs over all of history, on Spark.",

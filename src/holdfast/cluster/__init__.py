@@ -9,6 +9,8 @@ applier           entries of a log become batches of the database
 writer            items of this node become records of a log; `open_record` is the one being filled
 membership        the life of a node: it joins, beats, and fences who is silent
 founding          the first record of the control log
+node_cluster      the server, the connection and all logs of a node, opened and closed in their order
+administration    `holdfast cluster`: found one, and tell how it is
 nats_connection   requests to the servers, and what their failures mean
 nats_streams      the JetStream stream of each log: how it is made, and how its settings are checked
 nats_log          the contract `durable/ordered_log` on such a stream

@@ -1,0 +1,232 @@
+"""What `holdfast cluster` does: found a cluster, and tell how its members are."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.cluster.founding import find_founding, found_cluster
+from holdfast.cluster.nats_connection import NatsConnection
+from holdfast.cluster.nats_log import NatsOrderedLog
+from holdfast.cluster.nats_monitor import check_report, describe_missing_servers, read_report
+from holdfast.cluster.nats_streams import COPIES, describe_absence, make_streams, stream_info
+from holdfast.cluster.node_cluster import ClusterOptions, check_founding, single_error
+from holdfast.durable.ordered_log import LogEntry, OrderedLog
+from holdfast.durable.state_machine.control import ControlMachine, all_members, last_beat
+from holdfast.durable.state_machine.tables import MemoryTables
+from holdfast.model.clock import Clock
+from holdfast.model.errors import PermanentError, TransientError
+from holdfast.model.time import SECOND_US
+from holdfast.records.cluster.control import Found
+from holdfast.records.cluster.control_rows import FENCED, LEFT, BeatRow, FoundedRow, MemberRow
+from holdfast.records.cluster.record import CLUSTER_ID_BYTES
+
+#: Seconds without a beat after which a member is shown as silent; by then others fence it.
+_SILENT_S: Final = 15
+_LOOK_AGAIN_S: Final = 0.2
+
+LIVE: Final = "live"
+SILENT: Final = "silent"
+
+
+@asynccontextmanager
+async def _connected(options: ClusterOptions) -> AsyncIterator[tuple[NatsConnection, asyncio.TaskGroup]]:
+    with single_error():
+        async with asyncio.TaskGroup() as tasks:
+            connection = await NatsConnection.open(options.nats, tasks)
+            try:
+                yield connection, tasks
+            finally:
+                await connection.close()
+
+
+# ---- init
+
+
+@dataclass(frozen=True)
+class Initialized:
+    """A cluster that exists now."""
+
+    founded: FoundedRow
+    #: Whether it was founded by this call, and how many streams it has made.
+    is_new: bool
+    streams_made: int
+
+
+async def init_cluster(options: ClusterOptions, clock: Clock, patience_s: float = 60.0) -> Initialized:
+    """Make the streams, with all servers there, and found the cluster. One that exists is checked, and stays.
+
+    TransientError: not within `patience_s`; it may be called again. SettingsError: a server or a stream has other
+    settings, or the cluster that exists is another one than the options describe.
+    """
+    async with _connected(options) as (connection, tasks):
+        if options.server is not None:
+            await _wait_for_servers(options.server.monitor_port, patience_s)
+        made = await make_streams(connection, options.streams(), patience_s)
+        log = await NatsOrderedLog.open(connection, options.streams()[0], tasks, clock)
+        try:
+            found = Found(options.name, options.settings)
+            founded, is_new = await found_cluster(log, secrets.token_bytes(CLUSTER_ID_BYTES), found, clock)
+        finally:
+            await log.close()
+    check_founding(options, founded)
+    return Initialized(founded, is_new, made)
+
+
+async def _wait_for_servers(
+    monitor_port: int, patience_s: float, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """Until the server of this node sees all others, and is fit for use."""
+    why = ""
+    try:
+        async with asyncio.timeout(patience_s):
+            while True:
+                try:
+                    report = await read_report(monitor_port)
+                    check_report(report)
+                    why = describe_missing_servers(report, COPIES)
+                except TransientError as error:
+                    why = str(error)
+                if not why:
+                    return
+                await wait(_LOOK_AGAIN_S)
+    except TimeoutError:
+        raise TransientError(f"the servers are not all there after {patience_s:g} s: {why}") from None
+
+
+# ---- status
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """A node that has joined, as the control log has it."""
+
+    node: int
+    name: str
+    epoch: int
+    #: LIVE, SILENT, `fenced` or `left`.
+    state: str
+    #: Since its last beat, by the clocks of the log and of this machine; None without a beat in this epoch.
+    beat_age_s: float | None
+    ready: bool
+    lag_s: float
+    connections: int
+    #: By vnode.
+    applied: dict[int, int]
+    synced: dict[int, int]
+    addresses: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """The cluster as its logs have it."""
+
+    name: str
+    cluster_id: str
+    members: list[MemberStatus]
+    #: The last sequence of each vnode's log, by vnode.
+    last: dict[int, int]
+    #: Streams that miss a server or a leader, in words.
+    streams: list[str]
+
+    def problems(self) -> list[str]:
+        """Why the cluster is not ready; empty if it is."""
+        found = list(self.streams)
+        there = [member for member in self.members if member.state != "left"]
+        if not there:
+            found.append("no node has joined")
+        for member in there:
+            if member.state != LIVE:
+                found.append(f"node {member.node} is {member.state}")
+            elif not member.ready:
+                found.append(f"node {member.node} is not ready")
+        return found
+
+
+async def read_status(options: ClusterOptions, clock: Clock) -> ClusterStatus:
+    """How the cluster is, from its logs alone.
+
+    TransientError: no server answers, or there is no cluster yet. PermanentError: the control log cannot be read.
+    """
+    streams = options.streams()
+    async with _connected(options) as (connection, tasks):
+        log = await NatsOrderedLog.open(connection, streams[0], tasks, clock)
+        try:
+            founded, tables = await replay_control(log)
+        finally:
+            await log.close()
+        infos = [await stream_info(connection, stream) for stream in streams]
+    absent = [describe_absence(stream, info) for stream, info in zip(streams, infos, strict=True)]
+    last = {vnode: int(info["state"]["last_seq"]) for vnode, info in enumerate(infos[1:])}
+    now_us = clock.wall_us()
+    members = [
+        _member_status(node, member, last_beat(tables, node), now_us) for node, member in all_members(tables).items()
+    ]
+    found = founded.found
+    return ClusterStatus(found.name, founded.cluster_id.hex(), members, last, [text for text in absent if text])
+
+
+async def replay_control(log: OrderedLog) -> tuple[FoundedRow, MemoryTables]:
+    """The founding, and the tables behind the last record of a control log."""
+    founded = await find_founding(log)
+    if founded is None:
+        raise TransientError("the cluster is not founded yet; run: holdfast cluster init")
+    ends = await log.ends()
+    replay = _Replay(founded.cluster_id, ends.last)
+    reading = log.read(ends.first, replay)
+    try:
+        await replay.done
+    finally:
+        reading.close()
+    return founded, replay.tables
+
+
+class _Replay:
+    """A `LogReader` that applies a control log up to a sequence, in memory."""
+
+    def __init__(self, cluster_id: bytes, last: int) -> None:
+        self._last: Final = last
+        self.tables: Final = MemoryTables()
+        self._machine: Final = ControlMachine(cluster_id, self.tables)
+        self.done: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+
+    def entries(self, entries: list[LogEntry]) -> None:
+        for entry in entries:
+            if self.done.done():
+                return
+            try:
+                outcome = self._machine.apply(entry)
+            except PermanentError as error:
+                self.done.set_exception(PermanentError(f"record {entry.sequence} of the control log: {error}"))
+                return
+            self.tables.write(outcome.changes, outcome.steps)
+            if entry.sequence >= self._last:
+                self.done.set_result(None)
+
+    def stopped(self, why: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(TransientError(f"the control log does not lead on: {why}"))
+
+
+def _member_status(node: int, member: MemberRow, row: BeatRow | None, now_us: int) -> MemberStatus:
+    age_s = None if row is None else max(0, now_us - row.stamp_us) / SECOND_US
+    state = {FENCED: "fenced", LEFT: "left"}.get(member.reason, LIVE)
+    if state == LIVE and age_s is not None and age_s > _SILENT_S:
+        state = SILENT
+    beat = None if row is None else row.beat
+    vnodes = () if beat is None else beat.vnodes
+    return MemberStatus(
+        node,
+        member.join.name,
+        member.epoch,
+        state,
+        age_s,
+        ready=beat is not None and beat.ready,
+        lag_s=0.0 if beat is None else beat.lag_ms / 1000,
+        connections=0 if beat is None else beat.connections,
+        applied={each.vnode: each.applied for each in vnodes},
+        synced={each.vnode: each.synced for each in vnodes},
+        addresses=dict(member.join.addresses),
+    )
