@@ -7,8 +7,9 @@
     read_newest     `ReadRegistration`: what the table says where it stands
     remove          `Release`: behind everything that its channel has written
 
-A claim without an outcome within the patience may still be accepted later. A `Release` follows it in the same writer,
-so that no registration without a channel stays.
+A claim without an outcome within the patience may still be accepted later. Whoever asked for it reads, a few times, and
+then has it removed: the `Release` stands behind the claim in the same writer, so that no registration without a channel
+stays. Half of the patience is for the claim, the other half for all reads.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from holdfast.durable.takeover.registry import (
     Registry,
     Unsettled,
 )
+from holdfast.durable.takeover.takeover import MAX_RETRIES
 from holdfast.model.ids import ClientId
 from holdfast.records.cluster.items import Claim, Item, ReadRegistration, Release
 from holdfast.records.cluster.rows import RegistrationRow
@@ -49,7 +51,7 @@ class LogRegistry(Registry):
         return _registration(client_id, self._lookup(client_id))
 
     async def read_newest(self, client_id: ClientId) -> Registration | Unsettled | None:
-        outcome = await self._decide(client_id, ReadRegistration(client_id))
+        outcome = await self._decide(client_id, ReadRegistration(client_id), self._patience_s / (2 * MAX_RETRIES))
         if outcome is None or outcome.outcome is None:
             return Unsettled(_NO_ANSWER)
         return _registration(client_id, outcome.registration)
@@ -59,10 +61,8 @@ class LogRegistry(Registry):
         parts = (version.connected_at_ms, version.node, version.counter)
         client_id = registration.client_id
         claim = Claim(client_id, registration.connection_id, parts, expected_revision)
-        outcome = await self._decide(client_id, claim, self._hold_claimed(client_id))
+        outcome = await self._decide(client_id, claim, self._patience_s / 2, self._hold_claimed(client_id))
         if outcome is None:
-            release = Release(client_id, registration.connection_id, goodbye=False)
-            self._log.add(client_id, release, lambda _outcome: None)
             return Unsettled(_NO_ANSWER)
         if outcome.outcome is None:
             return Unsettled("this node writes nothing into the log of this client's vnode any more")
@@ -79,7 +79,8 @@ class LogRegistry(Registry):
         current = self._lookup(client_id)
         if current is not None and registration.channel == (current.node, current.epoch, current.connection_id):
             self._log.let_go(client_id)
-        outcome = await self._decide(client_id, Release(client_id, registration.connection_id, goodbye=goodbye))
+        release = Release(client_id, registration.connection_id, goodbye=goodbye)
+        outcome = await self._decide(client_id, release, self._patience_s, self._let_go_released(client_id))
         return outcome is not None and outcome.accepted
 
     def _hold_claimed(self, client_id: str) -> Callable[[ItemOutcome], None]:
@@ -91,20 +92,28 @@ class LogRegistry(Registry):
 
         return settled
 
+    def _let_go_released(self, client_id: str) -> Callable[[ItemOutcome], None]:
+        """A claim without an outcome may have been accepted late: its channel is gone by now."""
+
+        def settled(outcome: ItemOutcome) -> None:
+            if outcome.accepted:
+                self._log.let_go(client_id)
+
+        return settled
+
     async def _decide(
-        self, client_id: str, item: Item, settled: Callable[[ItemOutcome], None] | None = None
+        self, client_id: str, item: Item, patience_s: float, settled: Callable[[ItemOutcome], None] | None = None
     ) -> ItemOutcome | None:
         """What became of an item; None if that is not known within the patience."""
         done: asyncio.Future[ItemOutcome | None] = asyncio.get_running_loop().create_future()
 
         def decided(outcome: ItemOutcome) -> None:
-            if done.done():
-                return  # too late: a release follows it
             if settled is not None:
                 settled(outcome)
-            done.set_result(outcome)
+            if not done.done():
+                done.set_result(outcome)
 
-        timer = self._timers.call_later(self._patience_s, lambda: None if done.done() else done.set_result(None))
+        timer = self._timers.call_later(patience_s, lambda: None if done.done() else done.set_result(None))
         self._log.add(client_id, item, decided)
         try:
             return await done

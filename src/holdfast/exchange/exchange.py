@@ -361,6 +361,10 @@ class Exchange:
                 if message.position_us:
                     self.delivered[message.shard] = message.position_us
 
+    def is_settled(self) -> bool:
+        """Whether nothing waits to be written, or for a receipt."""
+        return self.state.nothing_open() and not self._written
+
     def passed_on(self) -> list[Message]:
         """QoS 0 messages that were delivered to live clients, and that cannot be read from the log yet."""
         batches = [self.state.batch]

@@ -12,7 +12,7 @@ from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.retained.memory_retained import MemoryRetained
 from holdfast.durable.sessions.session_store import MemorySessions
 from holdfast.durable.takeover.registry import MemoryRegistry
-from holdfast.model.errors import SettingsError
+from holdfast.model.clock import Clock
 from holdfast.node.queue_stores import open_queue_stores, used_backends
 from holdfast.node.settings.tree import Settings
 from holdfast.node.system_clock import SystemClock
@@ -27,12 +27,9 @@ async def assemble(settings: Settings) -> tuple[Broker, "DiskStorage | None", di
 
     SettingsError if a file is wrong or the data folder is in use.
     """
-    if settings.cluster.is_on:
-        raise SettingsError("cluster.name is set, and this Holdfast serves no clients in a cluster yet; remove it")
-    policy = Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions, classes=settings.classes)
+    policy = policy_of(settings)
     clock = SystemClock()
-    files = settings.security
-    authenticator = Authenticator(files.password_file, files.acl_file, policy=policy, clock=clock)
+    authenticator = authenticator_of(settings, policy, clock)
     if not settings.on_disk():
         return Broker(policy, clock, authenticator, memory_stores(policy)), None, {}
     # Imported here: a node that keeps everything in memory does not need RocksDB.
@@ -45,6 +42,16 @@ async def assemble(settings: Settings) -> tuple[Broker, "DiskStorage | None", di
         disk.close()
         raise
     return Broker(policy, clock, authenticator, disk.stores(backends)), disk, backends
+
+
+def policy_of(settings: Settings) -> Policy:
+    return Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions, classes=settings.classes)
+
+
+def authenticator_of(settings: Settings, policy: Policy, clock: Clock) -> Authenticator:
+    """SettingsError if a file is wrong."""
+    files = settings.security
+    return Authenticator(files.password_file, files.acl_file, policy=policy, clock=clock)
 
 
 def memory_stores(policy: Policy) -> Stores:

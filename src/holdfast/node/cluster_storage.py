@@ -57,13 +57,16 @@ class ClusterStorage:
         self._delivered: Final = dict(self._heads)
         self._waiting: Final[list[tuple[int, Callable[[], None]]]] = []
         self._tasks: Final[set[asyncio.Task[object]]] = set()
-        self.failure: str = ""
         self.on_failure: Callable[[Exception], None] = lambda _why: None
 
     def open_node(self, connection: ClusterConnection) -> ClusterNode:
         """The node at work, over the logs of its cluster. Requires: the event loop."""
         loop = asyncio.get_running_loop()
-        self.engine.on_synced(lambda mark: loop.call_soon_threadsafe(self._synced, mark) and None)
+
+        def tell_synced(mark: int) -> None:
+            loop.call_soon_threadsafe(self._synced, mark)
+
+        self.engine.on_synced(tell_synced)
         stores = self.vnodes
         vnodes = [
             NodeVnode(log, stores.vnodes[number], stores.vnodes[number].sessions)
@@ -203,11 +206,14 @@ class ClusterStorage:
             except (TransientError, PoisonedError) as error:
                 _log.error("not everything can be stored", why=str(error))
 
-    async def close(self) -> None:
-        """Ensures: what was written is synced."""
+    async def end_tasks(self) -> None:
+        """Ensures: nothing that was spawned runs any more."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def close(self) -> None:
+        """Ensures: what was written is synced."""
         self.store_events()
         self.flush()
         self.engine.close()

@@ -32,13 +32,14 @@ from holdfast.node.settings.tree import DEFAULT_LISTENER, Settings
 from holdfast.server.listeners import Listeners, open_listeners
 
 if TYPE_CHECKING:
+    from holdfast.node.cluster_storage import ClusterStorage
     from holdfast.node.storage import DiskStorage
 
 _log = structlog.get_logger()
 
 #: When the node stops, the time connections have to read their last bytes: in seconds, and as a share of the stop.
 GRACE_S: Final = 2.0
-_GRACE_SHARE: Final = 0.25
+GRACE_SHARE: Final = 0.25
 #: Commits that may follow one another when the node stops: messages, then queue entries, then session ends.
 _LAST_ROUNDS: Final = 4
 _SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
@@ -53,7 +54,7 @@ class Node:
     broker: Broker
     listeners: Listeners
     sys_topics: SysTopics
-    disk: "DiskStorage | None" = None
+    disk: "DiskStorage | ClusterStorage | None" = None
     #: Set when the node cannot go on; `failure` says why.
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Exception | None = None
@@ -96,6 +97,13 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
 
     SettingsError if a listener cannot be opened, a file of the settings is wrong, or another process has the data.
     """
+    if settings.cluster.is_on:
+        # Imported here: a node that is alone does not need the cluster's libraries.
+        from holdfast.node.cluster_embedding import running_in_cluster
+
+        async with running_in_cluster(settings, grace_s) as node:
+            yield node
+        return
     broker, disk, backends = await assemble(settings)
     try:
         async with broker:
@@ -114,7 +122,7 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
                 await _commit_the_rest(broker, disk)
                 await broker.queue_backends.settle()
                 broker.disconnect_all()
-                share_s = node.settings.limits.stop_timeout_s * _GRACE_SHARE
+                share_s = node.settings.limits.stop_timeout_s * GRACE_SHARE
                 await listeners.close(min(GRACE_S, share_s) if grace_s is None else grace_s)
                 await _commit_the_rest(broker, disk)
                 await broker.queue_backends.settle()
@@ -151,7 +159,7 @@ def _start_maintenance(node: Node, disk: "DiskStorage") -> "asyncio.Task[None]":
     return asyncio.create_task(DiskMaintenance(disk, node.settings.storage).run(node.broker, node.fail))
 
 
-async def _commit_the_rest(broker: Broker, disk: "DiskStorage | None") -> None:
+async def _commit_the_rest(broker: Broker, disk: "DiskStorage | ClusterStorage | None") -> None:
     """Commit the last packets of clients and the ends of their sessions. One commit may cause another, a few times."""
     for _round in range(_LAST_ROUNDS):
         broker.exchange.run_iteration()

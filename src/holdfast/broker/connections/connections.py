@@ -20,6 +20,7 @@ from holdfast.model.protocol import CONNACK, DISCONNECT, SERVER, V5, V311
 from holdfast.model.reasons import (
     IMPLEMENTATION_SPECIFIC_ERROR,
     KEEP_ALIVE_TIMEOUT,
+    SERVER_BUSY,
     SERVER_SHUTTING_DOWN,
     SERVER_UNAVAILABLE,
     SESSION_TAKEN_OVER,
@@ -217,10 +218,14 @@ class ClientConnections:
 
     def fence(self, client: BrokerClient) -> None:
         """Close the connection of a session that another channel owns, and leave nothing behind for the session."""
-        channel, client.owner, client.channel = client.owner, None, None
+        channel, begun = client.owner, client.channel
+        client.owner = client.channel = None
         connection = None if channel is None else self.of(channel)
         if connection is not None:
             connection.registered = False
+            if begun is not channel:  # no DISCONNECT before CONNACK
+                self.refuse(connection, PeerError(SERVER_BUSY, _TAKEN_OVER))
+                return
             self._note(TAKEOVER, connection, _TAKEN_OVER)
             connection.channel.out = None  # nothing but the goodbye is sent
             self.close(

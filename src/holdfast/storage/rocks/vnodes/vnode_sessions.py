@@ -68,6 +68,10 @@ class VnodeSessions(SessionStore):
     def count(self) -> int:
         return sum([vnode.sessions.count() for vnode in self._vnodes.all()])
 
+    def positions(self, client_id: str) -> dict[int, int]:
+        """The places in the log that a session names, by shard the last one."""
+        return self._vnodes.of(client_id).positions(client_id)
+
     def missing(self) -> int:
         """Messages in flight that retention had removed when they were needed again."""
         return sum([vnode.sessions.missing for vnode in self._vnodes.all()])

@@ -1,0 +1,87 @@
+"""A node of a cluster inside a program: from its server and logs to its listeners, and back.
+
+database ──▶ NATS server, connection, logs ──▶ join, catch up ──▶ broker ──▶ listeners
+   ▲                                                                            │
+   └──────────── in the opposite order when it stops; the epoch stays open ◀────┘
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.sys_topics import SysTopics
+from holdfast.cluster.cluster_node import ClusterNode
+from holdfast.cluster.node_cluster import open_cluster
+from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
+from holdfast.node.build_info import describe
+from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster_storage import ClusterStorage
+from holdfast.node.embedding import GRACE_S, GRACE_SHARE, Node
+from holdfast.node.settings.tree import Settings
+from holdfast.node.system_clock import SystemClock
+from holdfast.server.listeners import open_listeners
+
+#: How long a stop waits for what clients have sent to be decided.
+_LAST_COMMITS_S = 2.0
+_LOOK_S = 0.01
+
+
+@asynccontextmanager
+async def running_in_cluster(settings: Settings, grace_s: float | None) -> AsyncIterator[Node]:
+    """As `embedding.running`. It returns when the node has joined, and waits for its cluster until then.
+
+    SettingsError if the cluster is another one than the settings describe.
+    """
+    clock = SystemClock()
+    policy = policy_of(settings)
+    authenticator = authenticator_of(settings, policy, clock)
+    options = cluster_options(settings)
+    storage = ClusterStorage(settings, policy, clock)
+    try:
+        led: list[ClusterNode] = []
+        async with open_cluster(options, clock, leads=lambda vnode: bool(led) and led[0].leads(vnode)) as connection:
+            member = storage.open_node(connection)
+            led.append(member)
+            try:
+                await member.start(storage.spawn)
+                broker = Broker(policy, clock, authenticator, storage.stores(member))
+                async with broker, _serving(settings, broker, storage, grace_s) as node:
+                    member.connections = lambda: len(broker.connections)
+                    yield node
+            finally:
+                member.close()
+                await storage.end_tasks()
+    finally:
+        storage.close()
+
+
+@asynccontextmanager
+async def _serving(
+    settings: Settings, broker: Broker, storage: ClusterStorage, grace_s: float | None
+) -> AsyncIterator[Node]:
+    listeners = await open_listeners(listener_specs(settings), broker)
+    sys_topics = SysTopics(broker, describe(), settings.sys.interval_s)
+    sys_topics.start()
+    node = Node(settings, broker, listeners, sys_topics, storage)
+    storage.on_failure = node.fail
+    storage.spawn(storage.maintain(broker))
+    try:
+        yield node
+    finally:
+        await listeners.stop()
+        await _commit_the_rest(broker)
+        broker.disconnect_all()
+        share_s = node.settings.limits.stop_timeout_s * GRACE_SHARE
+        await listeners.close(min(GRACE_S, share_s) if grace_s is None else grace_s)
+        # The releases of the last connections.
+        await _commit_the_rest(broker)
+
+
+async def _commit_the_rest(broker: Broker) -> None:
+    """Let what clients have sent be decided, if the logs answer."""
+    for _look in range(int(_LAST_COMMITS_S / _LOOK_S)):
+        broker.exchange.run_iteration()
+        if broker.exchange.is_settled():
+            break
+        await asyncio.sleep(_LOOK_S)
