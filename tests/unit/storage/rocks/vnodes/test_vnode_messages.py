@@ -65,6 +65,8 @@ def test_messages_are_read_at_once_and_after_a_restart(engine: Engine, layout: s
             assert at.stores.log.at(place.shard, (), place.position_us) == place
             assert at.stores.log.at(place.shard, (b"z",), place.position_us) is None
             assert at.stores.log.at(place.shard, (), place.position_us + 9) is None
+        first = [outcome.published[0].message for outcome in outcomes if outcome.published]
+        assert [at.stores.log.at(one.shard, (), one.position_us - 1) for one in first] == [None] * len(first)
 
 
 def test_a_record_is_one_commit_page_in_each_shard(engine: Engine, node: Node, logs: Logs) -> None:
