@@ -153,3 +153,9 @@ def test_keys_of_tables_begin_with_their_golden_bytes() -> None:
     for wrong in (b"", b"\x01\x02\x01", b"\x01\x02\x00a", b"\x01\x02\x05a"):
         with pytest.raises(PermanentError):
             vnode_keys.split_key(wrong)
+
+
+def test_the_vnode_of_a_session_never_changes() -> None:
+    ids = ["", "c", "device-17", "tenant\0device", "ü", "\0group\0$share/g/a/#"]
+    assert [vnode_keys.vnode_of(session_id, 4) for session_id in ids] == [0, 3, 0, 1, 1, 3]
+    assert {vnode_keys.vnode_of(session_id, 1) for session_id in ids} == {0}

@@ -12,6 +12,7 @@ from holdfast.durable.ring import Ring
 from holdfast.durable.shard import Shard
 from holdfast.durable.zones import Zone, Zones, assign_shards, parse_zone_filter, show
 from holdfast.model.clock import Clock
+from holdfast.model.errors import SettingsError
 from holdfast.records.folder import FORMAT, DataFolder, decode_folder, encode_folder
 from holdfast.records.generations import (
     Generation,
@@ -33,7 +34,7 @@ from holdfast.records.meta_keys import (
     zone_key,
 )
 from holdfast.records.positions import ShardHead, decode_ceiling, decode_head
-from holdfast.storage.rocks.engine.column_families import META
+from holdfast.storage.rocks.engine.column_families import CLUSTER, META
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.segments import SegmentFamilies
@@ -76,10 +77,15 @@ def open_log(
     version: str,
     companions: list[Companion] | None = None,
 ) -> RocksLog:
-    """The log of a data folder.
+    """The log of a data folder. SettingsError if a node of a cluster has it: its messages would be taken for strays.
 
     Ensures: whatever it needs to give out positions is synced.
     """
+    if CLUSTER in engine.families():
+        raise SettingsError(
+            f"{engine.folder} is the folder of a node in a cluster; start it with its [cluster] settings, or choose "
+            "another storage.data"
+        )
     now_us = clock.wall_us()
     changes = Changes()
     _check_folder(engine, changes, now_us, version)

@@ -13,13 +13,16 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdfast.model.clock import Clock
+from holdfast.model.errors import SettingsError
 from holdfast.records.cluster import vnode_keys
+from holdfast.records.fields import key_u16
 from holdfast.records.generations import Generation, decode_generation
-from holdfast.records.meta_keys import GENERATION, HEAD, all_of, shard_of_key
+from holdfast.records.meta_keys import GENERATION, HEAD, ZONE, all_of, shard_of_key, zone_of_key
 from holdfast.records.positions import decode_head
-from holdfast.storage.rocks.engine.column_families import CLUSTER
+from holdfast.storage.rocks.engine.column_families import CLUSTER, META
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
+from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.storage.rocks.sessions.session_store import Gone
 from holdfast.storage.rocks.vnodes.vnode_log import VnodeLog
@@ -27,6 +30,11 @@ from holdfast.storage.rocks.vnodes.vnode_messages import VnodeMessages, repair_f
 from holdfast.storage.rocks.vnodes.vnode_retained import VnodeRetained
 from holdfast.storage.rocks.vnodes.vnode_sessions import HeldVnodes, VnodeNumbers, VnodeSessions
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
+
+#: Numbers of vnodes are two bytes in keys.
+_MAX_VNODES: Final = 0x10000
+#: Above every key of the family `cluster`. It outlives all cursors, see `open_cursor`.
+_END: Final = b"\xff" * 4
 
 
 class VnodeStores:
@@ -39,10 +47,12 @@ class VnodeStores:
 
         `gone` is told of messages in flight that are not there any more when their session is loaded.
         Ensures: families are those of the generations that the rows name, whenever the last run was killed.
-        PermanentError if rows cannot be read, name a shard twice, or a layout that is not stored here.
+        PermanentError if rows cannot be read, name a shard twice, or a layout that is not stored here. SettingsError if
+        the folder is that of a node without a cluster, or of a cluster with more vnodes.
         """
         if CLUSTER not in engine.families():
             engine.create_family(CLUSTER)
+        _check_folder(engine, count)
         meta = {
             number: FamilySlice(engine, CLUSTER, vnode_keys.table_prefix(number, vnode_keys.META))
             for number in range(count)
@@ -65,6 +75,23 @@ class VnodeStores:
         self.sessions: Final = VnodeSessions(here)
         self.numbers: Final = VnodeNumbers(here)
         engine.on_reopened(self.log.revoke)
+
+
+def _check_folder(engine: Engine, count: int) -> None:
+    """Refuse a folder whose families of messages belong to others: they would be taken for strays."""
+    zones = list(scan_items(engine.family(META), *all_of(ZONE))) if META in engine.families() else []
+    if zones:
+        raise SettingsError(
+            f"{engine.folder} is the folder of a node without a cluster (zone {zone_of_key(zones[0][0])!r}); a node of "
+            "a cluster needs a folder of its own"
+        )
+    beyond = next(scan_items(engine.family(CLUSTER), key_u16(count), _END), None) if count < _MAX_VNODES else None
+    if beyond is not None:
+        number, _table, _key = vnode_keys.split_key(beyond[0])
+        raise SettingsError(
+            f"{engine.folder} has vnode {number}, and the cluster has {count} vnodes, numbered from 0; their number is "
+            "fixed when a cluster is made"
+        )
 
 
 def _generations(meta: FamilySlice) -> list[Generation]:

@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 
 from holdfast.durable.retained.memory_retained import MemoryRetained
-from holdfast.durable.retained.retained_store import RetainedScan, RetainedStore, ScanBudget
+from holdfast.durable.retained.retained_store import RetainedScan, ScanBudget
 from holdfast.durable.state_machine.tables import CLUSTER
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError
@@ -36,8 +36,8 @@ _log = structlog.get_logger()
 _OWN: Final = b"$SYS/"
 
 
-class VnodeRetained(RetainedStore):
-    """The retained messages of all vnodes that a node has.
+class VnodeRetained:
+    """The retained messages of all vnodes that a node has; a `RetainedStore` by shape.
 
     The contract carries one number for "as of". `match` is exact: it takes the versions of all vnodes. `rest` has one
     number for all of them: it may show a message that was applied in a slow vnode after the scan began, and that its
@@ -146,8 +146,8 @@ class VnodeRetained(RetainedStore):
             return None
 
 
-class VnodeRetainedScan(RetainedScan):
-    """Merges the walks of all vnodes in the order of levels.
+class VnodeRetainedScan:
+    """A `RetainedScan` that merges the walks of all vnodes in the order of levels.
 
     1. Of the topics up to `at` every message was returned: a topic is only taken when each walk has found its next
        match, or is at its end.

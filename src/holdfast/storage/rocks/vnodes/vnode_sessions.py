@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final, TypeVar
 
-from holdfast.durable.sessions.session_store import SessionStore, StoredSession
+from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.durable.state_machine.tables import META
 from holdfast.model.errors import MisuseError
 from holdfast.records.cluster.vnode_keys import vnode_of
@@ -40,8 +40,8 @@ class HeldVnodes:
         return self._held.values()
 
 
-class VnodeSessions(SessionStore):
-    """Every session of every vnode that the node holds. Lists are merged in their order."""
+class VnodeSessions:
+    """A `SessionStore` by shape: every session of every vnode that the node holds. Lists are merged in their order."""
 
     def __init__(self, vnodes: HeldVnodes) -> None:
         self._vnodes: Final = vnodes

@@ -65,6 +65,8 @@ def test_messages_are_read_at_once_and_after_a_restart(engine: Engine, layout: s
             assert at.stores.log.at(place.shard, (), place.position_us) == place
             assert at.stores.log.at(place.shard, (b"z",), place.position_us) is None
             assert at.stores.log.at(place.shard, (), place.position_us + 9) is None
+        first = [outcome.published[0].message for outcome in outcomes if outcome.published]
+        assert [at.stores.log.at(one.shard, (), one.position_us - 1) for one in first] == [None] * len(first)
 
 
 def test_a_record_is_one_commit_page_in_each_shard(engine: Engine, node: Node, logs: Logs) -> None:
@@ -266,6 +268,32 @@ def test_a_record_without_room_for_its_family_is_written_later(
     node.stores.vnodes[0].retry()
     assert payloads(node) == payloads(node.restarted()) == {0: [b"1", b"2"]}
     assert [one.payload for one in scan.next(9, 2**62)] == [b"1", b"2"]
+
+
+def test_readers_let_go_of_a_database_that_has_to_be_opened_again(engine: Engine) -> None:
+    logs = Logs(layout="timeline")
+    for number in range(5):
+        logs.write(0, message(payload=b"%d" % number))
+    Node(engine).catch_up(logs)
+    # What it reads is not in memory, and the layout keeps a cursor while a reader waits.
+    node = Node(engine)
+    scan = node.stores.log.scan(0, (), 1)
+    assert [one.payload for one in scan.next(2, 2**62)] == [b"0", b"1"]
+    for vnode in range(VNODES):
+        logs.write(vnode, message(payload=b"5"))
+    engine._broken = "an append found no room"
+    with pytest.raises(TransientError, match="iterators"):
+        node.catch_up(logs)
+    assert not engine.is_open()
+    with pytest.raises(TransientError):
+        node.stores.vnodes[1].session("c")
+    # The other vnode has nothing to write again, and makes the tables readable all the same.
+    node.stores.vnodes[1].retry()
+    assert engine.is_open()
+    node.stores.vnodes[0].retry()
+    node.catch_up(logs)
+    assert [one.payload for one in scan.next(9, 2**62)] == [b"2", b"3", b"4", b"5"]
+    assert payloads(node)[shard_of(1)] == [b"5"]
 
 
 # ---- what is refused
