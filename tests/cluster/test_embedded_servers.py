@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -11,7 +10,7 @@ import pytest
 
 from bench.ports import free_port
 from holdfast.cluster.administration import init_cluster, read_status
-from holdfast.cluster.node_cluster import ClusterConnection, ClusterOptions, open_cluster
+from holdfast.cluster.node_cluster import ClusterConnection, ClusterOptions
 from holdfast.model.errors import TransientError
 from holdfast.node.cluster_options import cluster_options
 from holdfast.node.settings.cluster_section import ClusterSettings
@@ -62,19 +61,23 @@ def test_three_nodes_with_servers_of_their_own_wait_for_init_and_open_one_cluste
     before = set(psutil.Process().children(recursive=True))
 
     async def act() -> None:
-        async with asyncio.timeout(90), AsyncExitStack() as stack:
-            making = asyncio.create_task(until_made(nodes[0]))
-            opened: list[ClusterConnection] = await asyncio.gather(
-                *(stack.enter_async_context(open_cluster(options, CLOCK)) for options in nodes)
-            )
-            await making
-            assert len({connection.founded.cluster_id for connection in opened}) == 1
-            answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-            opened[1].vnodes[0].append(b"a record", answered.set_result)
-            assert await answered == 1
-            assert (await opened[2].vnodes[0].ends()).last == 1
-            status = await read_status(nodes[2], CLOCK)
-            assert (status.last, status.members, status.streams) == ({0: 1}, [], [])
+        async with asyncio.timeout(90), asyncio.TaskGroup() as tasks:
+            opened = [ClusterConnection(options, tasks, CLOCK) for options in nodes]
+            try:
+                await asyncio.gather(until_made(nodes[0]), *(connection.open() for connection in opened))
+                await look(opened)
+            finally:
+                for connection in opened:
+                    await connection.close()
+
+    async def look(opened: list[ClusterConnection]) -> None:
+        assert len({connection.founded.cluster_id for connection in opened}) == 1
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        opened[1].vnodes[0].append(b"a record", answered.set_result)
+        assert await answered == 1
+        assert (await opened[2].vnodes[0].ends()).last == 1
+        status = await read_status(nodes[2], CLOCK)
+        assert (status.last, status.members, status.streams) == ({0: 1}, [], [])
 
     asyncio.run(act())
     assert set(psutil.Process().children(recursive=True)) <= before, "no server is left behind"
