@@ -169,10 +169,11 @@ class ClusterNode:
         self.messages = MemoryMessages(self.tables)
         sessions = VnodesInMemory(self.tables, self.messages)
         heads: dict[int, int] = {}
+        delivered: dict[int, int] = {}
         self.writers = [
             VnodeWriter(log, CLUSTER_ID, number, epoch, world.clock, world.timers, lambda: 0) for log in logs
         ]
-        self.log = ClusterLog(len(logs), sessions.positions, heads, world.timers)
+        self.log = ClusterLog(len(logs), sessions.positions, heads, delivered, world.timers)
         self.log.begin(self.writers)
         registry = LogRegistry(self.log, self._registration, world.timers)
         self.appliers = [
@@ -183,7 +184,6 @@ class ClusterNode:
             VnodeLeader(self.life, tables, tables.sessions, writer, world.clock, world.timers)
             for tables, writer in zip(self.tables, self.writers, strict=True)
         ]
-        delivered: dict[int, int] = {}
         limits = policy.sessions
 
         def new_unlogged() -> MemoryQueue:
@@ -216,8 +216,11 @@ class ClusterNode:
         return registration_of(self.tables[vnode_of(session_id, len(self.tables))], session_id)
 
     async def start(self) -> None:
-        await self.broker.__aenter__()
+        """As a node does: it has applied what there is before it has a broker."""
         self._tasks = [asyncio.get_running_loop().create_task(applier.run()) for applier in self.appliers]
+        for _turn in range(20):
+            await asyncio.sleep(0)
+        await self.broker.__aenter__()
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -66,16 +66,18 @@ class ClusterLog(CommitLog, DecidingLog):
         vnodes: int,
         positions_of: Callable[[str], Mapping[int, int]],
         heads: dict[int, int],
+        delivered: dict[int, int],
         timers: Timers,
     ) -> None:
         """`positions_of` gives the places that a stored session names, by shard the last one; `heads` the last position
-        of each shard that is applied. Both are of this node's tables.
+        of each shard that is applied, and `delivered` the last one that live clients were sent, at the start the same.
         """
         self._vnodes: Final = vnodes
         #: None while this node is no member of its cluster.
         self._writers: list[VnodeWriter] | None = None
         self._positions_of: Final = positions_of
         self._heads: Final = heads
+        self._delivered: Final = delivered
         self._timers: Final = timers
         #: Sessions of this node's channels, with the revisions of their claims.
         self._held: Final[dict[str, int]] = {}
@@ -230,12 +232,14 @@ class ClusterLog(CommitLog, DecidingLog):
     def applied(self, vnode: int, entry: LogEntry, outcome: Outcome) -> None:
         """A record of a vnode was applied here, of any node."""
         if outcome.published:
-            for published in outcome.published:
-                message = published.message
-                if message.position_us:
-                    self._heads[message.shard] = message.position_us
+            messages = [published.message for published in outcome.published]
+            stored = {message.shard: message.position_us for message in messages if message.position_us}
+            self._heads.update(stored)
             if self._deliver is not None:
-                self._deliver([published.message for published in outcome.published])
+                self._deliver(messages)
+            else:
+                # No client is live yet. A session that is opened later reads what lies above its own place up to here.
+                self._delivered.update(stored)
         self._note_lost(outcome)
         for session_id, row in outcome.replaced.items():
             if self._replaced is not None:

@@ -61,8 +61,9 @@ class NodeStores(NamedTuple):
 
     #: The places that a stored session names, by shard the last one.
     positions_of: Callable[[str], Mapping[int, int]]
-    #: The last position of each shard that is applied, kept up by the log.
+    #: The last position of each shard that is applied, and that live clients were sent: kept up by the log.
     heads: dict[int, int]
+    delivered: dict[int, int]
     #: The greatest version of a retained message in any vnode.
     seen_version: Callable[[], int]
     #: Has everything synced that was applied up to now, and says then.
@@ -100,7 +101,7 @@ class ClusterNode:
             control, cluster_id, control_store, profile, self, self._beat, clock, timers
         )
         self._control_applier: Final = control_applier(control, cluster_id, control_store, self.membership)
-        self.log: Final = ClusterLog(len(vnodes), stores.positions_of, stores.heads, timers)
+        self.log: Final = ClusterLog(len(vnodes), stores.positions_of, stores.heads, stores.delivered, timers)
         self.registry: Final = LogRegistry(self.log, self.registration, timers)
         self.appliers: Final = [
             VnodeApplier(vnode.log, cluster_id, vnode.store, self.log.listener(number))

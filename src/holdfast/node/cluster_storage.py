@@ -22,6 +22,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, PoisonedError, TransientError
 from holdfast.node.settings.tree import Settings
 from holdfast.records.cluster.control import ID_BYTES
+from holdfast.records.cluster.control_rows import CONTROL_VNODE
 from holdfast.storage.event_files import EventFiles
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.vnodes.node_store import VnodeStores
@@ -30,8 +31,6 @@ from holdfast.topics.subscription import SubscriptionRecord
 
 _log = structlog.get_logger()
 
-#: The tables of the control log are those of a vnode with this number.
-CONTROL_VNODE: Final = 0xFFFF
 #: The file with the id of a data folder: a node that comes with another folder is another one.
 _FOLDER_ID: Final = "folder-id"
 _SECOND_S: Final = 1.0
@@ -78,7 +77,7 @@ class ClusterStorage:
             connection.control,
             self.control,
             vnodes,
-            NodeStores(self._positions, self._heads, stores.retained.newest, self._sync),
+            NodeStores(self._positions, self._heads, self._delivered, stores.retained.newest, self._sync),
             profile,
             self.clock,
             loop,

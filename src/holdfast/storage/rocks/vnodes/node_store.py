@@ -15,6 +15,7 @@ from typing import Final
 from holdfast.model.clock import Clock
 from holdfast.model.errors import SettingsError
 from holdfast.records.cluster import vnode_keys
+from holdfast.records.cluster.control_rows import CONTROL_VNODE
 from holdfast.records.fields import key_u16
 from holdfast.records.generations import Generation, decode_generation
 from holdfast.records.meta_keys import GENERATION, HEAD, ZONE, all_of, shard_of_key, zone_of_key
@@ -30,11 +31,6 @@ from holdfast.storage.rocks.vnodes.vnode_messages import VnodeMessages, repair_f
 from holdfast.storage.rocks.vnodes.vnode_retained import VnodeRetained
 from holdfast.storage.rocks.vnodes.vnode_sessions import HeldVnodes, VnodeNumbers, VnodeSessions
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
-
-#: Numbers of vnodes are two bytes in keys.
-_MAX_VNODES: Final = 0x10000
-#: Above every key of the family `cluster`. It outlives all cursors, see `open_cursor`.
-_END: Final = b"\xff" * 4
 
 
 class VnodeStores:
@@ -85,7 +81,8 @@ def _check_folder(engine: Engine, count: int) -> None:
             f"{engine.folder} is the folder of a node without a cluster (zone {zone_of_key(zones[0][0])!r}); a node of "
             "a cluster needs a folder of its own"
         )
-    beyond = next(scan_items(engine.family(CLUSTER), key_u16(count), _END), None) if count < _MAX_VNODES else None
+    # The tables of the control log stand behind all vnodes.
+    beyond = next(scan_items(engine.family(CLUSTER), key_u16(count), key_u16(CONTROL_VNODE)), None)
     if beyond is not None:
         number, _table, _key = vnode_keys.split_key(beyond[0])
         raise SettingsError(
