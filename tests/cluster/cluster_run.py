@@ -37,6 +37,7 @@ async def _kill_one(broker: BrokerProcess) -> None:
 async def crash_cluster(folder: Path, seed: int, kills: int, say: Callable[[str], None] | None = None) -> Run:
     """The whole story; the verdict is the caller's."""
     run = Run(folder, seed)
+    run.retained_may_be_behind = True
     processes = run.broker = ClusterProcesses(folder, random.Random(seed))
     await processes.start()
     try:

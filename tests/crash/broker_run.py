@@ -63,8 +63,12 @@ def queue_server(queue: str) -> Iterator[tuple[QueueServer | None, tuple[str, ..
 class RetainedProbe(SteadyClient):
     """Subscribes once, on a new session, and keeps what is retained."""
 
-    def __init__(self, name: str, port: int, ledger: Ledger, dice: random.Random) -> None:
+    def __init__(
+        self, name: str, port: int, ledger: Ledger, dice: random.Random, *, may_be_behind: bool = False
+    ) -> None:
+        """`may_be_behind`: a node of a cluster may show an older value first, and sends the newer one as a message."""
         super().__init__(name, port, ledger, dice, V5)
+        self._may_be_behind = may_be_behind
         self.values: dict[str, int] = {}
         self.done = asyncio.Event()
         #: What was acknowledged when SUBSCRIBE was sent: anything older is wrong.
@@ -86,13 +90,18 @@ class RetainedProbe(SteadyClient):
         elif isinstance(packet, Publish):
             number = int(packet.payload.split(b" ", 1)[0])
             least = self.least.get(packet.topic, 0)
-            if number < least and packet.topic not in self.values:
+            if number < least and packet.topic not in self.values and not self._may_be_behind:
                 self.ledger.wrong(f"retained {packet.topic}: {number}, though {least} was acknowledged")
             self.values[packet.topic] = max(number, self.values.get(packet.topic, 0))
             if packet.qos:
                 self.send(Ack(PUBACK, packet.packet_id))
-        if self._subscribed and self.least.keys() <= self.values.keys():
+        if self._subscribed and self._has_all():
             self.done.set()
+
+    def _has_all(self) -> bool:
+        if self._may_be_behind:
+            return all(self.values.get(topic, 0) >= number for topic, number in self.least.items())
+        return self.least.keys() <= self.values.keys()
 
 
 class Run:
@@ -111,6 +120,7 @@ class Run:
         self.server: QueueServer | None = None
         self.server_kills = 0.0
         self.servers_killed = 0
+        self.retained_may_be_behind = False
         #: Whether what reaches no member of a group counts as missing.
         self.whole_groups = True
         self.late = 0
@@ -228,7 +238,9 @@ class Run:
         self._probes += 1
         if not any(topic.startswith("state/") for topic in self.ledger.sent):
             return
-        probe = RetainedProbe(f"probe-{self._probes}", self.broker.port, self.ledger, self._new_dice())
+        name = f"probe-{self._probes}"
+        behind = self.retained_may_be_behind
+        probe = RetainedProbe(name, self.broker.port, self.ledger, self._new_dice(), may_be_behind=behind)
         task = asyncio.create_task(probe.run())
         try:
             async with asyncio.timeout(_PATIENCE_S):
