@@ -85,7 +85,7 @@ class ClusterProcesses(BrokerProcess):
         writer.close()
 
     def alive(self) -> bool:
-        return all(node.alive() for node in self.nodes)
+        return any(node.alive() for node in self.nodes)
 
     async def kill(self, *, dead_or_alive: bool = False) -> None:
         """kill -9 of one node, whose server ends with it."""

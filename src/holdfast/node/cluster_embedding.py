@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from holdfast.broker.broker import Broker
 from holdfast.broker.sys_topics import SysTopics
 from holdfast.cluster.cluster_node import ClusterNode
-from holdfast.cluster.node_cluster import open_cluster
+from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
+from holdfast.cluster.qos0_relay import Qos0Relay
 from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
 from holdfast.node.build_info import describe
 from holdfast.node.cluster_options import cluster_options
@@ -46,6 +47,7 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
             try:
                 await member.start(storage.spawn)
                 broker = Broker(policy, clock, authenticator, storage.stores(member))
+                await _relay_qos0(settings, connection, broker, storage)
                 async with broker, _serving(settings, broker, storage, grace_s) as node:
                     member.connections = lambda: len(broker.connections)
                     yield node
@@ -54,6 +56,21 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
                 await storage.end_tasks()
     finally:
         storage.close()
+
+
+async def _relay_qos0(
+    settings: Settings, connection: ClusterConnection, broker: Broker, storage: ClusterStorage
+) -> None:
+    """Pass QoS 0 messages on to the other nodes, and deliver theirs."""
+    subject = f"holdfast-{settings.cluster.name}.qos0"
+
+    async def send(pack: bytes) -> None:
+        await connection.connection.send(subject, pack)
+
+    relay = Qos0Relay(settings.cluster.node, send, broker.exchange.pass_on, storage.drop_qos0)
+    await connection.connection.listen(subject, relay.received)
+    broker.exchange.intake.relay = relay.add
+    storage.spawn(relay.run())
 
 
 @asynccontextmanager

@@ -17,10 +17,11 @@ from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
-from holdfast.exchange.drops import DAMAGED, DROP_RETENTION, Drops
+from holdfast.exchange.drops import DAMAGED, DROP_NOT_RELAYED, DROP_RETENTION, Drops
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, PoisonedError, TransientError
 from holdfast.node.settings.tree import Settings
+from holdfast.node.settings.zones import zones_of
 from holdfast.records.cluster.control import ID_BYTES
 from holdfast.records.cluster.control_rows import CONTROL_VNODE
 from holdfast.storage.event_files import EventFiles
@@ -86,6 +87,8 @@ class ClusterStorage:
 
     def stores(self, node: ClusterNode) -> Stores:
         """The stores as the broker takes them."""
+        named, default, _mounts = zones_of(self._settings)
+        zones = [default, *named]
         return Stores(
             log=node.log,
             retained=self.vnodes.retained,
@@ -98,7 +101,7 @@ class ClusterStorage:
             attach=node.log.attach_receipts,
             new_replay=self._new_replay,
             stores_all=True,
-            keeps_qos0=False,
+            keeps_qos0=any(zone.store_qos0 for zone in zones),
             delivered=self._delivered,
             drops=self.drops,
             sync_counts=self.engine.sync_counts,
@@ -193,6 +196,11 @@ class ClusterStorage:
         self.drops.note(
             DROP_RETENTION, session_id, b"", self.clock.wall_us(), 1, shard, max(1, position_us), "it was in flight"
         )
+
+    def drop_qos0(self, count: int, why: str) -> None:
+        """QoS 0 messages that did not reach the other nodes."""
+        self.drops.counters.drop(DROP_NOT_RELAYED, count)
+        self.drops.note(DROP_NOT_RELAYED, "", b"", self.clock.wall_us(), count, detail=why)
 
     def store_events(self) -> None:
         self._event_files.write(self.drops.take())
