@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast.cluster.control_snapshot import install_snapshot
 from holdfast.cluster.founding import find_founding, found_cluster
 from holdfast.cluster.nats_connection import NatsConnection
 from holdfast.cluster.nats_log import NatsOrderedLog
@@ -15,6 +16,7 @@ from holdfast.cluster.nats_streams import COPIES, describe_absence, make_streams
 from holdfast.cluster.node_cluster import ClusterOptions, check_founding, single_error
 from holdfast.durable.ordered_log import LogEntry, OrderedLog
 from holdfast.durable.state_machine.control import ControlMachine, all_members, last_beat
+from holdfast.durable.state_machine.machine import applied_row
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, TransientError
@@ -173,23 +175,25 @@ async def replay_control(log: OrderedLog) -> tuple[FoundedRow, MemoryTables]:
     founded = await find_founding(log)
     if founded is None:
         raise TransientError("the cluster is not founded yet; run: holdfast cluster init")
+    tables = MemoryTables()
+    await install_snapshot(log, tables)
     ends = await log.ends()
-    replay = _Replay(founded.cluster_id, ends.last)
-    reading = log.read(ends.first, replay)
+    replay = _Replay(founded.cluster_id, tables, ends.last)
+    reading = log.read(applied_row(tables).sequence + 1, replay)
     try:
         await replay.done
     finally:
         reading.close()
-    return founded, replay.tables
+    return founded, tables
 
 
 class _Replay:
     """A `LogReader` that applies a control log up to a sequence, in memory."""
 
-    def __init__(self, cluster_id: bytes, last: int) -> None:
+    def __init__(self, cluster_id: bytes, tables: MemoryTables, last: int) -> None:
         self._last: Final = last
-        self.tables: Final = MemoryTables()
-        self._machine: Final = ControlMachine(cluster_id, self.tables)
+        self._tables: Final = tables
+        self._machine: Final = ControlMachine(cluster_id, tables)
         self.done: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 
     def entries(self, entries: list[LogEntry]) -> None:
@@ -201,7 +205,7 @@ class _Replay:
             except PermanentError as error:
                 self.done.set_exception(PermanentError(f"record {entry.sequence} of the control log: {error}"))
                 return
-            self.tables.write(outcome.changes, outcome.steps)
+            self._tables.write(outcome.changes, outcome.steps)
             if entry.sequence >= self._last:
                 self.done.set_result(None)
 

@@ -107,6 +107,7 @@ class Member:
             world.clock,
             world.timers,
             world.new_life,
+            lambda before: world.trims.append(before),
         )
         self.task = world.group.create_task(control_applier(self.link, CLUSTER_ID, tables, self.membership).run())
 
@@ -130,6 +131,8 @@ class MemberWorld:
         self.group = group
         self.members: list[Member] = []
         self._lives = count(1)
+        #: Before which sequences nodes want the log to be trimmed.
+        self.trims: list[int] = []
         self.log.append(control_record(0, 0, 0, FOUND), lambda _result: None)
 
     def new_life(self) -> bytes:
@@ -152,6 +155,8 @@ class MemberWorld:
         for _step in range(round(seconds * 2)):
             self.timers.advance(0.5)
             await settle()
+            while self.trims:
+                await self.log.trim(self.trims.pop(0))
 
     async def outcomes(self) -> list[ControlOutcome]:
         """What became of every record, decided again from the first one."""
