@@ -12,6 +12,7 @@ from holdfast.cluster.founding import find_founding, found_cluster
 from holdfast.cluster.nats_connection import NatsConnection
 from holdfast.cluster.nats_log import NatsOrderedLog
 from holdfast.cluster.nats_monitor import check_report, describe_missing_servers, read_report
+from holdfast.cluster.nats_server import ServerOptions
 from holdfast.cluster.nats_streams import COPIES, describe_absence, make_streams, stream_info
 from holdfast.cluster.node_cluster import ClusterOptions, check_founding, single_error
 from holdfast.durable.ordered_log import LogEntry, OrderedLog
@@ -65,7 +66,7 @@ async def init_cluster(options: ClusterOptions, clock: Clock, patience_s: float 
     """
     async with _connected(options) as (connection, tasks):
         if options.server is not None:
-            await _wait_for_servers(options.server.monitor_port, patience_s)
+            await _wait_for_servers(options.server, patience_s)
         made = await make_streams(connection, options.streams(), patience_s)
         log = await NatsOrderedLog.open(connection, options.streams()[0], tasks, clock)
         try:
@@ -78,17 +79,19 @@ async def init_cluster(options: ClusterOptions, clock: Clock, patience_s: float 
 
 
 async def _wait_for_servers(
-    monitor_port: int, patience_s: float, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    server: ServerOptions, patience_s: float, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> None:
     """Until the server of this node sees all others, and is fit for use."""
     why = ""
+    # One name may stand for all of them.
+    servers = max(COPIES, len(set(server.routes)))
     try:
         async with asyncio.timeout(patience_s):
             while True:
                 try:
-                    report = await read_report(monitor_port)
+                    report = await read_report(server.monitor_port)
                     check_report(report)
-                    why = describe_missing_servers(report, COPIES)
+                    why = describe_missing_servers(report, servers)
                 except TransientError as error:
                     why = str(error)
                 if not why:

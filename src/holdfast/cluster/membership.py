@@ -45,7 +45,7 @@ from holdfast.durable.state_machine.control import (
     state_rows,
 )
 from holdfast.durable.state_machine.machine import applied_row
-from holdfast.durable.state_machine.outcome import CLOSED_EPOCH, GAP, Outcome
+from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import StateStore, StateTables
 from holdfast.durable.takeover.registry import NodeLife
 from holdfast.model.clock import Clock
@@ -294,8 +294,6 @@ class Membership:
             self._joining(outcome, mine=mine)
         elif outcome.closed is not None and outcome.closed[0] == self._profile.node:
             self._own_closing(outcome.record)
-        elif mine and outcome.verdict in (CLOSED_EPOCH, GAP):
-            self._lose_life(f"a record of this node was rejected: {outcome.verdict}")
         elif outcome.counts:
             self._other(outcome, mine=mine)
         self._go_on()
