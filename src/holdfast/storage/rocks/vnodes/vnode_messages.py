@@ -83,6 +83,8 @@ class VnodeMessages:
             if head is not None:
                 part.start_at(head)
             part.note_gaps(self._families)
+            for piece in part.live[-1].by_shard.values():
+                piece.layout.load(self._families.family(piece.family))
 
     def _part_of(self, record: Generation) -> ShardPart:
         shard = record.shards[0]
