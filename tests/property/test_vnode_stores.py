@@ -256,6 +256,8 @@ def test_nodes_show_what_their_logs_say_whenever_they_are_killed(tmp_path: Path,
         for _record in range(RECORDS):
             cluster.write(chance)
             steady.catch_up(cluster.logs)
+            if chance.random() < 0.1:
+                check(steady, cluster)
             if chance.random() < 0.3:
                 follow(killed, cluster, chance.randrange(VNODES), chance.randint(1, 5))
                 check(killed, cluster)
