@@ -13,19 +13,25 @@ from holdfast.broker.stores import Stores
 from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
 from holdfast.cluster.membership import NodeProfile
 from holdfast.cluster.node_cluster import ClusterConnection
+from holdfast.durable.commit import SegmentCounts
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
 from holdfast.exchange.drops import DAMAGED, DROP_NOT_RELAYED, DROP_RETENTION, Drops
+from holdfast.files.replacement import replace_file
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, PoisonedError, TransientError
+from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.zones import zones_of
 from holdfast.records.cluster.control import ID_BYTES
 from holdfast.records.cluster.control_rows import CONTROL_VNODE
 from holdfast.storage.event_files import EventFiles
+from holdfast.storage.rocks.engine.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.layouts.paged import SegmentSize
+from holdfast.storage.rocks.log.segment_writer import SegmentWriter, WrittenLog
 from holdfast.storage.rocks.vnodes.node_store import VnodeStores
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
 from holdfast.topics.subscription import SubscriptionRecord
@@ -47,6 +53,15 @@ class ClusterStorage:
         self.clock: Final = clock
         self.engine: Final = Engine.open(settings.storage.data)
         self.drops: Final = Drops()
+        self.segment_counts: Final = SegmentCounts()
+        storage = settings.storage
+        marks = Watermarks(
+            full_bytes=storage.min_free_bytes,
+            low_bytes=2 * storage.min_free_bytes,
+            full_percent=storage.min_free_percent,
+            low_percent=min(100.0, 2 * storage.min_free_percent),
+        )
+        self._disk: Final = DiskWatch(storage.data, marks)
         self._event_files: Final = EventFiles(settings.storage.data)
         for damage in self.engine.damage:
             _log.error("the data was damaged", what=str(damage))
@@ -105,7 +120,18 @@ class ClusterStorage:
             delivered=self._delivered,
             drops=self.drops,
             sync_counts=self.engine.sync_counts,
+            segment_counts=self.segment_counts,
         )
+
+    @property
+    def segmented_log(self) -> WrittenLog:
+        return self.vnodes.segments
+
+    def segment_writer(self, size: SegmentSize) -> SegmentWriter:
+        return self.vnodes.segments.writer(size)
+
+    def is_short_of_space(self) -> bool:
+        return self._disk.state is not DiskState.OK
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:
         """Run something for as long as the node does. One that fails ends the node."""
@@ -120,14 +146,32 @@ class ClusterStorage:
             self.on_failure(PoisonedError(str(task.exception())))
 
     async def maintain(self, broker: Broker) -> None:
-        """Once a second: sessions' progress, events."""
+        """Once a second: free space, sessions' progress, what segments could not write, events."""
+
+        def check_space() -> None:
+            self._check_space(broker)
+
+        steps: list[Callable[[], None]] = [
+            check_space,
+            broker.sessions.sweep,
+            self.vnodes.segments.retry,
+            self.store_events,
+        ]
         while True:
-            for step in (broker.sessions.sweep, self.store_events):
+            for step in steps:
                 try:
                     step()
                 except Exception:
                     _log.exception("maintenance of the disk failed")
             await asyncio.sleep(_SECOND_S)
+
+    def _check_space(self, broker: Broker) -> None:
+        """Refuse messages before the disk is full, and accept them again when there is room."""
+        before = self._disk.state
+        state = self._disk.check()
+        if state is not before:
+            _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
+        broker.exchange.intake.refusing = QUOTA_EXCEEDED if state is DiskState.FULL else SUCCESS
 
     def _ended(self, why: str) -> None:
         self.on_failure(PermanentError(f"this node is no member of its cluster any more: {why}"))
@@ -143,7 +187,7 @@ class ClusterStorage:
                 return found
             raise PermanentError(f"{path} does not hold the id of a folder; it has {ID_BYTES * 2} hexadecimal digits")
         made = secrets.token_bytes(ID_BYTES)
-        path.write_text(made.hex() + "\n")
+        replace_file(path, made.hex().encode() + b"\n")
         return made
 
     # ---- syncs
