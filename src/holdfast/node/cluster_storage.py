@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -11,6 +12,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
+from holdfast.cluster.generation_rules import GenerationRules, ShardState
 from holdfast.cluster.membership import NodeProfile
 from holdfast.cluster.node_cluster import ClusterConnection
 from holdfast.durable.commit import SegmentCounts
@@ -27,6 +29,7 @@ from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.zones import zones_of
 from holdfast.records.cluster.control import ID_BYTES
 from holdfast.records.cluster.control_rows import CONTROL_VNODE
+from holdfast.records.cluster.items import Item
 from holdfast.storage.event_files import EventFiles
 from holdfast.storage.rocks.engine.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine.engine import Engine
@@ -83,8 +86,15 @@ class ClusterStorage:
 
         self.engine.on_synced(tell_synced)
         stores = self.vnodes
+        named, default, _mounts = zones_of(self._settings)
+        rules = GenerationRules({zone.name: zone for zone in [default, *named]}, len(connection.vnodes))
         vnodes = [
-            NodeVnode(log, stores.vnodes[number], stores.vnodes[number].sessions)
+            NodeVnode(
+                log,
+                stores.vnodes[number],
+                stores.vnodes[number].sessions,
+                partial(self._due_generations, rules, number),
+            )
             for number, log in enumerate(connection.vnodes)
         ]
         profile = NodeProfile(self._settings.cluster.node, f"node-{self._settings.cluster.node}", self._folder_id())
@@ -99,6 +109,27 @@ class ClusterStorage:
             loop,
             self._ended,
         )
+
+    def _due_generations(self, rules: GenerationRules, vnode: int, now_us: int) -> list[Item]:
+        shards = [
+            ShardState(
+                part.zone,
+                [live.record for live in part.live],
+                [sum(map(self._family_bytes, live.record.families())) for live in part.live],
+                part.head_us,
+            )
+            for part in self.vnodes.log.parts()
+            if part.vnode == vnode
+        ]
+        return rules.due(shards, now_us)
+
+    def _family_bytes(self, name: str) -> int:
+        """What a family takes on disk and in RocksDB's memory; 0 if there is none."""
+        if name not in self.engine.families():
+            return 0
+        family = self.engine.family(name)
+        sizes = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
+        return sum([family.property_int_value(size) or 0 for size in sizes])
 
     def stores(self, node: ClusterNode) -> Stores:
         """The stores as the broker takes them."""

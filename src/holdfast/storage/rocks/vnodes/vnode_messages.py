@@ -173,6 +173,7 @@ class VnodeMessages:
             for messages in batch.commits.get(shard, []):
                 part.ring.append(messages)
         for record in batch.dropped:
+            _log.info("generation dropped", zone=record.zone, shard=record.shards[0], number=record.number)
             self._parts[record.shards[0]].remove(record)
             self._strays.extend(record.families())
         if batch.dropped:
