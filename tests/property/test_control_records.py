@@ -16,12 +16,13 @@ from holdfast.records.cluster.control import (
     Found,
     Join,
     Leave,
+    Snapshot,
     VnodeProgress,
     decode_control,
     decode_control_item,
     encode_control,
 )
-from tests.property.cluster_records import CLUSTER, i64, names, u16, u32, u64, vnode_settings
+from tests.property.cluster_records import CLUSTER, blobs, i64, names, u16, u32, u64, vnode_settings
 from tests.property.test_cluster_records import IDENTITY
 
 pytestmark = pytest.mark.compiled
@@ -51,6 +52,7 @@ numbered: st.SearchStrategy[ControlItem] = st.one_of(
     ),
     st.builds(Fence, u32, u64, u64),
     st.just(Leave()),
+    st.builds(Snapshot, u64, ids, st.lists(st.tuples(blobs, blobs), max_size=3).map(tuple)),
 )
 records = st.one_of(
     st.builds(ControlRecord, st.just(CLUSTER), u32, st.just(0), st.just(0), i64, founding),

@@ -1,8 +1,9 @@
 """The stores of two nodes in a cluster, against what their logs say and brute force.
 
-One node applies every record at once. The other one follows the ordered logs with its appliers, late and in pieces, and
-is killed between any two records. Whatever it has applied, it shows the messages, at the places that the log gave them,
-that looking at all records shows: by every filter, from every time, and so are retained messages and sessions.
+One node applies every record at once. The other one follows the ordered logs with its appliers, late and in pieces, is
+killed between any two records, and makes segments now and then. Whatever it has applied, it shows what looking at all
+records shows: messages at the places that the log gave them, by every filter and from every time, retained messages and
+sessions.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from holdfast.records.cluster.vnode_keys import vnode_of
 from holdfast.records.generations import Generation
 from holdfast.records.messages import decode_message
 from holdfast.records.session_record import SessionRecord
+from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.topics.filters import TopicFilter, parse_filter
 from tests.conformance.session_steps import step_lists
 from tests.conformance.test_session_store import passed_by, same, shown
@@ -43,6 +45,8 @@ SEEDS = 4
 RECORDS = 60
 TOPICS = [b"a", b"a/b", b"a/b/c", b"b", b"audit", b"audit/x", b"$s/a"]
 FILTERS = [parse_filter(text) for text in (b"#", b"a/#", b"+/b", b"a", b"audit/+", b"$s/#")]
+#: A few records make a segment.
+SMALL_SEGMENTS = SegmentSize(messages=8, commits=4)
 #: Later than all that a log says.
 LATE_US = 2 * T
 
@@ -252,10 +256,14 @@ def test_nodes_show_what_their_logs_say_whenever_they_are_killed(tmp_path: Path,
         for _record in range(RECORDS):
             cluster.write(chance)
             steady.catch_up(cluster.logs)
+            if chance.random() < 0.1:
+                check(steady, cluster)
             if chance.random() < 0.3:
                 follow(killed, cluster, chance.randrange(VNODES), chance.randint(1, 5))
                 check(killed, cluster)
                 killed = killed.restarted()
+                if chance.random() < 0.5:
+                    killed.stores.segments.writer(SMALL_SEGMENTS).write_all()
                 check(killed, cluster)
         check(steady, cluster)
         for vnode in range(VNODES):

@@ -32,21 +32,37 @@ from holdfast.cli.commands import FAILED, exit_on, fail
 from holdfast.client.asyncio_client import Client
 from holdfast.client.errors import LostError
 from holdfast.client.options import ConnectionOptions
+from holdfast.node.logs import configure_logs
 
 #: Seconds between two checks of what is missing, and between two updates of the table.
 _CHECK_S: Final = 0.1
 _UPDATE_S: Final = 0.2
 #: Characters of the broker's log that are shown if it fails.
-_LOG_TAIL: Final = 2000
+LOG_TAIL: Final = 2000
 #: Seconds that the rest may take to arrive when publishing is over, and that a start or a stop may take.
-_REST_S: Final = 30.0
+REST_S: Final = 30.0
 #: Unacknowledged messages of the publisher, at most.
 _WINDOW: Final = 100
 #: Seconds between two attempts to connect, and between two bursts.
 _RETRY_S: Final = 0.1
 _BURST_S: Final = 0.02
 #: What the command ends with.
-_PROGRAM: Final = "from holdfast.cli.main import main; main()"
+PROGRAM: Final = "from holdfast.cli.main import main; main()"
+
+
+class Deliveries:
+    """When messages came."""
+
+    def __init__(self) -> None:
+        self._last_s = 0.0
+        #: The longest time without a message, while messages were published.
+        self.longest_pause_s = 0.0
+
+    def comes(self) -> None:
+        now_s = time.monotonic()
+        if self._last_s:
+            self.longest_pause_s = max(self.longest_pause_s, now_s - self._last_s)
+        self._last_s = now_s
 
 
 class Flow:
@@ -102,8 +118,9 @@ class Publisher:
 class Subscriber:
     """Receives every message, those of QoS 2 once."""
 
-    def __init__(self, port: int, flows: list[Flow]) -> None:
+    def __init__(self, port: int, flows: list[Flow], deliveries: Deliveries) -> None:
         self._options: Final = _options("demo-subscriber", port)
+        self._deliveries: Final = deliveries
         self._flows: Final = {flow.topic: flow for flow in flows}
         self.subscribed: Final = asyncio.Event()
 
@@ -114,6 +131,7 @@ class Subscriber:
             while True:
                 message = await client.receive()
                 self._flows[message.topic].arrives(int(message.payload))
+                self._deliveries.comes()
                 client.acknowledge(message)
 
 
@@ -135,6 +153,7 @@ class Demo:
 
     def __init__(self, folder: Path) -> None:
         self.flows: Final = [Flow(1), Flow(2)]
+        self.deliveries: Final = Deliveries()
         self.kills = 0
         self.state = "the broker starts"
         self.stop: Final = asyncio.Event()
@@ -143,6 +162,9 @@ class Demo:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
         self._broker: asyncio.subprocess.Process | None = None
+
+    def describe(self) -> str:
+        return f"A broker on 127.0.0.1:{self.port}"
 
     def faults(self) -> list[str]:
         """The promises that the broker broke."""
@@ -154,21 +176,22 @@ class Demo:
         acknowledged = sum(len(flow.acknowledged) for flow in self.flows)
         kills = f"{self.kills} kill{'' if self.kills == 1 else 's'}"
         found = "; ".join(self.faults()) or "none lost, none of QoS 2 delivered twice"
-        return f"{kills}, {acknowledged:,} messages acknowledged: {found}"
+        pause = f"longest pause {self.deliveries.longest_pause_s:.1f} s"
+        return f"{kills}, {acknowledged:,} messages acknowledged: {found}; {pause}"
 
     async def run(self, seconds: float, every_s: float, rate: float) -> None:
         """`every_s`: how long a broker lives on average; 0 without kills. LostError if the broker does not run."""
-        publisher, subscriber = Publisher(self.port, self.flows), Subscriber(self.port, self.flows)
+        publisher, subscriber = Publisher(self.port, self.flows), Subscriber(self.port, self.flows, self.deliveries)
         await self._start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(peer.run()) for peer in (publisher, subscriber)]
-                await self._wait(subscriber.subscribed, _REST_S)
+                await self._wait(subscriber.subscribed, REST_S)
                 publisher.rate = rate
                 await self._live(seconds, every_s)
                 publisher.rate = 0.0
                 self.state = "published; the rest arrives"
-                for _ in range(int(_REST_S / _CHECK_S)):
+                for _ in range(int(REST_S / _CHECK_S)):
                     await asyncio.sleep(_CHECK_S)
                     if not publisher.in_flight and not any(flow.missing() for flow in self.flows):
                         break
@@ -203,13 +226,13 @@ class Demo:
                 wait.cancel()
         if broker.returncode is not None:
             log = (self._folder / "broker.log").read_text(encoding="utf-8", errors="replace")
-            raise LostError(f"the broker ended by itself, with status {broker.returncode}:\n{log[-_LOG_TAIL:]}")
+            raise LostError(f"the broker ended by itself, with status {broker.returncode}:\n{log[-LOG_TAIL:]}")
 
     async def _start(self) -> None:
         with (self._folder / "broker.log").open("ab") as log:
             # In a new session, so that Ctrl-C ends the demo only, and the demo ends the broker.
             self._broker = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", _PROGRAM, "serve"),
+                *(sys.executable, "-c", PROGRAM, "serve"),
                 *("--port", str(self.port), "--data", str(self._folder / "data")),
                 stdout=log,
                 stderr=log,
@@ -224,7 +247,7 @@ class Demo:
         if broker.returncode is None:
             broker.send_signal(number)
         self.state = f"the broker got {signal.Signals(number).name}"
-        async with asyncio.timeout(_REST_S):
+        async with asyncio.timeout(REST_S):
             await broker.wait()
 
 
@@ -255,7 +278,7 @@ async def _show(demo: Demo, seconds: float, every_s: float, rate: float) -> None
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, demo.stop.set)
     console = Console(highlight=False)
     killing = f", killed with -9 about every {every_s:g} s" if every_s else ""
-    console.print(f"A broker on 127.0.0.1:{demo.port}{killing}, for {seconds:g} s.")
+    console.print(f"{demo.describe()}{killing}, for {seconds:g} s.")
     work = asyncio.create_task(demo.run(seconds, every_s, rate))
     if console.is_terminal:
         with Live(render(demo), console=console, auto_refresh=False) as live:
@@ -280,19 +303,33 @@ async def _print_kills(demo: Demo, work: asyncio.Task[None], console: Console) -
         console.print(render(demo))
 
 
+def _cluster_demo(folder: Path) -> Demo:
+    try:
+        # Imported here: a broker that is alone does not need the cluster's libraries.
+        from holdfast.cli.demo_cluster import ClusterDemo
+    except ImportError as missing:
+        fail(f"{missing.name} is not installed, which a cluster needs; run: pip install 'holdfast[cluster]'", FAILED)
+    configure_logs("error", "auto")
+    return ClusterDemo(folder)
+
+
 def demo(
     kill_it: Annotated[bool, typer.Option("--kill-it", help="Kill the broker with -9, again and again.")] = False,
+    cluster: Annotated[bool, typer.Option("--cluster", help="Three nodes; a kill takes one of them.")] = False,
     seconds: Annotated[float, typer.Option(help="How long.", min=1)] = 30.0,
-    every: Annotated[float, typer.Option(help="Seconds between two kills, on average.", min=0.5)] = 4.0,
+    every: Annotated[
+        float | None, typer.Option(help="Seconds between two kills, on average: 4, or 10 in a cluster.", min=0.5)
+    ] = None,
     rate: Annotated[float, typer.Option(help="Messages a second.", min=1)] = 1000.0,
 ) -> None:
     """Run a broker with a publisher and a subscriber, and count what is acknowledged, delivered, missing and doubled.
 
     The broker is a separate process, on a folder that is removed at the end. Ctrl-C ends it early.
     """
-    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-        made = Demo(Path(folder))
+    every_s = every or (10.0 if cluster else 4.0)
+    with tempfile.TemporaryDirectory(prefix="holdfast-demo-", ignore_cleanup_errors=True) as folder:
+        made = _cluster_demo(Path(folder)) if cluster else Demo(Path(folder))
         with exit_on(LostError, code=FAILED):
-            asyncio.run(_show(made, seconds, every if kill_it else 0.0, rate))
+            asyncio.run(_show(made, seconds, every_s if kill_it else 0.0, rate))
     if made.faults():
         fail(f"the broker did not keep its promise: {'; '.join(made.faults())}", FAILED)

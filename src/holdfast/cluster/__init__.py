@@ -8,7 +8,9 @@ vnode_leader      what time brings about in a vnode: ticks, wills, ends of sessi
 applier           entries of a log become batches of the database
 writer            items of this node become records of a log; `open_record` is the one being filled
 membership        the life of a node: it joins, beats, and fences who is silent
+digest_watch      whether this node has come to the same as the others
 founding          the first record of the control log
+control_snapshot  how a control log is followed whose beginning was trimmed
 node_cluster      the server, the connection and all logs of a node, opened and closed in their order
 administration    `holdfast cluster`: found one, and tell how it is
 nats_connection   requests to the servers, and what their failures mean

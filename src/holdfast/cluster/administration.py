@@ -7,14 +7,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast.cluster.control_snapshot import install_snapshot
 from holdfast.cluster.founding import find_founding, found_cluster
 from holdfast.cluster.nats_connection import NatsConnection
 from holdfast.cluster.nats_log import NatsOrderedLog
 from holdfast.cluster.nats_monitor import check_report, describe_missing_servers, read_report
+from holdfast.cluster.nats_server import ServerOptions
 from holdfast.cluster.nats_streams import COPIES, describe_absence, make_streams, stream_info
 from holdfast.cluster.node_cluster import ClusterOptions, check_founding, single_error
 from holdfast.durable.ordered_log import LogEntry, OrderedLog
 from holdfast.durable.state_machine.control import ControlMachine, all_members, last_beat
+from holdfast.durable.state_machine.machine import applied_row
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, TransientError
@@ -63,7 +66,7 @@ async def init_cluster(options: ClusterOptions, clock: Clock, patience_s: float 
     """
     async with _connected(options) as (connection, tasks):
         if options.server is not None:
-            await _wait_for_servers(options.server.monitor_port, patience_s)
+            await _wait_for_servers(options.server, patience_s)
         made = await make_streams(connection, options.streams(), patience_s)
         log = await NatsOrderedLog.open(connection, options.streams()[0], tasks, clock)
         try:
@@ -76,17 +79,19 @@ async def init_cluster(options: ClusterOptions, clock: Clock, patience_s: float 
 
 
 async def _wait_for_servers(
-    monitor_port: int, patience_s: float, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    server: ServerOptions, patience_s: float, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
 ) -> None:
     """Until the server of this node sees all others, and is fit for use."""
     why = ""
+    # One name may stand for all of them.
+    servers = max(COPIES, len(set(server.routes)))
     try:
         async with asyncio.timeout(patience_s):
             while True:
                 try:
-                    report = await read_report(monitor_port)
+                    report = await read_report(server.monitor_port)
                     check_report(report)
-                    why = describe_missing_servers(report, COPIES)
+                    why = describe_missing_servers(report, servers)
                 except TransientError as error:
                     why = str(error)
                 if not why:
@@ -173,23 +178,25 @@ async def replay_control(log: OrderedLog) -> tuple[FoundedRow, MemoryTables]:
     founded = await find_founding(log)
     if founded is None:
         raise TransientError("the cluster is not founded yet; run: holdfast cluster init")
+    tables = MemoryTables()
+    await install_snapshot(log, tables)
     ends = await log.ends()
-    replay = _Replay(founded.cluster_id, ends.last)
-    reading = log.read(ends.first, replay)
+    replay = _Replay(founded.cluster_id, tables, ends.last)
+    reading = log.read(applied_row(tables).sequence + 1, replay)
     try:
         await replay.done
     finally:
         reading.close()
-    return founded, replay.tables
+    return founded, tables
 
 
 class _Replay:
     """A `LogReader` that applies a control log up to a sequence, in memory."""
 
-    def __init__(self, cluster_id: bytes, last: int) -> None:
+    def __init__(self, cluster_id: bytes, tables: MemoryTables, last: int) -> None:
         self._last: Final = last
-        self.tables: Final = MemoryTables()
-        self._machine: Final = ControlMachine(cluster_id, self.tables)
+        self._tables: Final = tables
+        self._machine: Final = ControlMachine(cluster_id, tables)
         self.done: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
 
     def entries(self, entries: list[LogEntry]) -> None:
@@ -201,7 +208,7 @@ class _Replay:
             except PermanentError as error:
                 self.done.set_exception(PermanentError(f"record {entry.sequence} of the control log: {error}"))
                 return
-            self.tables.write(outcome.changes, outcome.steps)
+            self._tables.write(outcome.changes, outcome.steps)
             if entry.sequence >= self._last:
                 self.done.set_result(None)
 

@@ -23,7 +23,7 @@ from typing import Final
 
 from holdfast.cluster.applier import ApplierStop
 from holdfast.cluster.writer import ItemOutcome, Settled, TimerHandle, Timers, VnodeWriter
-from holdfast.durable.commit import Batch, CommitLog, DecidingLog, MessageIds, Receipt
+from holdfast.durable.commit import Batch, MessageIds, Receipt
 from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.step_items import step_item
@@ -55,8 +55,10 @@ class _Waiter:
         self.timer: Final = timer
 
 
-class ClusterLog(CommitLog, DecidingLog):
-    """Requires: `begin` when the node has joined; one listener per vnode (`listener`); `attach_receipts` and `attach`.
+class ClusterLog:
+    """A `CommitLog` and a `DecidingLog` by shape.
+
+    Requires: `begin` when the node has joined; one listener per vnode (`listener`); `attach_receipts` and `attach`.
 
     Survives: what the ordered logs survive. Of a session every prefix of its items.
     """

@@ -16,23 +16,25 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from holdfast.cluster.applier import VnodeApplier
-from holdfast.cluster.cluster_log import ClusterLog
+from holdfast.cluster.applier import ApplierStop, VnodeApplier
+from holdfast.cluster.cluster_log import ClusterLog, VnodeListener
+from holdfast.cluster.digest_watch import DigestWatch
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
 from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
 from holdfast.cluster.writer import Timers, VnodeWriter
-from holdfast.durable.ordered_log import OrderedLog
+from holdfast.durable.ordered_log import LogEntry, OrderedLog
 from holdfast.durable.sessions.session_store import SessionStore
 from holdfast.durable.state_machine.control import all_members, last_beat
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
+from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import StateStore
 from holdfast.durable.takeover.registry import NodeLife
 from holdfast.model.clock import Clock
 from holdfast.model.errors import TransientError
 from holdfast.records.cluster.control import Beat, VnodeProgress
 from holdfast.records.cluster.control_rows import LEFT, FoundedRow
-from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
+from holdfast.records.cluster.items import ChangeSettings, Closed, Item, Tick
 from holdfast.records.cluster.rows import RegistrationRow
 from holdfast.records.cluster.vnode_keys import vnode_of
 
@@ -54,6 +56,8 @@ class NodeVnode(NamedTuple):
     log: OrderedLog
     store: StateStore
     sessions: SessionStore
+    #: What its shards need at a time: borders and drops of generations.
+    due_generations: Callable[[int], list[Item]] = lambda _now_us: []
 
 
 class NodeStores(NamedTuple):
@@ -97,16 +101,19 @@ class ClusterNode:
         self._control_store: Final = control_store
         cluster_id = founded.cluster_id
         self.life: Final = NodeLife(profile.node)
+        self._control: Final = control
         self.membership: Final = Membership(
-            control, cluster_id, control_store, profile, self, self._beat, clock, timers
+            control, cluster_id, control_store, profile, self, self._beat, clock, timers, trim=self._trim_control
         )
         self._control_applier: Final = control_applier(control, cluster_id, control_store, self.membership)
         self.log: Final = ClusterLog(len(vnodes), stores.positions_of, stores.heads, stores.delivered, timers)
         self.registry: Final = LogRegistry(self.log, self.registration, timers)
+        self._digests: Final = DigestWatch(profile.node, len(vnodes))
         self.appliers: Final = [
-            VnodeApplier(vnode.log, cluster_id, vnode.store, self.log.listener(number))
+            VnodeApplier(vnode.log, cluster_id, vnode.store, _Watched(self.log.listener(number), self._digests, number))
             for number, vnode in enumerate(vnodes)
         ]
+        self._spawn: Spawn | None = None
         self._leaders: list[VnodeLeader] = []
         self._joined: Final = asyncio.Event()
         #: The sequences of the vnodes that were applied when the last sync began, and that are synced.
@@ -118,6 +125,7 @@ class ClusterNode:
 
     async def start(self, spawn: Spawn) -> None:
         """Join, and apply what there is. `spawn` runs what this node does from then on, until it is cancelled."""
+        self._spawn = spawn
         spawn(self._control_applier.run())
         self.membership.start()
         await self._joined.wait()
@@ -160,7 +168,7 @@ class ClusterNode:
             for vnode in self._vnodes
         ]
         self._leaders = [
-            VnodeLeader(life, vnode.store, vnode.sessions, writer, self._clock, self._timers)
+            VnodeLeader(life, vnode.store, vnode.sessions, writer, self._clock, self._timers, vnode.due_generations)
             for vnode, writer in zip(self._vnodes, writers, strict=True)
         ]
         self.log.begin(writers)
@@ -200,6 +208,7 @@ class ClusterNode:
             for leader in self._leaders:
                 leader.tick(rank)
             self._sync()
+            self._compare_digests()
             for number in range(len(self._vnodes)):
                 if self.leads(number):
                     await self._trim(number)
@@ -216,6 +225,33 @@ class ClusterNode:
             self._syncing = False
 
         self._stores.sync(synced)
+
+    def _compare_digests(self) -> None:
+        """Stop if this node has come to something else than the others."""
+        beats: dict[int, Beat] = {}
+        for node in self.membership.live():
+            row = last_beat(self._control_store, node)
+            if row is not None:
+                beats[node] = row.beat
+        for found in self._digests.compare(beats):
+            if found.must_stop:
+                self.close()
+                self._ended(
+                    f"its tables of vnode {found.vnode} differ from those of nodes {found.nodes} at record "
+                    f"{found.sequence}: it has to be made anew from an empty folder"
+                )
+                return
+            _log.error("a node has other tables", vnode=found.vnode, nodes=found.nodes, at=found.sequence)
+
+    def _trim_control(self, before: int) -> None:
+        async def trim() -> None:
+            try:
+                await self._control.trim(before)
+            except TransientError as error:
+                _log.info("the control log is not trimmed now", why=str(error))
+
+        if self._spawn is not None:
+            self._spawn(trim())
 
     async def _trim(self, number: int) -> None:
         """Forget what every member has on its disk. A member that is away holds the log: it has to read it later."""
@@ -242,7 +278,7 @@ class ClusterNode:
 
     def _beat(self) -> Beat:
         vnodes = [
-            VnodeProgress(number, applier.place.sequence, self._synced[number])
+            VnodeProgress(number, applier.place.sequence, self._synced[number], *self._digests.last(number))
             for number, applier in enumerate(self.appliers)
         ]
         return Beat(tuple(vnodes), 0, self.connections(), self.is_ready)
@@ -266,3 +302,19 @@ class ClusterNode:
                 return
             await self._wait(_LOOK_S)
         _log.warning("node starts behind the logs", applied=[applier.place.sequence for applier in self.appliers])
+
+
+class _Watched:
+    """An `OutcomeListener` by shape: notes digests on the way to another one."""
+
+    def __init__(self, listener: VnodeListener, digests: DigestWatch, vnode: int) -> None:
+        self._listener: Final = listener
+        self._digests: Final = digests
+        self._vnode: Final = vnode
+
+    def applied(self, entry: LogEntry, outcome: Outcome) -> None:
+        self._digests.applied(self._vnode, outcome.sequence, outcome.digest)
+        self._listener.applied(entry, outcome)
+
+    def stopped(self, stop: ApplierStop) -> None:
+        self._listener.stopped(stop)

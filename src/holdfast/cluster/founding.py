@@ -7,24 +7,26 @@ begin two clusters.
 import asyncio
 from typing import Final
 
+from holdfast.cluster.control_snapshot import first_snapshot
 from holdfast.durable.ordered_log import FIRST_SEQUENCE, LogEntry, OrderedLog
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.records.cluster.control import ControlRecord, Found, encode_control, read_founding
-from holdfast.records.cluster.control_rows import FoundedRow
+from holdfast.records.cluster.control_rows import FOUNDED_KEY, FoundedRow, decode_founded
 
 
 async def find_founding(log: OrderedLog, *, wait: bool = False) -> FoundedRow | None:
     """The founding of a control log. Without one: None, or with `wait` the first that comes.
 
-    TransientError: the log does not answer, or has changed meanwhile. PermanentError: its beginning was trimmed, or is
-    a record that this Holdfast cannot read.
+    TransientError: the log does not answer, or has changed meanwhile. PermanentError: it begins with a record that this
+    Holdfast cannot read, or was trimmed and does not begin with a snapshot.
     """
     ends = await log.ends()
     if ends.first > FIRST_SEQUENCE:
-        raise PermanentError(
-            f"the control log begins with {ends.first}: its founding was trimmed, so this node has to be installed"
-        )
+        rows = dict((await first_snapshot(log, ends)).rows)
+        if FOUNDED_KEY not in rows:
+            raise PermanentError(f"the control log begins with {ends.first}, a snapshot without a founding")
+        return decode_founded(rows[FOUNDED_KEY])
     if ends.last < ends.first and not wait:
         return None
     reader = _FoundingReader(None if wait else ends.last)

@@ -24,7 +24,6 @@ from holdfast.durable.takeover.registry import (
     CommitResult,
     Committed,
     Registration,
-    Registry,
     Unsettled,
 )
 from holdfast.durable.takeover.takeover import MAX_RETRIES
@@ -38,8 +37,8 @@ _NO_ANSWER: Final = "the log of this client's vnode does not answer"
 Lookup = Callable[[str], RegistrationRow | None]
 
 
-class LogRegistry(Registry):
-    """Survives: what the ordered logs survive."""
+class LogRegistry:
+    """A `Registry` by shape. Survives: what the ordered logs survive."""
 
     def __init__(self, log: ClusterLog, lookup: Lookup, timers: Timers, patience_s: float = 5.0) -> None:
         self._log: Final = log

@@ -15,7 +15,9 @@ What a record means is decided by `durable/state_machine/control`; here is when 
    nothing of others. So an outage of the log fences no node.
 4. The listener hears of closed epochs while this node is a member; when it joins it is given all that there are. So a
    member that has heard of each, in this life, has missed none.
-5. Who is fenced joins again, with another life. Who was closed by a join under its own number ends: its data folder
+5. Every 10,000 records the live member with the lowest number writes a snapshot in place of a beat, until one counts.
+   Then the log is trimmed before the snapshot before that one: a member that is less far behind goes on by itself.
+6. Who is fenced joins again, with another life. Who was closed by a join under its own number ends: its data folder
    runs twice, and the later one stays.
 """
 
@@ -28,7 +30,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from holdfast.cluster.applier import ApplierStop, VnodeApplier
+from holdfast.cluster.applier import ApplierStop
+from holdfast.cluster.control_snapshot import ControlApplier
 from holdfast.cluster.writer import TimerHandle, Timers
 from holdfast.durable.ordered_log import LogEntry, OrderedLog
 from holdfast.durable.state_machine.control import (
@@ -37,10 +40,12 @@ from holdfast.durable.state_machine.control import (
     all_members,
     last_beat,
     last_sign,
+    last_snapshot,
     member_row,
+    state_rows,
 )
 from holdfast.durable.state_machine.machine import applied_row
-from holdfast.durable.state_machine.outcome import CLOSED_EPOCH, GAP, Outcome
+from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import StateStore, StateTables
 from holdfast.durable.takeover.registry import NodeLife
 from holdfast.model.clock import Clock
@@ -54,6 +59,7 @@ from holdfast.records.cluster.control import (
     Fence,
     Join,
     Leave,
+    Snapshot,
     encode_control,
 )
 from holdfast.records.cluster.control_rows import MemberRow
@@ -68,6 +74,8 @@ SILENT_BEATS: Final = 10
 _PACE_US: Final = 3 * SECOND_US
 #: Beats after which a record without an outcome is sent again.
 _SEND_AGAIN: Final = 2
+#: Records between two snapshots: with three nodes, nearly an hour.
+SNAPSHOT_EVERY: Final = 10_000
 #: Beats after which a join that was refused is tried again.
 _JOIN_AGAIN: Final = 10
 
@@ -111,9 +119,9 @@ class MembershipListener(Protocol):
         """This node is no member, and will not be one again."""
 
 
-def control_applier(log: OrderedLog, cluster_id: bytes, store: StateStore, membership: "Membership") -> VnodeApplier:
+def control_applier(log: OrderedLog, cluster_id: bytes, store: StateStore, membership: "Membership") -> ControlApplier:
     """The applier of the control log, which tells a membership."""
-    return VnodeApplier(log, cluster_id, store, membership, machine=ControlMachine(cluster_id, store))
+    return ControlApplier(log, cluster_id, store, membership, machine=ControlMachine(cluster_id, store))
 
 
 class Membership:
@@ -130,8 +138,13 @@ class Membership:
         clock: Clock,
         timers: Timers,
         new_life: Callable[[], bytes] = lambda: secrets.token_bytes(ID_BYTES),
+        trim: Callable[[int], None] | None = None,
     ) -> None:
-        """`tables` are those that the applier of the log writes; `beat` tells how this node is."""
+        """`tables` are those that the applier of the log writes; `beat` tells how this node is.
+
+        `trim` is asked to trim the log before a sequence; it may fail, since it is asked again later. Without it this
+        node writes no snapshots.
+        """
         self._target: Final = log
         self._cluster_id: Final = cluster_id
         self._tables: Final = tables
@@ -141,12 +154,15 @@ class Membership:
         self._clock: Final = clock
         self._timers: Final = timers
         self._new_life: Final = new_life
+        self._trim: Final = trim
         self._timer: TimerHandle | None = None
         self._life_id = new_life()
         self._number = 0
         #: The record on its way, and the beats since it was sent first.
         self._sent: bytes | None = None
         self._sent_beats = 0
+        #: Whether the last record was a snapshot: a beat follows, so that this node is not taken for dead.
+        self._wrote_snapshot = False
         #: Beats until a join is tried again.
         self._join_in = 0
         #: Records to be written before the next beat.
@@ -204,7 +220,7 @@ class Membership:
                 _log.info("a record of the control log is sent again", after_s=self._sent_beats * BEAT_S)
                 self._append(self._sent)
         elif self.life is not None:
-            self._write(self._next_pending() or self._beat())
+            self._write(self._next_pending() or self._next_snapshot() or self._beat())
         elif self._join_in > 0:
             self._join_in -= 1
         else:
@@ -223,6 +239,17 @@ class Membership:
             if isinstance(item, Leave) or self._is_silent(item):
                 return item
         return None
+
+    def _next_snapshot(self) -> Snapshot | None:
+        self._wrote_snapshot = not self._wrote_snapshot and self._trim is not None and self._is_snapshot_due()
+        if not self._wrote_snapshot:
+            return None
+        applied = applied_row(self._tables)
+        return Snapshot(applied.sequence, applied.digest, state_rows(self._tables))
+
+    def _is_snapshot_due(self) -> bool:
+        since = applied_row(self._tables).sequence - last_snapshot(self._tables)
+        return since >= SNAPSHOT_EVERY and min(self.live(), default=0) == self._profile.node
 
     def _is_silent(self, fence: Fence) -> bool:
         """Whether a fence would hold, by what was applied here."""
@@ -267,8 +294,6 @@ class Membership:
             self._joining(outcome, mine=mine)
         elif outcome.closed is not None and outcome.closed[0] == self._profile.node:
             self._own_closing(outcome.record)
-        elif mine and outcome.verdict in (CLOSED_EPOCH, GAP):
-            self._lose_life(f"a record of this node was rejected: {outcome.verdict}")
         elif outcome.counts:
             self._other(outcome, mine=mine)
         self._go_on()
@@ -321,6 +346,8 @@ class Membership:
                 self._count_beat()
             else:
                 self._silent[record.node] = 0
+        if mine and outcome.trim_before and self._trim is not None:
+            self._trim(outcome.trim_before)
 
     def _count_beat(self) -> None:
         """A beat of this node was applied: rule 3."""

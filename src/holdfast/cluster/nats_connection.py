@@ -88,6 +88,8 @@ class NatsConnection:
         self._client = Client()
         self._lost: Final = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
+        #: Who hears what, on every connection.
+        self._subjects: Final[dict[str, Callable[[bytes], None]]] = {}
 
     @classmethod
     async def open(cls, options: NatsOptions, tasks: asyncio.TaskGroup) -> "NatsConnection":
@@ -150,6 +152,21 @@ class NatsConnection:
             self._look()
             raise TransientError(f"{subject} is not sent: {_describe(error)}") from error
 
+    async def listen(self, subject: str, received: Callable[[bytes], None]) -> None:
+        """Hear what comes on a subject, on this connection and every later one. TransientError: there is none now."""
+        self._subjects[subject] = received
+        await self._listen_to(self._client, subject, received)
+
+    async def _listen_to(self, client: Client, subject: str, received: Callable[[bytes], None]) -> None:
+        async def heard(message: Msg) -> None:
+            received(message.data)
+
+        try:
+            await client.subscribe(subject, cb=heard)
+        except _UNANSWERED as error:
+            self._look()
+            raise TransientError(f"nothing is heard on {subject}: {_describe(error)}") from error
+
     async def subscribe(self, received: Callable[[Msg], Awaitable[None]]) -> "Inbox":
         """A subject of our own. TransientError: there is no connection."""
         client = self._client
@@ -186,6 +203,8 @@ class NatsConnection:
                 refused |= "authorization" in str(error).lower()
             else:
                 self._client = client
+                for subject, received in self._subjects.items():
+                    await self._listen_to(client, subject, received)
                 self._lost.clear()
                 return
         addresses = ", ".join(options.urls)

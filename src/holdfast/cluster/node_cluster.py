@@ -161,7 +161,7 @@ class ClusterConnection:
         try:
             there = await find_founding(self.control)
         except PermanentError as error:
-            # It was trimmed. Whether the log is the one that was applied here, its applier compares.
+            # Whether the log is the one that was applied here, its applier compares.
             _log.debug("founding of the cluster is not read again", why=str(error))
             return
         if there is not None and there.cluster_id != self.founded.cluster_id:

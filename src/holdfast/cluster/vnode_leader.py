@@ -1,7 +1,8 @@
 """What time brings about in a vnode, proposed by the node that leads it: ticks, wills that are due, sessions that end.
 
     every second   no leader, or one that is silent ──▶ Lead, the node of the lowest rank first
-                   this node leads                  ──▶ WillDue, Expire for what is due by this node's clock
+                   this node leads                  ──▶ WillDue, Expire for what is due by this node's clock; borders
+                                                        and drops of generations (`generation_rules.py`)
     every 5 s      this node leads, or has written nothing ──▶ Tick
 
 A leader decides nothing: each proposal has a condition that every node checks where it stands in the log, by the time
@@ -9,6 +10,7 @@ of that record. One that comes too early, twice, or from a node that leads no lo
 is proposed again with the next second.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.cluster.writer import Timers, VnodeWriter
@@ -54,8 +56,10 @@ class VnodeLeader:
         writer: VnodeWriter,
         clock: Clock,
         timers: Timers,
+        due_generations: Callable[[int], list[Item]] = lambda _now_us: [],
     ) -> None:
-        """`sessions` are those of the vnode."""
+        """`sessions` are those of the vnode; `due_generations` what its shards need at a time."""
+        self._due_generations: Final = due_generations
         self._life: Final = life
         self._tables: Final = tables
         self._sessions: Final = sessions
@@ -109,7 +113,7 @@ class VnodeLeader:
         return now_us >= row.tick_us + SILENCE_US
 
     def _propose_due(self, now_us: int) -> None:
-        for item in [*self._due_wills(now_us), *self._ended(now_us)]:
+        for item in [*self._due_wills(now_us), *self._ended(now_us), *self._due_generations(now_us)]:
             self._writer.add(item)
 
     def _due_wills(self, now_us: int) -> list[Item]:

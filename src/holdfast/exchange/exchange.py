@@ -361,6 +361,13 @@ class Exchange:
                 if message.position_us:
                     self.delivered[message.shard] = message.position_us
 
+    def pass_on(self, messages: list[Message]) -> None:
+        """Deliver QoS 0 messages that were published at other nodes."""
+        self.state.schedule()
+        for message in messages:
+            plan = self.routing.plan_for(message.topic)
+            self.delivery.deliver(PendingPublish(message, plan, None, None, b""), plan)
+
     def is_settled(self) -> bool:
         """Whether nothing waits to be written, or for a receipt."""
         return self.state.nothing_open() and not self._written

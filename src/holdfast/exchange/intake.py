@@ -1,5 +1,6 @@
 """Messages that are taken: into the open batch with QoS 1 and 2, straight to clients with QoS 0."""
 
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.durable.retained.retained_store import RetainedStore
@@ -37,6 +38,8 @@ class Intake:
         self._retained: Final = retained
         #: Why messages that have to be stored are not taken at the moment; SUCCESS if they are.
         self.refusing = SUCCESS
+        #: Passes QoS 0 messages of clients on to the other nodes of a cluster.
+        self.relay: Callable[[Message], None] | None = None
         #: Whether messages are stored; else they go to connected clients alone, as those of a zone that stores nothing.
         self.storing = True
 
@@ -66,6 +69,8 @@ class Intake:
             state.batch.retained.append(message)
             state.effects.append(pending)
         self._delivery.deliver(pending, pending.plan)
+        if self.relay is not None and message.publisher:
+            self.relay(message)
 
     def publish(self, message: Message) -> None:
         """A message of the broker itself, or a will."""

@@ -12,12 +12,15 @@ from contextlib import asynccontextmanager
 from holdfast.broker.broker import Broker
 from holdfast.broker.sys_topics import SysTopics
 from holdfast.cluster.cluster_node import ClusterNode
-from holdfast.cluster.node_cluster import open_cluster
+from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
+from holdfast.cluster.qos0_relay import Qos0Relay
+from holdfast.durable.state_machine.control import founded_row
 from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
 from holdfast.node.build_info import describe
 from holdfast.node.cluster_options import cluster_options
 from holdfast.node.cluster_storage import ClusterStorage
 from holdfast.node.embedding import GRACE_S, GRACE_SHARE, Node
+from holdfast.node.segment_supervisor import SegmentSupervisor
 from holdfast.node.settings.tree import Settings
 from holdfast.node.system_clock import SystemClock
 from holdfast.server.listeners import open_listeners
@@ -39,13 +42,18 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
     options = cluster_options(settings)
     storage = ClusterStorage(settings, policy, clock)
     try:
-        led: list[ClusterNode] = []
-        async with open_cluster(options, clock, leads=lambda vnode: bool(led) and led[0].leads(vnode)) as connection:
+        members: list[ClusterNode] = []
+
+        def leads(vnode: int) -> bool:
+            return any(member.leads(vnode) for member in members)
+
+        async with open_cluster(options, clock, founded_row(storage.control), leads) as connection:
             member = storage.open_node(connection)
-            led.append(member)
+            members.append(member)
             try:
                 await member.start(storage.spawn)
                 broker = Broker(policy, clock, authenticator, storage.stores(member))
+                await _relay_qos0(settings, connection, broker, storage)
                 async with broker, _serving(settings, broker, storage, grace_s) as node:
                     member.connections = lambda: len(broker.connections)
                     yield node
@@ -54,6 +62,21 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
                 await storage.end_tasks()
     finally:
         storage.close()
+
+
+async def _relay_qos0(
+    settings: Settings, connection: ClusterConnection, broker: Broker, storage: ClusterStorage
+) -> None:
+    """Pass QoS 0 messages on to the other nodes, and deliver theirs."""
+    subject = f"holdfast-{settings.cluster.name}.qos0"
+
+    async def send(pack: bytes) -> None:
+        await connection.connection.send(subject, pack)
+
+    relay = Qos0Relay(settings.cluster.node, send, broker.exchange.pass_on, storage.drop_qos0)
+    await connection.connection.listen(subject, relay.received)
+    broker.exchange.intake.relay = relay.add
+    storage.spawn(relay.run())
 
 
 @asynccontextmanager
@@ -66,6 +89,7 @@ async def _serving(
     node = Node(settings, broker, listeners, sys_topics, storage)
     storage.on_failure = node.fail
     storage.spawn(storage.maintain(broker))
+    storage.spawn(SegmentSupervisor(storage).run())
     try:
         yield node
     finally:

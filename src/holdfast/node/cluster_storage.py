@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -11,20 +12,29 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
+from holdfast.cluster.generation_rules import GenerationRules, ShardState
 from holdfast.cluster.membership import NodeProfile
 from holdfast.cluster.node_cluster import ClusterConnection
+from holdfast.durable.commit import SegmentCounts
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
-from holdfast.exchange.drops import DAMAGED, DROP_RETENTION, Drops
+from holdfast.exchange.drops import DAMAGED, DROP_NOT_RELAYED, DROP_RETENTION, Drops
+from holdfast.files.replacement import replace_file
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, PoisonedError, TransientError
+from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.settings.tree import Settings
+from holdfast.node.settings.zones import zones_of
 from holdfast.records.cluster.control import ID_BYTES
 from holdfast.records.cluster.control_rows import CONTROL_VNODE
+from holdfast.records.cluster.items import Item
 from holdfast.storage.event_files import EventFiles
+from holdfast.storage.rocks.engine.disk_space import DiskState, DiskWatch, Watermarks
 from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.layouts.paged import SegmentSize
+from holdfast.storage.rocks.log.segment_writer import SegmentWriter, WrittenLog
 from holdfast.storage.rocks.vnodes.node_store import VnodeStores
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
 from holdfast.topics.subscription import SubscriptionRecord
@@ -46,6 +56,15 @@ class ClusterStorage:
         self.clock: Final = clock
         self.engine: Final = Engine.open(settings.storage.data)
         self.drops: Final = Drops()
+        self.segment_counts: Final = SegmentCounts()
+        storage = settings.storage
+        marks = Watermarks(
+            full_bytes=storage.min_free_bytes,
+            low_bytes=2 * storage.min_free_bytes,
+            full_percent=storage.min_free_percent,
+            low_percent=min(100.0, 2 * storage.min_free_percent),
+        )
+        self._disk: Final = DiskWatch(storage.data, marks)
         self._event_files: Final = EventFiles(settings.storage.data)
         for damage in self.engine.damage:
             _log.error("the data was damaged", what=str(damage))
@@ -67,8 +86,15 @@ class ClusterStorage:
 
         self.engine.on_synced(tell_synced)
         stores = self.vnodes
+        named, default, _mounts = zones_of(self._settings)
+        rules = GenerationRules({zone.name: zone for zone in [default, *named]}, len(connection.vnodes))
         vnodes = [
-            NodeVnode(log, stores.vnodes[number], stores.vnodes[number].sessions)
+            NodeVnode(
+                log,
+                stores.vnodes[number],
+                stores.vnodes[number].sessions,
+                partial(self._due_generations, rules, number),
+            )
             for number, log in enumerate(connection.vnodes)
         ]
         profile = NodeProfile(self._settings.cluster.node, f"node-{self._settings.cluster.node}", self._folder_id())
@@ -84,8 +110,31 @@ class ClusterStorage:
             self._ended,
         )
 
+    def _due_generations(self, rules: GenerationRules, vnode: int, now_us: int) -> list[Item]:
+        shards = [
+            ShardState(
+                part.zone,
+                [live.record for live in part.live],
+                [sum(map(self._family_bytes, live.record.families())) for live in part.live],
+                part.head_us,
+            )
+            for part in self.vnodes.log.parts()
+            if part.vnode == vnode
+        ]
+        return rules.due(shards, now_us)
+
+    def _family_bytes(self, name: str) -> int:
+        """What a family takes on disk and in RocksDB's memory; 0 if there is none."""
+        if name not in self.engine.families():
+            return 0
+        family = self.engine.family(name)
+        sizes = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
+        return sum([family.property_int_value(size) or 0 for size in sizes])
+
     def stores(self, node: ClusterNode) -> Stores:
         """The stores as the broker takes them."""
+        named, default, _mounts = zones_of(self._settings)
+        zones = [default, *named]
         return Stores(
             log=node.log,
             retained=self.vnodes.retained,
@@ -98,11 +147,22 @@ class ClusterStorage:
             attach=node.log.attach_receipts,
             new_replay=self._new_replay,
             stores_all=True,
-            keeps_qos0=False,
+            keeps_qos0=any(zone.store_qos0 for zone in zones),
             delivered=self._delivered,
             drops=self.drops,
             sync_counts=self.engine.sync_counts,
+            segment_counts=self.segment_counts,
         )
+
+    @property
+    def segmented_log(self) -> WrittenLog:
+        return self.vnodes.segments
+
+    def segment_writer(self, size: SegmentSize) -> SegmentWriter:
+        return self.vnodes.segments.writer(size)
+
+    def is_short_of_space(self) -> bool:
+        return self._disk.state is not DiskState.OK
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:
         """Run something for as long as the node does. One that fails ends the node."""
@@ -117,14 +177,32 @@ class ClusterStorage:
             self.on_failure(PoisonedError(str(task.exception())))
 
     async def maintain(self, broker: Broker) -> None:
-        """Once a second: sessions' progress, events."""
+        """Once a second: free space, sessions' progress, what segments could not write, events."""
+
+        def check_space() -> None:
+            self._check_space(broker)
+
+        steps: list[Callable[[], None]] = [
+            check_space,
+            broker.sessions.sweep,
+            self.vnodes.segments.retry,
+            self.store_events,
+        ]
         while True:
-            for step in (broker.sessions.sweep, self.store_events):
+            for step in steps:
                 try:
                     step()
                 except Exception:
                     _log.exception("maintenance of the disk failed")
             await asyncio.sleep(_SECOND_S)
+
+    def _check_space(self, broker: Broker) -> None:
+        """Refuse messages before the disk is full, and accept them again when there is room."""
+        before = self._disk.state
+        state = self._disk.check()
+        if state is not before:
+            _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
+        broker.exchange.intake.refusing = QUOTA_EXCEEDED if state is DiskState.FULL else SUCCESS
 
     def _ended(self, why: str) -> None:
         self.on_failure(PermanentError(f"this node is no member of its cluster any more: {why}"))
@@ -140,7 +218,7 @@ class ClusterStorage:
                 return found
             raise PermanentError(f"{path} does not hold the id of a folder; it has {ID_BYTES * 2} hexadecimal digits")
         made = secrets.token_bytes(ID_BYTES)
-        path.write_text(made.hex() + "\n")
+        replace_file(path, made.hex().encode() + b"\n")
         return made
 
     # ---- syncs
@@ -193,6 +271,11 @@ class ClusterStorage:
         self.drops.note(
             DROP_RETENTION, session_id, b"", self.clock.wall_us(), 1, shard, max(1, position_us), "it was in flight"
         )
+
+    def drop_qos0(self, count: int, why: str) -> None:
+        """QoS 0 messages that did not reach the other nodes."""
+        self.drops.counters.drop(DROP_NOT_RELAYED, count)
+        self.drops.note(DROP_NOT_RELAYED, "", b"", self.clock.wall_us(), count, detail=why)
 
     def store_events(self) -> None:
         self._event_files.write(self.drops.take())

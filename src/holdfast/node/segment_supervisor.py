@@ -10,18 +10,18 @@
 import asyncio
 import os
 import time
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
+from holdfast.durable.commit import SegmentCounts
 from holdfast.durable.segment_patterns import SegmentPatterns
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.node.child_process import child_process
 from holdfast.node.segment_main import LENGTH, Built, Failed, Frame, Pages, StretchEnd, decode_frame, encode_frame
-from holdfast.node.storage import DiskStorage
 from holdfast.records.segment_index import decode_directory
 from holdfast.storage.rocks.layouts.paged import SEGMENT_SIZE, SegmentSize
-from holdfast.storage.rocks.log.segment_writer import SegmentWriter, Stretch
+from holdfast.storage.rocks.log.segment_writer import SegmentWriter, Stretch, WrittenLog
 
 _log = structlog.get_logger()
 
@@ -42,12 +42,28 @@ _FEW_PROCESSORS: Final = 2
 _MAX_WAITING: Final = 1_000_000
 
 
+class SegmentedStorage(Protocol):
+    """What a node has on disk, as far as segments are made of it."""
+
+    @property
+    def segment_counts(self) -> SegmentCounts: ...
+
+    @property
+    def segmented_log(self) -> WrittenLog:
+        """The log whose commit pages become segments."""
+
+    def segment_writer(self, size: SegmentSize) -> SegmentWriter: ...
+
+    def is_short_of_space(self) -> bool: ...
+
+
 class SegmentSupervisor:
     """Requires: the event loop of the broker."""
 
-    def __init__(self, storage: DiskStorage, size: SegmentSize = SEGMENT_SIZE) -> None:
+    def __init__(self, storage: SegmentedStorage, size: SegmentSize = SEGMENT_SIZE) -> None:
         self._storage: Final = storage
-        self._segments: Final = SegmentWriter(storage.log, size)
+        self._log: Final = storage.segmented_log
+        self._segments: Final = storage.segment_writer(size)
         #: The process, while there is one.
         self.process: asyncio.subprocess.Process | None = None
         self._load: Final = ProcessorLoad()
@@ -82,7 +98,7 @@ class SegmentSupervisor:
     async def _next(self) -> Stretch:
         """The next stretch there is, once the broker has time for it."""
         while True:
-            ready = self._storage.log.idle() and not self._storage.leases.short_of_space
+            ready = self._log.idle() and not self._storage.is_short_of_space()
             stretch = self._segments.next_stretch() if ready else None
             counts = self._storage.segment_counts
             counts.waiting = self._waiting()
@@ -94,7 +110,7 @@ class SegmentSupervisor:
         """Messages in commit pages of generations that are written to."""
         return sum(
             piece.layout.sink.messages
-            for zone_log in self._storage.log.zone_logs.values()
+            for zone_log in self._log.zone_logs.values()
             for generation in zone_log.live[-1:]
             for piece in generation.by_shard.values()
         )
@@ -116,7 +132,7 @@ class SegmentSupervisor:
         process.stdin.write(encode_frame(end))
         while True:
             frame = await _receive(process.stdout)
-            while not self._storage.log.idle():  # noqa: ASYNC110 (what makes it idle is not told)
+            while not self._log.idle():  # noqa: ASYNC110 (what makes it idle is not told)
                 await asyncio.sleep(_WAIT_S)
             if self._store(stretch, frame):
                 return

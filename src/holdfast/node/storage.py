@@ -26,10 +26,12 @@ from holdfast.records.lanes import is_lane
 from holdfast.storage.event_files import EventFiles
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.loop_sync import LoopSyncRule
+from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.log.commit_log import Companion
 from holdfast.storage.rocks.log.erasure_worker import ErasureWorker
 from holdfast.storage.rocks.log.leases import Leases
 from holdfast.storage.rocks.log.maintenance import Maintenance
+from holdfast.storage.rocks.log.segment_writer import SegmentWriter, WrittenLog
 from holdfast.storage.rocks.log.startup import open_log
 from holdfast.storage.rocks.log.zone_log import ZoneLog
 from holdfast.storage.rocks.retained.retained_store import RocksRetained
@@ -109,6 +111,16 @@ class DiskStorage:
             sync_counts=self.engine.sync_counts,
             segment_counts=self.segment_counts if "paged" in {zone.layout for zone in zones} else None,
         )
+
+    @property
+    def segmented_log(self) -> WrittenLog:
+        return self.log
+
+    def segment_writer(self, size: SegmentSize) -> SegmentWriter:
+        return SegmentWriter(self.log, size)
+
+    def is_short_of_space(self) -> bool:
+        return self.leases.short_of_space
 
     def _goes_early(self, topic: bytes) -> bool:
         return self.log.zones.of(topic).deliver_early

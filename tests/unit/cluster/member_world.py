@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 
 from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
@@ -89,15 +90,12 @@ class NodeLink:
 class Member:
     """A node: one process of it."""
 
-    def __init__(
-        self, world: "MemberWorld", node: int, life: int, folder: int, tables: MemoryTables, mode: int
-    ) -> None:
+    def __init__(self, world: "MemberWorld", node: int, folder: int, tables: MemoryTables, mode: int) -> None:
         self.node = node
         self.notes = Notes()
         self.tables = tables
         self.link = NodeLink(world.log)
         self.beat = Beat(ready=True)
-        lives = iter(range(life, 250, 20))
         profile = NodeProfile(node, f"n{node}", id_of(folder), mode)
         self.membership = Membership(
             self.link,
@@ -108,9 +106,14 @@ class Member:
             lambda: self.beat,
             world.clock,
             world.timers,
-            lambda: id_of(next(lives)),
+            world.new_life,
+            lambda before: world.trims.append(before),
         )
         self.task = world.group.create_task(control_applier(self.link, CLUSTER_ID, tables, self.membership).run())
+
+    @property
+    def runs(self) -> bool:
+        return not self.membership.over
 
     def kill(self) -> None:
         """The process ends, and says nothing."""
@@ -127,14 +130,20 @@ class MemberWorld:
         self.log = MemoryOrderedLog(self.clock)
         self.group = group
         self.members: list[Member] = []
+        self._lives = count(1)
+        #: Before which sequences nodes want the log to be trimmed.
+        self.trims: list[int] = []
         self.log.append(control_record(0, 0, 0, FOUND), lambda _result: None)
+
+    def new_life(self) -> bytes:
+        """Never the same."""
+        return next(self._lives).to_bytes(16, "big")
 
     async def begin(
         self, node: int, *, folder: int = 0, tables: MemoryTables | None = None, mode: int = LINEAR
     ) -> Member:
-        """Start a process. Lives are never equal."""
-        life = 1 + len(self.members)
-        member = Member(self, node, life, folder or node, tables or MemoryTables(), mode)
+        """Start a process."""
+        member = Member(self, node, folder or node, tables or MemoryTables(), mode)
         self.members.append(member)
         await settle()
         member.membership.start()
@@ -146,6 +155,8 @@ class MemberWorld:
         for _step in range(round(seconds * 2)):
             self.timers.advance(0.5)
             await settle()
+            while self.trims:
+                await self.log.trim(self.trims.pop(0))
 
     async def outcomes(self) -> list[ControlOutcome]:
         """What became of every record, decided again from the first one."""

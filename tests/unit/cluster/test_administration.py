@@ -1,10 +1,14 @@
 """The status of a cluster: read from its control log alone, with every reason why it is not ready."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from holdfast.cluster import administration
 from holdfast.cluster.administration import LIVE, SILENT, ClusterStatus, MemberStatus, _member_status, replay_control
+from holdfast.cluster.nats_monitor import MAX_PAYLOAD_BYTES, Report
+from holdfast.cluster.nats_server import ServerOptions
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.state_machine.control import all_members
 from holdfast.model.clock import ManualClock
@@ -45,6 +49,32 @@ def test_a_log_without_a_founding_and_an_unreadable_one_are_told_apart() -> None
     damaged[-1] ^= 1
     with pytest.raises(PermanentError, match="record 2"):
         asyncio.run(replay_control(log_of(control_record(0, 0, 0, FOUND), bytes(damaged))))
+
+
+@pytest.mark.parametrize(("routes", "size", "is_enough"), [(3, 3, True), (5, 3, False), (5, 5, True), (1, 2, False)])
+def test_init_waits_until_the_servers_of_all_peers_are_there(
+    routes: int, size: int, is_enough: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def report(_port: int) -> Report:
+        return {
+            "version": "2.15.1",
+            "max_payload": MAX_PAYLOAD_BYTES,
+            "jetstream": {"config": {"sync_always": True}, "meta": {"leader": "a", "cluster_size": size}},
+        }
+
+    monkeypatch.setattr(administration, "read_report", report)
+    peers = tuple(f"10.0.0.{at}:6222" for at in range(routes))
+    server = ServerOptions("c", "n", tmp_path, "u", "p", 1, 2, 3, peers, 1)
+
+    async def wait(_delay_s: float) -> None:
+        await asyncio.sleep(0)
+
+    waiting = administration._wait_for_servers(server, 0.01, wait)
+    if is_enough:
+        asyncio.run(waiting)
+    else:
+        with pytest.raises(TransientError, match=f"{size} of {max(3, routes)} servers"):
+            asyncio.run(waiting)
 
 
 @pytest.mark.parametrize(

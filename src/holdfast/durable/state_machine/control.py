@@ -15,6 +15,8 @@
    `since`; its join counts as its first beat. A node does not fence itself.
 6. `Leave` closes the epoch of its writer.
 7. A closed epoch stays closed: only a join begins another one.
+8. `Snapshot(at, digest, rows)` counts if it stands directly behind `at`, and has the digest and all rows of the tables
+   there. The log may be trimmed before it: whoever has applied less begins with its rows.
 
 A vnode hears of a closed epoch by a `Closed(node, before)` in its own log, which any node may write.
 
@@ -37,12 +39,14 @@ from holdfast.records.cluster.control import (
     Fence,
     Found,
     Join,
+    Snapshot,
     decode_control,
 )
 from holdfast.records.cluster.control_rows import (
     FENCED,
     FOUNDED_KEY,
     LEFT,
+    SNAPSHOT_KEY,
     BeatRow,
     FoundedRow,
     MemberRow,
@@ -50,21 +54,27 @@ from holdfast.records.cluster.control_rows import (
     decode_beat_row,
     decode_founded,
     decode_member,
+    decode_snapshot_row,
     encode_beat_row,
     encode_founded,
     encode_member,
+    encode_snapshot_row,
     member_key,
     members_range,
     node_of_member,
 )
 from holdfast.records.cluster.rows import (
     APPLIED_KEY,
+    INCARNATION_KEY,
     AppliedRow,
     decode_writer,
     encode_applied_row,
     encode_writer,
     writer_key,
 )
+
+#: The range [lo, hi) of all rows.
+_ALL_ROWS: Final = (b"\x00", b"\xff")
 
 
 class ControlOutcome(Outcome):
@@ -77,6 +87,8 @@ class ControlOutcome(Outcome):
         self.refusal = ""
         #: The node whose epochs below a sequence this record has closed: (node, before); None if it has closed none.
         self.closed: tuple[int, int] | None = None
+        #: The sequence of the snapshot before this one, if it is one that counts: the log may be trimmed before that.
+        self.trim_before = 0
 
     @property
     def counts(self) -> bool:
@@ -116,6 +128,18 @@ def last_sign(tables: StateTables, node: int, member: MemberRow) -> int:
     return member.epoch if beat is None else beat.sequence
 
 
+def last_snapshot(tables: StateTables) -> int:
+    """The sequence of the last snapshot that counts; 0 if there is none."""
+    value = tables.get(CLUSTER, SNAPSHOT_KEY)
+    return 0 if value is None else decode_snapshot_row(value)
+
+
+def state_rows(tables: StateTables) -> tuple[tuple[bytes, bytes], ...]:
+    """All rows of the control log but those of a node's place in it."""
+    rows = tables.scan(CLUSTER, *_ALL_ROWS, 0)
+    return tuple([row for row in rows if row[0] not in (APPLIED_KEY, INCARNATION_KEY)])
+
+
 # ---- deciding
 
 
@@ -142,7 +166,10 @@ class ControlMachine:
         outcome = ControlOutcome(entry.sequence, verdict, record)
         tables = TableChanges(self._tables)
         if record is not None and verdict == APPLIED:
-            outcome.accepted.append(_apply_item(tables, entry, record, outcome))
+            if isinstance(record.item, Snapshot):
+                outcome.accepted.append(_snapshot(self._tables, tables, entry.sequence, record, outcome))
+            else:
+                outcome.accepted.append(_apply_item(tables, entry, record, outcome))
         checksum = crc32(entry.record) if record is None else record.checksum
         outcome.digest = chain_digest(applied.digest, checksum, outcome, tables)
         tables.put(CLUSTER, APPLIED_KEY, encode_applied_row(AppliedRow(entry.sequence, checksum, outcome.digest)))
@@ -187,6 +214,19 @@ def _apply_item(tables: TableChanges, entry: LogEntry, record: ControlRecord, ou
     if isinstance(item, Fence):
         return item.node != record.node and _fence(tables, entry.sequence, item, outcome)
     return _close(tables, entry.sequence, record.node, LEFT, outcome)
+
+
+def _snapshot(
+    before: StateTables, tables: TableChanges, sequence: int, record: ControlRecord, outcome: ControlOutcome
+) -> bool:
+    item = record.item
+    assert isinstance(item, Snapshot)
+    tables.put(CLUSTER, writer_key(record.node), encode_writer(record.epoch, record.number))
+    if item.at != sequence - 1 or item.digest != applied_row(before).digest or item.rows != state_rows(before):
+        return False
+    outcome.trim_before = last_snapshot(before)
+    tables.put(CLUSTER, SNAPSHOT_KEY, encode_snapshot_row(sequence))
+    return True
 
 
 def _join(tables: TableChanges, sequence: int, node: int, join: Join, outcome: ControlOutcome) -> bool:

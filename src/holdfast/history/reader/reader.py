@@ -12,6 +12,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -24,13 +25,13 @@ from holdfast.history.arrow.message_batches import COLUMNS, record_batch
 from holdfast.history.arrow.page_batches import stored_batches
 from holdfast.history.reader.erasure_filter import ERASABLE, without_erased
 from holdfast.history.reader.record_replay import SERIAL, RecordReplay, SerialCount
-from holdfast.history.reader.secondary import Secondary
+from holdfast.history.reader.secondary import ROCKS, Secondary
 from holdfast.history.reader.view import UNKNOWN, DroppedError, Part, View, ViewReader, ZoneView
-from holdfast.model.errors import PermanentError
+from holdfast.model.errors import PermanentError, TransientError
 from holdfast.records.generations import Generation, decode_generation, decode_zone
 from holdfast.records.messages import stored_position, stored_serial
 from holdfast.records.meta_keys import GENERATION, ZONE, all_of
-from holdfast.storage.rocks.engine.column_families import META, check_format
+from holdfast.storage.rocks.engine.column_families import META, check_format, refuse_cluster
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.patterns import read_patterns
 from holdfast.storage.rocks.layouts.segments import SegmentFamilies
@@ -62,7 +63,7 @@ class HistoryReader(ViewReader):
     def __init__(self, folder: Path) -> None:
         """PermanentError if it is not a data folder."""
         self.folder: Final = folder
-        heads = read_heads(folder)
+        heads = _read_heads(folder)
         self._erasures: Final = ErasureFile(folder)
         self._secondary: Final = Secondary(folder)
         self._segments: Final = SegmentFamilies(self._secondary)
@@ -233,3 +234,14 @@ class HistoryReader(ViewReader):
                 f"generation {part.generation} of zone {part.zone!r} was dropped by retention before it was read"
             )
         return found
+
+
+def _read_heads(folder: Path) -> dict[int, Head]:
+    """The heads of a log. A node of a cluster publishes none: then that is what is said."""
+    try:
+        return read_heads(folder)
+    except PermanentError:
+        if (folder / ROCKS / "CURRENT").is_file():
+            with suppress(TransientError), closing(Secondary(folder)) as secondary:
+                refuse_cluster(secondary.names(), folder)
+        raise

@@ -2,21 +2,23 @@
 
     record       as that of a vnode (`record.py`), with one item and without sessions; seen = 0
 
-    kind  item    fields behind the version, u8 = 1
-    ────  ──────  ──────────────────────────────────────────────────────────────────────────────────────────────────
-    60    found   name text │ vnodes u16, each: its first settings, blob (`settings.py`)
-    61    join    name text │ folder 16 bytes │ life 16 bytes │ after u64 │ level u16 │ mode u8: 1 linear, 2 both,
-                  3 eventual │ addresses u16, each: what text, address text
-    62    beat    flags u8: 1 ready │ lag u32 (ms) │ connections u32 │ vnodes u16, each: vnode u16 │ applied u64
-                  │ synced u64 │ digest at u64 │ digest 16 bytes
-    63    fence   node u32 │ epoch u64 │ since u64
-    64    leave   nothing
+    kind  item      fields behind the version, u8 = 1
+    ────  ────────  ────────────────────────────────────────────────────────────────────────────────────────────────
+    60    found     name text │ vnodes u16, each: its first settings, blob (`settings.py`)
+    61    join      name text │ folder 16 bytes │ life 16 bytes │ after u64 │ level u16 │ mode u8: 1 linear, 2 both,
+                    3 eventual │ addresses u16, each: what text, address text
+    62    beat      flags u8: 1 ready │ lag u32 (ms) │ connections u32 │ vnodes u16, each: vnode u16 │ applied u64
+                    │ synced u64 │ digest at u64 │ digest 16 bytes
+    63    fence     node u32 │ epoch u64 │ since u64
+    64    leave     nothing
+    65    snapshot  at u64 │ digest 16 bytes │ rows u32, each: key blob, value blob (`control_rows.py`)
 
 Kinds are hexadecimal, and none of them is that of an item of a vnode. The rules are in `durable/state_machine/control`.
 
 1. Found and join have epoch and number 0: the epoch of a node is the sequence that its join gets. All others have the
    epoch of their writer, and numbers from 1 that are dense in it.
-2. The cluster's id is random, and is that of the first `found` in the log: `read_founding` finds it.
+2. The cluster's id is random, and is that of the first `found` in the log: `read_founding` finds it. A log that was
+   trimmed begins with a snapshot: `read_snapshot`.
 """
 
 from dataclasses import dataclass
@@ -41,6 +43,7 @@ JOIN: Final = 0x61
 BEAT: Final = 0x62
 FENCE: Final = 0x63
 LEAVE: Final = 0x64
+SNAPSHOT: Final = 0x65
 ID_BYTES: Final = 16
 DIGEST_BYTES: Final = 16
 LINEAR: Final = 1
@@ -122,7 +125,19 @@ class Leave:
     """The writing node has ended its work; its epoch is closed."""
 
 
-ControlItem = Found | Join | Beat | Fence | Leave
+class Snapshot(ValueRecord):
+    """The tables of the control log behind the record `at`, and their digest: a log may be trimmed before it."""
+
+    def __init__(self, at: int, digest: bytes, rows: tuple[tuple[bytes, bytes], ...]) -> None:
+        self.at: Final = at
+        self.digest: Final = digest
+        self.rows: Final = rows
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.at, self.digest, self.rows)
+
+
+ControlItem = Found | Join | Beat | Fence | Leave | Snapshot
 
 
 class ControlRecord(ValueRecord):
@@ -199,6 +214,13 @@ def read_founding(value: bytes) -> ControlRecord | None:
     return record if record is not None and isinstance(record.item, Found) else None
 
 
+def read_snapshot(value: bytes) -> ControlRecord | None:
+    """The record if it is a snapshot, of any cluster; None if it is another one. It fails as `read_founding` does."""
+    cluster_id = named_cluster(value)
+    record = decode_control(value, cluster_id) if cluster_id else None
+    return record if record is not None and isinstance(record.item, Snapshot) else None
+
+
 def _numbers_fit(item: ControlItem, epoch: int, number: int) -> bool:
     if isinstance(item, (Found, Join)):
         return epoch == 0 and number == 0
@@ -232,6 +254,9 @@ def _encode(item: ControlItem) -> tuple[int, bytes]:
         return BEAT, _encode_beat(item)
     if isinstance(item, Fence):
         return FENCE, u32(item.node) + u64(item.epoch) + u64(item.since)
+    if isinstance(item, Snapshot):
+        rows = [blob(key) + blob(value) for key, value in item.rows]
+        return SNAPSHOT, b"".join((u64(item.at), _sized(item.digest, DIGEST_BYTES), u32(len(rows)), *rows))
     return LEAVE, b""
 
 
@@ -273,6 +298,11 @@ def _decode(kind: int, fields: RecordReader) -> ControlItem:
         return Fence(node, epoch, fields.u64("since"))
     if kind == LEAVE:
         return Leave()
+    if kind == SNAPSHOT:
+        at = fields.u64("the place")
+        digest = fields.raw(DIGEST_BYTES, "the digest")
+        rows = [(fields.blob("a key"), fields.blob("a value")) for _row in range(fields.u32("the rows"))]
+        return Snapshot(at, digest, tuple(rows))
     raise PermanentError(f"a control item is of the unknown kind {kind:02x}")
 
 

@@ -1,10 +1,11 @@
 """What a node keeps of the control log: rows in the family `cluster`, under the vnode number `CONTROL_VNODE`.
 
-    key              row      fields behind the version, u8 = 1
-    ───────────────  ───────  ────────────────────────────────────────────────────────────────────────────────────
-    20               founded  sequence u64 │ cluster 16 bytes │ found blob
-    21 │ node u32    member   epoch u64 │ closed u64 │ reason u8: 0 lives, 1 fenced, 2 left │ join blob
-    22 │ node u32    beat     sequence u64 │ stamp i64 │ time i64 │ beat blob
+    key              row       fields behind the version, u8 = 1
+    ───────────────  ────────  ───────────────────────────────────────────────────────────────────────────────────
+    20               founded   sequence u64 │ cluster 16 bytes │ found blob
+    21 │ node u32    member    epoch u64 │ closed u64 │ reason u8: 0 lives, 1 fenced, 2 left │ join blob
+    22 │ node u32    beat      sequence u64 │ stamp i64 │ time i64 │ beat blob
+    23               snapshot  sequence u64 of the last one that counts
 
 The blobs are items as they stand in a record (`control.py`), from their version on.
 Beside them are the rows `applied`, `writer` and `incarnation` of a vnode (`rows.py`), whose keys are below these.
@@ -34,6 +35,7 @@ CONTROL_VNODE: Final = 0xFFFF
 FOUNDED_KEY: Final = b"\x20"
 _MEMBER: Final = b"\x21"
 _BEAT: Final = b"\x22"
+SNAPSHOT_KEY: Final = b"\x23"
 
 #: Why the epoch of a member counts no longer. Never change.
 LIVES: Final = 0
@@ -159,3 +161,14 @@ def decode_beat_row(value: bytes) -> BeatRow:
     fields.end()
     assert isinstance(beat, Beat)
     return BeatRow(sequence, stamp_us, time_us, beat)
+
+
+def encode_snapshot_row(sequence: int) -> bytes:
+    return u8(VERSION) + u64(sequence)
+
+
+def decode_snapshot_row(value: bytes) -> int:
+    fields = RecordReader(value, "the last snapshot of the control log", VERSION)
+    sequence = fields.u64("the sequence")
+    fields.end()
+    return sequence

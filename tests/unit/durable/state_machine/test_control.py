@@ -9,13 +9,15 @@ from holdfast.durable.state_machine.control import (
     founded_row,
     last_beat,
     last_sign,
+    last_snapshot,
     member_row,
+    state_rows,
 )
 from holdfast.durable.state_machine.machine import applied_row
 from holdfast.durable.state_machine.outcome import APPLIED, CLOSED_EPOCH, FOREIGN, GAP, REPEATED
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.errors import MisuseError, PermanentError
-from holdfast.records.cluster.control import BOTH, EVENTUAL, LINEAR, Beat, Fence, Found, Leave
+from holdfast.records.cluster.control import BOTH, EVENTUAL, LINEAR, Beat, Fence, Found, Leave, Snapshot
 from holdfast.records.cluster.control_rows import FENCED, LEFT
 from tests.unit.durable.state_machine.control_log import FOUND, ControlLog, control_record, id_of
 from tests.unit.durable.state_machine.vnode import CLUSTER_ID, ZONES, T
@@ -181,6 +183,38 @@ def test_who_leaves_is_closed_and_may_join_again() -> None:
     assert joined.counts
     assert joined.closed is None, "it was closed before"
     assert last_beat(log.tables, 1) is None
+
+
+def snapshot_of(log: ControlLog) -> Snapshot:
+    applied = applied_row(log.tables)
+    return Snapshot(applied.sequence, applied.digest, state_rows(log.tables))
+
+
+def test_a_snapshot_counts_directly_behind_the_tables_that_it_has() -> None:
+    log = ControlLog()
+    log.join(1, life=1)
+    log.write(1, 2, Beat())
+    first = log.write(1, 2, snapshot_of(log))
+    assert (first.counts, first.trim_before, last_snapshot(log.tables)) == (True, 0, 4)
+    second = log.write(1, 2, snapshot_of(log))
+    assert (second.counts, second.trim_before, last_snapshot(log.tables)) == (True, 4, 5)
+
+
+def test_a_snapshot_that_is_late_or_differs_in_anything_does_not_count() -> None:
+    log = ControlLog()
+    log.join(1, life=1)
+    right = snapshot_of(log)
+    log.write(1, 2, Beat())
+    assert not log.write(1, 2, right).counts, "a record came between"
+    right = snapshot_of(log)
+    assert not log.write(1, 2, Snapshot(right.at, id_of(9), right.rows)).counts
+    right = snapshot_of(log)
+    assert not log.write(1, 2, Snapshot(right.at, right.digest, right.rows[1:])).counts
+    right = snapshot_of(log)
+    (key, value), *others = right.rows
+    assert not log.write(1, 2, Snapshot(right.at, right.digest, ((key, value + b"x"), *others))).counts
+    assert last_snapshot(log.tables) == 0
+    assert log.write(1, 2, snapshot_of(log)).counts
 
 
 def test_numbers_of_an_epoch_are_dense() -> None:

@@ -1,6 +1,5 @@
 """A node of a cluster: settings that its cluster cannot keep are refused, each with what would be right."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import pytest
 
 from holdfast.broker.policy import ClientClass, Mqtt, Sessions
-from holdfast.model.errors import SettingsError
-from holdfast.node.assembly import assemble
 from holdfast.node.settings.cluster_rules import MAX_PACKET_BYTES
 from holdfast.node.settings.cluster_section import ClusterSettings, RegistrySettings
 from holdfast.node.settings.loader import load
@@ -141,8 +138,3 @@ def test_the_section_is_read_from_a_file(folder: Path) -> None:
     (folder / "holdfast.toml").write_text(f'{text}password_file = "cluster.password"\n[registry]\nmode = "linear"\n')
     settings = load(Flags(), {})
     assert (settings.cluster.name, settings.cluster.node, settings.cluster.vnodes) == ("plant", 2, 4)
-
-
-def test_a_node_that_cannot_serve_in_a_cluster_yet_does_not_serve_alone(folder: Path) -> None:
-    with pytest.raises(SettingsError, match="in a cluster yet"):
-        asyncio.run(assemble(Settings(cluster=cluster(), storage=Storage(data=folder / "data"))))

@@ -7,7 +7,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.checking.meta_records import StoredMeta, live_generations, read_meta
 from holdfast.storage.rocks.checking.verify_report import CheckedReader, VerifyReport
-from holdfast.storage.rocks.engine.column_families import META
+from holdfast.storage.rocks.engine.column_families import META, refuse_cluster
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.layouts.patterns import read_patterns
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration
@@ -73,6 +73,7 @@ def patterns_of(engine: Engine, zone: str | None = None) -> Iterator[PatternView
 
 
 def _read(engine: Engine) -> tuple[StoredMeta, dict[str, list[Generation]]]:
+    refuse_cluster(engine.families(), engine.folder)
     report = VerifyReport()
     stored = read_meta(CheckedReader(report, None), engine.family(META))
     live = live_generations(stored, engine.families(), report)

@@ -1,5 +1,7 @@
 """Checks retained messages and sessions: every record decodes, and their lists name what is there."""
 
+from typing import Protocol
+
 from rocksdict import Rdict
 
 from holdfast.model.errors import HoldfastError, PermanentError
@@ -21,15 +23,22 @@ _PLACE_BYTES = 10
 _SLOT_BYTES = 4
 
 
+class Rows(Protocol):
+    """A family, or the part of one that is a table."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+
 def check_retained(reader: CheckedReader, family: Rdict) -> None:
     for key, value in reader.items(RETAINED, family):
         try:
-            _retained(family, key, value)
+            check_retained_row(family, key, value)
         except HoldfastError as error:
             reader.report.add(RETAINED, "record", str(error), RESTORE)
 
 
-def _retained(family: Rdict, key: bytes, value: bytes) -> None:
+def check_retained_row(rows: Rows, key: bytes, value: bytes) -> None:
+    """PermanentError says what is wrong with a row of retained messages."""
     if key[0] == MESSAGE:
         topic = retained_topic(key)
         found = decode_retained(value).stored.message.topic
@@ -40,7 +49,7 @@ def _retained(family: Rdict, key: bytes, value: bytes) -> None:
             raise PermanentError(f"the count has {len(value)} bytes, and should have 16")
     elif key[0] == EXPIRY:
         expires_us, topic = expiry_parts(key)
-        stored = family.get(retained_key(topic))
+        stored = rows.get(retained_key(topic))
         if stored is None or decode_retained(stored).stored.message.expires_us > expires_us:
             raise PermanentError(f"{topic!r} is listed to expire at {expires_us}, and has no message that does")
     else:
@@ -50,15 +59,16 @@ def _retained(family: Rdict, key: bytes, value: bytes) -> None:
 def check_sessions(reader: CheckedReader, family: Rdict) -> None:
     for key, value in reader.items(SESSIONS, family):
         try:
-            _session(family, key, value)
+            check_session_row(family, key, value)
         except HoldfastError as error:
             reader.report.add(SESSIONS, "record", f"key {key.hex()}: {error}", RESTORE)
 
 
-def _session(family: Rdict, key: bytes, value: bytes) -> None:
+def check_session_row(rows: Rows, key: bytes, value: bytes) -> None:
+    """PermanentError says what is wrong with a row of sessions."""
     if key[0] in (session_keys.EXPIRY, session_keys.CONNECTED, session_keys.WAITING, session_keys.OUTSIDE):
         client_id = session_keys.listed_client(key)
-        if family.get(session_keys.session_key(client_id)) is None:
+        if rows.get(session_keys.session_key(client_id)) is None:
             raise PermanentError(f"client {client_id!r} is listed, and has no session")
         return
     end = _LENGTH_END + int.from_bytes(key[1:_LENGTH_END], "big")

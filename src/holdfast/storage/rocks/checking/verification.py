@@ -4,6 +4,7 @@
 2. Zones, generations, column families, heads and ceilings fit together.
 3. Messages: under the key that their layout gives them, positions increasing and inside their generation, serials dense
    from the first that is kept to the head. So a message that is missing is noticed, and named.
+   Of a node in a cluster, all rows of its vnodes and all messages of their shards (`vnode_check.py`).
 4. The learned structure knows every topic, and postings lead to every message.
 
 It changes nothing. A folder is opened as a broker would open it, so damage that an opening mends is mended by this too,
@@ -17,7 +18,8 @@ from holdfast.storage.rocks.checking.meta_records import StoredMeta, check_zones
 from holdfast.storage.rocks.checking.shard_check import ShardCheck
 from holdfast.storage.rocks.checking.state_records import check_retained, check_sessions
 from holdfast.storage.rocks.checking.verify_report import RESTORE, CheckedReader, Progress, VerifyReport
-from holdfast.storage.rocks.engine.column_families import META, RETAINED, SESSIONS
+from holdfast.storage.rocks.checking.vnode_check import check_vnodes
+from holdfast.storage.rocks.engine.column_families import CLUSTER, META, RETAINED, SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.options import DEFAULT
 
@@ -44,6 +46,9 @@ def verify_stored(engine: Engine, progress: Progress | None = None) -> VerifyRep
     families = engine.families()
     for _item in reader.items(DEFAULT, engine.family(DEFAULT)):
         pass
+    if CLUSTER in families:
+        check_vnodes(engine, reader)
+        return report
     if META not in families:
         report.add(META, "families", "the family is missing", RESTORE)
         return report

@@ -1,5 +1,6 @@
 """The names of the column families besides those of messages, and the contract by which stores reach families."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -27,6 +28,15 @@ class ColumnFamilies(Protocol):
     def create_family(self, name: str) -> None: ...
 
     def drop_family(self, name: str) -> None: ...
+
+
+def refuse_cluster(families: Collection[str], folder: Path) -> None:
+    """PermanentError if a folder is one of a cluster, for whoever would find nothing there and take that for all."""
+    if CLUSTER in families:
+        raise PermanentError(
+            f"{folder} belongs to a node of a cluster, whose stored messages can be replayed by MQTT alone; `holdfast "
+            "verify` checks it"
+        )
 
 
 def check_format(meta: Rdict, folder: Path) -> None:

@@ -109,9 +109,11 @@ class Stretch:
 class SegmentWriter:
     """Requires: the loop of the log. A stretch is read, built and stored before the next one is chosen."""
 
-    def __init__(self, log: WrittenLog, size: SegmentSize = SEGMENT_SIZE) -> None:
+    def __init__(self, log: WrittenLog, size: SegmentSize = SEGMENT_SIZE, *, sets_aside: bool = True) -> None:
+        """Unless it `sets_aside` damaged commit pages, a generation that has one stays as it is."""
         self._log: Final = log
         self._size: Final = size
+        self._sets_aside: Final = sets_aside
 
     def next_stretch(self) -> Stretch | None:
         """The shard with the most commit pages, if they are enough for a segment; or one of a sealed generation."""
@@ -286,7 +288,7 @@ class SegmentWriter:
     def note_damage(self, stretch: Stretch, why: str) -> None:
         """A stretch could not be read, or not become a segment: the next one ends before the page that is damaged."""
         damaged: DamagedPages | None = None
-        if not stretch.small and self.can_store(stretch):
+        if self._sets_aside and not stretch.small and self.can_store(stretch):
             try:
                 damaged = find_damaged(self._log.engine.family(stretch.piece.family), stretch.last_us)
             except PermanentError as error:

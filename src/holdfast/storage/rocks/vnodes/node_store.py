@@ -29,6 +29,7 @@ from holdfast.storage.rocks.sessions.session_store import Gone
 from holdfast.storage.rocks.vnodes.vnode_log import VnodeLog
 from holdfast.storage.rocks.vnodes.vnode_messages import VnodeMessages, repair_families
 from holdfast.storage.rocks.vnodes.vnode_retained import VnodeRetained
+from holdfast.storage.rocks.vnodes.vnode_segments import VnodeSegments
 from holdfast.storage.rocks.vnodes.vnode_sessions import HeldVnodes, VnodeNumbers, VnodeSessions
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
 
@@ -67,10 +68,15 @@ class VnodeStores:
             heads = {shard_of_key(key): decode_head(value) for key, value in meta[number].items(*all_of(HEAD))}
             messages.load(generations[number], heads)
             self.vnodes[number] = RocksVnode(engine, number, messages, self.log.at, self.retained.at, gone)
+        #: What makes segments works on it (`VnodeSegments.writer`).
+        self.segments: Final = VnodeSegments(engine, self.log, self._is_written)
         here = HeldVnodes(count, self.vnodes)
         self.sessions: Final = VnodeSessions(here)
         self.numbers: Final = VnodeNumbers(here)
         engine.on_reopened(self.log.revoke)
+
+    def _is_written(self) -> bool:
+        return all(vnode.is_written() for vnode in self.vnodes.values())
 
 
 def _check_folder(engine: Engine, count: int) -> None:

@@ -83,6 +83,8 @@ class VnodeMessages:
             if head is not None:
                 part.start_at(head)
             part.note_gaps(self._families)
+            for piece in part.live[-1].by_shard.values():
+                piece.layout.load(self._families.family(piece.family))
 
     def _part_of(self, record: Generation) -> ShardPart:
         shard = record.shards[0]
@@ -119,11 +121,11 @@ class VnodeMessages:
         batch.kept.append((part, generation))
 
     def _generation(self, key: bytes, batch: _Batch) -> Generation:
-        """The generation whose row goes: one that is live, or that the same batch has begun."""
-        for part in self._parts.values():
-            for live in [*part.live, *batch.begun_in(part)]:
-                if generation_key(live.record.zone, live.record.number) == key:
-                    return live.record
+        """The generation whose row goes, as it is then: the same batch may have begun or sealed it."""
+        changed = [live.record for _part, live in reversed(batch.kept)]
+        for record in [*changed, *[live.record for part in self._parts.values() for live in part.live]]:
+            if generation_key(record.zone, record.number) == key:
+                return record
         raise PermanentError(f"vnode {self._vnode} has no generation with the key {key.hex()} to drop")
 
     def _put_messages(
@@ -171,6 +173,7 @@ class VnodeMessages:
             for messages in batch.commits.get(shard, []):
                 part.ring.append(messages)
         for record in batch.dropped:
+            _log.info("generation dropped", zone=record.zone, shard=record.shards[0], number=record.number)
             self._parts[record.shards[0]].remove(record)
             self._strays.extend(record.families())
         if batch.dropped:

@@ -132,6 +132,10 @@ class RocksVnode:
         self._unwritten = _Batch(changes, steps, published)
         self.retry()
 
+    def is_written(self) -> bool:
+        """Whether no batch waits to be written again."""
+        return self._unwritten is None
+
     def retry(self) -> None:
         batch = self._unwritten
         try:

@@ -155,6 +155,36 @@ def test_what_was_dropped_is_reported_also_after_a_restart(engine: Engine, node:
     assert payloads(node) == payloads(node.restarted()) == {0: [b"2", b"2 again", b"4", b"4 again"]}
 
 
+def test_a_generation_that_is_sealed_and_dropped_by_one_record_is_not_read_from_memory(node: Node, logs: Logs) -> None:
+    logs.write(0, message(payload=b"1"))
+    logs.write(0, Border("default", 2, "paged", {}), message(payload=b"2"))
+    logs.write(0, Border("default", 3, "paged", {}), DropGeneration("default", 2), message(payload=b"3"))
+    node.catch_up(logs)
+    for at in (node, node.restarted()):
+        scan, found = at.stores.log.scan(0, (), 1), list[bytes]()
+        while scan.from_us <= at.stores.log.heads()[0]:
+            found += [one.payload for one in scan.next(9, 2**62)]
+        assert found == [b"1", b"3"]
+        assert [lost.at_most for lost in scan.lost] == [1]
+
+
+def test_a_reader_does_not_go_on_in_a_generation_that_was_dropped(engine: Engine) -> None:
+    """Its cursor and its pages would still show what is gone, and keep the disk space."""
+    logs = Logs(layout="timeline")
+    logs.write(0, *[message(payload=b"%d" % number) for number in range(4)])
+    logs.write(0, Border("default", 2, "timeline", {}), message(payload=b"4"))
+    Node(engine).catch_up(logs)
+    node = Node(engine)
+    scan, other = [node.stores.log.scan(0, (), 1) for _reader in range(2)]
+    for one in (scan, other):
+        assert [found.payload for found in one.next(2, 2**62)] == [b"0", b"1"]
+    logs.write(0, DropGeneration("default", 1))
+    node.catch_up(logs)
+    assert [found.payload for found in scan.next(2, 2**62)] == [b"4"]
+    assert [lost.at_most for lost in scan.lost] == [4]
+    assert [found.payload for found in node.stores.log.scan(0, (), 1).next(2, 2**62)] == [b"4"]
+
+
 def test_all_that_was_dropped_is_reported_before_the_next_message_comes(node: Node, logs: Logs) -> None:
     logs.write(0, message(), message())
     since_us = logs.now_us

@@ -163,6 +163,20 @@ def test_a_slice_visits_no_more_keys_than_its_budget_and_a_scan_can_go_on_behind
     assert seen == expected
 
 
+def test_a_scan_is_no_further_than_the_vnode_that_has_found_something(node: Node) -> None:
+    first, second = node.stores.vnodes.values()
+    retain(first, b"a/x", 1)
+    for number in range(20):
+        retain(second, b"b%02d/y" % number, number + 1)
+    retained, topic_filter = node.stores.retained, parse_filter(b"+/x")
+    scan = retained.match(topic_filter, NOW_US)
+    assert scan.next(ScanBudget(7)) is None
+    rest = retained.rest(topic_filter, NOW_US, scan.at(), retained.newest())
+    assert [one.topic for one in rest_of(rest)] == [b"a/x"]
+    assert [one.topic for one in rest_of(scan)] == [b"a/x"]
+    assert scan.at() == b"b19/y"
+
+
 def test_own_topics_are_in_memory_and_those_of_clients_are_not_kept_twice(node: Node) -> None:
     retained = node.stores.retained
     own = Message(b"$SYS/uptime", b"1", 0, ClientId(""), 1, retain=True)

