@@ -12,7 +12,9 @@ import pytest
 import structlog
 
 from tests.simulation.cluster_simulation import Simulation
+from tests.simulation.number_simulation import NumberSimulation
 from tests.simulation.seeded_cluster import SeededCluster
+from tests.simulation.will_simulation import WillSimulation
 
 SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "200"))
 FIRST = int(os.environ.get("HOLDFAST_SIMULATION_FIRST", "0"))
@@ -21,10 +23,14 @@ PART = 50
 #: Seeds that are not worth waiting for the slow tests.
 QUICK_SEEDS = 20
 
-SIMULATIONS: dict[str, type[SeededCluster]] = {"messages": Simulation}
+SIMULATIONS: dict[str, type[SeededCluster]] = {
+    "messages": Simulation,
+    "numbers": NumberSimulation,
+    "wills": WillSimulation,
+}
 
 #: Seeds that once found a defect of the product, by simulation.
-KEPT_SEEDS: list[tuple[str, int]] = []
+KEPT_SEEDS = [("wills", 102), ("wills", 159), ("wills", 295)]
 
 
 @pytest.fixture(autouse=True)
