@@ -24,7 +24,6 @@ from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
-from holdfast.durable.retained.memory_retained import MemoryRetained
 from holdfast.durable.sessions.session_store import MemorySessions, SessionStore, StoredSession
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.durable.takeover.registry import NodeLife
@@ -43,6 +42,7 @@ from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.packets import Connack, Connect
 from tests.unit.cluster.node_world import FakeTimers
 from tests.unit.durable.state_machine.vnode import CLUSTER_ID
+from tests.vnodes_retained import VnodesRetained
 from tests.world import ORIGIN, Peer
 
 
@@ -157,6 +157,17 @@ class VnodesInMemory(SessionStore):
         return sum(tables.sessions.count() for tables in self._tables)
 
 
+class LoudBroker(Broker):
+    """A broker whose bugs end the test."""
+
+    failed: Callable[[Exception], None] | None = None
+
+    def internal_error(self, error: Exception) -> None:
+        super().internal_error(error)
+        if self.failed is not None:
+            self.failed(error)
+
+
 class ClusterNode:
     """One life of one node. A `World` for its peers by shape."""
 
@@ -170,8 +181,9 @@ class ClusterNode:
         sessions = VnodesInMemory(self.tables, self.messages)
         heads: dict[int, int] = {}
         delivered: dict[int, int] = {}
+        self.retained = VnodesRetained(self.tables)
         self.writers = [
-            VnodeWriter(log, CLUSTER_ID, number, epoch, world.clock, world.timers, lambda: 0) for log in logs
+            VnodeWriter(log, CLUSTER_ID, number, epoch, world.clock, world.timers, self.retained.newest) for log in logs
         ]
         self.log = ClusterLog(len(logs), sessions.positions, heads, delivered, world.timers)
         self.log.begin(self.writers)
@@ -195,7 +207,7 @@ class ClusterNode:
 
         self.stores = Stores(
             self.log,
-            MemoryRetained(),
+            self.retained,
             sessions,
             registry,
             new_queue,
@@ -205,7 +217,8 @@ class ClusterNode:
             stores_all=True,
             delivered=delivered,
         )
-        self.broker = Broker(policy, world.clock, Authenticator(), self.stores)
+        self.broker = LoudBroker(policy, world.clock, Authenticator(), self.stores)
+        self.broker.failed = world.note_failure
         self._tasks: list[asyncio.Task[object]] = []
         self.dead = False
 
@@ -345,6 +358,10 @@ class ClusterWorld:
             for node in self.nodes
             if not node.dead
         ]
+
+    def note_failure(self, error: BaseException) -> None:
+        """It is raised when the world has settled."""
+        self._failures.append(error)
 
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

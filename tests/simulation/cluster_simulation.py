@@ -8,6 +8,7 @@ nodes are fenced, killed and come back with nothing. Then everything is mended, 
     order         of each publisher and topic, first deliveries come in the order of publishing
     digests       all nodes have decided alike
     stored twice  no message of QoS 2 lies in the log more than once
+    session       every session goes on, wherever its client connects
 """
 
 from collections import Counter
@@ -29,12 +30,14 @@ SUBSCRIBERS: Final = {"s1": 2, "s2": 1}
 class Simulation(SeededCluster):
     """Publishers and subscribers with sessions that are kept."""
 
+    client_class: type[SimClient] = SimClient
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         for name in (*PUBLISHERS, *SUBSCRIBERS):
             subscription = (b"t/#", SUBSCRIBERS[name]) if name in SUBSCRIBERS else None
             options = replace(KEPT, client_id=name)
-            self.clients[name] = SimClient(self.world, name, self.story, options, subscription)
+            self.clients[name] = self.client_class(self.world, name, self.story, options, subscription)
 
     def begin(self) -> None:
         for name in SUBSCRIBERS:
@@ -72,6 +75,8 @@ class Simulation(SeededCluster):
     def judge(self) -> None:
         for name in PUBLISHERS:
             self.check(self.clients[name].is_done(), f"{name} waits for acknowledgements")
+        for name, client in self.clients.items():
+            self.check(all(client.present[1:]), f"session: {name} found none")
         for name in SUBSCRIBERS:
             received = self.clients[name].received
             for publisher in PUBLISHERS:

@@ -34,7 +34,15 @@ class SeededCluster:
         self.clients: dict[str, SimClient] = {}
 
     def run(self) -> None:
-        """ViolationError if a promise was broken."""
+        """ViolationError if a promise was broken, or a node failed in a way that no fault explains."""
+        try:
+            self._run()
+        except ViolationError:
+            raise
+        except Exception as error:
+            raise ViolationError("\n".join([f"seed {self.seed}: {error!r}", *self.story])) from error
+
+    def _run(self) -> None:
         with self.world:
             self.begin()
             for log in self.world.logs:
@@ -47,11 +55,12 @@ class SeededCluster:
                 (self._fault, 2.0),
                 (self._fate, 1.5),
             ]
+            names, weights = zip(*actions, strict=True)
             for _step in range(STEPS):
-                self.random.choices([action for action, _weight in actions], [weight for _action, weight in actions])[
-                    0
-                ]()
+                self.random.choices(names, weights)[0]()
             self._mend()
+            for client in self.clients.values():
+                self.check(not client.errors, f"{client.name} was told {client.errors}")
             self.judge()
 
     # ---- what a simulation adds
@@ -87,6 +96,12 @@ class SeededCluster:
         for _turn in range(4):
             for client in list(self.clients.values()):
                 client.read()
+
+    def pass_led_time(self, seconds: int) -> None:
+        """Let seconds pass, with what leaders do every now and then."""
+        for _part in range(seconds // 5):
+            self.world.advance(4)
+            self.world.lead()
 
     def check(self, holds: bool, what: str) -> None:
         if not holds:

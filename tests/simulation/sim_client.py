@@ -3,7 +3,7 @@
 from holdfast.client.core import ClientCore, SessionOptions
 from holdfast.client.errors import ConnectionEnded, Event
 from holdfast.topics.filters import parse_filter
-from holdfast.wire.packets import Publish, Subscription
+from holdfast.wire.packets import Connack, Publish, Subscription
 from tests.cluster_world import ClusterNode, ClusterWorld
 from tests.world import ORIGIN
 
@@ -56,6 +56,9 @@ class SimClient:
         #: What it was handed, and what it has published, in order.
         self.received: list[bytes] = []
         self.sent: list[bytes] = []
+        #: Session Present of every CONNACK that has let it in, and errors that no fault of the simulation explains.
+        self.present: list[bool] = []
+        self.errors: list[str] = []
         self._subscribed = False
 
     def connect(self, node: ClusterNode) -> None:
@@ -92,6 +95,7 @@ class SimClient:
         if data:
             for event in self.core.receive(data, 0.0):
                 if isinstance(event, ConnectionEnded):
+                    self._note(str(event.error))
                     self.leave()
                     return
                 self.handle(event)
@@ -103,10 +107,17 @@ class SimClient:
         if link.closed or link.node.dead:
             self.leave()
 
+    def _note(self, why: str) -> None:
+        self._story.append(f"{self.name}: {why}")
+        if "an internal error" in why or "the broker sent" in why:
+            self.errors.append(why)
+
     def handle(self, event: Event) -> None:
         if isinstance(event, Publish):
             self.received.append(event.payload)
             self.core.acknowledge(event)
+        elif isinstance(event, Connack):
+            self.present.append(event.session_present)
 
     def is_done(self) -> bool:
         return self.core.connected and self.core.unacknowledged == 0

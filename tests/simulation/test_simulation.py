@@ -12,8 +12,11 @@ import pytest
 import structlog
 
 from tests.simulation.cluster_simulation import Simulation
+from tests.simulation.half_open_simulation import HalfOpenSimulation
 from tests.simulation.number_simulation import NumberSimulation
+from tests.simulation.retained_simulation import RetainedSimulation
 from tests.simulation.seeded_cluster import SeededCluster
+from tests.simulation.takeover_simulation import TakeoverSimulation
 from tests.simulation.will_simulation import WillSimulation
 
 SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "200"))
@@ -25,8 +28,11 @@ QUICK_SEEDS = 20
 
 SIMULATIONS: dict[str, type[SeededCluster]] = {
     "messages": Simulation,
+    "half open": HalfOpenSimulation,
     "numbers": NumberSimulation,
     "wills": WillSimulation,
+    "retained": RetainedSimulation,
+    "takeovers": TakeoverSimulation,
 }
 
 #: Seeds that once found a defect of the product, by simulation.

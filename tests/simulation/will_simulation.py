@@ -139,7 +139,7 @@ class WillSimulation(SeededCluster):
             watcher.connect(self.random.choice(self.world.nodes))
         if not self._finished:
             self.work()
-            self.world.lead(_ALL_DUE_S)
+            self.pass_led_time(_ALL_DUE_S)
             self._finished = True
 
     def is_finished(self) -> bool:
