@@ -1,11 +1,12 @@
 """Half-open connections by chance: clients connect anew while their old connection is still there.
 
 What a client has sent is on its way for a while, on the old connection, too: a node may read it when the client is
-served elsewhere already, in the same iteration of its loop in which it learns of that. Promised is what `Simulation`
-looks at.
+served elsewhere already, in the same iteration of its loop in which it learns of that. And one node is far behind in one
+log, while the others go on. Promised is what `Simulation` looks at.
 """
 
 from holdfast.client.core import SessionOptions
+from holdfast.durable.memory_ordered_log import MemoryReading
 from tests.cluster_world import ClusterNode, ClusterWorld
 from tests.simulation.cluster_simulation import Simulation
 from tests.simulation.seeded_cluster import Action
@@ -66,11 +67,21 @@ class HalfOpenSimulation(Simulation):
     """Publishers and subscribers over a slow network."""
 
     client_class = SlowClient
+    _behind: MemoryReading | None = None
 
     def actions(self) -> list[Action]:
         for client in self.slow_clients():
             client.slow = True
-        return [*super().actions(), (self._arrive, 30.0), (self._arrive_with_entries, 20.0), (self._lose_old, 3.0)]
+        return [
+            *super().actions(),
+            (self._arrive, 30.0),
+            (self._arrive_with_entries, 40.0),
+            (self._lose_old, 3.0),
+            (self._fall_behind, 4.0),
+        ]
+
+    def let_through(self) -> None:
+        """Nothing but `_arrive_with_entries` does: else nobody would be behind for long."""
 
     def slow_clients(self) -> list[SlowClient]:
         return [client for client in self.clients.values() if isinstance(client, SlowClient)]
@@ -92,9 +103,14 @@ class HalfOpenSimulation(Simulation):
             for client in clients:
                 client.arrive(self.random.randrange(100))
             for reading in log.readings():
-                log.deliver(reading)
+                if reading is not self._behind:
+                    log.deliver(reading)
 
         self.world.do(arrive)
+
+    def _fall_behind(self) -> None:
+        """One node does not read one log for a while."""
+        self._behind = self.random.choice(self.random.choice(self.world.logs).readings())
 
     def _lose_old(self) -> None:
         for client in self.slow_clients():

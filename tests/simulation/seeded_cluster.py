@@ -48,7 +48,7 @@ class SeededCluster:
             for log in self.world.logs:
                 log.hold_appends = log.hold_reads = True
             actions = [
-                (self._let_through, 50.0),
+                (self.let_through, 50.0),
                 (self._read, 30.0),
                 *self.actions(),
                 (self._pass_time, 4.0),
@@ -153,7 +153,7 @@ class SeededCluster:
     def node_fails(self, node: ClusterNode) -> None:
         """A node is about to be fenced or killed."""
 
-    def _let_through(self) -> None:
+    def let_through(self) -> None:
         """Something that waits in a log goes on."""
         log = self.random.choice(self.world.logs)
         while log.held and self.random.random() < 0.8:
