@@ -32,7 +32,7 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import V5
 from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
-from holdfast.records.cluster.record import ClusterRecord, encode_record
+from holdfast.records.cluster.record import MAX_RECORD_BYTES, ClusterRecord, encode_record
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
 from holdfast.records.cluster.vnode_keys import vnode_of
 from holdfast.records.session_record import SessionRecord
@@ -183,7 +183,17 @@ class ClusterNode:
         delivered: dict[int, int] = {}
         self.retained = VnodesRetained(self.tables)
         self.writers = [
-            VnodeWriter(log, CLUSTER_ID, number, epoch, world.clock, world.timers, self.retained.newest) for log in logs
+            VnodeWriter(
+                log,
+                CLUSTER_ID,
+                number,
+                epoch,
+                world.clock,
+                world.timers,
+                self.retained.newest,
+                limit_bytes=world.record_bytes,
+            )
+            for log in logs
         ]
         self.log = ClusterLog(len(logs), sessions.positions, heads, delivered, world.timers)
         self.log.begin(self.writers)
@@ -278,8 +288,11 @@ class ClusterNode:
 class ClusterWorld:
     """Nodes over V logs; use it as a context manager."""
 
-    def __init__(self, nodes: int = 3, vnodes: int = 2, policy: Policy | None = None) -> None:
+    def __init__(
+        self, nodes: int = 3, vnodes: int = 2, policy: Policy | None = None, record_bytes: int = MAX_RECORD_BYTES
+    ) -> None:
         self.clock = ManualClock()
+        self.record_bytes = record_bytes
         self.policy = policy or Policy()
         self.timers = FakeTimers()
         self._numbers: dict[int, int] = {}
@@ -350,6 +363,27 @@ class ClusterWorld:
             for node in self.nodes:
                 if not node.dead:
                     node.lead()
+
+    # ---- what the logs do
+
+    def log_of(self, session_id: str) -> MemoryOrderedLog:
+        return self.logs[vnode_of(session_id, len(self.logs))]
+
+    def hold_appends(self) -> None:
+        """From here on records are on their way until they are let through."""
+        for log in self.logs:
+            log.hold_appends = True
+
+    def let_appends_through(self) -> None:
+        for log in self.logs:
+            log.hold_appends = False
+            while log.held:
+                self.do(log.arrive)
+
+    def stored(self) -> list[bytes]:
+        """The payloads of all messages in the logs, vnode by vnode."""
+        shards = range(len(self.logs))
+        return [message.payload for shard in shards for message in self.nodes[0].messages.of(shard)]
 
     def digests(self) -> list[Mapping[int, bytes]]:
         """By node: the digest of each vnode."""

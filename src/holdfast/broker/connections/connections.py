@@ -9,7 +9,7 @@ from holdfast.broker.connections.origin import Origin
 from holdfast.broker.deadlines import Deadlines, TimerWheel
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
-from holdfast.durable.takeover.registry import NodeLife, Registration, Registry, VersionClock
+from holdfast.durable.takeover.registry import ChannelVersion, NodeLife, Registration, Registry, VersionClock
 from holdfast.exchange.client import BrokerClient, Channel, Link
 from holdfast.exchange.drops import CONNECT_REFUSED, DISCONNECTED, TAKEOVER
 from holdfast.exchange.exchange import Exchange
@@ -270,6 +270,10 @@ class ClientConnections:
             # connection that comes next: that one would find a will without the goodbye.
             self._exchange.write_open()
         await self._registry.remove(self.registration(connection), goodbye=connection.parted)
+
+    def seen(self, version: tuple[int, int, int]) -> None:
+        """A channel of this version has connected, at any node: those that connect here from now on are newer."""
+        self._versions.seen(ChannelVersion(*version))
 
     def replaced(self, session_id: str, channel: tuple[int, int, int]) -> None:
         """A claim has taken the place of a channel, of this node or another: it is told, and writes nothing more."""
