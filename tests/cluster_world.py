@@ -27,7 +27,7 @@ from holdfast.durable.queues.owed_rule import OwedRule
 from holdfast.durable.sessions.session_store import MemorySessions, SessionStore, StoredSession
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.durable.takeover.registry import NodeLife
-from holdfast.model.clock import ManualClock
+from holdfast.model.clock import Clock, ManualClock
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import V5
@@ -157,6 +157,24 @@ class VnodesInMemory(SessionStore):
         return sum(tables.sessions.count() for tables in self._tables)
 
 
+class NodeClock(Clock):
+    """The clock of one node: that of the world, and by how much it is wrong."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._offset_us = 0
+
+    def wall_us(self) -> int:
+        return self._clock.wall_us() + self._offset_us
+
+    def monotonic_us(self) -> int:
+        return self._clock.monotonic_us()
+
+    def advance(self, us: int) -> None:
+        """From now on it is ahead of the others."""
+        self._offset_us += us
+
+
 class LoudBroker(Broker):
     """A broker whose bugs end the test."""
 
@@ -174,7 +192,7 @@ class ClusterNode:
     def __init__(self, world: "ClusterWorld", number: int, epoch: int, policy: Policy) -> None:
         self.world = world
         self.life = NodeLife(number, epoch)
-        self.clock = world.clock
+        self.clock = NodeClock(world.clock)
         logs = world.logs
         self.tables = [MemoryTables() for _log in logs]
         self.messages = MemoryMessages(self.tables)
@@ -188,7 +206,7 @@ class ClusterNode:
                 CLUSTER_ID,
                 number,
                 epoch,
-                world.clock,
+                self.clock,
                 world.timers,
                 self.retained.newest,
                 limit_bytes=world.record_bytes,
@@ -203,7 +221,7 @@ class ClusterNode:
             for vnode, (log, tables) in enumerate(zip(logs, self.tables, strict=True))
         ]
         self.leaders = [
-            VnodeLeader(self.life, tables, tables.sessions, writer, world.clock, world.timers)
+            VnodeLeader(self.life, tables, tables.sessions, writer, self.clock, world.timers)
             for tables, writer in zip(self.tables, self.writers, strict=True)
         ]
         limits = policy.sessions
@@ -227,7 +245,7 @@ class ClusterNode:
             stores_all=True,
             delivered=delivered,
         )
-        self.broker = LoudBroker(policy, world.clock, Authenticator(), self.stores)
+        self.broker = LoudBroker(policy, self.clock, Authenticator(), self.stores)
         self.broker.failed = world.note_failure
         self._tasks: list[asyncio.Task[object]] = []
         self.dead = False

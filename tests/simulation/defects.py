@@ -21,6 +21,7 @@ from holdfast.durable.sessions.publish_numbers import PublishNumbers
 from holdfast.durable.sessions.session_store import KeepIncoming
 from holdfast.durable.state_machine import channels, closing, machine
 from holdfast.durable.state_machine.channels import Channels
+from holdfast.durable.state_machine.epochs import judge_record
 from holdfast.durable.state_machine.outcome import APPLIED, REPEATED, Outcome
 from holdfast.durable.state_machine.shards import Shards
 from holdfast.durable.state_machine.step_items import step_item
@@ -28,6 +29,7 @@ from holdfast.durable.state_machine.tables import RETAINED
 from holdfast.exchange.inbound import Inbound
 from holdfast.records.cluster.items import MessageItem
 from holdfast.records.retained import retained_key
+from holdfast.topics.subscription import SubscriptionRecord
 
 
 def acknowledged_when_appended(patch: pytest.MonkeyPatch) -> None:
@@ -136,10 +138,9 @@ def owners_are_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 def repetitions_count(patch: pytest.MonkeyPatch) -> None:
     """A record that comes twice is applied twice (A4)."""
-    judge = machine.judge_record
 
     def judge_without_numbers(tables: Any, record: Any) -> str:
-        verdict = judge(tables, record)
+        verdict = judge_record(tables, record)
         return APPLIED if verdict == REPEATED else verdict
 
     patch.setattr(machine, "judge_record", judge_without_numbers)
@@ -267,3 +268,12 @@ def removals_leave_nothing(patch: pytest.MonkeyPatch) -> None:
             self._scope.tables.delete(RETAINED, retained_key(message.topic))
 
     patch.setattr(Shards, "_retain", retain_or_delete)
+
+
+def since_is_a_time(patch: pytest.MonkeyPatch) -> None:
+    """A subscription begins at a time, not at the heads of shards: a vnode whose time is behind is not seen (A12)."""
+    patch.setattr(
+        SubscriptionRecord,
+        "begins_before",
+        lambda self, _shard, position_us: max((self.since_heads or {}).values(), default=0) < position_us,
+    )

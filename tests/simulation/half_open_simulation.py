@@ -1,8 +1,8 @@
 """Half-open connections by chance: clients connect anew while their old connection is still there.
 
 What a client has sent is on its way for a while, on the old connection, too: a node may read it when the client is
-served elsewhere already, in the same iteration of its loop in which it learns of that. And one node is far behind in one
-log, while the others go on. Promised is what `Simulation` looks at.
+served elsewhere already, in the same iteration of its loop in which it learns of that. And one node is far behind in
+one log, while the others go on. Promised is what `Simulation` looks at.
 """
 
 from holdfast.client.core import SessionOptions

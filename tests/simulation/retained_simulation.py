@@ -56,7 +56,7 @@ class RetainedSimulation(SeededCluster):
             (self._publish_shared, 3.0),
             (self._answer, 8.0),
             (self._move, 5.0),
-            (self._clock, 3.0),
+            (self.slow_clock, 3.0),
         ]
 
     def _publish_own(self) -> None:
@@ -87,13 +87,6 @@ class RetainedSimulation(SeededCluster):
 
     def _move(self) -> None:
         self.clients[self.random.choice(PUBLISHERS)].connect(self.random.choice(self.alive()))
-
-    def _clock(self) -> None:
-        """The time of one vnode stands still, and that of the other goes on."""
-        slow = self.random.choice(self.world.logs)
-        for log in self.world.logs:
-            log.stamp_offset_us = -600_000_000 if log is slow else 0
-        self.world.advance(1)
 
     def is_finished(self) -> bool:
         return all(client.is_done() for client in self.clients.values())

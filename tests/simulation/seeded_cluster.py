@@ -103,6 +103,13 @@ class SeededCluster:
             self.world.advance(4)
             self.world.lead()
 
+    def slow_clock(self) -> None:
+        """The time of one vnode stands still, and that of the other goes on."""
+        slow = self.random.choice(self.world.logs)
+        for log in self.world.logs:
+            log.stamp_offset_us = -600_000_000 if log is slow else 0
+        self.world.advance(1)
+
     def check(self, holds: bool, what: str) -> None:
         if not holds:
             raise ViolationError("\n".join([f"seed {self.seed}: {what}", *self.story]))

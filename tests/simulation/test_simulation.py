@@ -16,6 +16,7 @@ from tests.simulation.half_open_simulation import HalfOpenSimulation
 from tests.simulation.number_simulation import NumberSimulation
 from tests.simulation.retained_simulation import RetainedSimulation
 from tests.simulation.seeded_cluster import SeededCluster
+from tests.simulation.subscription_simulation import SubscriptionSimulation
 from tests.simulation.takeover_simulation import TakeoverSimulation
 from tests.simulation.will_simulation import WillSimulation
 
@@ -31,6 +32,7 @@ SIMULATIONS: dict[str, type[SeededCluster]] = {
     "half open": HalfOpenSimulation,
     "numbers": NumberSimulation,
     "wills": WillSimulation,
+    "subscriptions": SubscriptionSimulation,
     "retained": RetainedSimulation,
     "takeovers": TakeoverSimulation,
 }
