@@ -85,7 +85,7 @@ def run(example: Example, folder: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def named_files(settings: Settings) -> list[Path]:
-    paths = [settings.security.password_file, settings.security.acl_file]
+    paths = [settings.security.password_file, settings.security.acl_file, settings.cluster.password_file]
     paths += [settings.history.token_file, settings.history.certificate, settings.history.key]
     for listener in settings.listeners.values():
         paths += [listener.certificate, listener.key, listener.client_ca]
