@@ -77,12 +77,14 @@ check: $(DEV) ## lint, formatting, types, import contracts, file sizes
 	$(BIN)/python scripts/size_gate.py
 	PYTHONPATH=src $(BIN)/python scripts/reference.py --check
 
-# Ends with 600 kills of a broker on the log and 100 with each kind of client queue, from three seeds.
+# Ends with 600 kills of a broker on the log and 100 with each kind of client queue, from three seeds, with thousands of
+# seeds of each cluster simulation, and with an hour of real load.
 soak: $(DEV) compiled ## a simulated day, hundreds of kills, a real hour under load: takes two hours and a half
 	@scripts/services
 	HOLDFAST_SOAK_HOURS=24 $(PYTEST) tests/soak -s
 	for seed in 1 2 3; do \
 		HOLDFAST_CRASH_SEED=$$seed HOLDFAST_CRASH_RUNS=204 $(PYTEST) -n 2 tests/crash/test_broker_kill.py || exit 1; done
+	HOLDFAST_SIMULATION_SEEDS=5000 $(PYTEST) -n 2 tests/simulation
 	PYTHONPATH=.compiled $(BIN)/python -m tests.soak.steady_load --minutes 60
 
 bench: $(DEV) $(INSTALLED) compiled ## measure, on compiled modules: make bench ARGS=...

@@ -24,16 +24,15 @@ from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
-from holdfast.durable.retained.memory_retained import MemoryRetained
 from holdfast.durable.sessions.session_store import MemorySessions, SessionStore, StoredSession
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.durable.takeover.registry import NodeLife
-from holdfast.model.clock import ManualClock
+from holdfast.model.clock import Clock, ManualClock
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import V5
 from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
-from holdfast.records.cluster.record import ClusterRecord, encode_record
+from holdfast.records.cluster.record import MAX_RECORD_BYTES, ClusterRecord, encode_record
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
 from holdfast.records.cluster.vnode_keys import vnode_of
 from holdfast.records.session_record import SessionRecord
@@ -43,6 +42,7 @@ from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.packets import Connack, Connect
 from tests.unit.cluster.node_world import FakeTimers
 from tests.unit.durable.state_machine.vnode import CLUSTER_ID
+from tests.vnodes_retained import VnodesRetained
 from tests.world import ORIGIN, Peer
 
 
@@ -157,21 +157,61 @@ class VnodesInMemory(SessionStore):
         return sum(tables.sessions.count() for tables in self._tables)
 
 
+class NodeClock(Clock):
+    """The clock of one node: that of the world, and by how much it is wrong."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._offset_us = 0
+
+    def wall_us(self) -> int:
+        return self._clock.wall_us() + self._offset_us
+
+    def monotonic_us(self) -> int:
+        return self._clock.monotonic_us()
+
+    def advance(self, us: int) -> None:
+        """From now on it is ahead of the others."""
+        self._offset_us += us
+
+
+class LoudBroker(Broker):
+    """A broker whose bugs end the test."""
+
+    failed: Callable[[Exception], None] | None = None
+
+    def internal_error(self, error: Exception) -> None:
+        super().internal_error(error)
+        if self.failed is not None:
+            self.failed(error)
+
+
 class ClusterNode:
     """One life of one node. A `World` for its peers by shape."""
 
     def __init__(self, world: "ClusterWorld", number: int, epoch: int, policy: Policy) -> None:
         self.world = world
         self.life = NodeLife(number, epoch)
-        self.clock = world.clock
+        self.clock = NodeClock(world.clock)
         logs = world.logs
         self.tables = [MemoryTables() for _log in logs]
         self.messages = MemoryMessages(self.tables)
         sessions = VnodesInMemory(self.tables, self.messages)
         heads: dict[int, int] = {}
         delivered: dict[int, int] = {}
+        self.retained = VnodesRetained(self.tables)
         self.writers = [
-            VnodeWriter(log, CLUSTER_ID, number, epoch, world.clock, world.timers, lambda: 0) for log in logs
+            VnodeWriter(
+                log,
+                CLUSTER_ID,
+                number,
+                epoch,
+                self.clock,
+                world.timers,
+                self.retained.newest,
+                limit_bytes=world.record_bytes,
+            )
+            for log in logs
         ]
         self.log = ClusterLog(len(logs), sessions.positions, heads, delivered, world.timers)
         self.log.begin(self.writers)
@@ -181,7 +221,7 @@ class ClusterNode:
             for vnode, (log, tables) in enumerate(zip(logs, self.tables, strict=True))
         ]
         self.leaders = [
-            VnodeLeader(self.life, tables, tables.sessions, writer, world.clock, world.timers)
+            VnodeLeader(self.life, tables, tables.sessions, writer, self.clock, world.timers)
             for tables, writer in zip(self.tables, self.writers, strict=True)
         ]
         limits = policy.sessions
@@ -195,7 +235,7 @@ class ClusterNode:
 
         self.stores = Stores(
             self.log,
-            MemoryRetained(),
+            self.retained,
             sessions,
             registry,
             new_queue,
@@ -205,7 +245,8 @@ class ClusterNode:
             stores_all=True,
             delivered=delivered,
         )
-        self.broker = Broker(policy, world.clock, Authenticator(), self.stores)
+        self.broker = LoudBroker(policy, self.clock, Authenticator(), self.stores)
+        self.broker.failed = world.note_failure
         self._tasks: list[asyncio.Task[object]] = []
         self.dead = False
 
@@ -265,8 +306,11 @@ class ClusterNode:
 class ClusterWorld:
     """Nodes over V logs; use it as a context manager."""
 
-    def __init__(self, nodes: int = 3, vnodes: int = 2, policy: Policy | None = None) -> None:
+    def __init__(
+        self, nodes: int = 3, vnodes: int = 2, policy: Policy | None = None, record_bytes: int = MAX_RECORD_BYTES
+    ) -> None:
         self.clock = ManualClock()
+        self.record_bytes = record_bytes
         self.policy = policy or Policy()
         self.timers = FakeTimers()
         self._numbers: dict[int, int] = {}
@@ -338,6 +382,27 @@ class ClusterWorld:
                 if not node.dead:
                     node.lead()
 
+    # ---- what the logs do
+
+    def log_of(self, session_id: str) -> MemoryOrderedLog:
+        return self.logs[vnode_of(session_id, len(self.logs))]
+
+    def hold_appends(self) -> None:
+        """From here on records are on their way until they are let through."""
+        for log in self.logs:
+            log.hold_appends = True
+
+    def let_appends_through(self) -> None:
+        for log in self.logs:
+            log.hold_appends = False
+            while log.held:
+                self.do(log.arrive)
+
+    def stored(self) -> list[bytes]:
+        """The payloads of all messages in the logs, vnode by vnode."""
+        shards = range(len(self.logs))
+        return [message.payload for shard in shards for message in self.nodes[0].messages.of(shard)]
+
     def digests(self) -> list[Mapping[int, bytes]]:
         """By node: the digest of each vnode."""
         return [
@@ -345,6 +410,10 @@ class ClusterWorld:
             for node in self.nodes
             if not node.dead
         ]
+
+    def note_failure(self, error: BaseException) -> None:
+        """It is raised when the world has settled."""
+        self._failures.append(error)
 
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -112,7 +112,10 @@ class Broker:
         if self._deciding_log is None:
             await self._recovery.run()
         else:
-            self._deciding_log.attach(self.exchange.write_open, self.exchange.deliver, self.connections.replaced)
+            connections = self.connections
+            self._deciding_log.attach(
+                self.exchange.write_open, self.exchange.deliver, connections.replaced, connections.seen
+            )
         self.queue_backends.start(self._loop)
         return self
 

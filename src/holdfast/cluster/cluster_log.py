@@ -92,6 +92,9 @@ class ClusterLog:
         self._write_open: Callable[[], None] | None = None
         self._deliver: Callable[[list[Message]], None] | None = None
         self._replaced: Callable[[str, tuple[int, int, int]], None] | None = None
+        self._seen: Callable[[tuple[int, int, int]], None] | None = None
+        #: The greatest version of a channel that was applied here since the start.
+        self._newest_version = (0, 0, 0)
 
     # ---- the ends
 
@@ -103,10 +106,13 @@ class ClusterLog:
         write_open: Callable[[], None],
         deliver: Callable[[list[Message]], None],
         replaced: Callable[[str, tuple[int, int, int]], None],
+        seen: Callable[[tuple[int, int, int]], None],
     ) -> None:
         self._write_open = write_open
         self._deliver = deliver
         self._replaced = replaced
+        self._seen = seen
+        seen(self._newest_version)
 
     def begin(self, writers: Sequence[VnodeWriter]) -> None:
         """This node has joined its cluster, with a new epoch: it may write."""
@@ -243,6 +249,7 @@ class ClusterLog:
                 # No client is live yet. A session that is opened later reads what lies above its own place up to here.
                 self._delivered.update(stored)
         self._note_lost(outcome)
+        self._note_claimed(outcome)
         for session_id, row in outcome.replaced.items():
             if self._replaced is not None:
                 self._replaced(session_id, (row.node, row.epoch, row.connection_id))
@@ -252,6 +259,13 @@ class ClusterLog:
             self._hand_over()
         if outcome.published and self._waiters:
             self._wake()
+
+    def _note_claimed(self, outcome: Outcome) -> None:
+        """Give no version to a channel of this node that is below one which was decided before it connected."""
+        if outcome.claimed:
+            self._newest_version = max(self._newest_version, *outcome.claimed)
+            if self._seen is not None:
+                self._seen(self._newest_version)
 
     def _note_lost(self, outcome: Outcome) -> None:
         """Hold the sessions no longer that other channels own from this record on."""

@@ -122,8 +122,10 @@ class DecidingLog(Protocol):
         write_open: Callable[[], None],
         deliver: Callable[[list[Message]], None],
         replaced: Callable[[str, tuple[int, int, int]], None],
+        seen: Callable[[tuple[int, int, int]], None],
     ) -> None:
-        """Say where decisions go, on the loop: messages to be delivered, and channels that a claim has replaced.
+        """Say where decisions go, on the loop: messages to be delivered, channels that a claim has replaced, and the
+        versions of channels of all nodes.
 
         A channel is named by its session id, and by node, epoch and connection. `write_open` writes the open batch:
         what is in it belongs to the channels that own their sessions now.

@@ -99,6 +99,8 @@ class Exchange:
         self._written: Final[deque[SealedBatch]] = deque()
         #: The batch whose effects are being carried out.
         self._carried: SealedBatch | None = None
+        #: Receipts that came while effects were carried out.
+        self._receipts: Final[deque[Receipt]] = deque()
         self._written_bytes = 0
         self._written_effects = 0
         self._sealed_bytes_in = 0
@@ -279,6 +281,12 @@ class Exchange:
 
     def committed(self, receipt: Receipt) -> None:
         """Batches reached the medium: acknowledge and deliver, in the order in which it all came."""
+        self._receipts.append(receipt)
+        if self._carried is None:
+            while self._receipts:
+                self._carry_out_all(self._receipts.popleft())
+
+    def _carry_out_all(self, receipt: Receipt) -> None:
         if not self._in_iteration:
             self.state.schedule()  # a receipt that came late needs an iteration, or nothing would be sent
         written = self._written

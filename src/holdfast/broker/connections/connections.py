@@ -9,7 +9,7 @@ from holdfast.broker.connections.origin import Origin
 from holdfast.broker.deadlines import Deadlines, TimerWheel
 from holdfast.broker.policy import Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
-from holdfast.durable.takeover.registry import NodeLife, Registration, Registry, VersionClock
+from holdfast.durable.takeover.registry import ChannelVersion, NodeLife, Registration, Registry, VersionClock
 from holdfast.exchange.client import BrokerClient, Channel, Link
 from holdfast.exchange.drops import CONNECT_REFUSED, DISCONNECTED, TAKEOVER
 from holdfast.exchange.exchange import Exchange
@@ -262,14 +262,18 @@ class ClientConnections:
                 self._sessions.leave_will(client, will)
             self._sessions.detach(client)
         if connection.registered:
-            if self._log_decides:
-                # Behind the last steps of its session, which would not count any more.
-                self._exchange.state.after_commit(None, b"", lambda: self._release(connection))
-            else:
-                self._release(connection)
+            self._spawn(self._release(connection))
 
-    def _release(self, connection: ClientConnection) -> None:
-        self._spawn(self._registry.remove(self.registration(connection), goodbye=connection.parted))
+    async def _release(self, connection: ClientConnection) -> None:
+        if self._log_decides:
+            # Behind the last steps of its session, which would not count any more, and in front of the claim of a
+            # connection that comes next: that one would find a will without the goodbye.
+            self._exchange.write_open()
+        await self._registry.remove(self.registration(connection), goodbye=connection.parted)
+
+    def seen(self, version: tuple[int, int, int]) -> None:
+        """A channel of this version has connected, at any node: those that connect here from now on are newer."""
+        self._versions.seen(ChannelVersion(*version))
 
     def replaced(self, session_id: str, channel: tuple[int, int, int]) -> None:
         """A claim has taken the place of a channel, of this node or another: it is told, and writes nothing more."""

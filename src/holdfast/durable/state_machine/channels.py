@@ -150,6 +150,7 @@ class Channels:
         record = scope.record
         self._put(item.session_id, RegistrationRow(record.node, record.epoch, item.connection_id, revision, version))
         scope.outcome.revisions[index] = revision
+        scope.outcome.claimed.append(version)
         if replaced is not None:
             scope.outcome.replaced[item.session_id] = replaced
         if session is not None:

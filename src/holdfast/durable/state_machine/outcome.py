@@ -62,6 +62,8 @@ class Outcome:
         #: that was not: a registration that counts or was released lately; None if there is none.
         self.revisions: Final[dict[int, int]] = {}
         self.refused_claims: Final[dict[int, RegistrationRow | None]] = {}
+        #: The versions of the claims that were accepted.
+        self.claimed: Final[list[tuple[int, int, int]]] = []
         #: By the index of their item: who is registered.
         self.reads: Final[dict[int, RegistrationRow | None]] = {}
         #: Sessions whose writer holds them no longer. Nothing of theirs counted from the first rejected item on.

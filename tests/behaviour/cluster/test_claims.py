@@ -1,0 +1,143 @@
+"""Claims, releases and records that come late, twice or not at all."""
+
+from holdfast.cluster.vnode_leader import registration_of
+from holdfast.model.protocol import PUBREC, V5
+from holdfast.records.cluster.rows import RegistrationRow
+from holdfast.wire.packets import Ack, Connack, Connect, Publish, Will
+from holdfast.wire.properties import Properties
+from tests.cluster_world import ClusterNode, ClusterWorld
+
+KEPT = Properties(session_expiry_interval=1000)
+
+
+def registered(node: ClusterNode, session_id: str) -> RegistrationRow | None:
+    """Who is registered, by the tables of a node."""
+    for tables in node.tables:
+        row = registration_of(tables, session_id)
+        if row is not None and not row.released_us:
+            return row
+    return None
+
+
+def test_a_record_that_is_sent_again_is_applied_once() -> None:
+    """A4: its answer was lost, nobody has read it back, and a minute has passed."""
+    with ClusterWorld() as world:
+        one, _two, three = world.nodes
+        reader = three.connect("s1")
+        reader.subscribe("t", qos=2)
+        writer = one.connect("p1", clean_start=True, properties=KEPT)
+        log = world.log_of("p1")
+        log.hold_reads = True
+        log.lose_answers = 3
+        writer.send(Publish("t", b"once", 2, 1))
+        for _pause in range(6):
+            world.advance(10)
+        log.hold_reads = False
+        for reading in log.readings():
+            world.do(lambda reading=reading: log.deliver(reading))  # type: ignore[misc]
+        assert [(ack.kind, ack.packet_id) for ack in writer.take_all(Ack)] == [(PUBREC, 1)]
+        assert reader.payloads() == [b"once"]
+        assert world.stored() == [b"once"]
+        first, *others = world.digests()
+        assert all(other == first for other in others)
+
+
+def test_a_claim_that_lands_late_is_followed_by_its_release() -> None:
+    """A5: its client heard 0x88 and is gone."""
+    with ClusterWorld() as world:
+        one, two, _three = world.nodes
+        world.hold_appends()
+        client = one.peer()
+        client.send(Connect(V5, "p1", clean_start=False, properties=KEPT))
+        for _part in range(20):
+            world.advance(1)
+        assert client.take(Connack).reason == 0x88
+        assert registered(two, "p1") is None
+        world.let_appends_through()
+        assert [registered(node, "p1") for node in world.nodes] == [None, None, None]
+        assert two.connect("p1", clean_start=False, properties=KEPT).connack.reason == 0
+
+
+def test_connections_with_equal_numbers_at_two_nodes_are_not_confused() -> None:
+    """A8: a takeover closes the channel that it names, and no other with the same number."""
+    with ClusterWorld() as world:
+        one, two, three = world.nodes
+        first, second, third = one.connect("p1"), two.connect("p2"), three.connect("p3")
+        assert len({peer.channel.number for peer in (first, second, third)}) == 1
+        two.connect("p1", clean_start=False)
+        assert (first.closed, second.closed, third.closed) == (True, False, False)
+        one.connect("p3", clean_start=False)
+        assert (second.closed, third.closed) == (False, True)
+        second.send(Publish("t", b"still here", 1, 1))
+        assert second.take(Ack).packet_id == 1
+
+
+def test_a_claimer_that_dies_before_its_open_leaves_no_registration_and_the_will_comes_once() -> None:
+    """A17: the claim was accepted, and its node is gone before it stored the session again."""
+    with ClusterWorld() as world:
+        one, two, three = world.nodes
+        world.lead(3)
+        watcher = three.connect("s1")
+        watcher.subscribe("wills", qos=1)
+        delayed = Properties(will_delay_interval=5)
+        client = one.connect(
+            "p1", clean_start=True, properties=KEPT, will=Will("wills", b"gone", 1, properties=delayed)
+        )
+        log = world.log_of("p1")
+        log.hold_appends = True
+        new = two.peer()
+        new.send(Connect(V5, "p1", clean_start=False, properties=KEPT))
+        world.do(log.arrive)
+        assert client.closed
+        assert new.inbox == []
+        held = list(log.held)
+        two.kill()
+        log.held.clear()
+        assert held, "the open was on its way"
+        log.hold_appends = False
+        two.fence()
+        assert registered(one, "p1") is None
+        world.lead(25)
+        assert watcher.inbox == [], "it has 30 s to come back"
+        world.lead(15)
+        assert watcher.payloads() == [b"gone"]
+        world.lead(40)
+        assert watcher.inbox == []
+
+
+def test_a_session_whose_end_had_come_is_not_present_though_no_leader_proposed_it() -> None:
+    """A17: all leaders sleep."""
+    with ClusterWorld() as world:
+        one, two, _three = world.nodes
+        world.lead(3)
+        short = Properties(session_expiry_interval=10)
+        one.connect("p1", clean_start=True, properties=short).drop()
+        world.advance(9)
+        back = two.connect("p1", clean_start=False, properties=short)
+        assert back.connack.session_present
+        back.drop()
+        world.advance(11)
+        assert not one.connect("p1", clean_start=False, properties=short).connack.session_present
+
+
+def test_the_newest_connection_is_not_refused_by_a_node_whose_clock_is_behind() -> None:
+    """A25: it connects a moment later, at a node whose clock is ten minutes behind."""
+    with ClusterWorld() as world:
+        _one, two, three = world.nodes
+        two.clock.advance(600_000_000)
+        old = two.connect("p1", clean_start=True, properties=KEPT)
+        new = three.connect("p1", clean_start=False, properties=KEPT)
+        assert new.connack.reason == 0
+        assert new.connack.session_present
+        assert old.closed
+
+
+def test_a_node_that_starts_beside_a_fast_clock_gives_newer_versions() -> None:
+    """A25: it has applied the fast node's claims before it has clients."""
+    with ClusterWorld() as world:
+        _one, two, three = world.nodes
+        two.clock.advance(600_000_000)
+        old = two.connect("p1", clean_start=True, properties=KEPT)
+        three.kill()
+        new = world.start(3).connect("p1", clean_start=False, properties=KEPT)
+        assert (new.connack.reason, old.closed) == (0, True)

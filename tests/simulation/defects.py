@@ -1,0 +1,279 @@
+"""Defects that are planted into the product, to see that the simulations find them.
+
+Each brings back an earlier text of the design, or a mistake that is easily made; its docstring says what is wrong and
+names the attack of `docs` that it lets through. A plant is undone with its `MonkeyPatch`.
+"""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+
+from holdfast.broker.connections.connections import ClientConnections
+from holdfast.broker.sessions.sessions import BrokerSessions
+from holdfast.cluster.cluster_log import ClusterLog
+from holdfast.cluster.log_registry import LogRegistry
+from holdfast.cluster.writer import ItemOutcome, VnodeWriter
+from holdfast.durable.commit import Batch
+from holdfast.durable.ordered_log import UnknownOutcome
+from holdfast.durable.sessions.publish_numbers import PublishNumbers
+from holdfast.durable.sessions.session_store import KeepIncoming
+from holdfast.durable.state_machine import channels, closing, machine
+from holdfast.durable.state_machine.channels import Channels
+from holdfast.durable.state_machine.epochs import judge_record
+from holdfast.durable.state_machine.outcome import APPLIED, REPEATED, Outcome
+from holdfast.durable.state_machine.shards import Shards
+from holdfast.durable.state_machine.step_items import step_item
+from holdfast.durable.state_machine.tables import RETAINED
+from holdfast.exchange.inbound import Inbound
+from holdfast.records.cluster.items import MessageItem
+from holdfast.records.retained import retained_key
+from holdfast.topics.subscription import SubscriptionRecord
+
+
+def acknowledged_when_appended(patch: pytest.MonkeyPatch) -> None:
+    """A receipt comes with the answer of the log, before its record was decided (A1)."""
+
+    def answered(self: Any, record: Any, result: Any) -> None:
+        if isinstance(result, UnknownOutcome):
+            return
+        record.answered = True
+        outcome = ItemOutcome(Outcome(0, APPLIED), 0)
+        for index, settled in enumerate(record.settled):
+            if isinstance(settled, partial):  # of a batch: a claim has to wait for its revision
+                record.settled[index] = None
+                settled(outcome)
+        self._arrived(record)
+
+    patch.setattr(VnodeWriter, "_answered", answered)
+
+
+def acknowledged_when_the_writer_is_closed(patch: pytest.MonkeyPatch) -> None:
+    """What a writer has not seen decided when its epoch is closed counts as decided (A1)."""
+
+    def settled(self: Any, opened: Any, _vnode: int, _outcome: ItemOutcome) -> None:
+        opened.left -= 1
+        if not self._writing:
+            self._hand_over()
+
+    patch.setattr(ClusterLog, "_settled", settled)
+
+
+def sessions_are_opened_without_a_wait(patch: pytest.MonkeyPatch) -> None:
+    """A node opens a session though it has not applied what the session was sent elsewhere (A3)."""
+
+    async def has_all_of(_self: Any, _session_id: str) -> bool:
+        return True
+
+    patch.setattr(ClusterLog, "has_all_of", has_all_of)
+
+
+def open_batch_outlives_its_channels(patch: pytest.MonkeyPatch) -> None:
+    """What a channel did just before it was replaced is written under the revision of its successor (A15)."""
+    note_lost = ClusterLog._note_lost
+
+    def without_writing(self: Any, outcome: Outcome) -> None:
+        write_open, self._write_open = self._write_open, None
+        note_lost(self, outcome)
+        self._write_open = write_open
+
+    patch.setattr(ClusterLog, "_note_lost", without_writing)
+
+
+def sessions_at_hand_outlive_a_claim(patch: pytest.MonkeyPatch) -> None:
+    """A session object of an earlier connection goes on, with what the log has not accepted (A9, A15)."""
+
+    async def catch_up(_self: Any, client_id: str, log: Any) -> None:
+        await log.has_all_of(client_id)
+
+    patch.setattr(BrokerSessions, "_catch_up", catch_up)
+
+
+def delivered_waits_for_clients(patch: pytest.MonkeyPatch) -> None:
+    """What a node applies before it has clients is not noted as delivered: who connects first does not read it."""
+    applied = ClusterLog.applied
+
+    def without_noting(self: Any, vnode: int, entry: Any, outcome: Outcome) -> None:
+        before = dict(self._delivered)
+        applied(self, vnode, entry, outcome)
+        if self._deliver is None:
+            self._delivered.clear()
+            self._delivered.update(before)
+
+    patch.setattr(ClusterLog, "applied", without_noting)
+
+
+def packet_id_is_a_step_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    """The id of an incoming QoS 2 message and the message are two items, in two records (A16)."""
+    add_all = ClusterLog._add
+
+    def add_apart(writer: VnodeWriter, items: list[Any], settled: Any) -> None:
+        apart: list[Any] = []
+        for item, session in items:
+            if isinstance(item, MessageItem) and item.packet_id:
+                writer.add(step_item(KeepIncoming(session.session_id, item.packet_id), 0), None, session)
+                writer.flush()
+                item = MessageItem(0, item.message, number=item.number, user=item.user)
+            apart.append((item, session))
+        add_all(writer, apart, settled)
+
+    patch.setattr(ClusterLog, "_add", staticmethod(add_apart))
+
+
+def revisions_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """An item counts for whatever channel of its node and epoch has the session now (A15)."""
+
+    def holds(self: Any, session: int) -> bool:
+        row = self.registration(self._scope.record.sessions[session].session_id)
+        return row is not None and row.released_us == 0 and self._scope.is_writer(row.node, row.epoch)
+
+    patch.setattr(Channels, "_holds", holds)
+
+
+def owners_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """An item counts whoever has claimed the session meanwhile (A1, A2)."""
+    patch.setattr(Channels, "_holds", lambda _self, _session: True)
+
+
+def repetitions_count(patch: pytest.MonkeyPatch) -> None:
+    """A record that comes twice is applied twice (A4)."""
+
+    def judge_without_numbers(tables: Any, record: Any) -> str:
+        verdict = judge_record(tables, record)
+        return APPLIED if verdict == REPEATED else verdict
+
+    patch.setattr(machine, "judge_record", judge_without_numbers)
+
+
+def numbers_at_hand_decide(patch: pytest.MonkeyPatch) -> None:
+    """A node judges publish numbers by what it remembers, as it does without a cluster (A9)."""
+    identify = Inbound._identify
+
+    def identify_by_memory(self: Any, client: Any, packet_id: int, number: int) -> None:
+        if number >= 0 and not self.numbering.take(client.session.client_id, number, Batch(0)):
+            packet_id, number = 0, 0  # acknowledged as a repetition: the table has a number above 0
+        identify(self, client, packet_id, number)
+
+    patch.setattr(Inbound, "_identify", identify_by_memory)
+    patch.setattr(PublishNumbers, "forget", lambda _self, _session_id: None)
+
+
+def number_is_stored_apart(patch: pytest.MonkeyPatch) -> None:
+    """The number of a message counts though its session is fenced, and the message does not (A16)."""
+    message = Channels.message
+
+    def note_number_first(self: Any, index: int, item: MessageItem) -> bool:
+        if item.number >= 0 and not self._holds(item.session):
+            self._is_new_number(self._scope.record.sessions[item.session].session_id, item)
+        return message(self, index, item)
+
+    patch.setattr(Channels, "message", note_number_first)
+
+
+def wills_are_published_by_their_nodes(patch: pytest.MonkeyPatch) -> None:
+    """The node that loses a connection publishes its will, and so does the log (A7, A17)."""
+
+    def leave_will(self: Any, client: Any, will: Any) -> None:
+        session = client.session
+        self.wills.leave(session.client_id, will, 0, lambda: None)
+
+    patch.setattr(BrokerSessions, "leave_will", leave_will)
+
+
+def wills_of_closed_epochs_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    """Who closes the epoch of a node makes its sessions offline, and forgets their wills (A17)."""
+    closed_session = closing._closed_session
+    patch.setattr(closing, "_closed_session", lambda session, at_us: closed_session(session.without_will(), at_us))
+
+
+def wills_stay_when_they_are_published(patch: pytest.MonkeyPatch) -> None:
+    """A will that was published is not taken out of its session by the same record (A7)."""
+    publish = Channels._publish_will
+    replace = Channels._replace
+
+    def keep_will(self: Any, session_id: str, record: Any, before: Any) -> Any:
+        published = any(one.is_will for one in self._scope.outcome.published)
+        return replace(self, session_id, before if published and record.will is None else record, before)
+
+    patch.setattr(Channels, "_publish_will", publish)
+    patch.setattr(Channels, "_replace", keep_will)
+
+
+def releases_wait_for_receipts(patch: pytest.MonkeyPatch) -> None:
+    """A release is written when the last batch of its channel is decided: a claim may come first (A17)."""
+    release = ClientConnections._release
+
+    async def release_late(self: Any, connection: Any) -> None:
+        done = asyncio.get_running_loop().create_future()
+        self._exchange.state.after_commit(None, b"", lambda: None if done.done() else done.set_result(None))
+        await done
+        await release(self, connection)
+
+    patch.setattr(ClientConnections, "_release", release_late)
+
+
+def releases_do_not_wait_for_steps(patch: pytest.MonkeyPatch) -> None:
+    """A release is written in front of the open batch of its channel, which does not count then (rule 7)."""
+
+    async def release_first(self: Any, connection: Any) -> None:
+        await self._registry.remove(self.registration(connection), goodbye=connection.parted)
+
+    patch.setattr(ClientConnections, "_release", release_first)
+
+
+def claims_have_no_condition(patch: pytest.MonkeyPatch) -> None:
+    """A claim counts whoever is registered by then: an older connection replaces a newer one (A25)."""
+    patch.setattr(Channels, "_may_claim", lambda _self, _item, _row, _revision: True)
+
+
+def claims_without_outcome_stay(patch: pytest.MonkeyPatch) -> None:
+    """Who hears nothing of its claim in time leaves it as it is: it lands later, without a channel (A5, A17)."""
+    remove = LogRegistry.remove
+
+    async def remove_known(self: Any, registration: Any, *, goodbye: bool = False) -> bool:
+        if registration.client_id not in self._log._held:
+            return False
+        return await remove(self, registration, goodbye=goodbye)
+
+    patch.setattr(LogRegistry, "remove", remove_known)
+
+
+def claims_end_no_session(patch: pytest.MonkeyPatch) -> None:
+    """A claim takes a session over though its time had come with the connection before (A17)."""
+
+    def settle(self: Any, _index: int, session_id: str, session: Any, *, is_replaced: bool) -> None:
+        self._replace(session_id, channels._offline_since(session, 0), session)
+
+    patch.setattr(Channels, "_settle_claimed", settle)
+
+
+def retained_versions_are_positions(patch: pytest.MonkeyPatch) -> None:
+    """A retained message does not win over one that its publisher has seen, if its vnode's time is behind (A18)."""
+    retain = Shards._retain
+
+    def retain_at_position(self: Any, message: Any, serial: int, shard: int, _version: int) -> None:
+        retain(self, message, serial, shard, message.position_us)
+
+    patch.setattr(Shards, "_retain", retain_at_position)
+
+
+def removals_leave_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A removal takes the message out of its own vnode, and that of another vnode is shown again (A18)."""
+    retain = Shards._retain
+
+    def retain_or_delete(self: Any, message: Any, serial: int, shard: int, version: int) -> None:
+        retain(self, message, serial, shard, version)
+        if not message.payload:
+            self._scope.tables.delete(RETAINED, retained_key(message.topic))
+
+    patch.setattr(Shards, "_retain", retain_or_delete)
+
+
+def since_is_a_time(patch: pytest.MonkeyPatch) -> None:
+    """A subscription begins at a time, not at the heads of shards: a vnode whose time is behind is not seen (A12)."""
+    patch.setattr(
+        SubscriptionRecord,
+        "begins_before",
+        lambda self, _shard, position_us: max((self.since_heads or {}).values(), default=0) < position_us,
+    )

@@ -1,0 +1,107 @@
+"""Retained messages by chance: values come, are removed and are answered, by clients of different vnodes.
+
+Promised, when everything is mended:
+
+    alike     all nodes show the same value of each topic
+    own       of a topic with one publisher that is what it published last: nothing, if that was a removal
+    answered  no value is shown that a client has seen, and answered by another value or by a removal
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from holdfast.client.message import encode_message
+from holdfast.model.protocol import V5
+from holdfast.wire.packets import Publish
+from tests.simulation.seeded_cluster import Action, SeededCluster
+from tests.simulation.sim_client import KEPT, SimClient
+
+#: Two of each vnode.
+PUBLISHERS: Final = ("p1", "p2", "p3", "p4")
+TOPICS: Final = ("shared/0", "shared/1")
+
+
+class Answering(SimClient):
+    """A client that has seen values of topics which it shares with others."""
+
+    seen: dict[str, bytes]
+
+    def handle(self, event: object) -> None:
+        if isinstance(event, Publish):
+            self.seen = {**getattr(self, "seen", {}), event.topic: event.payload}
+        super().handle(event)  # type: ignore[arg-type]
+
+
+class RetainedSimulation(SeededCluster):
+    """Publishers of retained messages that see each other's."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        for name in PUBLISHERS:
+            options = replace(KEPT, client_id=name)
+            self.clients[name] = Answering(self.world, name, self.story, options, (b"shared/+", 1))
+        self._own: dict[str, bytes] = {}
+        #: By topic: values that were seen and answered.
+        self._answered: dict[str, set[bytes]] = {topic: set() for topic in TOPICS}
+        self._count = 0
+
+    def begin(self) -> None:
+        for client in self.clients.values():
+            client.connect(self.random.choice(self.world.nodes))
+        self.work()
+
+    def actions(self) -> list[Action]:
+        return [
+            (self._publish_own, 6.0),
+            (self._publish_shared, 3.0),
+            (self._answer, 8.0),
+            (self._move, 5.0),
+            (self.slow_clock, 3.0),
+        ]
+
+    def _publish_own(self) -> None:
+        client = self.clients[self.random.choice(PUBLISHERS)]
+        topic = f"own/{client.name}"
+        self._own[topic] = self._publish(client, topic)
+
+    def _publish_shared(self) -> None:
+        self._publish(self.clients[self.random.choice(PUBLISHERS)], self.random.choice(TOPICS))
+
+    def _answer(self) -> None:
+        client = self.clients[self.random.choice(PUBLISHERS)]
+        topic = self.random.choice(TOPICS)
+        value = getattr(client, "seen", {}).get(topic)
+        # What is on its way already is no answer: it was published without having seen that value.
+        if value and client.is_done():
+            self._answered[topic].add(value)
+            self.story.append(f"{client.name} answers {value!r}")
+            self._publish(client, topic)
+
+    def _publish(self, client: SimClient, topic: str) -> bytes:
+        self._count += 1
+        payload = b"" if self.random.random() < 0.3 else f"{client.name}-{self._count}".encode()
+        self.story.append(f"{client.name} retains {payload!r} under {topic}")
+        client.core.publish(encode_message(topic, payload, 2, V5, retain=True))
+        client.flush()
+        return payload
+
+    def _move(self) -> None:
+        self.clients[self.random.choice(PUBLISHERS)].connect(self.random.choice(self.alive()))
+
+    def is_finished(self) -> bool:
+        return all(client.is_done() for client in self.clients.values())
+
+    def judge(self) -> None:
+        for name, client in self.clients.items():
+            self.check(client.is_done(), f"{name} waits for acknowledgements")
+        now_us = self.world.clock.wall_us()
+        shown: list[dict[str, bytes]] = []
+        for node in self.world.nodes:
+            values = {topic: node.retained.get(topic.encode(), now_us) for topic in (*TOPICS, *self._own)}
+            shown.append({topic: b"" if found is None else found.payload for topic, found in values.items()})
+        self.check(all(other == shown[0] for other in shown), f"alike: the nodes show {shown}")
+        for topic, last in self._own.items():
+            self.check(shown[0][topic] == last, f"own: {topic} is {shown[0][topic]!r}, published last was {last!r}")
+        for topic, answered in self._answered.items():
+            self.check(shown[0][topic] not in answered, f"answered: {topic} is {shown[0][topic]!r}")
+        self.check_digests()
