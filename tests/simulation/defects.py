@@ -41,7 +41,8 @@ def acknowledged_when_appended(patch: pytest.MonkeyPatch) -> None:
         record.answered = True
         outcome = ItemOutcome(Outcome(0, APPLIED), 0)
         for index, settled in enumerate(record.settled):
-            if isinstance(settled, partial):  # of a batch: a claim has to wait for its revision
+            # Of a batch: a claim has to wait for its revision.
+            if record in self._unsettled and isinstance(settled, partial):
                 record.settled[index] = None
                 settled(outcome)
         self._arrived(record)
