@@ -36,7 +36,9 @@ FOUND: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (defects.wills_of_closed_epochs_are_dropped, "wills", 0),
     (defects.wills_stay_when_they_are_published, "wills", 0),
     (defects.releases_wait_for_receipts, "wills", 102),
-    (defects.claims_end_no_session, "takeovers", 15),
+    (defects.claims_have_no_condition, "takeovers", 1),
+    (defects.claims_without_outcome_stay, "takeovers", 25),
+    (defects.claims_end_no_session, "takeovers", 3),
     (defects.retained_versions_are_positions, "retained", 72),
     (defects.removals_leave_nothing, "retained", 26),
 ]
