@@ -67,9 +67,31 @@ class TakeoverSimulation(SeededCluster):
         self._failed: list[ClusterNode] = []
         self._attempts: list[_Attempt] = []
         self._rounds = 0
+        self._stuck: object = None
 
     def actions(self) -> list[Action]:
-        return [(self._connect, 6.0), (self._leave, 4.0), (self._look, 10.0)]
+        return [(self._connect, 6.0), (self._leave, 4.0), (self._look, 10.0), (self._stick, 4.0), (self._silence, 1.0)]
+
+    def let_through(self) -> None:
+        """As elsewhere, in the log that counts; but one record is on its way for long."""
+        log = self.world.log_of(SHARED)
+        while log.held and self.random.random() < 0.8:
+            index = self.random.randrange(len(log.held))
+            if log.held[index] is not self._stuck:
+                self.world.do(lambda index=index: log.arrive(index))  # type: ignore[misc]
+        for reading in log.readings():
+            if self.random.random() < 0.7:
+                self.world.do(lambda reading=reading: log.deliver(reading))  # type: ignore[misc]
+
+    def _silence(self) -> None:
+        """The logs do not answer for so long that every claim is given up."""
+        for _second in range(20):
+            self.world.advance(1)
+
+    def _stick(self) -> None:
+        """Another record is on its way for long, and the one before is not any more."""
+        held = self.world.log_of(SHARED).held
+        self._stuck = self.random.choice(held) if held else None
 
     # ---- what devices do
 

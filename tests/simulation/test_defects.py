@@ -22,7 +22,7 @@ MANY = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "0"))
 
 #: What finds a defect: the simulation, and a seed.
 FOUND: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
-    (defects.acknowledged_when_appended, "messages", 0),
+    (defects.acknowledged_when_appended, "messages", 7),
     (defects.acknowledged_when_the_writer_is_closed, "messages", 0),
     (defects.delivered_waits_for_clients, "messages", 9),
     (defects.packet_id_is_a_step_of_its_own, "messages", 7),
@@ -30,12 +30,15 @@ FOUND: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (defects.repetitions_count, "messages", 9),
     (defects.sessions_are_opened_without_a_wait, "half open", 69),
     (defects.since_is_a_time, "subscriptions", 6),
+    (defects.numbers_at_hand_decide, "numbers", 44),
     (defects.number_is_stored_apart, "numbers", 1),
     (defects.wills_are_published_by_their_nodes, "wills", 0),
     (defects.wills_of_closed_epochs_are_dropped, "wills", 0),
     (defects.wills_stay_when_they_are_published, "wills", 0),
     (defects.releases_wait_for_receipts, "wills", 102),
-    (defects.claims_end_no_session, "takeovers", 15),
+    (defects.claims_have_no_condition, "takeovers", 1),
+    (defects.claims_without_outcome_stay, "takeovers", 25),
+    (defects.claims_end_no_session, "takeovers", 3),
     (defects.retained_versions_are_positions, "retained", 72),
     (defects.removals_leave_nothing, "retained", 26),
 ]
