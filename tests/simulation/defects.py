@@ -3,9 +3,10 @@
 Each brings back an earlier text of the design, or a mistake that is easily made; its docstring says what is wrong, and
 names the attack on the cluster that it lets through. A plant is undone with its `MonkeyPatch`.
 
-Three rules have no plant here. Hundreds of seeds did not tell whether they are there, since another rule stands in front
-of each: that revisions of one node's channels are compared (its writer keeps their order), that the open batch is written
-when sessions are lost, and that a claim forgets the session at hand (a replaced channel has forgotten it before).
+Three rules have no plant here. Hundreds of seeds did not tell whether they are there, since another rule stands in
+front of each: that revisions of one node's channels are compared (its writer keeps their order), that the open batch is
+written when sessions are lost, and that a claim forgets the session at hand (a replaced channel has forgotten it
+before).
 """
 
 import asyncio

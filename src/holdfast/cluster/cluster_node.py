@@ -31,7 +31,7 @@ from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import StateStore
 from holdfast.durable.takeover.registry import NodeLife
 from holdfast.model.clock import Clock
-from holdfast.model.errors import TransientError
+from holdfast.model.errors import PermanentError, TransientError
 from holdfast.records.cluster.control import Beat, VnodeProgress
 from holdfast.records.cluster.control_rows import LEFT, FoundedRow
 from holdfast.records.cluster.items import ChangeSettings, Closed, Item, Tick
@@ -116,6 +116,8 @@ class ClusterNode:
         self._spawn: Spawn | None = None
         self._leaders: list[VnodeLeader] = []
         self._joined: Final = asyncio.Event()
+        #: Why this node is no member, nor will be.
+        self._end_reason = ""
         #: The sequences of the vnodes that were applied when the last sync began, and that are synced.
         self._syncing = False
         self._synced: list[int] = [0] * len(vnodes)
@@ -129,6 +131,8 @@ class ClusterNode:
         spawn(self._control_applier.run())
         self.membership.start()
         await self._joined.wait()
+        if self._end_reason:
+            raise PermanentError(f"this node is no member of its cluster: {self._end_reason}")
         for applier in self.appliers:
             spawn(applier.run())
         await self._catch_up()
@@ -196,7 +200,11 @@ class ClusterNode:
 
     def ended(self, why: str) -> None:
         self.fenced()
-        self._ended(why)
+        self._end_reason = why
+        if self._joined.is_set():
+            self._ended(why)
+        else:
+            self._joined.set()
 
     # ---- once a second
 
@@ -281,7 +289,8 @@ class ClusterNode:
             VnodeProgress(number, applier.place.sequence, self._synced[number], *self._digests.last(number))
             for number, applier in enumerate(self.appliers)
         ]
-        return Beat(tuple(vnodes), 0, self.connections(), self.is_ready)
+        ready = self.is_ready and all(applier.stop is None for applier in self.appliers)
+        return Beat(tuple(vnodes), 0, self.connections(), ready)
 
     # ---- start
 

@@ -152,7 +152,8 @@ async def stream_info(connection: NatsConnection, stream: LogStream) -> Answer:
         if refused.code != NO_STREAM:
             raise
         raise MissingStreamError(
-            f"there is no stream {stream.name}; `holdfast cluster init` makes it, once, when all servers are there"
+            f"there is no stream {stream.name}; for a new cluster `holdfast cluster init` makes it, once, when all "
+            "servers are there; one that had it has lost records: see the runbook before anything is made"
         ) from refused
 
 

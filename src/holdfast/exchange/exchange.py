@@ -366,8 +366,8 @@ class Exchange:
                     self.delivery.deliver(PendingPublish(message, plan, publisher, None, b""), plan)
                 except Exception as error:
                     self._control.internal_error(error)
-                if message.position_us:
-                    self.delivered[message.shard] = message.position_us
+            if message.position_us:
+                self.delivered[message.shard] = message.position_us
 
     def pass_on(self, messages: list[Message]) -> None:
         """Deliver QoS 0 messages that were published at other nodes."""

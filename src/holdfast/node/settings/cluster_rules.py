@@ -24,6 +24,9 @@ SERVERS: Final = 3
 #: A message stands in its record beside its client id, session id and user, of up to 65,535 bytes each.
 MAX_PACKET_BYTES: Final = MAX_RECORD_BYTES - (256 << 10)
 
+#: Layouts that write everything with the message.
+LAYOUTS: Final = ("paged", "timeline", "bitmask")
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]{1,128}")
 _MAX_PORT: Final = 65535
@@ -134,6 +137,7 @@ def _storage_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     if storage.on_write_error == "warn":
         text = "is 'warn', and all nodes apply the same records, so none may leave out what it acknowledges"
         yield "storage.on_write_error", f"{text}; write 'refuse'"
+    yield from _layout_problems("storage", storage.layout)
     yield from _kept_problems("storage", storage.deliver_qos1, storage.shards)
 
 
@@ -145,7 +149,14 @@ def _zone_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         if not zone.store:
             text = "is false, and messages pass through the logs of the cluster, which are stored; remove it"
             yield f"zones.{name}.store", text
+        yield from _layout_problems(f"zones.{name}", zone.layout)
         yield from _kept_problems(f"zones.{name}", zone.deliver_qos1, zone.shards)
+
+
+def _layout_problems(prefix: str, layout: str | None) -> Iterator[tuple[str, str]]:
+    if layout is not None and layout not in LAYOUTS:
+        text = f"is {layout!r}, whose index a node of a cluster does not write; write {' or '.join(map(repr, LAYOUTS))}"
+        yield f"{prefix}.layout", text
 
 
 def _kept_problems(prefix: str, deliver_qos1: str, shards: int) -> Iterator[tuple[str, str]]:
@@ -158,6 +169,8 @@ def _kept_problems(prefix: str, deliver_qos1: str, shards: int) -> Iterator[tupl
 
 
 def _client_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.history.enabled:
+        yield "history.enabled", "is true, and the history of a node in a cluster is not served yet; remove it"
     queues = {"sessions.queue": settings.sessions.queue}
     queues |= {f"classes.{name}.queue": rule.queue for name, rule in settings.classes.items()}
     for key, backend in queues.items():

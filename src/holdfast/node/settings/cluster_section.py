@@ -66,16 +66,6 @@ class ClusterSettings:
     stream_bytes: Annotated[
         int, Key("Bytes that each ordered log may have; a full log takes nothing more. At least 64 MiB.", 64 << 20)
     ] = 1 << 30
-    patience_s: Annotated[
-        float, Key("Seconds without anything accepted in a vnode after which its clients are sent away.", 1, 3600)
-    ] = 10.0
-    max_lag_s: Annotated[
-        float, Key("Seconds that a node may be behind in a vnode before it is not ready any more.", 1, 3600)
-    ] = 10.0
-    max_skew_s: Annotated[
-        float,
-        Key("Seconds that a node's clock may be away from the middle one of all before it is not ready.", 1, 3600),
-    ] = 30.0
 
     @property
     def is_on(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.broker.policy import ClientClass, Mqtt, Sessions
+from holdfast.history.settings import History
 from holdfast.node.settings.cluster_rules import MAX_PACKET_BYTES
 from holdfast.node.settings.cluster_section import ClusterSettings, RegistrySettings
 from holdfast.node.settings.loader import load
@@ -91,6 +92,9 @@ def test_the_section_is_refused_with_what_would_be_right(changed: dict[str, Any]
         (Settings(storage=Storage(on_write_error="warn")), "storage.on_write_error", "write 'refuse'"),
         (Settings(storage=Storage(deliver_qos1="before_commit")), "storage.deliver_qos1", "write 'after_commit'"),
         (Settings(storage=Storage(shards=2)), "storage.shards", "cluster.vnodes"),
+        (Settings(storage=Storage(layout="learned")), "storage.layout", "write 'paged'"),
+        (Settings(zones={"a": ZoneSettings(filter="a/#", layout="learned")}), "zones.a.layout", "write 'paged'"),
+        (Settings(history=History(enabled=True)), "history.enabled", "not served yet"),
         (Settings(zones={"a": ZoneSettings(filter="a/#", store=False)}), "zones.a.store", "remove it"),
         (Settings(zones={"a": ZoneSettings(filter="a/#", durability="os")}), "zones.a.durability", "remove it"),
         (
