@@ -5,8 +5,7 @@ names the attack on the cluster that it lets through. A plant is undone with its
 
 Three rules have no plant here. Hundreds of seeds did not tell whether they are there, since another rule stands in
 front of each: that revisions of one node's channels are compared (its writer keeps their order), that the open batch is
-written when sessions are lost, and that a claim forgets the session at hand (a replaced channel has forgotten it
-before).
+written when sessions are lost, and that a claim forgets the session at hand (a replaced channel has forgotten it).
 """
 
 import asyncio
