@@ -262,6 +262,9 @@ class ClusterNode:
         for _turn in range(20):
             await asyncio.sleep(0)
         await self.broker.__aenter__()
+        # Only the world lets time pass: timers of the loop would make a slow run another one.
+        self.broker.deadlines._loop = None
+        self.broker.deadlines._arm()
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -358,7 +361,7 @@ class ClusterWorld:
         self.settle()
 
     def settle(self) -> None:
-        for _turn in range(40):
+        for _turn in range(200):
             self._loop.call_soon(self._loop.stop)
             self._loop.run_forever()
             if not self._loop._ready:  # type: ignore[attr-defined]
