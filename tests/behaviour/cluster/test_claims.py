@@ -141,3 +141,16 @@ def test_a_node_that_starts_beside_a_fast_clock_gives_newer_versions() -> None:
         three.kill()
         new = world.start(3).connect("p1", clean_start=False, properties=KEPT)
         assert (new.connack.reason, old.closed) == (0, True)
+
+
+def test_a_connection_that_is_replaced_before_its_connack_hears_that_the_server_is_busy() -> None:
+    """0x8E is no reason of a CONNACK, and 0x80 would keep a client from trying again."""
+    with ClusterWorld() as world:
+        one, _two, _three = world.nodes
+        world.hold_appends()
+        client = one.peer()
+        client.send(Connect(V5, "p1", clean_start=False, properties=KEPT))
+        channel = (one.life.node, one.life.epoch, client.channel.number)
+        world.do(lambda: one.broker.connections.replaced("p1", channel))
+        assert client.take(Connack).reason == 0x89
+        assert client.closed

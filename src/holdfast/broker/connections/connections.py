@@ -288,7 +288,8 @@ class ClientConnections:
                 self.fence(client)
                 self._sessions.fenced(client)
             else:
-                self.disconnect(connection, SESSION_TAKEN_OVER, _TAKEN_OVER)
+                # It waits for its CONNACK, which knows no "taken over".
+                self.refuse(connection, PeerError(SERVER_BUSY, _TAKEN_OVER))
 
 
 def _refusal(channel: Channel, reason: int, detail: str, *, explain: bool) -> bytes:
