@@ -5,10 +5,10 @@ To the crash harness (`tests/crash/broker_run.py`) they are one broker: a kill t
 
 import asyncio
 import random
-from contextlib import suppress
 from pathlib import Path
 
 from bench.ports import free_port
+from holdfast.cli.demo_cluster import join_to_any
 from holdfast.cluster.administration import init_cluster
 from holdfast.model.errors import TransientError
 from holdfast.node.cluster_options import cluster_options
@@ -52,6 +52,7 @@ class ClusterProcesses(BrokerProcess):
             given = (*own, "sys.interval_s=0", *assignments)
             self.nodes.append(BrokerProcess(data, folder / f"node-{at + 1}.log", given))
         self._proxy: asyncio.Server | None = None
+        self._joined: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start the nodes that do not run; the first time, found the cluster."""
@@ -63,7 +64,7 @@ class ClusterProcesses(BrokerProcess):
             await self._found()
             for node in self.nodes:
                 await node.listening()
-            self._proxy = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+            self._proxy = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
 
     async def _found(self) -> None:
         async with asyncio.timeout(DEADLINE_S):
@@ -75,16 +76,10 @@ class ClusterProcesses(BrokerProcess):
                 else:
                     return
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A connection to a node, chosen by chance among those that listen."""
-        for node in self._dice.sample(self.nodes, len(self.nodes)):
-            try:
-                there, back = await asyncio.open_connection("127.0.0.1", node.port)
-            except OSError:
-                continue
-            await asyncio.gather(_pipe(reader, back), _pipe(there, writer))
-            return
-        writer.close()
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(join_to_any([node.port for node in self.nodes], self._dice, reader, writer))
+        self._joined.add(task)
+        task.add_done_callback(self._joined.discard)
 
     def alive(self) -> bool:
         return any(node.alive() for node in self.nodes)
@@ -105,6 +100,9 @@ class ClusterProcesses(BrokerProcess):
     async def stop(self) -> None:
         if self._proxy is not None:
             self._proxy.close()
+        for task in self._joined:
+            task.cancel()
+        await asyncio.gather(*self._joined, return_exceptions=True)
         await asyncio.gather(*[node.stop() for node in self.nodes if node.alive()])
 
     def log_text(self) -> str:
@@ -112,11 +110,3 @@ class ClusterProcesses(BrokerProcess):
 
     def complaints(self) -> list[str]:
         return [line for node in self.nodes for line in node.complaints()]
-
-
-async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()

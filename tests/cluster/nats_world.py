@@ -13,7 +13,13 @@ from typing import Final
 from bench.cluster.nats_servers import NatsServers
 from holdfast.cluster.nats_connection import NatsConnection
 from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_streams import LogStream, describe_absence, make_streams, stream_info
+from holdfast.cluster.nats_streams import (
+    LogStream,
+    MissingStreamError,
+    describe_absence,
+    make_streams,
+    stream_info,
+)
 from holdfast.model.clock import Clock
 from holdfast.model.errors import TransientError
 from holdfast.node.system_clock import SystemClock
@@ -65,9 +71,16 @@ async def on_connection(
 ) -> AsyncIterator[NatsOrderedLog]:
     """A log whose stream exists."""
     async with asyncio.TaskGroup() as tasks:
-        log = await NatsOrderedLog.open(
-            connection, stream, tasks, clock or SystemClock(), max_bytes=max_bytes, is_leader=lambda: leads
-        )
+        while True:
+            try:
+                log = await NatsOrderedLog.open(
+                    connection, stream, tasks, clock or SystemClock(), max_bytes=max_bytes, is_leader=lambda: leads
+                )
+            except MissingStreamError:
+                raise
+            except TransientError:
+                continue  # servers that have just started do not answer at once
+            break
         try:
             yield log
         finally:

@@ -100,7 +100,7 @@ def test_a_log_without_a_stream_is_waited_for_and_not_made(nats_servers: NatsWor
     async def act() -> None:
         async with nats_servers.connected() as connection:
             for _ in range(2):
-                with pytest.raises(TransientError, match=f"no stream {stream.name}; `holdfast cluster init`"):
+                with pytest.raises(TransientError, match=f"no stream {stream.name}; for a new cluster `holdfast"):
                     await open_and_close(connection, stream)
 
     asyncio.run(act())

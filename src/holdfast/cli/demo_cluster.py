@@ -85,6 +85,8 @@ class ClusterDemo(Demo):
             for number in range(_NODES)
         ]
         self._proxy: asyncio.Server | None = None
+        self._dice: Final = random.Random()
+        self._joined: Final[set[asyncio.Task[None]]] = set()
 
     def describe(self) -> str:
         return f"A cluster of {_NODES} nodes, on 127.0.0.1:{self.port} through a port that leads to any of them"
@@ -96,7 +98,7 @@ class ClusterDemo(Demo):
         if self._proxy is None:
             self.state = "the nodes start, and the cluster is founded"
             await self._found()
-            self._proxy = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+            self._proxy = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         self.state = f"{_NODES} nodes run"
 
     async def _found(self) -> None:
@@ -112,12 +114,15 @@ class ClusterDemo(Demo):
 
     async def _end(self, number: int) -> None:
         if number == signal.SIGKILL:
-            node = random.choice(self._nodes)
+            node = self._dice.choice(self._nodes)
             await node.end(number)
             self.state = f"node {self._nodes.index(node) + 1} was killed"
             return
         if self._proxy is not None:
             self._proxy.close()
+        for task in self._joined:
+            task.cancel()
+        await asyncio.gather(*self._joined, return_exceptions=True)
         await asyncio.gather(*[node.end(number) for node in self._nodes])
 
     async def _wait(self, event: asyncio.Event, timeout_s: float) -> None:
@@ -137,15 +142,33 @@ class ClusterDemo(Demo):
                     f"node {number} ended by itself, with status {node.process.returncode}:\n{log[-LOG_TAIL:]}"
                 )
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for node in random.sample(self._nodes, _NODES):
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ports = [node.port for node in self._nodes]
+        task = asyncio.create_task(join_to_any(ports, self._dice, reader, writer))
+        self._joined.add(task)
+        task.add_done_callback(self._joined.discard)
+
+
+async def join_to_any(
+    ports: list[int], dice: random.Random, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Join a connection to one of these ports on loopback, chosen by chance among those that answer."""
+    writers = [writer]
+    try:
+        for port in dice.sample(ports, len(ports)):
             try:
-                there, back = await asyncio.open_connection("127.0.0.1", node.port)
+                there, back = await asyncio.open_connection("127.0.0.1", port)
             except OSError:
                 continue
+            writers.append(back)
             await asyncio.gather(_pipe(reader, back), _pipe(there, writer))
-            return
-        writer.close()
+            break
+    finally:
+        for one in writers:
+            one.close()
+        for one in writers:
+            with suppress(OSError):
+                await one.wait_closed()
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
