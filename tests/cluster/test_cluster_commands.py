@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from holdfast.cli.cluster import cluster as app
+import holdfast
 from holdfast.cluster.administration import init_cluster, read_status
 from holdfast.cluster.membership import Membership, NodeProfile, control_applier
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
@@ -37,8 +40,20 @@ def folder(nats_servers: NatsWorld, tmp_path: Path) -> ClusterFolder:
     return ClusterFolder(nats_servers, tmp_path)
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    exit_code: int
+    stdout: str
+    output: str
+
+
+def run(*arguments: str) -> Done:
+    """`holdfast cluster`, in a process of its own: the nodes of a test log in this one."""
+    command = (sys.executable, "-c", "from holdfast.cli.main import main; main()", "cluster", *arguments)
+    environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).resolve().parents[1])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return Done(done.returncode, done.stdout, done.stdout + done.stderr)
 
 
 class RunningNode(Notes):
@@ -136,7 +151,7 @@ def test_members_join_over_nats_and_status_shows_them(folder: ClusterFolder) -> 
         async with running(folder.settings(1), 1) as one, running(folder.settings(2), 2) as two:
             shown = await asyncio.to_thread(run, "status", "--ready", "--json", *folder.arguments())
             assert shown.exit_code == 0, shown.output
-            status = json.loads(shown.output)
+            status = json.loads(shown.stdout)
             assert status["problems"] == []
             assert status["last"] == {"0": 0, "1": 0}
             members = {member["node"]: member for member in status["members"]}

@@ -139,7 +139,8 @@ def test_every_server_reports_that_it_is_fit_and_that_all_are_there(nats_servers
         for process in nats_servers.processes:
             report = await read_report(process.monitor_port)
             check_report(report)
-            assert describe_missing_servers(report, 3) == ""
+            while describe_missing_servers(report, 3):  # a test before this one may have killed their leader
+                report = await read_report(process.monitor_port)
             assert "3 of 4" in describe_missing_servers(report, 4)
 
     asyncio.run(act())

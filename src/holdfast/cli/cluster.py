@@ -13,6 +13,7 @@ from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.options.settings import SettingsOptions
 from holdfast.cli.output.table import TableColumn, print_table
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
+from holdfast.node.logs import configure_logs
 from holdfast.node.system_clock import SystemClock
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def _cluster_options(options: SettingsOptions) -> "ClusterOptions":
 
 
 def _run(work: Coroutine[object, object, _Result]) -> _Result:
+    configure_logs("warning", "auto")  # standard output is for the answer alone
     with exit_on(SettingsError), exit_on(TransientError, PermanentError, code=FAILED):
         return asyncio.run(work)
 
