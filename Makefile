@@ -84,7 +84,6 @@ soak: $(DEV) compiled ## a simulated day, hundreds of kills, a real hour under l
 	HOLDFAST_SOAK_HOURS=24 $(PYTEST) tests/soak -s
 	for seed in 1 2 3; do \
 		HOLDFAST_CRASH_SEED=$$seed HOLDFAST_CRASH_RUNS=204 $(PYTEST) -n 2 tests/crash/test_broker_kill.py || exit 1; done
-	HYPOTHESIS_PROFILE=ci $(PYTEST) -n 2 tests/property
 	HOLDFAST_SIMULATION_SEEDS=5000 $(PYTEST) -n 2 tests/simulation
 	PYTHONPATH=.compiled $(BIN)/python -m tests.soak.steady_load --minutes 60
 

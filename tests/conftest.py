@@ -32,10 +32,10 @@ COMPILED = ROOT / ".compiled"
 MANY_FILES = 100
 
 # The machine decides how long an example takes, so no deadline. A failure prints how to repeat it.
-# CI digs deeper on the compiled modules, which are faster; `make soak` does so everywhere.
+# CI digs deeper.
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, max_examples=200)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "dev")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if "CI" in os.environ else "dev"))
 
 # A shell that starts the tests in the background has them ignore SIGINT, and so would every program that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -48,8 +48,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     compiled = bool(config.getoption("--compiled"))
-    if compiled and "CI" in os.environ:
-        settings.load_profile("ci")
     tree = COMPILED if compiled else SOURCES
     use(tree)
     problem = compiled_problem() if compiled else origin_problem(tree)

@@ -163,8 +163,7 @@ def test_everything_with_a_receipt_survives_kill_9(tmp_path: Path, layout: str) 
     """L1, L10, L20, Q9: also where nobody waits for a sync, and while segments are made of commit pages."""
     dice = random.Random(3)
     seen = Seen()
-    # New logs are paged: that is killed most.
-    for run in range(CRASH_RUNS if layout == "paged" else CRASH_RUNS // 2):
+    for run in range(CRASH_RUNS):
         if run % _RUNS_IN_FOLDER == 0:
             shutil.rmtree(tmp_path / "data", ignore_errors=True)
             seen = Seen()

@@ -20,7 +20,7 @@ from tests.simulation.subscription_simulation import SubscriptionSimulation
 from tests.simulation.takeover_simulation import TakeoverSimulation
 from tests.simulation.will_simulation import WillSimulation
 
-SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "100"))
+SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "200"))
 FIRST = int(os.environ.get("HOLDFAST_SIMULATION_FIRST", "0"))
 #: Seeds of one test: a few seconds.
 PART = 50
