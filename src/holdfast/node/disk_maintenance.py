@@ -30,18 +30,23 @@ _BEHIND_S: Final = 0.02
 _SWEEP: Final = 500
 
 
+def watch_disk(settings: Storage) -> DiskWatch:
+    """The free space of the data folder, by the bounds of the settings; it is low at twice of what is full."""
+    marks = Watermarks(
+        full_bytes=settings.min_free_bytes,
+        low_bytes=2 * settings.min_free_bytes,
+        full_percent=settings.min_free_percent,
+        low_percent=min(100.0, 2 * settings.min_free_percent),
+    )
+    return DiskWatch(settings.data, marks)
+
+
 class DiskMaintenance:
     """Requires: the event loop of the broker."""
 
     def __init__(self, storage: DiskStorage, settings: Storage) -> None:
         self._storage: Final = storage
-        marks = Watermarks(
-            full_bytes=settings.min_free_bytes,
-            low_bytes=2 * settings.min_free_bytes,
-            full_percent=settings.min_free_percent,
-            low_percent=min(100.0, 2 * settings.min_free_percent),
-        )
-        self._disk: Final = DiskWatch(settings.data, marks)
+        self._disk: Final = watch_disk(settings)
         self._warns: Final = settings.on_write_error == "warn"
         self._full = False
         #: The count of messages that were not stored, when that state last began or ended.
