@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from holdfast.cluster import failpoints
 from holdfast.cluster.applier import ApplierStop
 from holdfast.cluster.writer import ItemOutcome, Settled, TimerHandle, Timers, VnodeWriter
 from holdfast.durable.commit import Batch, MessageIds, Receipt
@@ -297,6 +298,13 @@ class ClusterLog:
     # ---- positions
 
     async def has_all_of(self, session_id: str) -> bool:
+        failpoints.reach("open.claimed")
+        covered = await self._covers(session_id)
+        if covered:
+            failpoints.reach("open.covered")
+        return covered
+
+    async def _covers(self, session_id: str) -> bool:
         positions = {
             shard: position_us
             for shard, position_us in self._positions_of(session_id).items()

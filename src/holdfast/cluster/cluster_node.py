@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from holdfast.cluster.applier import ApplierStop, VnodeApplier
-from holdfast.cluster.cluster_log import ClusterLog, VnodeListener
+from holdfast.cluster import failpoints
+from holdfast.cluster.applier import ApplierStop, OutcomeListener, VnodeApplier
+from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.digest_watch import DigestWatch
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
@@ -92,14 +93,14 @@ class ClusterNode:
     ) -> None:
         """`ended` is told why this node will not be a member again."""
         self._founded: Final = founded
-        self._vnodes: Final = list(vnodes)
+        cluster_id = founded.cluster_id
+        self._vnodes: Final = [vnode._replace(log=failpoints.watch_log(vnode.log, cluster_id)) for vnode in vnodes]
         self._stores: Final = stores
         self._clock: Final = clock
         self._timers: Final = timers
         self._ended: Final = ended
         self._wait: Final = wait
         self._control_store: Final = control_store
-        cluster_id = founded.cluster_id
         self.life: Final = NodeLife(profile.node)
         self._control: Final = control
         self.membership: Final = Membership(
@@ -110,8 +111,8 @@ class ClusterNode:
         self.registry: Final = LogRegistry(self.log, self.registration, timers)
         self._digests: Final = DigestWatch(profile.node, len(vnodes))
         self.appliers: Final = [
-            VnodeApplier(vnode.log, cluster_id, vnode.store, _Watched(self.log.listener(number), self._digests, number))
-            for number, vnode in enumerate(vnodes)
+            VnodeApplier(vnode.log, cluster_id, vnode.store, self._listener(number))
+            for number, vnode in enumerate(self._vnodes)
         ]
         self._spawn: Spawn | None = None
         self._leaders: list[VnodeLeader] = []
@@ -124,6 +125,10 @@ class ClusterNode:
         #: How many connections this node has, for its beats.
         self.connections: Callable[[], int] = lambda: 0
         self.is_ready = False
+
+    def _listener(self, vnode: int) -> OutcomeListener:
+        told = failpoints.watch_outcomes(self.log.listener(vnode), self._founded.cluster_id)
+        return _Watched(told, self._digests, vnode)
 
     async def start(self, spawn: Spawn) -> None:
         """Join, and apply what there is. `spawn` runs what this node does from then on, until it is cancelled."""
@@ -316,7 +321,7 @@ class ClusterNode:
 class _Watched:
     """An `OutcomeListener` by shape: notes digests on the way to another one."""
 
-    def __init__(self, listener: VnodeListener, digests: DigestWatch, vnode: int) -> None:
+    def __init__(self, listener: OutcomeListener, digests: DigestWatch, vnode: int) -> None:
         self._listener: Final = listener
         self._digests: Final = digests
         self._vnode: Final = vnode

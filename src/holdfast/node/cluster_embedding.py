@@ -6,11 +6,13 @@ database ──▶ NATS server, connection, logs ──▶ join, catch up ──
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.sys_topics import SysTopics
+from holdfast.cluster import failpoints
 from holdfast.cluster.cluster_node import ClusterNode
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
 from holdfast.cluster.qos0_relay import Qos0Relay
@@ -36,6 +38,7 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
 
     SettingsError if the cluster is another one than the settings describe.
     """
+    failpoints.arm(os.environ)
     clock = SystemClock()
     policy = policy_of(settings)
     authenticator = authenticator_of(settings, policy, clock)
