@@ -17,6 +17,7 @@ from holdfast.broker.stores import Stores
 from holdfast.cluster.applier import VnodeApplier
 from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.log_registry import LogRegistry
+from holdfast.cluster.retained_compaction import Places, RetainedCompaction
 from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
 from holdfast.cluster.writer import VnodeWriter
 from holdfast.durable.log import NO_END, LostRange
@@ -221,9 +222,20 @@ class ClusterNode:
             for vnode, (log, tables) in enumerate(zip(logs, self.tables, strict=True))
         ]
         self.leaders = [
-            VnodeLeader(self.life, tables, tables.sessions, writer, self.clock, world.timers)
-            for tables, writer in zip(self.tables, self.writers, strict=True)
+            VnodeLeader(
+                self.life,
+                tables,
+                tables.sessions,
+                writer,
+                self.clock,
+                world.timers,
+                compaction=RetainedCompaction(vnode, self.tables, self._have_passed),
+            )
+            for vnode, (tables, writer) in enumerate(zip(self.tables, self.writers, strict=True))
         ]
+        #: What its last beat says to the others: the applied place of each vnode.
+        self.beat: dict[int, int] = {}
+        self.fenced = False
         limits = policy.sessions
 
         def new_unlogged() -> MemoryQueue:
@@ -283,11 +295,18 @@ class ClusterNode:
 
     def fence(self, before: int | None = None) -> None:
         """The node's epoch is closed in every vnode, by a record of another one."""
+        self.fenced = True
         for log in self.world.logs:
             self.world.foreign(log, Closed(self.life.node, before or self.life.epoch + 1))
 
+    def _have_passed(self, places: Places) -> bool:
+        """By the last beats of all other nodes that live, or may do so as far as is known."""
+        others = [node for node in self.world.nodes if node is not self and not node.fenced]
+        return all(node.beat.get(vnode, 0) >= place for node in others for vnode, place in places.items())
+
     def lead(self) -> None:
-        """A second has passed for the leaders."""
+        """A second has passed for the leaders, and for the beats."""
+        self.beat = {vnode: applier.place.sequence for vnode, applier in enumerate(self.appliers)}
         for leader in self.leaders:
             self.world.do(lambda leader=leader: leader.tick(self.life.node))  # type: ignore[misc]
 

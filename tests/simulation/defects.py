@@ -16,8 +16,10 @@ import pytest
 
 from holdfast.broker.connections.connections import ClientConnections
 from holdfast.broker.sessions.sessions import BrokerSessions
+from holdfast.cluster import retained_compaction
 from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.log_registry import LogRegistry
+from holdfast.cluster.retained_compaction import RetainedCompaction
 from holdfast.cluster.writer import ItemOutcome, VnodeWriter
 from holdfast.durable.commit import Batch
 from holdfast.durable.ordered_log import UnknownOutcome
@@ -31,8 +33,9 @@ from holdfast.durable.state_machine.shards import Shards
 from holdfast.durable.state_machine.step_items import step_item
 from holdfast.durable.state_machine.tables import RETAINED
 from holdfast.exchange.inbound import Inbound
-from holdfast.records.cluster.items import MessageItem
-from holdfast.records.retained import retained_key
+from holdfast.records.cluster.items import Horizon, MessageItem
+from holdfast.records.cluster.rows import ClockRow
+from holdfast.records.retained import retained_key, retained_order, retained_topic
 from holdfast.topics.subscription import SubscriptionRecord
 
 
@@ -231,6 +234,35 @@ def removals_leave_nothing(patch: pytest.MonkeyPatch) -> None:
             self._scope.tables.delete(RETAINED, retained_key(message.topic))
 
     patch.setattr(Shards, "_retain", retain_or_delete)
+
+
+def horizons_do_not_wait_for_members(patch: pytest.MonkeyPatch) -> None:
+    """A leader has a removal taken out though a member is behind where it looked: there the message returns (A18)."""
+
+    def due_at_once(self: Any) -> list[Horizon]:
+        self._look()
+        found: list[Horizon] = self._found
+        self._found = []
+        return found
+
+    patch.setattr(RetainedCompaction, "due", due_at_once)
+
+
+def horizons_do_not_wait_for_time(patch: pytest.MonkeyPatch) -> None:
+    """A removal is taken out though a message below it may still come, in a vnode whose time is behind (A18)."""
+    clock = retained_compaction._clock
+    patch.setattr(retained_compaction, "_clock", lambda tables: ClockRow(1 << 62, 0, 0, 0, 0, clock(tables).version))
+
+
+def horizons_ignore_other_vnodes(patch: pytest.MonkeyPatch) -> None:
+    """A removal is taken out though another vnode has the message that it hides (A18)."""
+    judged = RetainedCompaction._judged
+
+    def judged_alone(self: Any, key: bytes, value: bytes, clocks: Any, *, is_removed: bool) -> Any:
+        found = judged(self, key, value, clocks, is_removed=is_removed)
+        return Horizon(retained_topic(key), retained_order(value)[0]) if found is None and is_removed else found
+
+    patch.setattr(RetainedCompaction, "_judged", judged_alone)
 
 
 def since_is_a_time(patch: pytest.MonkeyPatch) -> None:

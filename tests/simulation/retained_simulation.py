@@ -1,5 +1,9 @@
 """Retained messages by chance: values come, are removed and are answered, by clients of different vnodes.
 
+Promised at every moment, on every node that has caught up with the logs of its start:
+
+    returned  no value is shown that this node has shown replaced or removed before, and none that is kept disappears
+
 Promised, when everything is mended:
 
     alike     all nodes show the same value of each topic
@@ -11,8 +15,11 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.client.message import encode_message
+from holdfast.durable.state_machine.tables import RETAINED
 from holdfast.model.protocol import V5
+from holdfast.records.retained import has_payload, retained_key, retained_order
 from holdfast.wire.packets import Publish
+from tests.cluster_world import ClusterNode
 from tests.simulation.seeded_cluster import Action, SeededCluster
 from tests.simulation.sim_client import KEPT, SimClient
 
@@ -44,6 +51,9 @@ class RetainedSimulation(SeededCluster):
         #: By topic: values that were seen and answered.
         self._answered: dict[str, set[bytes]] = {topic: set() for topic in TOPICS}
         self._count = 0
+        #: By node and life: the ends of the logs when it was seen first, and by topic the greatest entry that it had.
+        self._started_at: dict[ClusterNode, list[int]] = {}
+        self._greatest: dict[ClusterNode, dict[str, tuple[int, int, bool]]] = {}
 
     def begin(self) -> None:
         for client in self.clients.values():
@@ -57,7 +67,31 @@ class RetainedSimulation(SeededCluster):
             (self._answer, 8.0),
             (self._move, 5.0),
             (self.slow_clock, 3.0),
+            (self.world.lead, 8.0),
         ]
+
+    def let_through(self) -> None:
+        super().let_through()
+        for node in self.alive():
+            if not node.fenced:
+                self._check_node(node)
+
+    def _check_node(self, node: ClusterNode) -> None:
+        """What a node shows is the greatest that it ever had of a topic, in this life."""
+        if node not in self._started_at:
+            self._started_at[node] = [log._last() for log in self.world.logs]
+        ends = self._started_at[node]
+        if any(applier.place.sequence < end for applier, end in zip(node.appliers, ends, strict=True)):
+            return
+        greatest = self._greatest.setdefault(node, {})
+        for topic in (*TOPICS, *self._own):
+            values = [tables.get(RETAINED, retained_key(topic.encode())) for tables in node.tables]
+            entries = [(*retained_order(value), has_payload(value)) for value in values if value is not None]
+            shown = max(entries, default=(0, 0, False))
+            before = greatest.get(topic, (0, 0, False))
+            greatest[topic] = max(shown, before)
+            returned = f"returned: node {node.life.node} has {entries} of {topic}, and had {before}"
+            self.check(shown >= before or not (before[2] or shown[2]), returned)
 
     def _publish_own(self) -> None:
         client = self.clients[self.random.choice(PUBLISHERS)]

@@ -39,8 +39,11 @@ FOUND: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (defects.claims_have_no_condition, "takeovers", 1),
     (defects.claims_without_outcome_stay, "takeovers", 25),
     (defects.claims_end_no_session, "takeovers", 3),
-    (defects.retained_versions_are_positions, "retained", 72),
-    (defects.removals_leave_nothing, "retained", 26),
+    (defects.retained_versions_are_positions, "retained", 81),
+    (defects.removals_leave_nothing, "retained", 0),
+    (defects.horizons_do_not_wait_for_members, "retained", 4),
+    (defects.horizons_do_not_wait_for_time, "retained", 34),
+    (defects.horizons_ignore_other_vnodes, "retained", 11),
 ]
 
 

@@ -22,6 +22,7 @@ from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.digest_watch import DigestWatch
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
+from holdfast.cluster.retained_compaction import RetainedCompaction
 from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
 from holdfast.cluster.writer import Timers, VnodeWriter
 from holdfast.durable.ordered_log import LogEntry, OrderedLog
@@ -177,8 +178,17 @@ class ClusterNode:
             for vnode in self._vnodes
         ]
         self._leaders = [
-            VnodeLeader(life, vnode.store, vnode.sessions, writer, self._clock, self._timers, vnode.due_generations)
-            for vnode, writer in zip(self._vnodes, writers, strict=True)
+            VnodeLeader(
+                life,
+                vnode.store,
+                vnode.sessions,
+                writer,
+                self._clock,
+                self._timers,
+                vnode.due_generations,
+                RetainedCompaction(number, [one.store for one in self._vnodes], self.membership.have_applied),
+            )
+            for number, (vnode, writer) in enumerate(zip(self._vnodes, writers, strict=True))
         ]
         self.log.begin(writers)
         for number, writer in enumerate(writers):

@@ -23,7 +23,7 @@ What a record means is decided by `durable/state_machine/control`; here is when 
 
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median_low
 from typing import Final, Protocol
@@ -197,6 +197,16 @@ class Membership:
     def live(self) -> dict[int, MemberRow]:
         """The members that live, as far as this node has applied the control log, by number."""
         return {node: member for node, member in all_members(self._tables).items() if member.lives}
+
+    def have_applied(self, places: Mapping[int, int]) -> bool:
+        """Whether all other members that live have applied these sequences, by vnode, as their last beats say."""
+        for node in self.live():
+            beat = last_beat(self._tables, node)
+            applied = {} if beat is None else {progress.vnode: progress.applied for progress in beat.beat.vnodes}
+            is_behind = any(applied.get(vnode, 0) < sequence for vnode, sequence in places.items())
+            if is_behind and node != self._profile.node:
+                return False
+        return True
 
     def clock_skew_us(self) -> int:
         """How far this node's clock is ahead of the middle one of the members, by their last beats; 0 without one."""

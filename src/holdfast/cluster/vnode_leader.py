@@ -2,7 +2,8 @@
 
     every second   no leader, or one that is silent ──▶ Lead, the node of the lowest rank first
                    this node leads                  ──▶ WillDue, Expire for what is due by this node's clock; borders
-                                                        and drops of generations (`generation_rules.py`)
+                                                        and drops of generations (`generation_rules.py`); horizons of
+                                                        retained messages (`retained_compaction.py`)
     every 5 s      this node leads, or has written nothing ──▶ Tick
 
 A leader decides nothing: each proposal has a condition that every node checks where it stands in the log, by the time
@@ -13,7 +14,8 @@ is proposed again with the next second.
 from collections.abc import Callable
 from typing import Final
 
-from holdfast.cluster.writer import Timers, VnodeWriter
+from holdfast.cluster.retained_compaction import RetainedCompaction
+from holdfast.cluster.writer import ItemOutcome, Timers, VnodeWriter
 from holdfast.durable.sessions.session_store import SessionStore
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.durable.state_machine.leadership import SILENCE_US
@@ -57,9 +59,13 @@ class VnodeLeader:
         clock: Clock,
         timers: Timers,
         due_generations: Callable[[int], list[Item]] = lambda _now_us: [],
+        compaction: RetainedCompaction | None = None,
     ) -> None:
         """`sessions` are those of the vnode; `due_generations` what its shards need at a time."""
         self._due_generations: Final = due_generations
+        self._compaction: Final = compaction
+        #: Whether horizons were written that are not decided yet.
+        self._compacts = False
         self._life: Final = life
         self._tables: Final = tables
         self._sessions: Final = sessions
@@ -115,6 +121,17 @@ class VnodeLeader:
     def _propose_due(self, now_us: int) -> None:
         for item in [*self._due_wills(now_us), *self._ended(now_us), *self._due_generations(now_us)]:
             self._writer.add(item)
+        self._compact()
+
+    def _compact(self) -> None:
+        """Propose horizons, unless others are on their way: in a vnode that stands still they would pile up."""
+        horizons = [] if self._compaction is None or self._compacts else self._compaction.due()
+        for number, horizon in enumerate(horizons, 1):
+            self._compacts = True
+            self._writer.add(horizon, self._compacted if number == len(horizons) else None)
+
+    def _compacted(self, _outcome: ItemOutcome) -> None:
+        self._compacts = False
 
     def _due_wills(self, now_us: int) -> list[Item]:
         found: list[Item] = []

@@ -32,6 +32,8 @@ MESSAGE: Final = 0x01
 EXPIRY: Final = 0x02
 
 _TIME: Final = Struct(">Q")
+_ORDER: Final = Struct("<Hq")
+_ORDER_END: Final = 11
 #: Where the length of the payload stands: behind the fields here, in the header of a message.
 _PAYLOAD_AT: Final = 11 + 10
 
@@ -72,6 +74,14 @@ def has_payload(value: bytes) -> bool:
     """Whether a stored record is a message, and not a removal; a message if it cannot be read."""
     payload_bytes = value[_PAYLOAD_AT : _PAYLOAD_AT + 4]
     return len(payload_bytes) < 4 or any(payload_bytes)
+
+
+def retained_order(value: bytes) -> tuple[int, int]:
+    """(version, shard) of a stored record: of several vnodes the greatest one of a topic wins."""
+    if len(value) < _ORDER_END or value[0] != VERSION:
+        raise PermanentError(f"a retained message has {len(value)} bytes, and begins with {value[:1].hex() or 'none'}")
+    shard, version = _ORDER.unpack_from(value, 1)
+    return int(version), int(shard)
 
 
 def retained_key(topic: bytes) -> bytes:

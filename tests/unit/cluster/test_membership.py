@@ -8,7 +8,7 @@ import pytest
 from holdfast.cluster.membership import SILENT_BEATS
 from holdfast.durable.state_machine.control import last_beat
 from holdfast.durable.state_machine.outcome import APPLIED, CLOSED_EPOCH, REPEATED
-from holdfast.records.cluster.control import EVENTUAL, Beat, Fence, Join, decode_control
+from holdfast.records.cluster.control import EVENTUAL, Beat, Fence, Join, VnodeProgress, decode_control
 from tests.unit.cluster.member_world import MemberWorld, member_world
 from tests.unit.cluster.node_world import settle
 from tests.unit.durable.state_machine.control_log import control_record
@@ -381,5 +381,30 @@ def test_the_skew_of_a_clock_is_measured_against_the_middle_one_of_the_beats() -
         world.log.stamp_offset_us = 3_600_000_000
         await world.pass_s(2)
         assert abs(one.membership.clock_skew_us()) < 1_000
+
+    play(act)
+
+
+def test_places_are_passed_when_the_beats_of_all_other_live_members_say_so() -> None:
+    """A18: what a leader found may be carried out once no live member is behind it."""
+
+    async def act(world: MemberWorld) -> None:
+        one, two, three = [await world.begin(node) for node in (1, 2, 3)]
+        assert not one.membership.have_applied({0: 1}), "no beat has come yet"
+        assert one.membership.have_applied({})
+        two.beat = three.beat = Beat((VnodeProgress(0, 7, 0), VnodeProgress(1, 9, 0)), ready=True)
+        await world.pass_s(2)
+        assert one.membership.have_applied({0: 7, 1: 9}), "its own beats say nothing: it has looked there"
+        assert not two.membership.have_applied({0: 1})
+        three.beat = Beat((VnodeProgress(0, 6, 0),), ready=True)
+        await world.pass_s(2)
+        assert not one.membership.have_applied({0: 7})
+        assert not one.membership.have_applied({1: 1}), "a vnode that is not named"
+        three.kill()
+        world.members.remove(three)
+        await world.pass_s(LONG_S)
+        assert one.membership.have_applied({0: 7, 1: 9}), "who is fenced is waited for no longer"
+        await world.begin(3, tables=three.tables)
+        assert not one.membership.have_applied({0: 7}), "a beat of an earlier life does not count"
 
     play(act)

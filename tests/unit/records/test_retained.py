@@ -16,6 +16,7 @@ from holdfast.records.retained import (
     expiry_key,
     expiry_parts,
     retained_key,
+    retained_order,
     retained_topic,
     subtree,
 )
@@ -109,3 +110,15 @@ def test_foreign_keys_are_refused() -> None:
         retained_topic(expiry_key(1, b"a"))
     with pytest.raises(PermanentError, match="expires"):
         expiry_parts(retained_key(b"a/topic/that/is/long"))
+
+
+@given(stored_messages(), st.integers(0, 2**16 - 1), TIMES_US)
+def test_the_order_of_a_record_is_read_without_the_rest(stored: StoredMessage, shard: int, version: int) -> None:
+    value = encode_retained(RetainedRecord(stored, shard, version))
+    assert retained_order(value) == (version, shard)
+
+
+@pytest.mark.parametrize("value", [b"", b"\x01" * 10, b"\x02" * 40])
+def test_a_record_without_an_order_is_refused(value: bytes) -> None:
+    with pytest.raises(PermanentError, match="a retained message has"):
+        retained_order(value)
