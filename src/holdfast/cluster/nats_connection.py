@@ -90,6 +90,7 @@ class NatsConnection:
         self._keeper: asyncio.Task[None] | None = None
         #: Who hears what, on every connection.
         self._subjects: Final[dict[str, Callable[[bytes], None]]] = {}
+        self._on_connected: Final[list[Callable[[], None]]] = []
 
     @classmethod
     async def open(cls, options: NatsOptions, tasks: asyncio.TaskGroup) -> "NatsConnection":
@@ -157,6 +158,10 @@ class NatsConnection:
         self._subjects[subject] = received
         await self._listen_to(self._client, subject, received)
 
+    def on_connected(self, connected: Callable[[], None]) -> None:
+        """Tell of every later connection. What was sent to a subject before it did not come."""
+        self._on_connected.append(connected)
+
     async def _listen_to(self, client: Client, subject: str, received: Callable[[bytes], None]) -> None:
         async def heard(message: Msg) -> None:
             received(message.data)
@@ -206,6 +211,8 @@ class NatsConnection:
                 for subject, received in self._subjects.items():
                     await self._listen_to(client, subject, received)
                 self._lost.clear()
+                for connected in self._on_connected:
+                    connected()
                 return
         addresses = ", ".join(options.urls)
         if refused:

@@ -5,7 +5,7 @@ Overlapping subscriptions of one client become one target with the highest QoS a
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.durable.log import NO_END
 from holdfast.exchange.client import BrokerClient, Group, Subscribed
@@ -97,12 +97,24 @@ class DeliveryPlan:
         return cost
 
 
+class FilterWatch(Protocol):
+    """Who has to know the filters of this node."""
+
+    def subscribed(self, topic_filter: TopicFilter) -> None:
+        """A client has one subscription more, with this filter."""
+
+    def unsubscribed(self, topic_filter: TopicFilter) -> None:
+        """A client has one subscription less."""
+
+
 class RoutingTable:
     """All subscriptions of the node, and the plans made of them."""
 
     def __init__(self, goes_early: Callable[[bytes], bool] | None) -> None:
         self._goes_early: Final = goes_early
         self.routes: Final[RouteCache[str, Subscribed]] = RouteCache()
+        #: Told of every filter that comes and goes, in a cluster.
+        self.watch: FilterWatch | None = None
 
     def plan_for(self, topic: bytes) -> DeliveryPlan:
         """The clients and groups that get the messages of a topic; PeerError if it is no valid topic name."""
@@ -121,13 +133,17 @@ class RoutingTable:
         client = subscribed.client
         client.add_subscribed(subscribed)
         client.held_batch = batch
-        self.routes.subscribe(record.filter, _matcher_key(client, record.filter), subscribed)
+        is_new = self.routes.subscribe(record.filter, _matcher_key(client, record.filter), subscribed)
+        if is_new and self.watch is not None:
+            self.watch.subscribed(record.filter)
 
     def unsubscribe(self, client: BrokerClient, topic_filter: TopicFilter) -> Subscribed | None:
         """Remove a subscription; None if there was none."""
         subscribed = client.end_subscribed(topic_filter.raw)
         if subscribed is not None:
-            self.routes.unsubscribe(topic_filter, _matcher_key(client, topic_filter))
+            was_there = self.routes.unsubscribe(topic_filter, _matcher_key(client, topic_filter))
+            if was_there and self.watch is not None:
+                self.watch.unsubscribed(topic_filter)
         return subscribed
 
 

@@ -15,7 +15,7 @@ from holdfast.broker.sys_topics import SysTopics
 from holdfast.cluster import failpoints
 from holdfast.cluster.cluster_node import ClusterNode
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
-from holdfast.cluster.qos0_relay import Qos0Relay
+from holdfast.cluster.qos0_relay import connect_relay
 from holdfast.durable.state_machine.control import founded_row
 from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
 from holdfast.node.build_info import describe
@@ -56,7 +56,7 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
             try:
                 await member.start(storage.spawn)
                 broker = Broker(policy, clock, authenticator, storage.stores(member))
-                await _relay_qos0(settings, connection, broker, storage)
+                await _relay_qos0(settings, connection, member, broker, storage)
                 async with broker, _serving(settings, broker, storage, grace_s) as node:
                     member.connections = lambda: len(broker.connections)
                     yield node
@@ -68,18 +68,17 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
 
 
 async def _relay_qos0(
-    settings: Settings, connection: ClusterConnection, broker: Broker, storage: ClusterStorage
+    settings: Settings, connection: ClusterConnection, member: ClusterNode, broker: Broker, storage: ClusterStorage
 ) -> None:
-    """Pass QoS 0 messages on to the other nodes, and deliver theirs."""
-    subject = f"holdfast-{settings.cluster.name}.qos0"
-
-    async def send(pack: bytes) -> None:
-        await connection.connection.send(subject, pack)
-
-    relay = Qos0Relay(settings.cluster.node, send, broker.exchange.pass_on, storage.drop_qos0)
-    await connection.connection.listen(subject, relay.received)
+    """Pass QoS 0 messages on to the nodes that want them, and deliver theirs."""
+    node, deliver = settings.cluster.node, broker.exchange.pass_on
+    relay, filters = await connect_relay(
+        connection.connection, settings.cluster.name, node, member.membership.live, deliver, storage.drop_qos0
+    )
+    broker.exchange.routing.watch = filters
     broker.exchange.intake.relay = relay.add
-    storage.spawn(relay.run())
+    for work in (relay.run(), filters.run(), filters.keep_time()):
+        storage.spawn(work)
 
 
 @asynccontextmanager
