@@ -1,4 +1,4 @@
-"""`python -m bench`: `codec`, brokers, layouts, `storage`, `stress`, history, queues, `spark`, parallel, or all."""
+"""`python -m bench`: codec, brokers, cluster, layouts, storage, stress, history, queues, spark, parallel, or all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.brokers import command as brokers
 from bench.checkout import ROOT
+from bench.cluster import command as cluster
 from bench.codec import command as codec
 from bench.history import command as history
 from bench.layouts import command as layouts
@@ -21,6 +22,7 @@ from bench.stress import command as stress
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "codec": codec.main,
     "brokers": brokers.main,
+    "cluster": cluster.main,
     "layouts": layouts.main,
     "storage": storage.main,
     "stress": stress.main,
@@ -49,13 +51,14 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    suites = (codec, brokers, layouts, storage, stress, history, queues, spark, parallel)
+    suites = (codec, brokers, cluster, layouts, storage, stress, history, queues, spark, parallel)
     own = {name: value for suite in suites for name, value in suite.DEFAULTS.items()}
     parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
     commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
     for name, add_options, purpose in (
         ("codec", codec.add_options, "codec and matcher, interpreted and compiled"),
         ("brokers", brokers.add_options, "Holdfast and other brokers under load"),
+        ("cluster", cluster.add_options, "three nodes against three NATS servers, and what a cluster costs"),
         ("layouts", layouts.add_options, "the layouts of the log on the same messages"),
         ("storage", storage.add_options, "the log on disk: commits, replays, starts, bytes"),
         ("stress", stress.add_options, "memory and bystanders while clients are slow, deaf, away, or all back"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections import deque
 
 from bench.brokers.packets import CONNACK, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, SUBACK, Cycle, Ring, sent_ns
 from bench.brokers.stream import LostError, Stream
@@ -81,6 +82,9 @@ class Publisher(Client):
         self.delivered = 0
         #: Acknowledgements that did not come in the order of their messages.
         self.disorder = 0
+        #: If acknowledgements are timed: when each message that waits for one was due, and how long they took.
+        self.due_ns: deque[int] = deque()
+        self.waits_ns: list[int] | None = None
 
     def call(self) -> None:
         """There may be room: schedule a round."""
@@ -118,6 +122,9 @@ class Publisher(Client):
         if low != self._ids.low[place : place + count] or high != self._ids.high[place : place + count]:
             self.disorder += count
         self.acked += count
+        if self.waits_ns is not None:
+            now = time.monotonic_ns()
+            self.waits_ns += [now - self.due_ns.popleft() for _message in range(count)]
         if not self.queued:
             self.call()
 

@@ -96,7 +96,7 @@ def _measure(fleet: Fleet, peer: Peer, scenario: Scenario, results: Results) -> 
     except UnavailableError as error:
         results.absent[key] = str(error)
         return
-    outcome = generate(replace(scenario.job, port=running.port, pid=running.pid))
+    outcome = generate(replace(scenario.job, ports=(running.port,), pids=(running.pid,)))
     if outcome.problem:
         # Whatever it still has to do would disturb the next one.
         fleet.stop(peer.name)

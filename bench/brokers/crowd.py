@@ -23,11 +23,20 @@ Kind = TypeVar("Kind", bound=Client)
 
 
 class Crowd:
-    def __init__(self, port: int, version: int) -> None:
-        self.port = port
+    def __init__(self, ports: Sequence[int], version: int) -> None:
+        """Clients are spread over the ports, which lead to one broker."""
+        self.ports = tuple(ports)
         self.version = version
         self.poll = select.epoll()
         self._by_fd: dict[int, Client] = {}
+
+    @property
+    def port(self) -> int:
+        """The first one."""
+        return self.ports[0]
+
+    def port_of(self, place: int) -> int:
+        return self.ports[place % len(self.ports)]
 
     def step(self, timeout_s: float) -> int:
         """Wait for something to come, and deal with it; how many connections had something."""
@@ -64,7 +73,7 @@ class Crowd:
 
     def plain(self, client_ids: Sequence[str], *, clean: bool = True) -> list[Client]:
         """Clients that only are there."""
-        return self.open(lambda _: Client(self.poll, self.port, self.version), client_ids, clean=clean)
+        return self.open(lambda place: Client(self.poll, self.port_of(place), self.version), client_ids, clean=clean)
 
     def subscribe(self, clients: Sequence[Client], filters: Sequence[list[str]], qos: int) -> None:
         """Subscribe each client to its list of filters, so many in one packet that it stays below 16 KB."""

@@ -35,7 +35,7 @@ KINDS: dict[str, Callable[[Job, Usage], dict[str, dict[str, float]]]] = {
 def run(job: Job) -> Outcome:
     gc.disable()  # nothing here leaves cycles behind
     try:
-        return Outcome(KINDS[job.kind](job, Usage(job.pid)))
+        return Outcome(KINDS[job.kind](job, Usage(job.pids, alone=job.alone)))
     except (LostError, OSError) as error:
         return Outcome(problem=str(error) or type(error).__name__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 #: Who publishes to whom.
@@ -50,14 +51,21 @@ class Job:
     absent: int = 0
     #: Connections or sessions, where these are counted.
     clients: int = 0
+    #: Storms: whether these clients were there before, and whether all of them have one id, so that most are refused or
+    #: replaced.
+    returning: bool = False
+    one_id: bool = False
     #: Of these, so many that come before memory is counted: what is set up once, and buffers, are there by then.
     already: int = 50
     #: For the broker to tidy up before its memory is read.
     settle_s: float = 1.0
     #: A generator that works longer than this hangs.
     limit_s: float = 60.0
-    port: int = 0
-    pid: int = 0
+    #: Of every node of the broker: clients are spread over them.
+    ports: Sequence[int] = ()
+    #: Whose processor time and memory count, and whether that of their children does.
+    pids: Sequence[int] = ()
+    alone: bool = False
 
 
 @dataclass

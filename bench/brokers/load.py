@@ -29,7 +29,7 @@ class Load:
     def __init__(self, job: Job) -> None:
         allow_open_files(job.publishers + job.subscribers)
         self.job = job
-        self.crowd = Crowd(job.port, job.version)
+        self.crowd = Crowd(job.ports, job.version)
         self.run = f"{os.getpid() % 1_000_000:06d}"
         self.ready: list[Publisher] = []
         shape = Shape(job.version, job.qos)
@@ -67,7 +67,9 @@ class Load:
 
         def make(place: int) -> Subscriber:
             sources = self._sources(place)
-            return Subscriber(crowd.poll, job.port, job.version, sources, self._sequence, self.ring_count)
+            # Not where its publisher is, if there are several nodes.
+            port = crowd.port_of(place + 1)
+            return Subscriber(crowd.poll, port, job.version, sources, self._sequence, self.ring_count)
 
         self.subscribers = crowd.open(make, self.subscriber_ids, clean=not job.persistent)
         if subscribe:
@@ -77,7 +79,9 @@ class Load:
         job, crowd = self.job, self.crowd
 
         def make(place: int) -> Publisher:
-            return Publisher(crowd.poll, job.port, job.version, self.rings[place], self._packet_ids, self.ready)
+            return Publisher(
+                crowd.poll, crowd.port_of(place), job.version, self.rings[place], self._packet_ids, self.ready
+            )
 
         self.publishers = crowd.open(make, [f"p{self.run}-{i}" for i in range(job.publishers)])
         for publisher in self.publishers:
@@ -161,7 +165,7 @@ class Load:
         began = time.monotonic_ns()
         distance = 1_000_000_000 // rate
         number = 0
-        while number < total or self.got() < total * self.receivers:
+        while number < total or self.got() < total * self.receivers or not self.acknowledged():
             now = time.monotonic_ns()
             while number < total and now >= began + number * distance:
                 due = began + number * distance
@@ -169,6 +173,7 @@ class Load:
                 source = number % job.publishers
                 stamp = due if now - due > _LATE_NS else time.monotonic_ns()
                 publisher.sent += 1
+                publisher.due_ns.append(stamp)
                 publisher.send(shape.publish(self.topics[source], place + 1, source, place, stamp))
                 number += 1
                 now = time.monotonic_ns()
@@ -234,14 +239,19 @@ def measure_open(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     load.open_subscribers()
     load.open_publishers()
     latencies: list[int] = []
+    waits: list[int] = []
     for subscriber in load.subscribers:
         subscriber.latencies_ns = latencies
+    for publisher in load.publishers:
+        publisher.waits_ns = waits
     span = Span(usage)
     ended_ns = load.open_loop(job.seconds, job.rate)
     figures = span.figures(load.got(), ended_ns)
     load.close()
     load.check()
-    latencies.sort()
-    figures["p50_us"] = latencies[len(latencies) // 2] / 1000
-    figures["p99_us"] = latencies[len(latencies) * 99 // 100] / 1000
+    for prefix, samples in (("", latencies), ("ack_", waits)):
+        samples.sort()
+        if samples:  # QoS 0 has no acknowledgements
+            figures[f"{prefix}p50_us"] = samples[len(samples) // 2] / 1000
+            figures[f"{prefix}p99_us"] = samples[len(samples) * 99 // 100] / 1000
     return {"load": figures}

@@ -35,7 +35,7 @@ topic readwrite ballast/#
 pattern readwrite devices/%c/#
 """
 #: QoS 1 and 2 messages in flight to one client. NATS has 1,024 unless told otherwise, Holdfast 1,000, Mosquitto 20.
-_IN_FLIGHT = 1000
+IN_FLIGHT = 1000
 
 HOLDFAST, MOSQUITTO, NATS, AMQTT, RELAY = "holdfast", "mosquitto", "nats", "amqtt", "relay"
 DEFAULT = (HOLDFAST, "holdfast:os", "holdfast:memory", MOSQUITTO, NATS, "nats:fsync", AMQTT)
@@ -110,7 +110,7 @@ def holdfast(name: str, title: str, settings: list[str], checkout: Path = ROOT) 
             f"security.acl_file={folder / 'access'}",
             "security.allow_anonymous=true",
             "log.level=error",
-            f"mqtt.max_inflight={_IN_FLIGHT}",
+            f"mqtt.max_inflight={IN_FLIGHT}",
             "limits.max_connections=0",
             "limits.max_subscriptions=0",
             "sessions.max_queued_messages=100000000",
@@ -145,7 +145,7 @@ def _mosquitto() -> Peer:
             "persistence false",
             "log_type error",
             "set_tcp_nodelay true",
-            f"max_inflight_messages {_IN_FLIGHT}",
+            f"max_inflight_messages {IN_FLIGHT}",
             "max_queued_messages 0",
         ]
         if os.geteuid() == 0:  # it would become another user, who cannot read these files
@@ -167,7 +167,7 @@ def _nats(name: str, *, always_sync: bool) -> Peer:
             "host": "127.0.0.1",
             "port": -1,
             "jetstream": {"store_dir": str(folder / "store"), **({"sync_interval": "always"} if always_sync else {})},
-            "mqtt": {"host": "127.0.0.1", "port": port, "max_ack_pending": _IN_FLIGHT},
+            "mqtt": {"host": "127.0.0.1", "port": port, "max_ack_pending": IN_FLIGHT},
         }
         # Its format takes JSON as well.
         (folder / "nats.conf").write_text(json.dumps(config), encoding="utf-8")

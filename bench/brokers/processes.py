@@ -58,7 +58,7 @@ def start(name: str, command: Callable[[Path, int], list[str]], environment: Map
             raise UnavailableError(str(error)) from None
     running = Running(process, port, folder)
     deadline = time.monotonic() + _START_S
-    while not _listens(process.pid, port):
+    while not listens(process.pid, port):
         if not running.alive() or time.monotonic() > deadline:
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             running.stop()
@@ -67,7 +67,7 @@ def start(name: str, command: Callable[[Path, int], list[str]], environment: Map
     return running
 
 
-def _listens(pid: int, port: int) -> bool:
+def listens(pid: int, port: int) -> bool:
     """Whether this very process listens there. An answer is not enough: another process may give it."""
     try:
         main = psutil.Process(pid)

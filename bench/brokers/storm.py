@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import time
+from contextlib import suppress
 
 from bench.brokers import packets
 from bench.brokers.crowd import AT_ONCE, STALL_S, Crowd, allow_open_files, leave_sessions
@@ -19,17 +20,27 @@ _CONNACK_BYTES = 4
 def measure_storm(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     """Connect one client after the other, some at a time, and keep them. Only sockets here: this counts connects."""
     allow_open_files(job.clients)
-    hellos = [packets.connect(job.version, f"c{os.getpid()}-{i}", clean=True) for i in range(job.clients)]
+    if job.returning:
+        _leave(_connect_all(job))
+    span = Span(usage)
+    answered = _connect_all(job)
+    figures = span.figures(len(answered), time.monotonic_ns())
+    _leave(answered)
+    return {"load": figures}
+
+
+def _connect_all(job: Job) -> list[socket.socket]:
+    """Sockets of all clients, when each has its CONNACK."""
+    names = [f"c{os.getpid()}-{0 if job.one_id else i}" for i in range(job.clients)]
+    hellos = [packets.connect(job.version, name, clean=not job.returning) for name in names]
     poll = select.epoll()
     waiting: dict[int, socket.socket] = {}
     answered: list[socket.socket] = []
-    address = ("127.0.0.1", job.port)
     begun = 0
-    span = Span(usage)
     while len(answered) < job.clients:
         while begun < job.clients and len(waiting) < AT_ONCE:
             client = socket.socket()
-            client.connect(address)
+            client.connect(("127.0.0.1", job.ports[begun % len(job.ports)]))
             client.send(hellos[begun])
             waiting[client.fileno()] = client
             poll.register(client.fileno(), select.EPOLLIN)
@@ -41,19 +52,23 @@ def measure_storm(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
             client = waiting.pop(fd)
             poll.unregister(fd)
             answer = client.recv(64)
-            if len(answer) < _CONNACK_BYTES or answer[0] != packets.CONNACK or answer[3]:
+            # Of many clients with one id most are refused, or replaced before their CONNACK.
+            if not job.one_id and (len(answer) < _CONNACK_BYTES or answer[0] != packets.CONNACK or answer[3]):
                 raise LostError("a CONNECT was refused")
             answered.append(client)
-    figures = span.figures(len(answered), time.monotonic_ns())
-    for client in answered:
-        client.send(packets.DISCONNECT_FRAME)
+    return answered
+
+
+def _leave(clients: list[socket.socket]) -> None:
+    for client in clients:
+        with suppress(OSError):
+            client.send(packets.DISCONNECT_FRAME)
         client.close()
-    return {"load": figures}
 
 
 def measure_churn(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     """Connect clients, some at a time, each of which leaves as soon as it is let in; up to the last end."""
-    crowd = Crowd(job.port, job.version)
+    crowd = Crowd(job.ports, job.version)
     span = Span(usage)
     for begin in range(0, job.clients, AT_ONCE):
         names = [f"c{os.getpid()}-{i}" for i in range(begin, min(job.clients, begin + AT_ONCE))]
@@ -65,7 +80,7 @@ def measure_churn(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
 def measure_idle(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     """Memory of connections that are there and do nothing."""
     allow_open_files(job.clients + job.already)
-    crowd = Crowd(job.port, job.version)
+    crowd = Crowd(job.ports, job.version)
     crowd.plain([f"w{i}" for i in range(job.already)])
     time.sleep(job.settle_s)
     before = usage.resident_bytes()
@@ -76,7 +91,7 @@ def measure_idle(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
 
 def measure_sessions(job: Job, usage: Usage) -> dict[str, dict[str, float]]:
     """Memory of sessions with one subscription each, whose clients are away."""
-    crowd = Crowd(job.port, job.version)
+    crowd = Crowd(job.ports, job.version)
     leave_sessions(crowd, "w", job.already)
     time.sleep(job.settle_s)
     before = usage.resident_bytes()

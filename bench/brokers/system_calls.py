@@ -100,7 +100,7 @@ def count(fleet: Fleet, scenarios: Sequence[Scenario]) -> tuple[list[CallCount],
                 running = fleet.running(peer)
                 seconds = min(scenario.job.seconds, _SECONDS)
                 with TracedProcess(running.pid) as traced:
-                    job = replace(scenario.job, port=running.port, pid=running.pid, seconds=seconds)
+                    job = replace(scenario.job, ports=(running.port,), pids=(running.pid,), seconds=seconds)
                     outcome = generate(job)
             except UnavailableError as error:
                 return found, [f"System calls are not counted: {error}."]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import psutil  # type: ignore[import-untyped]
 
 
 class Usage:
-    """The broker's process and its children at the time of asking."""
+    """Processes, and their children at the time of asking unless these do not count."""
 
-    def __init__(self, pid: int) -> None:
-        main = psutil.Process(pid)
-        self._processes = [main, *main.children(recursive=True)]
+    def __init__(self, pids: Sequence[int], *, alone: bool = False) -> None:
+        mains = [psutil.Process(pid) for pid in pids]
+        children = [] if alone else [child for main in mains for child in main.children(recursive=True)]
+        self._processes = [*mains, *children]
 
     def cpu_s(self) -> float:
         used = [process.cpu_times() for process in self._processes]

@@ -22,7 +22,7 @@ _QOS = 1
 
 
 def main(port: str, client_id: str, filter_text: str, file: str, place: str) -> int:
-    crowd = Crowd(int(port), VERSION)
+    crowd = Crowd([int(port)], VERSION)
     (fetcher,) = crowd.open(lambda _place: Fetcher(crowd), [client_id])
     with Path(file).open("r+b") as opened, mmap.mmap(opened.fileno(), 0) as counts:
         print("ready", flush=True)

@@ -51,7 +51,7 @@ def measure(
                 tell(f"through a broker, {count:,} pairs: {rows.THROUGH[backend]}")
                 window = min(max(1, _IN_FLIGHT // count), _MOST_OF_ONE)
                 job = Job(publishers=count, subscribers=count, window=window, seconds=seconds, persistent=True)
-                outcome = generate(replace(job, port=broker.port, pid=broker.pid))
+                outcome = generate(replace(job, ports=(broker.port,), pids=(broker.pid,)))
                 if outcome.problem:
                     raise SystemExit(f"{rows.THROUGH[backend]}, {count} pairs: {outcome.problem}")
                 yield f"through/{backend}/{count}", outcome.parts["load"]["rate"]

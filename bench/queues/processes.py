@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 #: Seconds until something has to have happened. Generous: machines that test are busy.
@@ -45,7 +45,9 @@ class Server:
         self.folder.chmod(0o755)
         self.process: subprocess.Popen[bytes] | None = None
 
-    def _launch(self, command: list[str], user: str | None = None) -> None:
+    def _launch(
+        self, command: list[str], user: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         with (self.folder / "out.log").open("ab") as log:
             # In a separate process group: Ctrl-C is for the benchmark, which then ends its servers.
             self.process = subprocess.Popen(
@@ -54,6 +56,7 @@ class Server:
                 stderr=log,
                 cwd=self.folder,
                 user=user,
+                env=None if environment is None else dict(environment),
                 start_new_session=True,
                 preexec_fn=_end_with_parent,
             )

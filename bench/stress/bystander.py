@@ -51,7 +51,7 @@ class _Pacer(Client):
 
 def stand_by(port: int) -> list[tuple[int, int]]:
     """Publish and watch until stdin ends; when each message was due and how late it came, in ns."""
-    crowd = Crowd(port, _VERSION)
+    crowd = Crowd([port], _VERSION)
     (watcher,) = crowd.open(lambda _place: _Watcher(crowd), ["bystander-watches"])
     crowd.subscribe([watcher], [[_TOPIC]], 1)
     (pacer,) = crowd.open(lambda _place: _Pacer(crowd.poll, port, _VERSION), ["bystander-publishes"])

@@ -14,7 +14,7 @@ class Memory:
     """Samples from construction to `stop`, in a separate thread."""
 
     def __init__(self, pid: int) -> None:
-        self._usage = Usage(pid)
+        self._usage = Usage([pid])
         self._samples: list[tuple[int, int]] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

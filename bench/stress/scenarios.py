@@ -54,7 +54,7 @@ class Stage:
     def __init__(self, broker: Running, amounts: Amounts) -> None:
         allow_open_files(3 * amounts.clients + 100)
         self.amounts = amounts
-        self.crowd = Crowd(broker.port, VERSION)
+        self.crowd = Crowd([broker.port], VERSION)
         self.memory = Memory(broker.pid)
         self._bystander = Bystander(broker.port)
         self._times_ns: list[int] = []
