@@ -21,7 +21,7 @@ from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.retained_compaction import RetainedCompaction
 from holdfast.cluster.writer import ItemOutcome, VnodeWriter
-from holdfast.durable.commit import Batch
+from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.ordered_log import UnknownOutcome
 from holdfast.durable.sessions.publish_numbers import PublishNumbers
 from holdfast.durable.sessions.session_store import KeepIncoming
@@ -52,18 +52,31 @@ def acknowledged_when_appended(patch: pytest.MonkeyPatch) -> None:
             if record in self._unsettled and isinstance(settled, partial):
                 record.settled[index] = None
                 settled(outcome)
+                settled.func.__self__._hand_over()  # type: ignore[attr-defined]
         self._arrived(record)
 
     patch.setattr(VnodeWriter, "_answered", answered)
 
 
+def acknowledged_by_another_vnode(patch: pytest.MonkeyPatch) -> None:
+    """A receipt for one vnode covers the batch in all of them, also where it is not decided (A1, A16)."""
+    receipt = ClusterLog._receipt
+
+    def receipt_for_all(self: Any) -> Receipt | None:
+        made = receipt(self)
+        if made is None:
+            return None
+        furthest = max(made.by_vnode)
+        return Receipt(furthest, made.fenced, (furthest,) * len(made.by_vnode))
+
+    patch.setattr(ClusterLog, "_receipt", receipt_for_all)
+
+
 def acknowledged_when_the_writer_is_closed(patch: pytest.MonkeyPatch) -> None:
     """What a writer has not seen decided when its epoch is closed counts as decided (A1)."""
 
-    def settled(self: Any, opened: Any, _vnode: int, _outcome: ItemOutcome) -> None:
-        opened.left -= 1
-        if not self._writing:
-            self._hand_over()
+    def settled(self: Any, vnode: int, _outcome: ItemOutcome) -> None:
+        self._open[vnode].popleft()
 
     patch.setattr(ClusterLog, "_settled", settled)
 
@@ -181,7 +194,8 @@ def releases_wait_for_receipts(patch: pytest.MonkeyPatch) -> None:
 
     async def release_late(self: Any, connection: Any) -> None:
         done = asyncio.get_running_loop().create_future()
-        self._exchange.state.after_commit(None, b"", lambda: None if done.done() else done.set_result(None))
+        follow_up = self._exchange.state.follow_up
+        follow_up(connection.session_id, lambda: None if done.done() else done.set_result(None))
         await done
         await release(self, connection)
 

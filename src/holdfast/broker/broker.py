@@ -96,7 +96,14 @@ class Broker:
             self._client_log,
         )
         self._connecting: Final = ConnectHandler(
-            self.exchange, self.sessions, self.connections, registry, authenticator, policy, self._client_log
+            self.exchange,
+            self.sessions,
+            self.connections,
+            registry,
+            authenticator,
+            policy,
+            self._client_log,
+            self.deadlines,
         )
         self._subscribing: Final = SubscribeHandler(self.exchange, self.sessions, policy, clock)
         self._connect_rates: Final = ConnectRates(policy.limits.connect_rate, clock)
@@ -310,7 +317,7 @@ class Broker:
         connection.parted = packet.reason != DISCONNECT_WITH_WILL
         # Whatever came before it is still acknowledged; whatever comes behind it is not read.
         connection.channel.blocked = True
-        self.exchange.state.after_commit(None, b"", lambda: self.connections.close(connection, b""))
+        self.exchange.state.follow_up(connection.session_id, lambda: self.connections.close(connection, b""))
 
 
 def exchange_settings(policy: Policy, stores: Stores, clock: Clock) -> ExchangeSettings:
@@ -325,6 +332,7 @@ def exchange_settings(policy: Policy, stores: Stores, clock: Clock) -> ExchangeS
         keeps_qos0=stores.keeps_qos0,
         goes_early=stores.goes_early,
         log_decides=stores.deciding_log is not None,
+        vnodes=1 if stores.deciding_log is None else stores.deciding_log.vnode_count(),
         refuses_when_away=policy.sessions.on_queue_away == "refuse",
         backends=tuple(stores.queue_backends),
         # The clock as well as what is stored: a restored backup has an old ceiling, and queues ignore old numbers.

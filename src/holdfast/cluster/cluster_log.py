@@ -5,7 +5,8 @@
     exchange ◀── receipts: acknowledged, or fenced ◀── ClusterLog ◀───┘
              ◀── messages of all nodes, in the order in which they are applied
 
-1. A receipt comes when every item of its batch was applied here. Until then nothing of it is acknowledged.
+1. A receipt says for each vnode up to which batch every item there was applied here. Nothing is acknowledged before;
+   a vnode that stands still holds up its own sessions only.
 2. An item belongs to a session that a channel of this node has claimed, at the revision of that claim (`hold`). What
    belongs to any other session is fenced, and not written.
 3. A session that was fenced is held no longer. The next receipt names it; nothing of it that came before the receipt
@@ -13,6 +14,7 @@
 4. Within a batch the steps of a session come before its messages, and its progress last: every beginning of them is a
    state that can be loaded.
 5. Messages that no session has published, those of the broker itself, stay on this node.
+6. What one record decides is told by one receipt: also which sessions it has fenced.
 """
 
 import asyncio
@@ -29,22 +31,15 @@ from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.step_items import step_item
 from holdfast.model.message import Message
-from holdfast.records.cluster.items import Item, MessageItem
+from holdfast.records.cluster.items import Claim, Item, MessageItem, ReadRegistration
 from holdfast.records.cluster.record import SessionEntry
 from holdfast.records.cluster.vnode_keys import vnode_of
 
 #: How long the opening of a session waits for what it was sent elsewhere.
 PATIENCE_S: Final = 5.0
+#: Of a vnode that stands still, before nobody is registered there any more.
+MAX_UNSETTLED_BYTES: Final = 16 * 1024 * 1024
 _NO_IDS: Final = MessageIds(0, -1, None)
-
-
-class _OpenBatch:
-    """A batch without a receipt."""
-
-    def __init__(self, number: int) -> None:
-        self.number: Final = number
-        #: Vnodes in which its last item is not settled.
-        self.left = 0
 
 
 class _Waiter:
@@ -85,10 +80,13 @@ class ClusterLog:
         #: Sessions of this node's channels, with the revisions of their claims.
         self._held: Final[dict[str, int]] = {}
         self._fenced: Final[set[str]] = set()
-        self._batches: Final[deque[_OpenBatch]] = deque()
+        #: By vnode: the numbers of the batches with items there that are not settled; and the last batch.
+        self._open: Final[list[deque[int]]] = [deque() for _vnode in range(vnodes)]
+        self._last_batch = 0
+        #: What the last receipt said.
+        self._told = (0,) * vnodes
         self._waiters: list[_Waiter] = []
         self._writing = False
-        self._receipt_number = 0
         self._on_receipt: Callable[[Receipt], None] | None = None
         self._write_open: Callable[[], None] | None = None
         self._deliver: Callable[[list[Message]], None] | None = None
@@ -96,6 +94,9 @@ class ClusterLog:
         self._seen: Callable[[tuple[int, int, int]], None] | None = None
         #: The greatest version of a channel that was applied here since the start.
         self._newest_version = (0, 0, 0)
+
+    def vnode_count(self) -> int:
+        return self._vnodes
 
     # ---- the ends
 
@@ -138,11 +139,16 @@ class ClusterLog:
             writer.flush()
 
     def add(self, session_id: str, item: Item, settled: Settled) -> None:
-        """Propose an item that is no part of a batch, such as a claim. Without an outcome if this node is no member."""
-        if self._writers is None:
+        """Propose an item that is no part of a batch, such as a claim.
+
+        Without an outcome if this node is no member. Nor is there one for a claim or a read if too much waits for its
+        vnode: clients that come again and again would fill the memory while it stands still.
+        """
+        writer = None if self._writers is None else self._writers[vnode_of(session_id, self._vnodes)]
+        asks = isinstance(item, Claim | ReadRegistration)
+        if writer is None or (asks and writer.unsettled_bytes > MAX_UNSETTLED_BYTES):
             settled(ItemOutcome(None, 0))
             return
-        writer = self._writers[vnode_of(session_id, self._vnodes)]
         writer.add(item, settled)
         writer.flush()
 
@@ -160,19 +166,19 @@ class ClusterLog:
     # ---- batches
 
     def write(self, batch: Batch) -> Receipt | None:
-        opened = _OpenBatch(batch.number)
-        self._batches.append(opened)
         items = self._items(batch)
-        opened.left = len(items)
-        self._writing = True
+        self._last_batch = batch.number
+        for vnode in items:
+            self._open[vnode].append(batch.number)
+        before, self._writing = self._writing, True
         try:
             writers = self._writers or []
             for vnode, found in items.items():
-                self._add(writers[vnode], found, partial(self._settled, opened, vnode))
+                self._add(writers[vnode], found, partial(self._settled, vnode))
             for vnode in items:
                 writers[vnode].flush()
         finally:
-            self._writing = False
+            self._writing = before
         return self._receipt()
 
     def _items(self, batch: Batch) -> dict[int, list[tuple[Item, SessionEntry]]]:
@@ -213,28 +219,27 @@ class ClusterLog:
         """Never: what is written while a record is on its way fills the next one."""
         return False
 
-    def _settled(self, opened: _OpenBatch, vnode: int, outcome: ItemOutcome) -> None:
+    def _settled(self, vnode: int, outcome: ItemOutcome) -> None:
+        """The last item of the first open batch of a vnode is settled. Whoever tells so hands the receipt over."""
         if outcome.outcome is None:
             self._fence_all(vnode)
-        opened.left -= 1
-        if not self._writing:
-            self._hand_over()
+        self._open[vnode].popleft()
 
     def _hand_over(self) -> None:
-        receipt = self._receipt()
+        """Hand a receipt over, unless a batch is being written: its own comes when all of it is."""
+        receipt = None if self._writing else self._receipt()
         if receipt is not None and self._on_receipt is not None:
             self._on_receipt(receipt)
 
     def _receipt(self) -> Receipt | None:
-        """A receipt for every batch that is settled with all before it, or for sessions that were fenced."""
-        before = self._receipt_number
-        while self._batches and self._batches[0].left == 0:
-            self._receipt_number = self._batches.popleft().number
-        if self._receipt_number == before and not self._fenced:
+        """A receipt if a vnode has come further than the last one says, or sessions were fenced."""
+        by_vnode = tuple([numbers[0] - 1 if numbers else self._last_batch for numbers in self._open])
+        if by_vnode == self._told and not self._fenced:
             return None
+        self._told = by_vnode
         fenced = frozenset(self._fenced)
         self._fenced.clear()
-        return Receipt(self._receipt_number, fenced)
+        return Receipt(min(by_vnode), fenced, by_vnode)
 
     # ---- decisions
 
@@ -256,8 +261,7 @@ class ClusterLog:
                 self._replaced(session_id, (row.node, row.epoch, row.connection_id))
         if self._writers is not None:
             self._writers[vnode].applied(entry, outcome)
-        if self._fenced and not self._writing:
-            self._hand_over()
+        self._hand_over()
         if outcome.published and self._waiters:
             self._wake()
 

@@ -14,18 +14,26 @@ from holdfast.model.message import Message
 
 #: The sessions that a log of one node rejects.
 NO_SESSIONS: Final[frozenset[str]] = frozenset()
+#: The vnodes of a receipt whose number says all.
+ONE_VNODE: Final[tuple[int, ...]] = ()
 
 
 class Receipt:
     """Proof that every batch up to `number` has reached the medium. Only a commit log makes one.
 
+    Where the log decides, each vnode is decided by itself: `by_vnode` has for each of them the batch up to which
+    everything of its sessions is decided, and `number` is the lowest of these.
+
     Sessions that are `fenced` are owned by another channel: of the batches that this receipt covers and the one before
     it does not, nothing counts for them, messages that they published included.
     """
 
-    def __init__(self, number: int, fenced: frozenset[str] = NO_SESSIONS) -> None:
+    def __init__(
+        self, number: int, fenced: frozenset[str] = NO_SESSIONS, by_vnode: tuple[int, ...] = ONE_VNODE
+    ) -> None:
         self.number: Final = number
         self.fenced: Final = fenced
+        self.by_vnode: Final = by_vnode
 
 
 class MessageIds:
@@ -98,8 +106,8 @@ class CommitLog(Protocol):
     """Where batches go.
 
     In a cluster the log **decides**: whether a batch counts, the order of the messages of all nodes, when a session
-    ends and when a will is published. A receipt then only acknowledges; messages are delivered when the log hands them
-    out.
+    ends and when a will is published. A receipt then only acknowledges, vnode by vnode; messages are delivered when the
+    log hands them out.
     """
 
     def write(self, batch: Batch) -> Receipt | None:
@@ -116,6 +124,9 @@ class CommitLog(Protocol):
 
 class DecidingLog(Protocol):
     """The log of a cluster, which decides, as the broker asks it."""
+
+    def vnode_count(self) -> int:
+        """How many vnodes its receipts tell apart."""
 
     def attach(
         self,

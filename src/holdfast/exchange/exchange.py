@@ -10,7 +10,7 @@ Nothing here waits, and nothing is known of sockets, threads or time.
 from collections import deque
 from typing import Final
 
-from holdfast.durable.commit import CommitLog, Receipt
+from holdfast.durable.commit import NO_SESSIONS, CommitLog, Receipt
 from holdfast.durable.retained.retained_store import RetainedStore
 from holdfast.durable.sessions.publish_numbers import NumberStore, PublishNumbers
 from holdfast.exchange.client import BrokerClient, Channel, Subscribed
@@ -26,6 +26,7 @@ from holdfast.exchange.loop_state import LoopState, ReadFlow, SealedBatch
 from holdfast.exchange.pending_publish import Effect, PendingPublish, Reservation, Sending
 from holdfast.exchange.plans import RoutingTable
 from holdfast.exchange.settings import ExchangeSettings
+from holdfast.exchange.vnode_effects import VnodeEffects
 from holdfast.model.errors import PeerError, PermanentError
 from holdfast.model.message import Message
 from holdfast.model.protocol import CONNECT, PINGREQ, PUBACK, PUBCOMP, PUBLISH
@@ -52,9 +53,10 @@ _MAX_WAITING_EFFECTS: Final = 200_000
 class Exchange:
     """All message traffic of a node.
 
-    1. An acknowledgement leaves only when the batch that holds what it confirms has its receipt.
+    1. An acknowledgement leaves only when the batch that holds what it confirms has its receipt; where the log decides,
+       when the vnode of its session has (`VnodeEffects`).
     2. Acknowledgements leave a connection in the order in which their packets came.
-    3. Batches get their receipts in order.
+    3. Batches get their receipts in order, vnode by vnode.
     """
 
     def __init__(
@@ -96,16 +98,22 @@ class Exchange:
             self.external,
             PublishNumbers(numbers),
         )
-        #: Batches that were written and wait for their receipt.
+        #: Batches that were written and wait for their receipt; where the log decides, their parts by vnode.
         self._written: Final[deque[SealedBatch]] = deque()
-        #: The batch whose effects are being carried out.
+        self._by_vnode: Final = (
+            VnodeEffects(settings.vnodes, _MAX_WAITING_BYTES, _MAX_WAITING_EFFECTS) if settings.log_decides else None
+        )
+        if self._by_vnode is not None:
+            self.delivery.progress.holds_back = self._by_vnode.is_full
+        #: The batch whose effects are being carried out, and whether any are.
         self._carried: SealedBatch | None = None
+        self._carrying = False
         #: Receipts that came while effects were carried out.
         self._receipts: Final[deque[Receipt]] = deque()
         self._written_bytes = 0
         self._written_effects = 0
         self._sealed_bytes_in = 0
-        #: Too much waits for receipts: the disk is slower than the clients.
+        #: Too much waits for receipts, of one vnode at least: the disk is slower than the clients.
         self._full = False
         self._in_iteration = False
         #: The last position of each shard that was delivered to live clients.
@@ -121,7 +129,7 @@ class Exchange:
         channel.framer.feed(data)
         if channel.blocked:
             self.flow.pause(channel)
-        elif self._full:
+        elif self._full and self._holds_back(channel):
             if channel not in self.flow.waiting:
                 self.flow.wait(channel)
         else:
@@ -207,10 +215,8 @@ class Exchange:
         state = self.state
         self._in_iteration = True
         state.scheduled = False
-        if self.flow.waiting and not self._full:
-            for channel in self.flow.take_waiting():
-                self._work(channel)
-                self.flow.read_on(channel)
+        if self.flow.waiting:
+            self._work_on()
         self.delivery.retained.begin_iteration()
         self._pump_due()
         self._commit_open()
@@ -219,6 +225,17 @@ class Exchange:
             self._note_full()
         self._flush()
         self._in_iteration = False
+
+    def _work_on(self) -> None:
+        """Handle the packets that are left over, unless too much waits for receipts."""
+        if self._full and self._by_vnode is None:
+            return
+        for channel in self.flow.take_waiting():
+            if self._full and self._holds_back(channel):
+                self.flow.waiting.append(channel)
+            else:
+                self._work(channel)
+                self.flow.read_on(channel)
 
     def write_open(self) -> None:
         """Write the open batch now, in front of what is done next. Requires: the log decides."""
@@ -237,12 +254,19 @@ class Exchange:
             progress.join(state.batch)
             sealed = state.seal(self.counters.bytes_in - self._sealed_bytes_in)
             self._sealed_bytes_in = self.counters.bytes_in
-            self._written.append(sealed)
-            self._weigh(sealed, 1)
+            unbound: list[Effect] | None = None
+            if self._by_vnode is None:
+                self._written.append(sealed)
+                self._weigh(sealed, 1)
+            else:
+                unbound = self._by_vnode.add(sealed)
+                self._note_full()
             self.counters.batches += 1
             receipt = self._log.write(sealed.batch)
             if receipt is not None:
                 self.committed(receipt)
+            if unbound:
+                self._carry_out_effects(unbound, NO_SESSIONS)
 
     def _pump_due(self) -> None:
         """Send what waits for the clients that have room, a bounded number of messages per iteration."""
@@ -283,9 +307,13 @@ class Exchange:
     def committed(self, receipt: Receipt) -> None:
         """Batches reached the medium: acknowledge and deliver, in the order in which it all came."""
         self._receipts.append(receipt)
-        if self._carried is None:
-            while self._receipts:
-                self._carry_out_all(self._receipts.popleft())
+        if not self._carrying:
+            self._carrying = True
+            try:
+                while self._receipts:
+                    self._carry_out_all(self._receipts.popleft())
+            finally:
+                self._carrying = False
 
     def _carry_out_all(self, receipt: Receipt) -> None:
         if not self._in_iteration:
@@ -296,20 +324,36 @@ class Exchange:
             sealed = written.popleft()
             self._weigh(sealed, -1)
             self._carried = sealed
-            for effect in sealed.effects:
-                if fenced and effect.session_id() in fenced:
-                    continue
-                try:
-                    self._carry_out(effect)
-                except Exception as error:
-                    self._control.internal_error(error)
+            self._carry_out_effects(sealed.effects, fenced)
             if sealed.batch.ends:
                 self.delivered.update(sealed.batch.ends)
             self.state.committed = sealed.batch.number
             self._carried = None
+        if self._by_vnode is not None:
+            self._carry_out_parts(self._by_vnode, receipt)
         for session_id in sorted(fenced):
             self._inbound.numbering.forget(session_id)
             self._control.fenced(session_id)
+
+    def _carry_out_parts(self, by_vnode: VnodeEffects, receipt: Receipt) -> None:
+        """Carry out what waits for the vnodes that have decided it."""
+        part = by_vnode.next_decided(receipt)
+        while part is not None:
+            self._carry_out_effects(part.effects, receipt.fenced)
+            part = by_vnode.next_decided(receipt)
+        self.state.committed = receipt.number
+        if self._full:
+            self._note_full()
+            self.state.schedule()  # for the clients that wait for a vnode which has room again
+
+    def _carry_out_effects(self, effects: list[Effect], fenced: frozenset[str]) -> None:
+        for effect in effects:
+            if fenced and effect.session_id() in fenced:
+                continue
+            try:
+                self._carry_out(effect)
+            except Exception as error:
+                self._control.internal_error(error)
 
     def _carry_out(self, effect: Effect) -> None:
         """What an effect stands for, now that it is committed."""
@@ -379,7 +423,8 @@ class Exchange:
 
     def is_settled(self) -> bool:
         """Whether nothing waits to be written, or for a receipt."""
-        return self.state.nothing_open() and not self._written
+        decided = not self._written if self._by_vnode is None else self._by_vnode.is_settled()
+        return self.state.nothing_open() and decided
 
     def passed_on(self) -> list[Message]:
         """QoS 0 messages that were delivered to live clients, and that cannot be read from the log yet."""
@@ -387,7 +432,7 @@ class Exchange:
         batches[:0] = [sealed.batch for sealed in self._written]
         if self._carried is not None:
             batches.insert(0, self._carried.batch)
-        found: list[Message] = []
+        found: list[Message] = [] if self._by_vnode is None else self._by_vnode.passed_on()
         for batch in batches:
             for message in batch.messages:
                 unread = not message.position_us or message.position_us > self.delivered.get(message.shard, 0)
@@ -403,7 +448,15 @@ class Exchange:
         self._written_effects += sign * len(sealed.effects)
         self._note_full()
 
+    def _holds_back(self, channel: Channel) -> bool:
+        """Whether a client has to wait until less waits for receipts. Requires: too much does."""
+        client = channel.client
+        return self._by_vnode is None or (client is not None and self._by_vnode.is_full(client.session.client_id))
+
     def _note_full(self) -> None:
+        if self._by_vnode is not None:
+            self._full = self._by_vnode.any_full()
+            return
         waiting_bytes = self._written_bytes
         waiting = self._written_effects
         if self.unstored.active:

@@ -13,7 +13,7 @@ from holdfast.durable.sessions.session_store import SessionStep
 from holdfast.exchange.client import BrokerClient, Channel
 from holdfast.exchange.control import Control, Timer
 from holdfast.exchange.drops import Drops
-from holdfast.exchange.pending_publish import Effect
+from holdfast.exchange.pending_publish import Effect, FollowUp
 
 #: From this many on, writing while a sync runs saves more than waiting for a larger batch does.
 _LARGE: Final = 100
@@ -69,14 +69,19 @@ class LoopState:
         """Change a session with the open batch."""
         self.batch.steps.append(step)
 
-    def after_commit(self, channel: Channel | None, frame: bytes, then: Callable[[], None] | None = None) -> None:
-        """Send a frame, and go on, once everything up to now is committed.
+    def after_commit(self, channel: Channel, frame: bytes, then: Callable[[], None] | None = None) -> None:
+        """Send a frame, and go on, once everything of the channel's session up to now is committed.
 
         What goes on is the answer to CONNECT or SUBSCRIBE: no message reaches that channel before it.
         """
-        if then is not None and channel is not None:
+        if then is not None:
             channel.changing += 1
         self.effects.append(Effect(channel, frame, then))
+        self.schedule()
+
+    def follow_up(self, session_id: str, then: Callable[[], None]) -> None:
+        """Go on once everything of a session up to now is committed, or does not count."""
+        self.effects.append(FollowUp(session_id, then))
         self.schedule()
 
     def nothing_open(self) -> bool:

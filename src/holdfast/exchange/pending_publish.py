@@ -50,6 +50,21 @@ class Effect:
         client = None if self.channel is None else self.channel.client
         return "" if client is None else client.session.client_id
 
+    def waits_for(self) -> str:
+        """The session whose vnode it waits for; empty for none."""
+        return self.session_id()
+
+
+class FollowUp(Effect):
+    """What goes on when everything of a session up to now is decided, whether it counted or not."""
+
+    def __init__(self, session_id: str, then: Callable[[], None]) -> None:
+        super().__init__(None, b"", then)
+        self._waits_for: Final = session_id
+
+    def waits_for(self) -> str:
+        return self._waits_for
+
 
 class Sending(Effect):
     """A message for one client that may be sent only when its entry in flight is stored.

@@ -17,6 +17,8 @@ class ExchangeSettings:
     upgrade_outgoing_qos: bool = False
     #: Whether the log decides (`CommitLog`): a receipt acknowledges, and what the log hands out is delivered.
     log_decides: bool = False
+    #: How many vnodes its receipts tell apart, if the log decides.
+    vnodes: int = 1
     #: Refuse a payload that claims to be UTF-8 and is not.
     check_payload_format: bool = False
     #: Whether QoS 0 messages are stored, too; no acknowledgement waits for that.

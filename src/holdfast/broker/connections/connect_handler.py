@@ -8,6 +8,7 @@ from holdfast.broker.access.authenticator import Authenticator, Refused
 from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connections.connection import ClientConnection
 from holdfast.broker.connections.connections import ClientConnections
+from holdfast.broker.deadlines import Deadlines
 from holdfast.broker.policy import OWNER_ANY, Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.broker.sessions.wills import stored_will
@@ -53,6 +54,8 @@ from holdfast.wire.properties import NO_PROPERTIES, Properties
 
 #: CONNACK in MQTT 3.1.1 has two forms: without a session, and with one.
 _CONNACKS_V311: Final = (encode(Connack(SUCCESS, False), V311), encode(Connack(SUCCESS, True), V311))
+#: How long a takeover waits for what the old channel did, where the log decides: half of a registry's patience.
+_FREEZE_US: Final = 2_500_000
 
 
 class ClientLocks:
@@ -118,6 +121,7 @@ class ConnectHandler:
         authenticator: Authenticator,
         policy: Policy,
         client_log: ClientLog,
+        deadlines: Deadlines,
     ) -> None:
         self._exchange: Final = exchange
         self._state: Final = exchange.state
@@ -127,6 +131,7 @@ class ConnectHandler:
         self._authenticator: Final = authenticator
         self._policy: Final = policy
         self._client_log: Final = client_log
+        self._deadlines: Final = deadlines
         self._locks: Final = ClientLocks()
 
     async def connect(self, connection: ClientConnection, packet: Connect) -> None:
@@ -278,8 +283,18 @@ class ConnectHandler:
         old.takers = (*old.takers, begin.taker.channel)
         old.channel.blocked = True
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._state.after_commit(None, b"", lambda: None if settled.done() else settled.set_result(None))
+
+        def settle() -> None:
+            if not settled.done():
+                settled.set_result(None)
+
+        self._state.follow_up(old.session_id, settle)
+        # Where the log decides, a claim stands behind everything that the old channel has written, and fences the rest.
+        # A vnode that stands still is not waited for: the claim has no answer then, and the client hears that.
+        deadline = self._deadlines.after(_FREEZE_US, settle) if self._exchange.settings.log_decides else None
         await settled
+        if deadline is not None:
+            deadline.cancel()
 
     def _thaw(self, thaw: Thaw) -> None:
         old = self._connections.registered(thaw.old)

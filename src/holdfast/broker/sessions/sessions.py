@@ -317,7 +317,7 @@ class BrokerSessions:
         self._keep(client, self.wills.waiting(session.client_id))
         if self._delivery.early.waits(client):
             # How far it is can be told when what it was sent early is committed.
-            self._state.after_commit(None, b"", lambda: self._put_away(client))
+            self._state.follow_up(session.client_id, lambda: self._put_away(client))
         else:
             self._put_away(client)
 
@@ -331,7 +331,7 @@ class BrokerSessions:
             session.disconnected_us = 0
             self._keep(client, session.record.will)
         self._progress.save(client)
-        self._state.after_commit(None, b"", lambda: self._forget_absent(client))
+        self._state.follow_up(session.client_id, lambda: self._forget_absent(client))
 
     def _put_away(self, client: BrokerClient) -> None:
         """Store how far an absent session has come, and forget it or note when it ends."""
@@ -341,7 +341,7 @@ class BrokerSessions:
         self._progress.save(client)
         if client.queue.in_log() and not client.groups and self._stores_all:
             # When that is committed: a client that is back before finds its session as it left it.
-            self._state.after_commit(None, b"", lambda: self._forget_absent(client))
+            self._state.follow_up(session.client_id, lambda: self._forget_absent(client))
         elif session.expiry_s != NEVER:
             self._expire_after(client, session.expiry_s * SECOND_US)
 
@@ -406,9 +406,9 @@ class BrokerSessions:
         if record.queue:
             # It goes when this is committed, and after a crash in between as well.
             change = self._external.drop_queue(record.queue, client_id)
-            self._state.after_commit(None, b"", lambda: self._backends.drop(change))
+            self._state.follow_up(client_id, lambda: self._backends.drop(change))
         self._dropped.add(client_id)
-        self._state.after_commit(None, b"", lambda: self._dropped.discard(client_id))
+        self._state.follow_up(client_id, lambda: self._dropped.discard(client_id))
 
     def _cancel_expiry(self, client_id: str) -> None:
         deadline = self._expiries.pop(client_id, None)

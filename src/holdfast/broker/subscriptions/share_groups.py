@@ -181,7 +181,7 @@ class ShareGroups:
         """Have a group removed; until that is committed, what is stored of it does not count."""
         self._state.step(DropSession(GROUP_PREFIX + key, _GROUP_RECORD))
         self._ended.add(key)
-        self._state.after_commit(None, b"", lambda: self._ended.discard(key))
+        self._state.follow_up(GROUP_PREFIX + key, lambda: self._ended.discard(key))
 
     def take_from_absent(self, client: BrokerClient) -> None:
         """A member is online again: it gets what waits for its groups, with what absent members had in flight."""

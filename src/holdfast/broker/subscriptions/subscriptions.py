@@ -185,7 +185,7 @@ class SessionSubscriptions:
             )
         else:
             # What was written before has a position below the end, perhaps, and is delivered when it is committed.
-            self._state.after_commit(None, b"", lambda: self._end(subscribed, end_topic))
+            self._state.follow_up(client.session.client_id, lambda: self._end(subscribed, end_topic))
 
     def _cancel_end(self, client: BrokerClient, raw: bytes) -> None:
         deadline = self._ends.pop((client.session.client_id, raw), None)

@@ -9,8 +9,8 @@ A record costs about 3 µs beside the batch that it is written with, and some mo
 takes as many as its messages pay for: with a hundred sessions that acknowledge all the time, each of them is stored
 within a few commits, with ten thousand of them within about a second. That is what a crash makes come again.
 
-1. A client or group whose progress is to be stored is `unsaved`, and in one of the two queues. One that is there and is
-   not `unsaved` has ended, or was stored otherwise.
+1. A client or group whose progress is to be stored is `unsaved`, and in one of the three queues. One that is there and
+   is not `unsaved` has ended, or was stored otherwise.
 2. A record is made when its batch is sealed: it knows everything that the batch holds, and nothing that comes later.
 3. Only what is acknowledged, or was sent and is noted as in flight, counts as done. What is sent before its commit does
    not, until that commit.
@@ -18,6 +18,7 @@ within a few commits, with ten thousand of them within about a second. That is w
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.durable.commit import Batch
@@ -59,6 +60,10 @@ class ProgressQueue:
         self._waiting: Final[deque[BrokerClient | Group]] = deque()
         #: Those with more in flight than a batch had room for: a batch of their own takes them, or that of a tick.
         self._large: Final[deque[BrokerClient | Group]] = deque()
+        #: Whether nothing more is to be written for a session at the moment; None if that never is. And who waits for
+        #: that, until a tick asks again.
+        self.holds_back: Callable[[str], bool] | None = None
+        self._held: Final[list[BrokerClient]] = []
         #: How many were ever put into the first queue, and taken from it.
         self._put = 0
         self._taken = 0
@@ -107,6 +112,10 @@ class ProgressQueue:
 
     def tick(self) -> None:
         """Once a second: store what has not been, with the next batch."""
+        if self._held:
+            self._waiting.extend(self._held)
+            self._put += len(self._held)
+            self._held.clear()
         if self._waiting or self._large:
             self._ticked = True
             self._state.schedule()
@@ -170,6 +179,8 @@ class ProgressQueue:
                     self._large.append(changed)
                     continue
             if changed.unsaved:
+                if self._is_held_back(changed):
+                    continue
                 changed.unsaved = False
                 step = self._record_of(changed)
                 if step is not None:
@@ -177,6 +188,13 @@ class ProgressQueue:
                     records -= 1
                     size_bytes += max(most_bytes, len(step.value))
         return size_bytes
+
+    def _is_held_back(self, changed: BrokerClient | Group) -> bool:
+        """Whether it has to wait for a tick that finds it free to be written."""
+        if self.holds_back is None or isinstance(changed, Group) or not self.holds_back(changed.session.client_id):
+            return False
+        self._held.append(changed)
+        return True
 
     def _most_bytes(self, changed: BrokerClient | Group) -> int:
         """The most bytes of its record, unless retained messages are in it; of a group, what making it costs."""

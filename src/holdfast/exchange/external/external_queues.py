@@ -327,7 +327,7 @@ class ExternalQueues:
         outstanding = OutstandingAppends(self.next_number(), [(client, owed)])
         record = OutboxRecord(outstanding.number, message, [(client.session.client_id, owed)])
         self._state.batch.outbox.append(record)
-        self._state.after_commit(None, b"", lambda: self.committed(outstanding))
+        self._state.follow_up(client.session.client_id, lambda: self.committed(outstanding))
 
     def _lose(self, appends: PendingAppends, batch: AppendBatch, error: Exception) -> None:
         """A queue cannot be used: its client is told, no other is held up."""

@@ -254,6 +254,26 @@ def test_a_session_that_has_left_or_ended_is_passed_over(queue: ProgressQueue, s
     assert taken(queue) == ["there"]
 
 
+def test_a_session_that_is_held_back_is_stored_by_a_tick_that_finds_it_free(
+    queue: ProgressQueue, sessions: Sessions
+) -> None:
+    """Its vnode stands still: what it acknowledges meanwhile becomes one record, and others go on."""
+    full = {"held"}
+    queue.holds_back = lambda session_id: session_id in full
+    held, free = sessions.add("held"), sessions.add("free")
+    sessions.change(held, free)
+    assert taken(queue) == ["free"]
+    sessions.change(held, free)
+    queue.tick()
+    assert taken(queue) == ["free"]
+    full.clear()
+    assert taken(queue) == []
+    queue.tick()
+    assert taken(queue) == ["held"]
+    queue.tick()
+    assert not queue.wants_batch()
+
+
 # ---- on a disk
 
 
