@@ -108,7 +108,7 @@ class SteadyClient:
             self._writer.close()
 
     async def _connection(self) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.next_port())
         before, self._writer = self._writer, writer
         try:
             await self._converse(reader, writer)
@@ -119,13 +119,21 @@ class SteadyClient:
                 writer.close()
             self._silently = False
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        framer = Framer()
-        framer.speak(self.version)
+    def next_port(self) -> int:
+        """Where the next connection goes."""
+        return self._port
+
+    def connect_packet(self) -> Connect:
+        """What it says first on every connection."""
         properties = NO_PROPERTIES
         if self.version == V5:
             properties = Properties(session_expiry_interval=_EXPIRY_S, receive_maximum=self.receive_maximum or None)
-        connect = encode(Connect(self.version, self.name, clean_start=False, properties=properties), self.version)
+        return Connect(self.version, self.name, clean_start=False, properties=properties)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        framer = Framer()
+        framer.speak(self.version)
+        connect = encode(self.connect_packet(), self.version)
         self.sent_bytes = len(connect)
         writer.write(connect)
         first_time, self._asked = not self._asked, True

@@ -21,6 +21,9 @@ class _InFlight:
 class Publisher(SteadyClient):
     """Publishes to its topics in turn, in bursts, as long as it is told to."""
 
+    #: Bytes of payloads behind their number.
+    sizes: tuple[int, ...] = (0, 0, 0, 50, 500, 20_000)
+
     def __init__(
         self,
         name: str,
@@ -62,7 +65,7 @@ class Publisher(SteadyClient):
         number = self.ledger.sends(topic, qos)
         while self._packet_id == 0 or self._packet_id in self._in_flight:
             self._packet_id = self._packet_id % 65_535 + 1
-        size = self.dice.choice((0, 0, 0, 50, 500, 20_000))
+        size = self.dice.choice(self.sizes)
         payload = b"%d " % number + b"x" * size
         packet = Publish(topic, payload, qos, self._packet_id, retain=self.retain)
         self._in_flight[self._packet_id] = _InFlight(topic, number, packet)
