@@ -12,7 +12,7 @@ from holdfast.cluster.founding import find_founding, found_cluster
 from holdfast.cluster.nats_connection import NatsConnection
 from holdfast.cluster.nats_log import NatsOrderedLog
 from holdfast.cluster.nats_monitor import check_report, describe_missing_servers, read_report
-from holdfast.cluster.nats_server import ServerOptions
+from holdfast.cluster.nats_server import ServerOptions, last_tls_error
 from holdfast.cluster.nats_streams import COPIES, describe_absence, make_streams, stream_info
 from holdfast.cluster.node_cluster import ClusterOptions, check_founding, single_error
 from holdfast.durable.ordered_log import LogEntry, OrderedLog
@@ -98,7 +98,9 @@ async def _wait_for_servers(
                     return
                 await wait(_LOOK_AGAIN_S)
     except TimeoutError:
-        raise TransientError(f"the servers are not all there after {patience_s:g} s: {why}") from None
+        reason = last_tls_error(server.folder) if server.tls is not None else ""
+        says = f"; the log of this one says: {reason}" if reason else ""
+        raise TransientError(f"the servers are not all there after {patience_s:g} s: {why}{says}") from None
 
 
 # ---- status

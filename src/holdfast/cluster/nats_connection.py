@@ -11,7 +11,9 @@
 import asyncio
 import json
 import random
+import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -32,6 +34,8 @@ _PINGS: Final = 2
 #: Seconds before all servers are tried again: the first pause, and the longest.
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
+#: Seconds for the rest of a client whose socket is closed.
+_DISCARD_S: Final = 0.1
 #: What the library raises when a request has no answer.
 _UNANSWERED: Final = (nats.errors.Error, OSError, TimeoutError)
 
@@ -58,6 +62,8 @@ class NatsOptions:
     timeout_s: float = 2.0
     #: Whether the first address is tried first: a node prefers its own server. Else they are tried in any order.
     in_order: bool = False
+    #: Mutual TLS: a handshake comes first, so that nothing is ever sent in clear.
+    tls: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.urls:
@@ -198,14 +204,15 @@ class NatsConnection:
         urls = list(options.urls)
         if not options.in_order:
             random.shuffle(urls)
-        refused = False
+        refused = distrusted = ""
         for url in urls:
             client = Client()
             try:
                 await self._connect_to(client, url)
             except _UNANSWERED as error:
                 _log.debug("NATS server cannot be reached", url=url, why=_describe(error))
-                refused |= "authorization" in str(error).lower()
+                refused = refused or _why_refused(error, options)
+                distrusted = distrusted or _why_distrusted(error, url)
             else:
                 self._client = client
                 for subject, received in self._subjects.items():
@@ -215,8 +222,10 @@ class NatsConnection:
                     connected()
                 return
         addresses = ", ".join(options.urls)
+        if distrusted:
+            raise SettingsError(distrusted)
         if refused:
-            raise SettingsError(f"the NATS servers at {addresses} refuse user {options.user!r}")
+            raise SettingsError(f"the NATS servers at {addresses} refuse {refused}")
         raise TransientError(f"no NATS server answers at {addresses}")
 
     async def _connect_to(self, client: Client, url: str) -> None:
@@ -241,9 +250,11 @@ class NatsConnection:
                     ping_interval=_PING_S,
                     max_outstanding_pings=_PINGS,
                     pending_size=0,
+                    tls=options.tls,
+                    tls_handshake_first=options.tls is not None,
                 )
         except BaseException:
-            await client.close()
+            await _discard(client)
             raise
 
     def _look(self) -> None:
@@ -287,6 +298,36 @@ def decode_answer(data: bytes) -> Answer:
     if not isinstance(answer, dict):
         raise TransientError(f"a NATS server answered {data[:80]!r}, which is no JSON object")
     return answer
+
+
+def _why_distrusted(error: BaseException, url: str) -> str:
+    """Why this node does not talk to a server; empty if that is not the error."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        shown = f"the NATS server at {url} shows a certificate that cluster.tls_ca does not cover"
+        return f"{shown}: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return (
+            f"the NATS server at {url} does not begin with TLS, and cluster.tls_ca is set; right would be a server with"
+            " tls { verify: true, handshake_first: true }"
+        )
+    return ""
+
+
+def _why_refused(error: BaseException, options: NatsOptions) -> str:
+    """What of this node the servers do not accept; empty if that is not the error."""
+    if "authorization" in str(error).lower():
+        return f"user {options.user!r}"
+    if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+        return f"the certificate of this node, cluster.tls_certificate: {error.reason}"
+    return ""
+
+
+async def _discard(client: Client) -> None:
+    """Close a client that has no connection. After a handshake that failed, the library waits for its end for ever."""
+    _abort(client)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARD_S):
+            await client.close()
 
 
 def _abort(client: Client) -> None:

@@ -15,6 +15,7 @@ before each start.
 4. A server that has lost its store comes back under a new name. Under its old name it would vote without its memory,
    and two servers of three could agree on a log that lacks what was acknowledged.
 5. Nothing listens beyond loopback unless the options say so, and the monitoring endpoint never does.
+6. Passwords stand in the configuration alone, keys in their own files: neither in arguments nor in a log line.
 """
 
 import asyncio
@@ -50,10 +51,23 @@ _END_S: Final = 10.0
 #: Consumers of readers are all that is kept in memory.
 _MEMORY_BYTES: Final = 256 << 20
 _LOG_BYTES: Final = 16 << 20
+#: Of the log, what is looked through for a reason.
+_LOG_TAIL_BYTES: Final = 64 << 10
+#: Seconds that a TLS handshake may take: the server's default is short for a machine under load.
+_HANDSHAKE_S: Final = 5
 #: Names and credentials stand in URLs and in a configuration whose strings have escapes and variables of their own.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]{1,128}")
 _ID: Final = re.compile(rb"[0-9a-f]{8}")
 _NODE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """What a server shows, and whom it trusts; each is a PEM file."""
+
+    certificate: Path
+    key: Path
+    ca: Path
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,8 @@ class ServerOptions:
     store_bytes: int
     client_host: str = LOOPBACK
     cluster_host: str = LOOPBACK
+    #: For connections of nodes and of other servers; without it they are in clear.
+    tls: TlsFiles | None = None
 
     def __post_init__(self) -> None:
         for what, name in (("cluster.name", self.cluster), ("cluster.node", self.node)):
@@ -111,6 +127,9 @@ def server_name(options: ServerOptions) -> str:
 def server_config(options: ServerOptions, name: str) -> dict[str, object]:
     """The configuration. The server's format takes JSON as well, in which `always` is quoted."""
     credentials = {"user": options.user, "password": options.password}
+    # A client that begins with the handshake never sends its password in clear, whoever answers.
+    of_clients = {"tls": _tls_block(options.tls) | {"handshake_first": True}} if options.tls else {}
+    of_servers = {"tls": _tls_block(options.tls)} if options.tls else {}
     return {
         "server_name": name,
         "host": options.client_host,
@@ -118,6 +137,7 @@ def server_config(options: ServerOptions, name: str) -> dict[str, object]:
         "http": f"{LOOPBACK}:{options.monitor_port}",
         "max_payload": MAX_PAYLOAD_BYTES,
         "authorization": credentials,
+        **of_clients,
         "jetstream": {
             "store_dir": str(options.folder / "store"),
             # What is acknowledged is synced. By default the server syncs every two minutes.
@@ -132,11 +152,35 @@ def server_config(options: ServerOptions, name: str) -> dict[str, object]:
             "routes": [f"nats://{options.user}:{options.password}@{route}" for route in options.routes],
             # A node talks to its own server, and loopback of another machine is no address.
             "no_advertise": True,
+            **of_servers,
         },
         "log_file": str(options.folder / "nats-server.log"),
         "logfile_size_limit": _LOG_BYTES,
         "logfile_max_num": 3,
     }
+
+
+def _tls_block(files: TlsFiles) -> dict[str, object]:
+    return {
+        "cert_file": str(files.certificate.absolute()),
+        "key_file": str(files.key.absolute()),
+        "ca_file": str(files.ca.absolute()),
+        "verify": True,
+        "timeout": _HANDSHAKE_S,
+    }
+
+
+def last_tls_error(folder: Path) -> str:
+    """Why the server of a folder last refused, or was refused by, another one; empty if its log does not say."""
+    try:
+        with (folder / "nats-server.log").open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - _LOG_TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = [line for line in lines if "[ERR]" in line and "TLS" in line and "handshake error" in line]
+    return found[-1].partition("[ERR]")[2].strip() if found else ""
 
 
 class NatsServer:

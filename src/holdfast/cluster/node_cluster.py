@@ -20,7 +20,7 @@ import structlog
 from holdfast.cluster.founding import find_founding
 from holdfast.cluster.nats_connection import NatsConnection, NatsOptions
 from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_server import NatsServer, ServerOptions
+from holdfast.cluster.nats_server import NatsServer, ServerOptions, last_tls_error
 from holdfast.cluster.nats_streams import LogStream, log_streams
 from holdfast.durable.ordered_log import OrderedLog
 from holdfast.model.clock import Clock
@@ -177,10 +177,17 @@ class ClusterConnection:
             try:
                 return await attempt()
             except TransientError as error:
-                if str(error) != last:
-                    last = str(error)
+                why = f"{error}{self._describe_server()}"
+                if why != last:
+                    last = why
                     _log.info("node waits for its cluster", cluster=self._options.name, waits_for=what, why=last)
             await self._wait(RETRY_S)
+
+    def _describe_server(self) -> str:
+        """What keeps the server of this node from the others, if its log says so."""
+        server = self._options.server
+        reason = "" if server is None or server.tls is None else last_tls_error(server.folder)
+        return f"; the server's log says: {reason}" if reason else ""
 
 
 @asynccontextmanager

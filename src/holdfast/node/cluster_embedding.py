@@ -10,6 +10,8 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import structlog
+
 from holdfast.broker.broker import Broker
 from holdfast.broker.sys_topics import SysTopics
 from holdfast.cluster import failpoints
@@ -19,13 +21,15 @@ from holdfast.cluster.qos0_relay import connect_relay
 from holdfast.durable.state_machine.control import founded_row
 from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
 from holdfast.node.build_info import describe
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster_options import cluster_options, exposed_without_tls
 from holdfast.node.cluster_storage import ClusterStorage
 from holdfast.node.embedding import GRACE_S, GRACE_SHARE, Node
 from holdfast.node.segment_supervisor import SegmentSupervisor
 from holdfast.node.settings.tree import Settings
 from holdfast.node.system_clock import SystemClock
 from holdfast.server.listeners import open_listeners
+
+_log = structlog.get_logger()
 
 #: How long a stop waits for what clients have sent to be decided.
 _LAST_COMMITS_S = 2.0
@@ -43,6 +47,10 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
     policy = policy_of(settings)
     authenticator = authenticator_of(settings, policy, clock)
     options = cluster_options(settings)
+    exposed = exposed_without_tls(settings.cluster)
+    if exposed:
+        advice = "set cluster.tls_certificate, tls_key and tls_ca, or use a private network"
+        _log.warning("servers of the cluster talk in clear", hosts=exposed, advice=advice)
     storage = ClusterStorage(settings, policy, clock)
     try:
         members: list[ClusterNode] = []

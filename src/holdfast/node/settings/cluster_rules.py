@@ -67,7 +67,17 @@ def _own_problems(settings: Settings) -> _Found:
     if settings.registry.mode != "linear":
         text = f"is {settings.registry.mode!r}, which needs a map that nodes do not keep yet; write 'linear'"
         yield "registry.mode", text, "cluster.name"
+    yield from _tls_problems(cluster)
     yield from _embedded_problems(cluster) if cluster.is_embedded else _url_problems(cluster)
+
+
+def _tls_problems(cluster: ClusterSettings) -> _Found:
+    files = {key: getattr(cluster, key) for key in ("tls_certificate", "tls_key", "tls_ca")}
+    given = [key for key, path in files.items() if path is not None]
+    for key, path in files.items():
+        if given and path is None:
+            text = f"is not set, and {given[0]} is; TLS in a cluster is mutual: set tls_certificate, tls_key and tls_ca"
+            yield f"cluster.{key}", text, *[f"cluster.{other}" for other in given]
 
 
 def _url_problems(cluster: ClusterSettings) -> _Found:

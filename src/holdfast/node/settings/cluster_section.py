@@ -62,6 +62,18 @@ class ClusterSettings:
         Path | None,
         Key("A file whose first line is that user's password, the same on all nodes; every cluster needs it."),
     ] = None
+    tls_certificate: Annotated[
+        Path | None,
+        Key(
+            "This node's certificate chain, PEM, for both ends of a connection: its server shows it to other servers "
+            "and to nodes, and the node to servers. With `tls_key` and `tls_ca`, all these connections are mutual TLS; "
+            "without them none is."
+        ),
+    ] = None
+    tls_key: Annotated[Path | None, Key("The private key of `tls_certificate`, PEM.")] = None
+    tls_ca: Annotated[
+        Path | None, Key("Authorities that sign the certificates of all nodes and servers, PEM, and no others.")
+    ] = None
     # Records are trimmed once all members have them. A gigabyte is minutes of full load, or a node's longest absence.
     stream_bytes: Annotated[
         int, Key("Bytes that each ordered log may have; a full log takes nothing more. At least 64 MiB.", 64 << 20)
@@ -74,6 +86,10 @@ class ClusterSettings:
     @property
     def is_embedded(self) -> bool:
         return self.nats.strip() == EMBEDDED
+
+    @property
+    def has_tls(self) -> bool:
+        return self.tls_certificate is not None and self.tls_key is not None and self.tls_ca is not None
 
     def routes(self) -> tuple[str, ...]:
         """`host:port` of each peer; one without a port has the default."""

@@ -201,7 +201,8 @@ def _file_problems(settings: Settings) -> Iterator[SettingProblem]:
             named[f"listeners.{name}.{field}"] = getattr(listener, field)
     for field in ("token_file", "certificate", "key"):
         named[f"history.{field}"] = getattr(settings.history, field)
-    named["cluster.password_file"] = settings.cluster.password_file
+    for field in ("password_file", "tls_certificate", "tls_key", "tls_ca"):
+        named[f"cluster.{field}"] = getattr(settings.cluster, field)
     named["redis.password_file"] = settings.redis.password_file
     named["postgres.password_file"] = settings.postgres.password_file
     for key, path in named.items():

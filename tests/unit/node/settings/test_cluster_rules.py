@@ -55,6 +55,9 @@ def test_without_a_name_nothing_of_a_cluster_is_asked() -> None:
     assert not settings.cluster.is_on
 
 
+TLS = ("tls_certificate", "tls_key", "tls_ca")
+
+
 @pytest.mark.parametrize(
     ("changed", "key", "advice"),
     [
@@ -63,6 +66,12 @@ def test_without_a_name_nothing_of_a_cluster_is_asked() -> None:
         ({"user": "a b"}, "cluster.user", "letters, digits"),
         ({"password_file": None}, "cluster.password_file", "openssl rand"),
         ({"password_file": Path("missing")}, "cluster.password_file", "no such file"),
+        (
+            {"tls_key": Path(__file__), "tls_ca": Path(__file__)},
+            "cluster.tls_certificate",
+            "TLS in a cluster is mutual",
+        ),
+        (dict.fromkeys(TLS, Path(__file__)) | {"tls_ca": Path("missing")}, "cluster.tls_ca", "no such file"),
         ({"peers": "10.0.0.1,10.0.0.2"}, "cluster.peers", "names 2 servers; it must be 3"),
         ({"peers": "10.0.0.1,10.0.0.1,10.0.0.1:6222"}, "cluster.peers", "names 1 servers"),
         ({"peers": "10.0.0.1:6222"}, "cluster.peers", "names 1 servers"),
