@@ -192,3 +192,25 @@ def test_a_writer_that_dies_between_two_records_leaves_no_id_without_its_message
             assert acks(again) == [(PUBREC, 1), (PUBREC, 2), (PUBREC, 3)]
             world.nodes = [two]
             assert world.stored() == [message.payload for message in messages]
+
+
+def test_what_another_node_may_have_sent_comes_with_dup() -> None:
+    """Up to where this node stands at the claim: a client that counts by DUP must not take it for new."""
+    with ClusterWorld() as world:
+        one, two, three = world.nodes
+        reader = one.connect("reader", clean_start=True, properties=KEPT)
+        reader.subscribe("t", qos=1)
+        writer = three.connect("writer")
+        for number in range(3):
+            writer.send(Publish("t", b"%d" % number, 1, number + 1))
+        assert len(reader.take_all(Publish)) == 3
+        one.kill()
+        one.fence()
+        again = two.connect("reader", clean_start=False, properties=KEPT)
+        assert [(packet.payload, packet.dup) for packet in again.take_all(Publish)] == [
+            (b"0", True),
+            (b"1", True),
+            (b"2", True),
+        ]
+        writer.send(Publish("t", b"new", 1, 9))
+        assert [packet.dup for packet in again.take_all(Publish)] == [False]

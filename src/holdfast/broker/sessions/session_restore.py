@@ -30,12 +30,13 @@ class SessionRestore:
         subscriptions: SessionSubscriptions,
         retained: RetainedDeliveries,
         slices: Slices,
-        run_start: RunStart,
+        sent_up_to: Callable[[], RunStart],
     ) -> None:
+        """`sent_up_to` tells how far messages may have been sent, by an earlier run or by another node."""
         self._subscriptions: Final = subscriptions
         self._retained: Final = retained
         self._slices: Final = slices
-        self._run_start: Final = run_start
+        self._sent_up_to: Final = sent_up_to
 
     def restore(self, client: BrokerClient, stored: StoredSession) -> None:
         """Go on with a session, at once."""
@@ -102,7 +103,7 @@ class SessionRestore:
         crashed = _crashed(stored)
         for raw, progress in stored.retained.items():
             self._retained.restore(client, raw, progress, repeated=crashed)
-        client.queue.resume(stored, self._run_start if crashed else None)
+        client.queue.resume(stored, self._sent_up_to() if crashed else None)
 
     def _restore_window(self, client: BrokerClient, stored: StoredSession) -> None:
         """What was in flight, in the order of sending, under its packet ids."""

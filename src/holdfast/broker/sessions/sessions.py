@@ -83,7 +83,14 @@ class BrokerSessions:
         self.expired = 0
         self._slices: Final = Slices()
         run_start = RunStart(dict(stores.delivered), exchange.external.first)
-        self._restore: Final = SessionRestore(self.subscriptions, self.retained, self._slices, run_start)
+
+        def sent_up_to() -> RunStart:
+            if stores.deciding_log is None:
+                return run_start
+            # Another node may have sent all that there is by now.
+            return RunStart(dict(stores.delivered), exchange.external.first)
+
+        self._restore: Final = SessionRestore(self.subscriptions, self.retained, self._slices, sent_up_to)
         #: Sessions that are being opened in slices, and whether a will of theirs came due meanwhile.
         self._opening: Final[dict[str, bool]] = {}
         self._removals: Final = SubscriptionRemovals(self.subscriptions, self._slices)

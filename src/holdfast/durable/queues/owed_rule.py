@@ -142,7 +142,8 @@ class OwedRule:
         if qos < 0 or (qos == 0 and not self._with_qos0):  # QoS 0 is for who was there
             return None
         owed = Owed(message, qos, retain=message.retain and keep_retain, identifiers=tuple(identifiers))
-        owed.repeated = self._repeated is not None and message.position_us <= self._repeated.get(message.shard, 0)
+        if qos < 2 and self._repeated is not None:  # of QoS 2 nothing is sent before its entry in flight is stored
+            owed.repeated = message.position_us <= self._repeated.get(message.shard, 0)
         return owed
 
     def _was_replayed(self, record: SubscriptionRecord, message: Message) -> bool:
