@@ -14,18 +14,21 @@ from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.cluster.applier import VnodeApplier
-from holdfast.cluster.cluster_log import ClusterLog
+from holdfast.cluster.applier import ApplierStop, VnodeApplier
+from holdfast.cluster.cluster_log import ClusterLog, VnodeListener
 from holdfast.cluster.log_registry import LogRegistry
+from holdfast.cluster.record_clock import RecordClock
 from holdfast.cluster.retained_compaction import Places, RetainedCompaction
 from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
 from holdfast.cluster.writer import VnodeWriter
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
+from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
 from holdfast.durable.sessions.session_store import MemorySessions, SessionStore, StoredSession
+from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.durable.takeover.registry import NodeLife
 from holdfast.model.clock import Clock, ManualClock
@@ -175,6 +178,25 @@ class NodeClock(Clock):
         """From now on it is ahead of the others."""
         self._offset_us += us
 
+    def be_ahead(self, us: int) -> None:
+        """By how much it is ahead of the true time; 0: it is right."""
+        self._offset_us = us
+
+
+class _Timed:
+    """An `OutcomeListener` by shape: tells the clock of a broker the time of records, as a node does."""
+
+    def __init__(self, listener: VnodeListener, clock: RecordClock) -> None:
+        self._listener = listener
+        self._clock = clock
+
+    def applied(self, entry: LogEntry, outcome: Outcome) -> None:
+        self._clock.applied(outcome.time_us)
+        self._listener.applied(entry, outcome)
+
+    def stopped(self, stop: ApplierStop) -> None:
+        self._listener.stopped(stop)
+
 
 class LoudBroker(Broker):
     """A broker whose bugs end the test."""
@@ -217,8 +239,9 @@ class ClusterNode:
         self.log = ClusterLog(len(logs), sessions.positions, heads, delivered, world.timers)
         self.log.begin(self.writers)
         registry = LogRegistry(self.log, self._registration, world.timers)
+        self.record_clock = RecordClock(self.clock)
         self.appliers = [
-            VnodeApplier(log, CLUSTER_ID, tables, self.log.listener(vnode), world.wait)
+            VnodeApplier(log, CLUSTER_ID, tables, _Timed(self.log.listener(vnode), self.record_clock), world.wait)
             for vnode, (log, tables) in enumerate(zip(logs, self.tables, strict=True))
         ]
         self.leaders = [
@@ -257,7 +280,7 @@ class ClusterNode:
             stores_all=True,
             delivered=delivered,
         )
-        self.broker = LoudBroker(policy, self.clock, Authenticator(), self.stores)
+        self.broker = LoudBroker(policy, self.record_clock, Authenticator(), self.stores)
         self.broker.failed = world.note_failure
         self._tasks: list[asyncio.Task[object]] = []
         self.dead = False

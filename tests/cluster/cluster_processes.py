@@ -23,15 +23,22 @@ NODES = 3
 class ClusterProcesses(BrokerProcess):
     """A `BrokerProcess` by shape."""
 
-    def __init__(self, folder: Path, dice: random.Random, vnodes: int = 2, assignments: tuple[str, ...] = ()) -> None:
-        """`assignments` are further settings of every node."""
+    def __init__(
+        self,
+        folder: Path,
+        dice: random.Random,
+        vnodes: int = 2,
+        assignments: tuple[str, ...] = (),
+        folders: dict[int, Path] | None = None,
+    ) -> None:
+        """`assignments` are further settings of every node; `folders` data folders of some, by number."""
         self.port = free_port()
         self.starts = 0
         self._dice = dice
         password = folder / "cluster.password"
         password.write_text("a-secret-of-nodes\n")
         routes = [free_port() for _node in range(NODES)]
-        self._settings: list[Settings] = []
+        self.settings: list[Settings] = []
         self.nodes: list[BrokerProcess] = []
         for at in range(NODES):
             cluster = ClusterSettings(
@@ -45,8 +52,8 @@ class ClusterProcesses(BrokerProcess):
                 password_file=password,
                 stream_bytes=256 << 20,
             )
-            data = folder / f"node-{at + 1}"
-            self._settings.append(Settings(cluster=cluster, storage=Storage(data=data)))
+            data = (folders or {}).get(at + 1, folder / f"node-{at + 1}")
+            self.settings.append(Settings(cluster=cluster, storage=Storage(data=data)))
             keys = ("name", "node", "vnodes", "peers", "client_port", "cluster_port", "monitor_port", "password_file")
             own = [f"cluster.{key}={getattr(cluster, key)}" for key in (*keys, "stream_bytes")]
             given = (*own, "sys.interval_s=0", *assignments)
@@ -70,7 +77,7 @@ class ClusterProcesses(BrokerProcess):
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 try:
-                    await init_cluster(cluster_options(self._settings[0]), SystemClock())
+                    await init_cluster(cluster_options(self.settings[0]), SystemClock())
                 except TransientError:
                     await asyncio.sleep(0.2)
                 else:
@@ -91,7 +98,7 @@ class ClusterProcesses(BrokerProcess):
 
     def folders(self) -> list[Path]:
         """The data folders, by node."""
-        return [settings.storage.data for settings in self._settings]
+        return [settings.storage.data for settings in self.settings]
 
     async def all_listening(self) -> None:
         for node in self.nodes:

@@ -24,6 +24,7 @@ class ClusterFolder:
         self.password_file.write_text(f"{PASSWORD}\n")
         ports = [process.client_port for process in servers.processes]
         self.nats = ",".join(f"nats://127.0.0.1:{port}" for port in ports)
+        self.monitors = ",".join(f"127.0.0.1:{process.monitor_port}" for process in servers.processes)
 
     def settings(self, node: int = 1, *, zones: dict[str, ZoneSettings] | None = None, **changed: Any) -> Settings:
         given: dict[str, Any] = {
@@ -31,6 +32,7 @@ class ClusterFolder:
             "node": node,
             "vnodes": 2,
             "nats": self.nats,
+            "monitors": self.monitors,
             "user": USER,
             "password_file": self.password_file,
             "stream_bytes": 64 << 20,
@@ -43,7 +45,7 @@ class ClusterFolder:
         settings = self.settings(**changed)
         values = {
             f"cluster.{key}": getattr(settings.cluster, key)
-            for key in ("name", "node", "vnodes", "nats", "user", "password_file", "stream_bytes")
+            for key in ("name", "node", "vnodes", "nats", "monitors", "user", "password_file", "stream_bytes")
         }
         values["storage.data"] = settings.storage.data
         return [part for key, value in values.items() for part in ("--set", f"{key}={value}")]

@@ -25,10 +25,15 @@ class BrokerProcess:
         self.starts = 0
         self._log = log
         sets = [word for assignment in assignments for word in ("--set", assignment)]
+        self._command: tuple[str, ...]
         self._command = (sys.executable, "-c", _PROGRAM, "serve", "--port", str(self.port), "--data", str(data), *sets)
         #: The broker is of the same tree as its clients.
         self._environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).resolve().parents[1])}
         self._process: asyncio.subprocess.Process | None = None
+
+    def assign(self, assignment: str) -> None:
+        """One more setting, from the next start on."""
+        self._command = (*self._command, "--set", assignment)
 
     async def start(self) -> None:
         """Returns before it listens: clients try until it does."""

@@ -23,7 +23,11 @@ DIGEST = spaced("d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 da db dc dd de df")
 
 FOUNDING = Found("p", (VnodeSettings((VnodeZone("d", 2, "l", {}),)),))
 JOINING = Join("a", FOLDER, LIFE, 0x0102, 1, EVENTUAL, (("mqtt", "h:1"),))
+#: As version 1 of a beat had it, and what version 2 has beside it.
 BEATING = Beat((VnodeProgress(3, 2050, 2049, 2048, DIGEST),), 258, 7, ready=True)
+BEATING_2 = Beat(
+    (VnodeProgress(3, 2050, 2049, 2048, DIGEST, 259, leads=True),), 259, 7, reasons=("lag",), counts=(("n", 258),)
+)
 
 #: Every item, and its bytes: kind, length, version, fields.
 ITEMS: dict[str, tuple[ControlItem, str]] = {
@@ -39,12 +43,16 @@ ITEMS: dict[str, tuple[ControlItem, str]] = {
            01 00  04 00 6d 71 74 74  03 00 68 3a 31""",
     ),
     "beat": (
-        BEATING,
-        """62  36 00 00 00  01  01  02 01 00 00  07 00 00 00  01 00
+        BEATING_2,
+        """62  4f 00 00 00  02  00  03 01 00 00  07 00 00 00  01 00
            03 00  02 08 00 00 00 00 00 00  01 08 00 00 00 00 00 00  00 08 00 00 00 00 00 00
-           d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 da db dc dd de df""",
+           d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 da db dc dd de df  03 01 00 00  01
+           01 00  03 00 6c 61 67  01 00  01 00 6e  02 01 00 00 00 00 00 00""",
     ),
-    "beat of a node without vnodes": (Beat(), "62  0c 00 00 00  01  00  00 00 00 00  00 00 00 00  00 00"),
+    "beat of a node without vnodes": (
+        Beat(),
+        "62  10 00 00 00  02  00  00 00 00 00  00 00 00 00  00 00  00 00  00 00",
+    ),
     "fence": (Fence(2, 9, 258), "63  15 00 00 00  01  02 00 00 00  09 00 00 00 00 00 00 00  02 01 00 00 00 00 00 00"),
     "leave": (Leave(), "64  01 00 00 00  01"),
     "snapshot": (
@@ -52,6 +60,17 @@ ITEMS: dict[str, tuple[ControlItem, str]] = {
         """65  31 00 00 00  01  02 01 00 00 00 00 00 00  d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 da db dc dd de df
            02 00 00 00  02 00 00 00 21 00  01 00 00 00 76  01 00 00 00 6b  00 00 00 00""",
     ),
+}
+
+#: Bytes of earlier versions, which are read and not written any more.
+EARLIER_ITEMS: dict[str, tuple[ControlItem, str]] = {
+    "beat 1": (
+        BEATING,
+        """62  36 00 00 00  01  01  02 01 00 00  07 00 00 00  01 00
+           03 00  02 08 00 00 00 00 00 00  01 08 00 00 00 00 00 00  00 08 00 00 00 00 00 00
+           d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 da db dc dd de df""",
+    ),
+    "beat 1 of a node without vnodes": (Beat(), "62  0c 00 00 00  01  00  00 00 00 00  00 00 00 00  00 00"),
 }
 
 RECORD = ControlRecord(CLUSTER, 2, 9, 258, T, Leave())
@@ -84,5 +103,5 @@ MEMBER_BYTES = """
 """
 BEAT_BYTES = """
     01  02 01 00 00 00 00 00 00  00 40 1e 18 24 0a 06 00  01 40 1e 18 24 0a 06 00
-    0c 00 00 00  01  00  00 00 00 00  00 00 00 00  00 00
+    10 00 00 00  02  00  00 00 00 00  00 00 00 00  00 00  00 00  00 00
 """

@@ -39,6 +39,15 @@ def test_an_item_is_written_and_read_as_its_golden_bytes(item: ControlItem, valu
             decode_control_item(kind, expected[5:length])
 
 
+@pytest.mark.parametrize(("item", "value"), golden.EARLIER_ITEMS.values(), ids=golden.EARLIER_ITEMS)
+def test_an_item_of_an_earlier_version_is_still_read(item: ControlItem, value: str) -> None:
+    expected = spaced(value)
+    assert decode_control_item(expected[0], expected[5:]) == item
+    for length in range(5, len(expected)):
+        with pytest.raises(PermanentError):
+            decode_control_item(expected[0], expected[5:length])
+
+
 def test_there_are_golden_bytes_of_every_kind_and_no_item_of_a_vnode_has_one_of_them() -> None:
     kinds = {spaced(value)[0] for _item, value in golden.ITEMS.values()}
     unknown = []

@@ -25,7 +25,7 @@ from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.ordered_log import UnknownOutcome
 from holdfast.durable.sessions.publish_numbers import PublishNumbers
 from holdfast.durable.sessions.session_store import KeepIncoming
-from holdfast.durable.state_machine import channels, closing, machine
+from holdfast.durable.state_machine import channels, closing, machine, record_time
 from holdfast.durable.state_machine.channels import Channels
 from holdfast.durable.state_machine.epochs import judge_record
 from holdfast.durable.state_machine.outcome import APPLIED, REPEATED, Outcome
@@ -285,4 +285,19 @@ def since_is_a_time(patch: pytest.MonkeyPatch) -> None:
         SubscriptionRecord,
         "begins_before",
         lambda self, _shard, position_us: max((self.since_heads or {}).values(), default=0) < position_us,
+    )
+
+
+def record_time_follows_one_writer(patch: pytest.MonkeyPatch) -> None:
+    """A leap of the time is believed when one writer and the stamps of its log claim it (A12)."""
+    patch.setattr(
+        record_time, "_record_time", lambda clock, _stamp_us, claimed_us, _other_us: max(clock.time_us, claimed_us)
+    )
+
+
+def record_time_follows_the_stamps(patch: pytest.MonkeyPatch) -> None:
+    """The time of a record is the stamp of the log, whatever its writer says (A12)."""
+    advance = record_time.advance_clock
+    patch.setattr(
+        machine, "advance_clock", lambda clock, node, stamp_us, _writer_us: advance(clock, node, stamp_us, stamp_us)
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from tests.simulation.clock_simulation import ClockSimulation
 from tests.simulation.cluster_simulation import Simulation
 from tests.simulation.half_open_simulation import HalfOpenSimulation
 from tests.simulation.number_simulation import NumberSimulation
@@ -35,6 +36,7 @@ SIMULATIONS: dict[str, type[SeededCluster]] = {
     "subscriptions": SubscriptionSimulation,
     "retained": RetainedSimulation,
     "takeovers": TakeoverSimulation,
+    "clocks": ClockSimulation,
 }
 
 #: Seeds that once found a defect of the product, by simulation.

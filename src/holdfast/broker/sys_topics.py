@@ -1,7 +1,7 @@
 """`$SYS/broker/…`: what the broker says of itself, under the names that Mosquitto made known."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from holdfast.broker.broker import Broker
@@ -45,7 +45,15 @@ class LoadAverages:
 class SysTopics:
     """Publishes the numbers of a broker at intervals, retained; only those that changed."""
 
-    def __init__(self, broker: Broker, version: str, interval_s: float) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        version: str,
+        interval_s: float,
+        more: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """`more` gives further topics, as `values` does."""
+        self._more: Final = more
         self._broker: Final = broker
         self._version: Final = version
         self._interval_us = int(interval_s * SECOND_US)
@@ -119,7 +127,7 @@ class SysTopics:
         if external.backends:
             texts["queues/waiting"] = str(external.waiting)
         uptime_s = (now_us - self._started_us) // SECOND_US
-        return {"version": self._version, "uptime": f"{uptime_s} seconds", **texts}
+        return {"version": self._version, "uptime": f"{uptime_s} seconds", **texts, **self._more()}
 
     def _totals(self) -> dict[str, int]:
         """What load averages are made of, by the name below `load/`."""

@@ -27,6 +27,8 @@ Ready = Annotated[
     bool, typer.Option("--ready", help="Exit with status 1 unless every member lives and is ready; say why it is not.")
 ]
 
+Counts = Annotated[bool, typer.Option("--counts", help="Also print what each node has counted since its start.")]
+
 _Result = TypeVar("_Result")
 
 
@@ -48,8 +50,8 @@ def init(options: SettingsOptions, patience_s: PatienceS = 60.0) -> None:
 
 @cluster.command()
 @grouped
-def status(options: SettingsOptions, ready: Ready = False, as_json: Json = False) -> None:
-    """Print the members of the cluster, and how far each has come in the log of each vnode."""
+def status(options: SettingsOptions, ready: Ready = False, counts: Counts = False, as_json: Json = False) -> None:
+    """Print the members of the cluster, who leads, and how far each has come in the log of each vnode."""
     described = _cluster_options(options)
     from holdfast.cluster.administration import read_status
 
@@ -59,6 +61,8 @@ def status(options: SettingsOptions, ready: Ready = False, as_json: Json = False
         typer.echo(json.dumps({**asdict(found), "problems": problems}, indent=2, ensure_ascii=False))
     else:
         _print_status(found)
+        if counts:
+            _print_counts(found)
     if ready and problems:
         fail(f"cluster {found.name} is not ready: {'; '.join(problems)}", FAILED)
 
@@ -98,6 +102,9 @@ def _print_status(found: "ClusterStatus") -> None:
         TableColumn("lag", lambda row: f"{row.lag_s:.1f} s", right=True),
         TableColumn("connections", lambda row: str(row.connections), right=True),
     )
+    for member in found.members:
+        for reason in member.reasons:
+            typer.echo(f"node {member.node} is not ready: {reason}")
     typer.echo("")
     columns = [
         TableColumn[int](f"applied by {member.node}", _applied_by(member), right=True)
@@ -107,6 +114,7 @@ def _print_status(found: "ClusterStatus") -> None:
     print_table(
         sorted(found.last),
         TableColumn("vnode", str, right=True),
+        TableColumn("leader", lambda vnode: str(found.leader(vnode) or "none"), right=True),
         TableColumn("last", lambda vnode: str(found.last[vnode]), right=True),
         *columns,
     )
@@ -117,4 +125,19 @@ def _format_beat(row: "MemberStatus") -> str:
 
 
 def _applied_by(member: "MemberStatus") -> Callable[[int], str]:
-    return lambda vnode: str(member.applied.get(vnode, "-"))
+    def show(vnode: int) -> str:
+        lag_s = member.lags_s.get(vnode, 0.0)
+        behind = f" ({lag_s:.0f} s behind)" if lag_s >= 1 else ""
+        return f"{member.applied.get(vnode, '-')}{behind}"
+
+    return show
+
+
+def _print_counts(found: "ClusterStatus") -> None:
+    typer.echo("")
+    columns = [TableColumn[str](f"node {one.node}", _count_of(one), right=True) for one in found.members]
+    print_table(sorted({name for one in found.members for name in one.counts}), TableColumn("count", str), *columns)
+
+
+def _count_of(member: "MemberStatus") -> Callable[[str], str]:
+    return lambda name: str(member.counts.get(name, 0))

@@ -4,14 +4,14 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from holdfast.cluster.control_snapshot import install_snapshot
 from holdfast.cluster.founding import find_founding, found_cluster
 from holdfast.cluster.nats_connection import NatsConnection
 from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_monitor import check_report, describe_missing_servers, read_report
+from holdfast.cluster.nats_monitor import check_report, check_servers, describe_missing_servers, read_report
 from holdfast.cluster.nats_server import ServerOptions, last_tls_error
 from holdfast.cluster.nats_streams import COPIES, describe_absence, make_streams, stream_info
 from holdfast.cluster.node_cluster import ClusterOptions, check_founding, single_error
@@ -20,7 +20,7 @@ from holdfast.durable.state_machine.control import ControlMachine, all_members, 
 from holdfast.durable.state_machine.machine import applied_row
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.clock import Clock
-from holdfast.model.errors import PermanentError, TransientError
+from holdfast.model.errors import PermanentError, SettingsError, TransientError
 from holdfast.model.time import SECOND_US
 from holdfast.records.cluster.control import Found
 from holdfast.records.cluster.control_rows import FENCED, LEFT, BeatRow, FoundedRow, MemberRow
@@ -67,6 +67,14 @@ async def init_cluster(options: ClusterOptions, clock: Clock, patience_s: float 
     async with _connected(options) as (connection, tasks):
         if options.server is not None:
             await _wait_for_servers(options.server, patience_s)
+        else:
+            if len(options.monitors) < COPIES:
+                raise SettingsError(
+                    f"cluster.monitors names {len(options.monitors)} servers; to make a cluster it must name all, "
+                    f"{COPIES} or more: only its monitoring endpoint tells whether a server syncs "
+                    "('http: 10.0.0.1:8222' in its settings)"
+                )
+            await check_servers(options.monitors, len(options.monitors))
         made = await make_streams(connection, options.streams(), patience_s)
         log = await NatsOrderedLog.open(connection, options.streams()[0], tasks, clock)
         try:
@@ -118,12 +126,20 @@ class MemberStatus:
     #: Since its last beat, by the clocks of the log and of this machine; None without a beat in this epoch.
     beat_age_s: float | None
     ready: bool
+    #: Where it is furthest behind.
     lag_s: float
     connections: int
     #: By vnode.
     applied: dict[int, int]
     synced: dict[int, int]
     addresses: dict[str, str]
+    #: By vnode: for how long the record behind the applied one has been in the log.
+    lags_s: dict[int, float] = field(default_factory=dict)
+    leads: list[int] = field(default_factory=list)
+    #: Why it is not ready, in its own words.
+    reasons: list[str] = field(default_factory=list)
+    #: What it has counted since its start.
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,8 +164,13 @@ class ClusterStatus:
             if member.state != LIVE:
                 found.append(f"node {member.node} is {member.state}")
             elif not member.ready:
-                found.append(f"node {member.node} is not ready")
+                why = f": {'; '.join(member.reasons)}" if member.reasons else ""
+                found.append(f"node {member.node} is not ready{why}")
         return found
+
+    def leader(self, vnode: int) -> int:
+        """The node that says it leads a vnode; 0 if none does."""
+        return next((one.node for one in self.members if one.state == LIVE and vnode in one.leads), 0)
 
 
 async def read_status(options: ClusterOptions, clock: Clock) -> ClusterStatus:
@@ -238,4 +259,8 @@ def _member_status(node: int, member: MemberRow, row: BeatRow | None, now_us: in
         applied={each.vnode: each.applied for each in vnodes},
         synced={each.vnode: each.synced for each in vnodes},
         addresses=dict(member.join.addresses),
+        lags_s={each.vnode: each.lag_ms / 1000 for each in vnodes},
+        leads=[each.vnode for each in vnodes if each.leads],
+        reasons=[] if beat is None else list(beat.reasons),
+        counts={} if beat is None else dict(beat.counts),
     )

@@ -124,6 +124,11 @@ class VnodeApplier:
         self.place: AppliedRow = applied_row(store)
         self.stop: ApplierStop | None = None
 
+    @property
+    def last_read(self) -> int:
+        """The last sequence that has been read."""
+        return self._queue[-1].sequence if self._queue else self.place.sequence
+
     async def run(self) -> ApplierStop:
         """Apply the log until it cannot be applied any further. Cancel it to end it before."""
         try:

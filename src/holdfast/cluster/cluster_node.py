@@ -4,7 +4,8 @@
                         │      ──closed──▶ `Closed` into every vnode
                         └────── fenced ──▶ all sessions of this node are fenced; it joins again by itself
 
-    once a second   leaders propose what is due; a leader trims what every member has on its disk
+    once a second   whether this node may serve, and lead (`readiness.py`); leaders propose what is due; a leader trims
+                    what every member has on its disk
 
 The broker takes `log`, `registry` and `life`. It is opened when `start` has returned: the node has joined, and has
 applied what was in the logs by then, or has waited long enough for it.
@@ -12,6 +13,7 @@ applied what was in the logs by then, or has waited long enough for it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -22,34 +24,43 @@ from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.digest_watch import DigestWatch
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
+from holdfast.cluster.readiness import NodeBounds, Readiness, VnodeState
+from holdfast.cluster.record_clock import RecordClock
+from holdfast.cluster.record_counts import RecordCounts
 from holdfast.cluster.retained_compaction import RetainedCompaction
-from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
+from holdfast.cluster.stamp_watch import StampWatches
+from holdfast.cluster.vnode_leader import VnodeLeader, leader_of, registration_of
 from holdfast.cluster.writer import Timers, VnodeWriter
 from holdfast.durable.ordered_log import LogEntry, OrderedLog
 from holdfast.durable.sessions.session_store import SessionStore
 from holdfast.durable.state_machine.control import all_members, last_beat
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.durable.state_machine.outcome import Outcome
-from holdfast.durable.state_machine.tables import StateStore
+from holdfast.durable.state_machine.tables import CLUSTER, StateStore
 from holdfast.durable.takeover.registry import NodeLife
 from holdfast.model.clock import Clock
-from holdfast.model.errors import PermanentError, TransientError
+from holdfast.model.errors import PeerError, PermanentError, TransientError
+from holdfast.model.reasons import SERVER_UNAVAILABLE
 from holdfast.records.cluster.control import Beat, VnodeProgress
-from holdfast.records.cluster.control_rows import LEFT, FoundedRow
+from holdfast.records.cluster.control_rows import LEFT, BeatRow, FoundedRow
 from holdfast.records.cluster.items import ChangeSettings, Closed, Item, Tick
-from holdfast.records.cluster.rows import RegistrationRow
+from holdfast.records.cluster.rows import CLOCK_KEY, RegistrationRow, decode_clock
 from holdfast.records.cluster.vnode_keys import vnode_of
 
 _log = structlog.get_logger()
 
-#: How long a start waits for a vnode that stands still. Its clients are refused until it goes on.
+#: How long a start waits for a vnode that stands still: its clients are refused until it goes on.
 CATCH_UP_S: Final = 10.0
 _LOOK_S: Final = 0.05
 _SECOND_S: Final = 1.0
+_LOOKS_A_SECOND: Final = int(_SECOND_S / _LOOK_S)
+_IDLE_LOOKS: Final = int(CATCH_UP_S / _LOOK_S)
 #: Records of a log that are not worth a trim.
 _TRIM_AT_ONCE: Final = 1000
 
 Spawn = Callable[[Coroutine[Any, Any, object]], object]
+_BOUNDS: Final = NodeBounds()
+_ADVICE: Final = "see docs/runbook.md, a vnode is applied no further"
 
 
 class NodeVnode(NamedTuple):
@@ -77,7 +88,7 @@ class NodeStores(NamedTuple):
 
 
 class ClusterNode:
-    """A `MembershipListener` by shape."""
+    """A `MembershipListener`, and the broker's `Admission`, by shape."""
 
     def __init__(
         self,
@@ -91,8 +102,13 @@ class ClusterNode:
         timers: Timers,
         ended: Callable[[str], None],
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        bounds: NodeBounds = _BOUNDS,
+        step_down: Callable[[int | None, str], None] = lambda _vnode, _why: None,
     ) -> None:
-        """`ended` is told why this node will not be a member again."""
+        """`ended` is told why this node will not be a member again.
+
+        `step_down` asks the leader of a vnode's stream to step down, for None that of the control log.
+        """
         self._founded: Final = founded
         cluster_id = founded.cluster_id
         self._vnodes: Final = [vnode._replace(log=failpoints.watch_log(vnode.log, cluster_id)) for vnode in vnodes]
@@ -107,14 +123,25 @@ class ClusterNode:
         self.membership: Final = Membership(
             control, cluster_id, control_store, profile, self, self._beat, clock, timers, trim=self._trim_control
         )
-        self._control_applier: Final = control_applier(control, cluster_id, control_store, self.membership)
+        self.counts: Final = RecordCounts()
+        #: For the broker.
+        self.clock: Final = RecordClock(clock)
+        self._digests: Final = DigestWatch(profile.node, len(vnodes))
+        self._control_applier: Final = control_applier(
+            control, cluster_id, control_store, _Watched(self.membership, self.counts, "control")
+        )
         self.log: Final = ClusterLog(len(vnodes), stores.positions_of, stores.heads, stores.delivered, timers)
         self.registry: Final = LogRegistry(self.log, self.registration, timers)
-        self._digests: Final = DigestWatch(profile.node, len(vnodes))
         self.appliers: Final = [
-            VnodeApplier(vnode.log, cluster_id, vnode.store, self._listener(number))
+            VnodeApplier(vnode.log, cluster_id, vnode.store, self._listener(number), wait)
             for number, vnode in enumerate(self._vnodes)
         ]
+        self.readiness: Final = Readiness(profile.node, len(vnodes), bounds, clock)
+        #: The ends of the logs when this node started.
+        self._ends: Final = [0] * len(vnodes)
+        self._stamps: Final = StampWatches(len(vnodes), bounds.max_skew_s)
+        self._step_down: Final = step_down
+        self._writers: list[VnodeWriter] = []
         self._spawn: Spawn | None = None
         self._leaders: list[VnodeLeader] = []
         self._joined: Final = asyncio.Event()
@@ -125,11 +152,11 @@ class ClusterNode:
         self._synced: list[int] = [0] * len(vnodes)
         #: How many connections this node has, for its beats.
         self.connections: Callable[[], int] = lambda: 0
-        self.is_ready = False
+        self._has_started = False
 
     def _listener(self, vnode: int) -> OutcomeListener:
         told = failpoints.watch_outcomes(self.log.listener(vnode), self._founded.cluster_id)
-        return _Watched(told, self._digests, vnode)
+        return _WatchedVnode(told, self.counts, self._digests, self.clock, vnode)
 
     async def start(self, spawn: Spawn) -> None:
         """Join, and apply what there is. `spawn` runs what this node does from then on, until it is cancelled."""
@@ -142,12 +169,15 @@ class ClusterNode:
         for applier in self.appliers:
             spawn(applier.run())
         await self._catch_up()
-        self.is_ready = True
+        self._has_started = True
+        self.readiness.is_member = self.membership.life is not None
+        self._look()
         spawn(self._work())
+        spawn(self._trim_logs())
 
     def close(self) -> None:
         """Write nothing more. The epoch stays open: other nodes fence it, or the next start closes it."""
-        self.is_ready = False
+        self.readiness.is_member = False
         self.membership.close()
         self.log.end()
 
@@ -157,8 +187,30 @@ class ClusterNode:
         row = registration_of(tables, session_id)
         return None if row is None or closed_at(tables, row.node, row.epoch) != OPEN else row
 
+    @property
+    def is_ready(self) -> bool:
+        return self.readiness.is_ready
+
+    def refusal(self, session_id: str) -> PeerError | None:
+        """Why this node does not serve a session now; None if it does."""
+        vnode = vnode_of(session_id, len(self._vnodes))
+        refusal = self.readiness.refusal(vnode)
+        if refusal is None and self.appliers[vnode].stop is not None:
+            # Known at once, not with the next second: its sessions are fenced now.
+            return PeerError(SERVER_UNAVAILABLE, f"vnode {vnode} is applied no further on this node")
+        return refusal
+
+    def server_reference(self) -> str:
+        return self.readiness.server_reference()
+
     def leads(self, vnode: int) -> bool:
         return vnode < len(self._leaders) and self._leaders[vnode].leads()
+
+    def leader_of(self, vnode: int) -> int:
+        """The node that leads a vnode, as of what is applied here; 0 if none does."""
+        tables = self._vnodes[vnode].store
+        row = leader_of(tables)
+        return 0 if row is None or closed_at(tables, row.node, row.epoch) != OPEN else row.node
 
     # ---- membership
 
@@ -190,7 +242,9 @@ class ClusterNode:
             )
             for number, (vnode, writer) in enumerate(zip(self._vnodes, writers, strict=True))
         ]
+        self._writers = writers
         self.log.begin(writers)
+        self.readiness.is_member = self._has_started
         for number, writer in enumerate(writers):
             # The first record of an epoch closes this node's earlier ones. What others have written counts once.
             writer.add(Tick())
@@ -210,6 +264,7 @@ class ClusterNode:
         """Ranks are looked up when they are needed."""
 
     def fenced(self) -> None:
+        self.readiness.is_member = False
         self._leaders = []
         self.log.end()
 
@@ -226,15 +281,51 @@ class ClusterNode:
     async def _work(self) -> None:
         while True:
             await self._wait(_SECOND_S)
+            beats = self._look()
             live = sorted(self.membership.live())
             rank = live.index(self.life.node) if self.life.node in live else len(live)
             for leader in self._leaders:
                 leader.tick(rank)
             self._sync()
-            self._compare_digests()
+            self._compare_digests({node: row.beat for node, row in beats.items()})
+
+    async def _trim_logs(self) -> None:
+        """Beside the rest: a log that does not answer must not hold that up."""
+        while True:
+            await self._wait(_SECOND_S)
             for number in range(len(self._vnodes)):
                 if self.leads(number):
                     await self._trim(number)
+
+    def _look(self) -> dict[int, BeatRow]:
+        """See whether this node may serve and lead; the last beats of all members that live."""
+        members = self.membership.live()
+        beats = {node: row for node in members if (row := last_beat(self._control_store, node)) is not None}
+        readiness, before = self.readiness, self.readiness.reasons()
+        states = [self._state(number) for number in range(len(self._vnodes))]
+        readiness.look(states, members, beats)
+        after = readiness.reasons()
+        if self._has_started and bool(before) != bool(after):
+            _log.warning("node is not ready" if after else "node is ready again", why=after or before)
+        for number, leader in enumerate(self._leaders):
+            leader.is_ready = readiness.may_lead and not readiness.is_behind(number)
+            if not readiness.may_lead:
+                leader.resign()
+        for log in self._stamps.look(states, readiness, self._clock):
+            if self.leads(log or 0):  # the leader of vnode 0 looks after the control log
+                self._step_down(log, "its stamps are wrong")
+        return beats
+
+    def _state(self, number: int) -> VnodeState:
+        applier, writer = self.appliers[number], self._writers[number]
+        value = self._vnodes[number].store.get(CLUSTER, CLOCK_KEY)
+        return VnodeState(
+            applier.place.sequence,
+            max(applier.last_read, writer.acknowledged, self._ends[number]),
+            0 if value is None else decode_clock(value).stamp_us,
+            writer.waits_us(),
+            "" if applier.stop is None else f"{applier.stop.why} ({_ADVICE})",
+        )
 
     def _sync(self) -> None:
         """Note what of each vnode is on this node's disk."""
@@ -249,13 +340,8 @@ class ClusterNode:
 
         self._stores.sync(synced)
 
-    def _compare_digests(self) -> None:
+    def _compare_digests(self, beats: dict[int, Beat]) -> None:
         """Stop if this node has come to something else than the others."""
-        beats: dict[int, Beat] = {}
-        for node in self.membership.live():
-            row = last_beat(self._control_store, node)
-            if row is not None:
-                beats[node] = row.beat
         for found in self._digests.compare(beats):
             if found.must_stop:
                 self.close()
@@ -300,45 +386,80 @@ class ClusterNode:
         return lowest
 
     def _beat(self) -> Beat:
-        vnodes = [
-            VnodeProgress(number, applier.place.sequence, self._synced[number], *self._digests.last(number))
-            for number, applier in enumerate(self.appliers)
-        ]
-        ready = self.is_ready and all(applier.stop is None for applier in self.appliers)
-        return Beat(tuple(vnodes), 0, self.connections(), ready)
+        vnodes: list[VnodeProgress] = []
+        for number, applier in enumerate(self.appliers):
+            place = applier.place.sequence
+            lag_ms = self.readiness.lag_us(number, place) // 1000
+            digest = self._digests.last(number)
+            synced = self._synced[number]
+            vnodes.append(VnodeProgress(number, place, synced, *digest, lag_ms, leads=self.leads(number)))
+        reasons = self.readiness.reasons() if self._has_started else ["it has not caught up yet"]
+        counts = tuple((name, count) for name, count in self.all_counts().items() if count)
+        lag_ms = max([one.lag_ms for one in vnodes], default=0)
+        return Beat(tuple(vnodes), lag_ms, self.connections(), not reasons, tuple(reasons), counts)
+
+    def all_counts(self) -> dict[str, int]:
+        """What this node has counted since its start, by name."""
+        digests = {"digests/compared": self._digests.compared, "digests/different": self._digests.different}
+        return self.counts.counts() | digests
 
     # ---- start
 
     async def _catch_up(self) -> None:
-        """Wait until what is in the logs now is applied here, or for as long as a start may wait."""
-        wanted: list[int] = []
-        for vnode in self._vnodes:
+        """Wait until what is in the logs now is applied here. A vnode that stands still is waited for no longer."""
+        for number, vnode in enumerate(self._vnodes):
             try:
-                wanted.append((await vnode.log.ends()).last)
+                self._ends[number] = (await vnode.log.ends()).last
             except TransientError as error:
-                _log.warning("a start does not wait for a vnode", vnode=len(wanted), why=str(error))
-                wanted.append(0)
-        for _look in range(int(CATCH_UP_S / _LOOK_S)):
-            if all(
-                applier.place.sequence >= last or applier.stop
-                for applier, last in zip(self.appliers, wanted, strict=True)
-            ):
-                return
+                _log.warning("a start does not wait for a vnode", vnode=number, why=str(error))
+        # Looks without progress, by vnode. One that goes on is waited for, however far behind it is.
+        idle = [0] * len(self._vnodes)
+        before = [-1] * len(self._vnodes)
+        for look in count():
+            places = [applier.place.sequence for applier in self.appliers]
+            idle = [0 if one != was else looks + 1 for one, was, looks in zip(places, before, idle, strict=True)]
+            before = places
+            if not any(self._is_catching_up(number, idle[number]) for number in range(len(places))):
+                break
+            if look % _LOOKS_A_SECOND == 0:
+                self._look()
             await self._wait(_LOOK_S)
-        _log.warning("node starts behind the logs", applied=[applier.place.sequence for applier in self.appliers])
+        if any(place < last for place, last in zip(places, self._ends, strict=True)):
+            _log.warning("node starts behind the logs", applied=places, last=self._ends)
+
+    def _is_catching_up(self, number: int, idle: int) -> bool:
+        applier = self.appliers[number]
+        return applier.place.sequence < self._ends[number] and applier.stop is None and idle < _IDLE_LOOKS
 
 
 class _Watched:
-    """An `OutcomeListener` by shape: notes digests on the way to another one."""
+    """An `OutcomeListener` by shape: counts outcomes on the way to another one."""
 
-    def __init__(self, listener: OutcomeListener, digests: DigestWatch, vnode: int) -> None:
+    def __init__(self, listener: OutcomeListener, counts: RecordCounts, log: str) -> None:
         self._listener: Final = listener
-        self._digests: Final = digests
-        self._vnode: Final = vnode
+        self._counts: Final = counts
+        self._log: Final = log
 
     def applied(self, entry: LogEntry, outcome: Outcome) -> None:
-        self._digests.applied(self._vnode, outcome.sequence, outcome.digest)
+        self._counts.applied(self._log, outcome)
         self._listener.applied(entry, outcome)
 
     def stopped(self, stop: ApplierStop) -> None:
         self._listener.stopped(stop)
+
+
+class _WatchedVnode(_Watched):
+    """Notes digests and record time as well."""
+
+    def __init__(
+        self, listener: OutcomeListener, counts: RecordCounts, digests: DigestWatch, clock: RecordClock, vnode: int
+    ) -> None:
+        super().__init__(listener, counts, f"vnode {vnode}")
+        self._digests: Final = digests
+        self._clock: Final = clock
+        self._vnode: Final = vnode
+
+    def applied(self, entry: LogEntry, outcome: Outcome) -> None:
+        self._clock.applied(outcome.time_us)
+        self._digests.applied(self._vnode, outcome.sequence, outcome.digest)
+        super().applied(entry, outcome)

@@ -43,6 +43,9 @@ class DigestWatch:
         self._order: Final[list[deque[int]]] = [deque() for _vnode in range(vnodes)]
         #: By vnode: the members that were compared, at which place, and whether they were equal.
         self._compared: Final[list[dict[int, tuple[int, bool]]]] = [{} for _vnode in range(vnodes)]
+        #: Digests that were compared, and how many were different.
+        self.compared = 0
+        self.different = 0
 
     def applied(self, vnode: int, sequence: int, digest: bytes) -> None:
         """A record was applied here, and its outcome has this digest."""
@@ -83,4 +86,7 @@ class DigestWatch:
             own = self._own[progress.vnode].get(progress.digest_at)
             before = self._compared[progress.vnode].get(node, (0, True))[0]
             if own is not None and progress.digest_at >= before:
+                if progress.digest_at > before:
+                    self.compared += 1
+                    self.different += own != progress.digest
                 self._compared[progress.vnode][node] = (progress.digest_at, own == progress.digest)

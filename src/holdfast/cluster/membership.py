@@ -17,7 +17,8 @@ What a record means is decided by `durable/state_machine/control`; here is when 
    member that has heard of each, in this life, has missed none.
 5. Every 10,000 records the live member with the lowest number writes a snapshot in place of a beat, until one counts.
    Then the log is trimmed before the snapshot before that one: a member that is less far behind goes on by itself.
-6. Who is fenced joins again, with another life. Who was closed by a join under its own number ends: its data folder
+6. A node whose number another data folder has tries again until that one is fenced, and ends if it goes on beating.
+7. Who is fenced joins again, with another life. Who was closed by a join under its own number ends: its data folder
    runs twice, and the later one stays.
 """
 
@@ -25,12 +26,11 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median_low
 from typing import Final, Protocol
 
 import structlog
 
-from holdfast.cluster.applier import ApplierStop
+from holdfast.cluster.applier import ApplierStop, OutcomeListener
 from holdfast.cluster.control_snapshot import ControlApplier
 from holdfast.cluster.writer import TimerHandle, Timers
 from holdfast.durable.ordered_log import LogEntry, OrderedLog
@@ -78,6 +78,8 @@ _SEND_AGAIN: Final = 2
 SNAPSHOT_EVERY: Final = 10_000
 #: Beats after which a join that was refused is tried again.
 _JOIN_AGAIN: Final = 10
+#: Of these, the last ones: a process with the same number that beats in them is alive.
+_RIVAL_BEATS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,10 @@ class MembershipListener(Protocol):
         """This node is no member, and will not be one again."""
 
 
-def control_applier(log: OrderedLog, cluster_id: bytes, store: StateStore, membership: "Membership") -> ControlApplier:
-    """The applier of the control log, which tells a membership."""
+def control_applier(
+    log: OrderedLog, cluster_id: bytes, store: StateStore, membership: OutcomeListener
+) -> ControlApplier:
+    """The applier of the control log, which tells a `Membership`."""
     return ControlApplier(log, cluster_id, store, membership, machine=ControlMachine(cluster_id, store))
 
 
@@ -165,6 +169,8 @@ class Membership:
         self._wrote_snapshot = False
         #: Beats until a join is tried again.
         self._join_in = 0
+        #: The last sign of another process with this number, some beats before a join is tried again; 0 without one.
+        self._rival_sign = 0
         #: Records to be written before the next beat.
         self._pending: Final[deque[Fence | Leave]] = deque()
         #: When the last own beat was applied, and how many were since the last beat of each other member.
@@ -208,16 +214,6 @@ class Membership:
                 return False
         return True
 
-    def clock_skew_us(self) -> int:
-        """How far this node's clock is ahead of the middle one of the members, by their last beats; 0 without one."""
-        ahead: dict[int, int] = {}
-        for node in self.live():
-            beat = last_beat(self._tables, node)
-            if beat is not None:
-                ahead[node] = beat.time_us - beat.stamp_us
-        own = ahead.get(self._profile.node)
-        return 0 if own is None else own - median_low(ahead.values())
-
     # ---- writing
 
     def _tick(self) -> None:
@@ -233,6 +229,9 @@ class Membership:
             self._write(self._next_pending() or self._next_snapshot() or self._beat())
         elif self._join_in > 0:
             self._join_in -= 1
+            if self._join_in == _RIVAL_BEATS:
+                member = member_row(self._tables, self._profile.node)
+                self._rival_sign = 0 if member is None else last_sign(self._tables, self._profile.node, member)
         else:
             self._write(self._join())
 
@@ -329,7 +328,14 @@ class Membership:
             # A newer life of this node that had not been applied here is known now.
             late = member is not None and member.join.folder_id == self._profile.folder_id
             self._join_in = 0 if late else _JOIN_AGAIN
-            self._listener.refused(outcome.refusal)
+            if not late and member is not None and self._is_rival_alive(member):
+                self._end(outcome.refusal)
+            else:
+                self._listener.refused(outcome.refusal)
+
+    def _is_rival_alive(self, member: MemberRow) -> bool:
+        """Whether the process that has this number has beaten lately: then it is not one that has died."""
+        return member.lives and 0 < self._rival_sign < last_sign(self._tables, self._profile.node, member)
 
     def _own_closing(self, record: ControlRecord) -> None:
         node = self._profile.node

@@ -120,6 +120,10 @@ class NatsConnection:
         except TimeoutError:
             _abort(self._client)
 
+    def server_info(self) -> Answer:
+        """What the server of the present connection has said of itself: `server_name`, `version`, `max_payload`, …"""
+        return dict(self._client._server_info)
+
     # ---- requests
 
     async def request(self, subject: str, payload: bytes) -> bytes:

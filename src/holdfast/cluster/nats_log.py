@@ -134,6 +134,10 @@ class NatsOrderedLog:
         except ApiError as refused:
             raise TransientError(str(refused)) from refused
 
+    def ask_to_step_down(self, why: str) -> None:
+        """Have the stream elect another leader, if it reports one."""
+        self._start(self._ask_to_step_down(why))
+
     # ---- inside
 
     async def _append(self, record: bytes, answered: Answered) -> None:
@@ -145,7 +149,7 @@ class NatsOrderedLog:
             answer = decode_answer(await self._connection.request(self._stream.subject, record))
         except TransientError as error:
             if self._watchdog.unanswered(began_us) and self._is_leader() and not self._closed:
-                self._start(self._ask_to_step_down())
+                self.ask_to_step_down("it answers no append")
             return UnknownOutcome(str(error))
         self._watchdog.answered()
         refused = answer.get("error")
@@ -158,13 +162,12 @@ class NatsOrderedLog:
         self._source.acknowledged = max(self._source.acknowledged, sequence)
         return sequence
 
-    async def _ask_to_step_down(self) -> None:
-        """Have the stream elect another leader, if it reports one."""
+    async def _ask_to_step_down(self, why: str) -> None:
         name = self._stream.name
         try:
             leader = ((await stream_info(self._connection, self._stream)).get("cluster") or {}).get("leader")
             if leader:
-                _log.warning("stream leader answers no append, and is asked to step down", stream=name, leader=leader)
+                _log.warning("stream leader is asked to step down", stream=name, leader=leader, why=why)
                 await self._connection.ask(f"STREAM.LEADER.STEPDOWN.{name}")
         except (TransientError, ApiError) as error:
             _log.warning("stream leader cannot be asked to step down", stream=name, why=str(error))

@@ -6,7 +6,7 @@
 import asyncio
 import http.client
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from holdfast.model.errors import SettingsError, TransientError
@@ -41,24 +41,54 @@ def _read(host: str, port: int, page: str) -> Report:
     return report
 
 
+async def check_servers(monitors: Sequence[str], needed: int) -> None:
+    """Look at the reports of servers, by the `host:port` of their monitoring endpoints.
+
+    TransientError: fewer than `needed` answer. SettingsError: one that answers is not fit for use, or two of them are
+    one server.
+    """
+    names: dict[str, str] = {}
+    away: list[str] = []
+    for monitor in monitors:
+        host, _, port = monitor.rpartition(":")
+        try:
+            report = await read_report(int(port), host.strip("[]"))
+        except TransientError as error:
+            away.append(str(error))
+            continue
+        check_report(report)
+        name = str(report.get("server_name"))
+        if name in names:
+            raise SettingsError(
+                f"cluster.monitors has {names[name]} and {monitor}, which are one NATS server, {name}; name each "
+                "server once, and three or more"
+            )
+        names[name] = monitor
+    if len(names) < needed:
+        raise TransientError(f"{len(names)} of {needed} NATS servers report: {'; '.join(away)}")
+
+
 def check_report(report: Report) -> None:
     """SettingsError: the server loses what it has acknowledged, or does not take what the cluster sends."""
-    name = report.get("server_name", "?")
-    jetstream = report.get("jetstream") or {}
-    config = jetstream.get("config") or {}
-    for what, found, right, is_right in _expected(report, config):
-        if not is_right(found):
-            raise SettingsError(f"NATS server {name} has {what} = {found!r}; right would be {right}")
+    check_info(report)
+    config = (report.get("jetstream") or {}).get("config") or {}
+    _expect(report, "jetstream", "enabled" if config else "disabled", "enabled", lambda found: found == "enabled")
+    right = 'true: jetstream { sync_interval: "always" }'
+    _expect(report, "sync_always", config.get("sync_always"), right, bool)
 
 
-def _expected(report: Report, config: Report) -> list[tuple[str, Any, str, Callable[[Any], bool]]]:
-    least = ".".join(str(part) for part in LEAST_VERSION)
-    return [
-        ("version", report.get("version"), f"{least} or later", lambda found: _version(found) >= LEAST_VERSION),
-        ("jetstream", "enabled" if config else "disabled", "enabled", lambda found: found == "enabled"),
-        ("sync_always", config.get("sync_always"), 'true: jetstream { sync_interval: "always" }', bool),
-        ("max_payload", report.get("max_payload"), f"{MAX_PAYLOAD_BYTES}", lambda found: found == MAX_PAYLOAD_BYTES),
-    ]
+def check_info(info: Report) -> None:
+    """SettingsError: the server is too old, or takes too small records. Every client hears that much of a server."""
+    least = f"{'.'.join(str(part) for part in LEAST_VERSION)} or later"
+    _expect(info, "version", info.get("version"), least, lambda found: _version(found) >= LEAST_VERSION)
+    right = f"{MAX_PAYLOAD_BYTES}: max_payload: {MAX_PAYLOAD_BYTES}"
+    _expect(info, "max_payload", info.get("max_payload"), right, lambda found: found == MAX_PAYLOAD_BYTES)
+
+
+def _expect(report: Report, what: str, found: Any, right: str, is_right: Callable[[Any], bool]) -> None:
+    if not is_right(found):
+        name = report.get("server_name", "?")
+        raise SettingsError(f"NATS server {name} has {what} = {found!r}; right would be {right}")
 
 
 def _version(text: object) -> tuple[int, ...]:

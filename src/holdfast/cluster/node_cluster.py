@@ -20,6 +20,7 @@ import structlog
 from holdfast.cluster.founding import find_founding
 from holdfast.cluster.nats_connection import NatsConnection, NatsOptions
 from holdfast.cluster.nats_log import NatsOrderedLog
+from holdfast.cluster.nats_monitor import check_info, check_servers
 from holdfast.cluster.nats_server import NatsServer, ServerOptions, last_tls_error
 from holdfast.cluster.nats_streams import LogStream, log_streams
 from holdfast.durable.ordered_log import OrderedLog
@@ -47,6 +48,8 @@ class ClusterOptions:
     settings: tuple[VnodeSettings, ...]
     #: The server that the node runs; None if it uses those of others.
     server: ServerOptions | None = None
+    #: Of those: `host:port` of their monitoring endpoints.
+    monitors: tuple[str, ...] = ()
 
     @property
     def vnodes(self) -> int:
@@ -89,7 +92,12 @@ class ClusterConnection:
             server = NatsServer(options.server)
             self._server = self._tasks.create_task(server.run())
             await self._until("NATS server", server.report)
+        elif options.monitors:
+            await self._until("NATS servers", self._check_servers)
+        else:
+            _log.warning("whether the NATS servers sync is not checked; set cluster.monitors")
         self._connection = await self._until("NATS servers", self._connect)
+        check_info(self._connection.server_info())
         streams = options.streams()
         self._logs.append(await self._open_log(streams[0], 0))
         if known is None:
@@ -138,7 +146,15 @@ class ClusterConnection:
         """The logs of the vnodes, by number."""
         return [*self._logs[1:]]
 
+    def step_down(self, vnode: int | None, why: str) -> None:
+        """Ask the leader of a vnode's stream to step down; None: that of the control log."""
+        self._logs[0 if vnode is None else vnode + 1].ask_to_step_down(why)
+
     # ---- steps
+
+    async def _check_servers(self) -> None:
+        # One may be away: a node starts as long as the logs have a majority.
+        await check_servers(self._options.monitors, len(self._options.monitors) // 2 + 1)
 
     async def _connect(self) -> NatsConnection:
         return await NatsConnection.open(self._options.nats, self._tasks)

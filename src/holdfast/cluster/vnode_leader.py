@@ -47,6 +47,12 @@ def registration_of(tables: StateTables, session_id: str) -> RegistrationRow | N
     return None if value is None else decode_registration(value)
 
 
+def leader_of(tables: StateTables) -> LeaderRow | None:
+    """Who leads a vnode, as of the last record that was applied, whether its epoch is closed or not."""
+    value = tables.get(CLUSTER, LEADER_KEY)
+    return None if value is None else decode_leader(value)
+
+
 class VnodeLeader:
     """One vnode, on one node. Requires: `tick` once a second."""
 
@@ -74,6 +80,8 @@ class VnodeLeader:
         self._timers: Final = timers
         self._ticked_us = 0
         self._proposed = False
+        self._resigned = False
+        #: False if this node is behind in the vnode, or another one should lead it.
         self.is_ready = True
 
     def leads(self) -> bool:
@@ -84,6 +92,7 @@ class VnodeLeader:
         """A second has passed. `rank` is this node's place among the live ones."""
         if not self.is_ready:
             return  # who is behind writes no tick, and is replaced
+        self._resigned = False
         now_us = self._clock.wall_us()
         leads = self.leads()
         if leads:
@@ -97,19 +106,20 @@ class VnodeLeader:
         self._writer.flush()
 
     def resign(self) -> None:
-        if self.leads():
+        """Have another node lead. Once, until this one is ready again: what is applied here may be behind."""
+        if self.leads() and not self._resigned:
+            self._resigned = True
             self._writer.add(Resign())
             self._writer.flush()
 
     def _lead(self) -> None:
         self._proposed = False
-        if self._is_vacant(self._clock.wall_us()):
+        if self.is_ready and self._is_vacant(self._clock.wall_us()):
             self._writer.add(Lead())
             self._writer.flush()
 
     def _leader(self) -> LeaderRow | None:
-        value = self._tables.get(CLUSTER, LEADER_KEY)
-        return None if value is None else decode_leader(value)
+        return leader_of(self._tables)
 
     def _is_vacant(self, now_us: int) -> bool:
         """Whether nobody seems to lead. The log knows better, by its own time."""

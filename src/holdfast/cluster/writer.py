@@ -129,8 +129,12 @@ class VnodeWriter:
         self._timer: TimerHandle | None = None
         self._pause_s = FIRST_PAUSE_S
         self._flushing = False
+        #: When the last record was settled, or the first one sealed that is not: monotonic.
+        self._waits_since_us = 0
         #: Items that are not settled yet, in bytes, for back-pressure.
         self.unsettled_bytes = 0
+        #: The greatest sequence that a record was answered with.
+        self.acknowledged = 0
         #: Why nothing is written any more; empty if it is.
         self.closed = ""
 
@@ -169,6 +173,10 @@ class VnodeWriter:
         finally:
             self._flushing = False
 
+    def waits_us(self) -> int:
+        """For how long no record was settled, though one is sealed; 0 if none is."""
+        return self._clock.monotonic_us() - self._waits_since_us if self._unsettled else 0
+
     def close(self) -> None:
         """Nothing more is written. What is not settled may count or not: its epoch has to be closed by another one."""
         self._end("the writer was closed")
@@ -182,6 +190,8 @@ class VnodeWriter:
         self._number += 1
         value = filling.record.seal(*self._identity, self._number, self._clock.wall_us(), self._seen_version())
         record = _SealedRecord(self._number, value, filling.settled)
+        if not self._unsettled:
+            self._waits_since_us = self._clock.monotonic_us()
         self._unsettled.append(record)
         return record
 
@@ -200,6 +210,7 @@ class VnodeWriter:
         if isinstance(result, UnknownOutcome):
             return
         record.answered = True
+        self.acknowledged = max(self.acknowledged, result)
         self._arrived(record)
 
     def _arrived(self, record: _SealedRecord) -> None:
@@ -237,6 +248,7 @@ class VnodeWriter:
     def _settle(self, record: _SealedRecord, outcome: Outcome) -> None:
         # Records are applied in the order of their numbers: this is the first one.
         self._unsettled.popleft()
+        self._waits_since_us = self._clock.monotonic_us()
         record.answered = True
         self.unsettled_bytes -= len(record.value)
         for index, settled in enumerate(record.settled):

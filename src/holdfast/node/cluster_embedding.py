@@ -17,6 +17,7 @@ from holdfast.broker.sys_topics import SysTopics
 from holdfast.cluster import failpoints
 from holdfast.cluster.cluster_node import ClusterNode
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
+from holdfast.cluster.node_report import cluster_topics
 from holdfast.cluster.qos0_relay import connect_relay
 from holdfast.durable.state_machine.control import founded_row
 from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
@@ -63,9 +64,10 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
             members.append(member)
             try:
                 await member.start(storage.spawn)
-                broker = Broker(policy, clock, authenticator, storage.stores(member))
+                broker = Broker(policy, member.clock, authenticator, storage.stores(member))
                 await _relay_qos0(settings, connection, member, broker, storage)
-                async with broker, _serving(settings, broker, storage, grace_s) as node:
+                broker.connections.admission = member
+                async with broker, _serving(settings, broker, member, storage, grace_s) as node:
                     member.connections = lambda: len(broker.connections)
                     yield node
             finally:
@@ -91,14 +93,14 @@ async def _relay_qos0(
 
 @asynccontextmanager
 async def _serving(
-    settings: Settings, broker: Broker, storage: ClusterStorage, grace_s: float | None
+    settings: Settings, broker: Broker, member: ClusterNode, storage: ClusterStorage, grace_s: float | None
 ) -> AsyncIterator[Node]:
     listeners = await open_listeners(listener_specs(settings), broker)
-    sys_topics = SysTopics(broker, describe(), settings.sys.interval_s)
+    sys_topics = SysTopics(broker, describe(), settings.sys.interval_s, lambda: cluster_topics(member))
     sys_topics.start()
     node = Node(settings, broker, listeners, sys_topics, storage)
     storage.on_failure = node.fail
-    storage.spawn(storage.maintain(broker))
+    storage.spawn(storage.maintain(broker, member))
     storage.spawn(SegmentSupervisor(storage).run())
     try:
         yield node

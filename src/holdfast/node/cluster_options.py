@@ -40,7 +40,8 @@ def cluster_options(settings: Settings) -> ClusterOptions:
         tls=_tls_context(cluster),
     )
     if not cluster.is_embedded:
-        return ClusterOptions(cluster.name, nats, cluster.stream_bytes, vnodes)
+        monitors = cluster.monitor_addresses()
+        return ClusterOptions(cluster.name, nats, cluster.stream_bytes, vnodes, monitors=monitors)
     server = ServerOptions(
         cluster=cluster.name,
         node=name,

@@ -15,6 +15,7 @@ from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
 from holdfast.cluster.generation_rules import GenerationRules, ShardState
 from holdfast.cluster.membership import NodeProfile
 from holdfast.cluster.node_cluster import ClusterConnection
+from holdfast.cluster.readiness import MQTT, NodeBounds
 from holdfast.durable.commit import SegmentCounts
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.queues.log_queue import LogQueue
@@ -45,6 +46,8 @@ _log = structlog.get_logger()
 #: The file with the id of a data folder: a node that comes with another folder is another one.
 _FOLDER_ID: Final = "folder-id"
 _SECOND_S: Final = 1.0
+#: Clients that are sent away with one second: they connect elsewhere at that rate.
+_AWAY_AT_ONCE: Final = 1000
 
 
 class ClusterStorage:
@@ -91,7 +94,11 @@ class ClusterStorage:
             )
             for number, log in enumerate(connection.vnodes)
         ]
-        profile = NodeProfile(self._settings.cluster.node, f"node-{self._settings.cluster.node}", self._folder_id())
+        cluster = self._settings.cluster
+        address = cluster.mqtt_address
+        addresses = ((MQTT, address),) if address else ()
+        profile = NodeProfile(cluster.node, f"node-{cluster.node}", self._folder_id(), addresses=addresses)
+        bounds = NodeBounds(cluster.max_lag_s, cluster.max_skew_s, cluster.patience_s, redirect=cluster.redirect)
         return ClusterNode(
             connection.founded,
             connection.control,
@@ -102,6 +109,8 @@ class ClusterStorage:
             self.clock,
             loop,
             self._ended,
+            bounds=bounds,
+            step_down=connection.step_down,
         )
 
     def _due_generations(self, rules: GenerationRules, vnode: int, now_us: int) -> list[Item]:
@@ -170,14 +179,19 @@ class ClusterStorage:
             _log.error("a part of the node failed", exc_info=task.exception())
             self.on_failure(PoisonedError(str(task.exception())))
 
-    async def maintain(self, broker: Broker) -> None:
-        """Once a second: free space, sessions' progress, what segments could not write, events."""
+    async def maintain(self, broker: Broker, node: ClusterNode) -> None:
+        """Once a second: free space, clients, sessions' progress, what segments could not write, events."""
 
         def check_space() -> None:
-            self._check_space(broker)
+            self._check_space(broker, node)
+
+        def send_away() -> None:
+            if node.readiness.sends_away:
+                broker.connections.send_away(_AWAY_AT_ONCE)
 
         steps: list[Callable[[], None]] = [
             check_space,
+            send_away,
             broker.sessions.sweep,
             self.vnodes.segments.retry,
             self.store_events,
@@ -190,13 +204,14 @@ class ClusterStorage:
                     _log.exception("maintenance of the disk failed")
             await asyncio.sleep(_SECOND_S)
 
-    def _check_space(self, broker: Broker) -> None:
-        """Refuse messages before the disk is full, and accept them again when there is room."""
+    def _check_space(self, broker: Broker, node: ClusterNode) -> None:
+        """Refuse messages before the disk is full, and accept them again when there is room. Other nodes go on."""
         before = self._disk.state
         state = self._disk.check()
         if state is not before:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
-        broker.exchange.intake.refusing = QUOTA_EXCEEDED if state is DiskState.FULL else SUCCESS
+        node.readiness.disk_full = state is DiskState.FULL
+        broker.exchange.intake.refusing = QUOTA_EXCEEDED if node.readiness.disk_full else SUCCESS
 
     def _ended(self, why: str) -> None:
         self.on_failure(PermanentError(f"this node is no member of its cluster any more: {why}"))

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast.cluster.membership import SILENT_BEATS
-from holdfast.durable.state_machine.control import last_beat
 from holdfast.durable.state_machine.outcome import APPLIED, CLOSED_EPOCH, REPEATED
 from holdfast.records.cluster.control import EVENTUAL, Beat, Fence, Join, VnodeProgress, decode_control
 from tests.unit.cluster.member_world import MemberWorld, member_world
@@ -330,6 +329,23 @@ def test_another_folder_under_the_number_of_a_live_node_waits_until_that_is_gone
     play(act)
 
 
+def test_another_folder_under_the_number_of_a_node_that_goes_on_beating_ends() -> None:
+    """Two nodes were given one number: the second one says so, and which folder the first one has."""
+
+    async def act(world: MemberWorld) -> None:
+        await world.begin(9)
+        one = await world.begin(1, folder=1)
+        await world.pass_s(3)
+        other = await world.begin(1, folder=2)
+        await world.pass_s(3 * LONG_S)
+        assert len(other.notes.ends) == 1
+        assert "node 1 lives, as 'n1' with the data folder 0101" in other.notes.ends[0]
+        assert one.notes.ends == []
+        assert await world.live() == [1, 9]
+
+    play(act)
+
+
 def test_a_linear_node_does_not_join_beside_an_eventual_one() -> None:
     async def act(world: MemberWorld) -> None:
         await world.begin(1, mode=EVENTUAL)
@@ -365,22 +381,6 @@ def test_a_node_whose_control_log_is_unreadable_ends() -> None:
         await settle()
         assert "applied no further" in one.notes.ends[0]
         assert one.membership.life is None
-
-    play(act)
-
-
-def test_the_skew_of_a_clock_is_measured_against_the_middle_one_of_the_beats() -> None:
-    async def act(world: MemberWorld) -> None:
-        nodes = [await world.begin(node) for node in (1, 2, 3)]
-        await world.pass_s(2)
-        one = nodes[0]
-        assert one.membership.clock_skew_us() == 0
-        row = last_beat(one.tables, 2)
-        assert row is not None
-        # The server's clock is an hour off: that makes no node wrong.
-        world.log.stamp_offset_us = 3_600_000_000
-        await world.pass_s(2)
-        assert abs(one.membership.clock_skew_us()) < 1_000
 
     play(act)
 

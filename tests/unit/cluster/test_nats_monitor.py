@@ -44,7 +44,7 @@ def test_a_server_that_is_new_enough_and_syncs_is_accepted(version: str) -> None
         ("jetstream", {}, "jetstream = 'disabled'; right would be enabled"),
         ("jetstream.config.sync_always", False, "sync_always = False; right would be true"),
         ("jetstream.config.sync_always", None, "sync_always = None"),
-        ("max_payload", 1 << 20, "max_payload = 1048576; right would be 8388608"),
+        ("max_payload", 1 << 20, "max_payload = 1048576; right would be 8388608: max_payload: 8388608"),
         ("max_payload", 64 << 20, "max_payload = 67108864; right would be 8388608"),
     ],
 )

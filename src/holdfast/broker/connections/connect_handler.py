@@ -139,6 +139,9 @@ class ConnectHandler:
         try:
             self._check(packet)
             await self._authenticate(connection, packet)
+            refusal = self._connections.refusal(connection.session_id)
+            if refusal is not None:
+                raise refusal
             self._check_owner(connection)  # before it waits: only clients of one user take turns
             terms = self._terms(connection, packet)
             waits = self._locks.taken(connection.session_id)

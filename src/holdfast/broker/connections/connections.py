@@ -1,7 +1,8 @@
 """The connections of this node: accepted, watched, told to go, lost."""
 
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Final
+from itertools import islice
+from typing import Final, Protocol
 
 from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connections.connection import ClientConnection
@@ -25,17 +26,28 @@ from holdfast.model.reasons import (
     SERVER_UNAVAILABLE,
     SESSION_TAKEN_OVER,
     UNSPECIFIED_ERROR,
+    USE_ANOTHER_SERVER,
     allowed_reasons,
     connack_v3,
 )
 from holdfast.wire.codec import encode
 from holdfast.wire.framing import MAX_PACKET_BYTES
 from holdfast.wire.packets import Connack, Disconnect
-from holdfast.wire.properties import NO_PROPERTIES, Properties
+from holdfast.wire.properties import Properties
 
 _TAKEN_OVER: Final = "a newer connection has the same client id"
 #: Of a large packet, so much has to come in each time that it may take: 550 bytes a second with the default.
 _PACKET_PROGRESS_BYTES: Final = 16 * 1024
+
+
+class Admission(Protocol):
+    """Which clients a node serves: one of a cluster may be unfit to, for all of them or for some."""
+
+    def refusal(self, session_id: str) -> PeerError | None:
+        """Why a session is not served here now; None if it is."""
+
+    def server_reference(self) -> str:
+        """Where else clients may go, as MQTT 5 names servers; empty if that is not told."""
 
 
 class ClientConnections:
@@ -71,6 +83,8 @@ class ClientConnections:
         self._by_number: Final[dict[int, ClientConnection]] = {}
         self._count = 0
         self.most = 0
+        #: None: every client is served.
+        self.admission: Admission | None = None
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -178,6 +192,23 @@ class ClientConnections:
 
     # ---- endings
 
+    def refusal(self, session_id: str) -> PeerError | None:
+        """Why a session is not served here now; None if it is."""
+        return None if self.admission is None else self.admission.refusal(session_id)
+
+    def send_away(self, most: int) -> int:
+        """Disconnect clients that are not served here any more, at most so many; how many these were."""
+        refused = ((one, self.refusal(one.session_id)) for one in self if one.session_id)
+        found = list(islice(((one, error) for one, error in refused if error is not None), most))
+        for connection, error in found:
+            self.disconnect(connection, error.reason, error.detail)
+        return len(found)
+
+    def _server_reference(self, reason: int) -> str | None:
+        if reason != USE_ANOTHER_SERVER or self.admission is None:
+            return None
+        return self.admission.server_reference() or None
+
     def refuse(self, connection: ClientConnection, error: PeerError) -> None:
         """CONNECT is not accepted."""
         if connection.channel.closed:
@@ -187,7 +218,7 @@ class ClientConnections:
         client_id, address, why = connection.client_id, connection.origin.address, str(error)
         # By address: a client id that is refused may be any text.
         self._client_log.info("refused", "address", reason=error.reason, client=client_id, address=address, why=why)
-        frame = _refusal(connection.channel, error.reason, error.detail, explain=connection.explain)
+        frame = _refusal(connection, error, self._server_reference(error.reason))
         self.close(connection, frame)
 
     def note_answer_limits(self, connection: ClientConnection, asked: Properties) -> None:
@@ -209,7 +240,7 @@ class ClientConnections:
             self._note(TAKEOVER if reason == SESSION_TAKEN_OVER else DISCONNECTED, connection, detail)
         client_id, address = connection.client_id, connection.origin.address
         self._client_log.info("disconnected", "client", reason=reason, client=client_id, address=address, why=detail)
-        self.close(connection, _goodbye(channel, reason, detail, explain=connection.explain))
+        self.close(connection, _goodbye(connection, PeerError(reason, detail), self._server_reference(reason)))
 
     def _note(self, reason: str, connection: ClientConnection, detail: str) -> None:
         name = connection.session_id or connection.client_id
@@ -223,14 +254,15 @@ class ClientConnections:
         connection = None if channel is None else self.of(channel)
         if connection is not None:
             connection.registered = False
+            # A node that is no member any more, or has stopped, loses its sessions without a newer connection.
+            error = self.refusal(connection.session_id)
             if begun is not channel:  # no DISCONNECT before CONNACK
-                self.refuse(connection, PeerError(SERVER_BUSY, _TAKEN_OVER))
+                self.refuse(connection, error or PeerError(SERVER_BUSY, _TAKEN_OVER))
                 return
-            self._note(TAKEOVER, connection, _TAKEN_OVER)
+            error = error or PeerError(SESSION_TAKEN_OVER, _TAKEN_OVER)
+            self._note(TAKEOVER if error.reason == SESSION_TAKEN_OVER else DISCONNECTED, connection, error.detail)
             connection.channel.out = None  # nothing but the goodbye is sent
-            self.close(
-                connection, _goodbye(connection.channel, SESSION_TAKEN_OVER, _TAKEN_OVER, explain=connection.explain)
-            )
+            self.close(connection, _goodbye(connection, error, self._server_reference(error.reason)))
 
     def close(self, connection: ClientConnection, frame: bytes) -> None:
         """Send a last frame and close; the session is left behind at once, not when the socket is gone."""
@@ -292,8 +324,9 @@ class ClientConnections:
                 self.refuse(connection, PeerError(SERVER_BUSY, _TAKEN_OVER))
 
 
-def _refusal(channel: Channel, reason: int, detail: str, *, explain: bool) -> bytes:
+def _refusal(connection: ClientConnection, error: PeerError, reference: str | None) -> bytes:
     """The CONNACK that refuses; empty where the standard has the connection just closed."""
+    reason, channel = error.reason, connection.channel
     version = channel.version
     if version == 0:
         return b""
@@ -301,7 +334,8 @@ def _refusal(channel: Channel, reason: int, detail: str, *, explain: bool) -> by
         if reason == SERVER_SHUTTING_DOWN:
             reason = SERVER_UNAVAILABLE  # what CONNACK has for it
         reason = reason if reason in allowed_reasons(CONNACK, SERVER) else UNSPECIFIED_ERROR
-        frame = encode(Connack(reason, properties=Properties(reason_string=detail) if explain else NO_PROPERTIES), V5)
+        why = error.detail if connection.explain else None
+        frame = encode(Connack(reason, properties=Properties(reason_string=why, server_reference=reference)), V5)
         if len(frame) > channel.max_packet_bytes:  # [MQTT-3.2.2-19]
             frame = encode(Connack(reason), V5)
         return frame if len(frame) <= channel.max_packet_bytes else b""  # [MQTT-3.1.2-24]
@@ -309,12 +343,16 @@ def _refusal(channel: Channel, reason: int, detail: str, *, explain: bool) -> by
     return encode(Connack(code), V311) if code > 0 else b""
 
 
-def _goodbye(channel: Channel, reason: int, detail: str, *, explain: bool) -> bytes:
+def _goodbye(connection: ClientConnection, error: PeerError, reference: str | None) -> bytes:
     """The DISCONNECT that a server sends before it closes; MQTT 3 has none."""
+    reason, channel = error.reason, connection.channel
     if channel.version != V5:
         return b""
+    if reason == SERVER_UNAVAILABLE:
+        reason = SERVER_BUSY  # what DISCONNECT has for it
     reason = reason if reason in allowed_reasons(DISCONNECT, SERVER) else UNSPECIFIED_ERROR
-    frame = encode(Disconnect(reason, Properties(reason_string=detail) if explain and detail else NO_PROPERTIES), V5)
+    why = error.detail if connection.explain and error.detail else None
+    frame = encode(Disconnect(reason, Properties(reason_string=why, server_reference=reference)), V5)
     if len(frame) > channel.max_packet_bytes:  # [MQTT-3.14.2-3]
         frame = encode(Disconnect(reason), V5)
     return frame if len(frame) <= channel.max_packet_bytes else b""  # [MQTT-3.1.2-24]

@@ -179,14 +179,27 @@ class _ItemRules:
 
     def apply_all(self, steps: dict[int, SessionStep]) -> None:
         accepted = self._scope.outcome.accepted
+        is_any_rejected = False
         for index, item in enumerate(self._scope.record.items):
             if isinstance(item, MessageItem):
-                accepted.append(self._channels.message(index, item))
+                counts = self._channels.message(index, item)
             elif isinstance(item, StepItem):
-                accepted.append(self._channels.step(index, item.session, steps[index]))
+                counts = self._channels.step(index, item.session, steps[index])
             else:
-                accepted.append(self._apply(index, item))
+                counts = self._apply(index, item)
+            accepted.append(counts)
+            if not counts:
+                is_any_rejected = True
+        if is_any_rejected:
+            self._count_rejected()
         self._shards.flush()
+
+    def _count_rejected(self) -> None:
+        outcome = self._scope.outcome
+        for item, accepted in zip(self._scope.record.items, outcome.accepted, strict=True):
+            rule = 0 if accepted else _rule_of(item)
+            if rule:
+                outcome.rejected[rule] = outcome.rejected.get(rule, 0) + 1
 
     def _apply(self, index: int, item: Item) -> bool:
         channels = self._channels
@@ -233,6 +246,23 @@ class _ItemRules:
         if isinstance(item, Horizon):
             return self._shards.horizon(item)
         raise MisuseError(f"{type(item).__name__} is an item without a rule")
+
+
+def _rule_of(item: Item) -> int:
+    """The rule that an item was rejected by; 0 for one that every node writes, or writes again, to be certain."""
+    if isinstance(item, (MessageItem, StepItem)):
+        return 5
+    if isinstance(item, Claim):
+        return 6
+    if isinstance(item, Release):
+        return 7
+    if isinstance(item, (WillDue, Expire)):
+        return 8
+    if isinstance(item, (Lead, Resign, Assign, Unassign)):
+        return 10
+    if isinstance(item, (Border, DropGeneration, Horizon)):
+        return 11
+    return 0
 
 
 def _read_steps(record: ClusterRecord) -> dict[int, SessionStep]:

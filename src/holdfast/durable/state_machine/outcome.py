@@ -57,6 +57,8 @@ class Outcome:
         #: The digest of the log up to here.
         self.digest = b""
         self.accepted: Final[list[bool]] = []
+        #: By rule: how many items were rejected, without those that are meant to change nothing when they come twice.
+        self.rejected: Final[dict[int, int]] = {}
         self.published: Final[list[PublishedMessage]] = []
         #: By the index of their item: the revision of each claim that was accepted, and what stands in the way of each
         #: that was not: a registration that counts or was released lately; None if there is none.

@@ -64,6 +64,8 @@ def _own_problems(settings: Settings) -> _Found:
             "    openssl rand -hex 32 > cluster.password"
         )
         yield "cluster.password_file", text, "cluster.name"
+    if cluster.mqtt_address and not _is_reachable(cluster.mqtt_address):
+        yield "cluster.mqtt_address", f"is {cluster.mqtt_address!r}; it must be host:port, such as '10.0.0.1:1883'"
     if settings.registry.mode != "linear":
         text = f"is {settings.registry.mode!r}, which needs a map that nodes do not keep yet; write 'linear'"
         yield "registry.mode", text, "cluster.name"
@@ -87,11 +89,20 @@ def _url_problems(cluster: ClusterSettings) -> _Found:
         if not url.startswith(("nats://", "tls://")) or "@" in url:
             text = "is no address of a NATS server; it must be nats://host:port, with user and password_file beside it"
             yield "cluster.nats", text
+    monitors = set(cluster.monitor_addresses())
+    if 0 < len(monitors) < SERVERS:
+        text = f"names {len(monitors)} servers; it must be {SERVERS} or more, since each log has {SERVERS} copies"
+        yield "cluster.monitors", text, "cluster.nats"
+    for address in monitors:
+        if not _is_reachable(address):
+            yield "cluster.monitors", f"has {address!r}; it must be host:port, such as '10.0.0.1:8222'", "cluster.nats"
     if cluster.peers:
         yield "cluster.peers", "is set, and nats names servers that know each other; remove one of them", "cluster.nats"
 
 
 def _embedded_problems(cluster: ClusterSettings) -> _Found:
+    if cluster.monitors:
+        yield "cluster.monitors", "is set, and this node runs its own server; remove one of them", "cluster.nats"
     routes = cluster.routes()
     hosts = [split_address(route)[0] for route in routes]
     for route in routes:
@@ -122,6 +133,11 @@ def _embedded_problems(cluster: ClusterSettings) -> _Found:
                 f"cluster.{seen[port]}",
             )
         seen[port] = key
+
+
+def _is_reachable(address: str) -> bool:
+    host, port = split_address(address)
+    return bool(host) and not set(host) & set(" ,/") and port is not None and 1 <= port <= _MAX_PORT
 
 
 def _is_address(host: str) -> bool:

@@ -46,6 +46,13 @@ class ClusterSettings:
             "between them; this node's may be among them. Or one name that DNS resolves to all of them."
         ),
     ] = ""
+    monitors: Annotated[
+        str,
+        Key(
+            "For addresses of servers: `host:port` of the monitoring endpoint of each of them (`http` in its "
+            "settings), with commas between them. Nothing else tells whether a server syncs; `cluster init` needs it."
+        ),
+    ] = ""
     client_host: Annotated[
         str, Key("For `embedded`: address at which the server takes connections of nodes without a server.")
     ] = "127.0.0.1"
@@ -79,6 +86,25 @@ class ClusterSettings:
         int, Key("Bytes that each ordered log may have; a full log takes nothing more. At least 64 MiB.", 64 << 20)
     ] = 1 << 30
 
+    max_lag_s: Annotated[
+        float,
+        Key("Seconds that a node may be behind the logs. Further behind it is not ready: clients go elsewhere.", 1),
+    ] = 10.0
+    max_skew_s: Annotated[
+        float,
+        Key("Seconds that the clock of a node may be away from the middle one of all nodes; beyond, as above.", 1),
+    ] = 30.0
+    patience_s: Annotated[
+        float, Key("Seconds in which nothing of a node is accepted by a log, after which its clients are sent away.", 1)
+    ] = 10.0
+    mqtt_address: Annotated[
+        str, Key("`host:port` at which MQTT clients reach this node. Other nodes name it to clients, see `redirect`.")
+    ] = ""
+    redirect: Annotated[
+        bool,
+        Key("Send MQTT 5 clients that this node cannot serve to others (0x9C), by the `mqtt_address` of those."),
+    ] = False
+
     @property
     def is_on(self) -> bool:
         return bool(self.name)
@@ -94,6 +120,11 @@ class ClusterSettings:
     def routes(self) -> tuple[str, ...]:
         """`host:port` of each peer; one without a port has the default."""
         return tuple(peer if _port_of(peer) is not None else _with_port(peer) for peer in _parts(self.peers))
+
+    def monitor_addresses(self) -> tuple[str, ...]:
+        """`host:port` of each monitoring endpoint; one without a port has the default."""
+        given = _parts(self.monitors)
+        return tuple(one if _port_of(one) is not None else _with_port(one, DEFAULT_MONITOR_PORT) for one in given)
 
     def urls(self) -> tuple[str, ...]:
         """Addresses of the servers for clients: this node's own one, or those that are named."""

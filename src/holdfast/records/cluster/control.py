@@ -2,13 +2,15 @@
 
     record       as that of a vnode (`record.py`), with one item and without sessions; seen = 0
 
-    kind  item      fields behind the version, u8 = 1
+    kind  item      fields behind the version, u8 = 1, of a beat 2
     ────  ────────  ────────────────────────────────────────────────────────────────────────────────────────────────
     60    found     name text │ vnodes u16, each: its first settings, blob (`settings.py`)
     61    join      name text │ folder 16 bytes │ life 16 bytes │ after u64 │ level u16 │ mode u8: 1 linear, 2 both,
                     3 eventual │ addresses u16, each: what text, address text
     62    beat      flags u8: 1 ready │ lag u32 (ms) │ connections u32 │ vnodes u16, each: vnode u16 │ applied u64
-                    │ synced u64 │ digest at u64 │ digest 16 bytes
+                    │ synced u64 │ digest at u64 │ digest 16 bytes │ lag u32 (ms) │ flags u8: 1 leads
+                    │ reasons u16, each text │ counts u16, each: name text, count u64
+                    version 1: without the lag and flags of a vnode, reasons and counts
     63    fence     node u32 │ epoch u64 │ since u64
     64    leave     nothing
     65    snapshot  at u64 │ digest 16 bytes │ rows u32, each: key blob, value blob (`control_rows.py`)
@@ -38,6 +40,7 @@ from holdfast.records.fields import RecordReader, ValueRecord, blob, text, u8, u
 
 #: Never change.
 VERSION: Final = 1
+BEAT_VERSION: Final = 2
 FOUND: Final = 0x60
 JOIN: Final = 0x61
 BEAT: Final = 0x62
@@ -52,6 +55,8 @@ EVENTUAL: Final = 3
 MODES: Final = (LINEAR, BOTH, EVENTUAL)
 
 _READY: Final = 0x01
+_LEADS: Final = 0x01
+_MAX_U32: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -88,16 +93,29 @@ class Join:
 class VnodeProgress(ValueRecord):
     """How far a node has come in one vnode, and its digest at the last multiple of 1,024 that it has applied."""
 
-    def __init__(self, vnode: int, applied: int, synced: int, digest_at: int = 0, digest: bytes = bytes(16)) -> None:
+    def __init__(
+        self,
+        vnode: int,
+        applied: int,
+        synced: int,
+        digest_at: int = 0,
+        digest: bytes = bytes(16),
+        lag_ms: int = 0,
+        *,
+        leads: bool = False,
+    ) -> None:
         self.vnode: Final = vnode
         self.applied: Final = applied
         self.synced: Final = synced
         #: 0 if there is none yet.
         self.digest_at: Final = digest_at
         self.digest: Final = digest
+        #: For how long the record behind the applied one has been in the log; 0 if there is none.
+        self.lag_ms: Final = min(lag_ms, _MAX_U32)
+        self.leads: Final = leads
 
     def _fields(self) -> tuple[object, ...]:
-        return (self.vnode, self.applied, self.synced, self.digest_at, self.digest)
+        return (self.vnode, self.applied, self.synced, self.digest_at, self.digest, self.lag_ms, self.leads)
 
 
 @dataclass(frozen=True)
@@ -109,6 +127,10 @@ class Beat:
     lag_ms: int = 0
     connections: int = 0
     ready: bool = False
+    #: Why it is not ready; for people.
+    reasons: tuple[str, ...] = ()
+    #: What it has counted since its start, by name; only what is not 0.
+    counts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -233,15 +255,19 @@ def _numbers_fit(item: ControlItem, epoch: int, number: int) -> bool:
 def encode_control_item(item: ControlItem) -> tuple[int, bytes]:
     """Kind, and version and fields: as they stand in a record, and in rows that keep an item."""
     kind, body = _encode(item)
-    return kind, u8(VERSION) + body
+    return kind, u8(_newest_version(kind)) + body
 
 
 def decode_control_item(kind: int, value: bytes) -> ControlItem:
     """The item of a kind; PermanentError if it is of an unknown kind or version, or damaged."""
-    fields = RecordReader(value, f"a control item of kind {kind:02x}", VERSION)
+    fields = RecordReader(value, f"a control item of kind {kind:02x}", _newest_version(kind))
     item = _decode(kind, fields)
     fields.end()
     return item
+
+
+def _newest_version(kind: int) -> int:
+    return BEAT_VERSION if kind == BEAT else VERSION
 
 
 def _encode(item: ControlItem) -> tuple[int, bytes]:
@@ -270,10 +296,15 @@ def _encode_join(join: Join) -> bytes:
 
 
 def _encode_beat(beat: Beat) -> bytes:
-    parts = [u8(_READY if beat.ready else 0), u32(beat.lag_ms), u32(beat.connections), u16(len(beat.vnodes))]
+    lag_ms = min(beat.lag_ms, _MAX_U32)
+    parts = [u8(_READY if beat.ready else 0), u32(lag_ms), u32(beat.connections), u16(len(beat.vnodes))]
     for each in beat.vnodes:
         parts.extend([u16(each.vnode), u64(each.applied), u64(each.synced), u64(each.digest_at)])
-        parts.append(_sized(each.digest, DIGEST_BYTES))
+        parts.extend([_sized(each.digest, DIGEST_BYTES), u32(each.lag_ms), u8(_LEADS if each.leads else 0)])
+    parts.append(u16(len(beat.reasons)))
+    parts.extend([text(reason) for reason in beat.reasons])
+    parts.append(u16(len(beat.counts)))
+    parts.extend([text(name) + u64(count) for name, count in beat.counts])
     return b"".join(parts)
 
 
@@ -323,16 +354,35 @@ def _read_join(fields: RecordReader) -> Join:
 
 
 def _read_beat(fields: RecordReader) -> Beat:
-    flags = fields.u8("the flags")
-    if flags & ~_READY:
-        raise PermanentError(f"a beat has flags 0x{flags:02X}, which no version wrote")
+    flags = _read_flags(fields, _READY)
     lag_ms = fields.u32("the lag")
     connections = fields.u32("the connections")
-    vnodes: list[VnodeProgress] = []
-    for _vnode in range(fields.u16("the vnodes")):
-        vnode = fields.u16("a vnode")
-        applied = fields.u64("applied")
-        synced = fields.u64("synced")
-        digest_at = fields.u64("the place of the digest")
-        vnodes.append(VnodeProgress(vnode, applied, synced, digest_at, fields.raw(DIGEST_BYTES, "the digest")))
-    return Beat(tuple(vnodes), lag_ms, connections, flags != 0)
+    vnodes = [_read_progress(fields) for _vnode in range(fields.u16("the vnodes"))]
+    reasons: list[str] = []
+    counts: list[tuple[str, int]] = []
+    if fields.version >= BEAT_VERSION:
+        reasons = [fields.text("a reason") for _reason in range(fields.u16("the reasons"))]
+        for _count in range(fields.u16("the counts")):
+            name = fields.text("the name of a count")
+            counts.append((name, fields.u64("a count")))
+    return Beat(tuple(vnodes), lag_ms, connections, flags != 0, tuple(reasons), tuple(counts))
+
+
+def _read_progress(fields: RecordReader) -> VnodeProgress:
+    vnode = fields.u16("a vnode")
+    applied = fields.u64("applied")
+    synced = fields.u64("synced")
+    digest_at = fields.u64("the place of the digest")
+    digest = fields.raw(DIGEST_BYTES, "the digest")
+    if fields.version < BEAT_VERSION:
+        return VnodeProgress(vnode, applied, synced, digest_at, digest)
+    lag_ms = fields.u32("the lag of a vnode")
+    leads = _read_flags(fields, _LEADS) != 0
+    return VnodeProgress(vnode, applied, synced, digest_at, digest, lag_ms, leads=leads)
+
+
+def _read_flags(fields: RecordReader, known: int) -> int:
+    flags = fields.u8("the flags")
+    if flags & ~known:
+        raise PermanentError(f"a beat has flags 0x{flags:02X}, which no version wrote")
+    return flags

