@@ -17,6 +17,7 @@ from bench.brokers import jobs
 from bench.brokers.backlog import measure_backlog
 from bench.brokers.jobs import Job, Outcome
 from bench.brokers.load import measure_closed, measure_open
+from bench.brokers.replay import measure_replay
 from bench.brokers.storm import measure_churn, measure_idle, measure_sessions, measure_storm
 from bench.brokers.stream import LostError
 from bench.brokers.usage import Usage
@@ -25,6 +26,7 @@ KINDS: dict[str, Callable[[Job, Usage], dict[str, dict[str, float]]]] = {
     jobs.CLOSED: measure_closed,
     jobs.OPEN: measure_open,
     jobs.BACKLOG: measure_backlog,
+    jobs.REPLAY: measure_replay,
     jobs.STORM: measure_storm,
     jobs.CHURN: measure_churn,
     jobs.IDLE: measure_idle,

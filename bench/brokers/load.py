@@ -190,11 +190,15 @@ class Load:
         if self.job.persistent:
             self.crowd.forget(self.subscriber_ids)
 
-    def check(self) -> None:
-        """LostError if anything came that should not have, or in another order."""
+    def check_order(self) -> None:
+        """LostError if messages came in another order than they were sent."""
         wrong = sum(subscriber.disorder for subscriber in self.subscribers)
         if wrong:
             raise LostError(f"{wrong} messages out of order")
+
+    def check(self) -> None:
+        """LostError if anything came that should not have, or in another order."""
+        self.check_order()
         wrong = sum(publisher.disorder for publisher in self.publishers)
         if wrong:
             raise LostError(f"{wrong} acknowledgements out of order")

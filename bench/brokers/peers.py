@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.brokers import amqtt_peer, processes
-from bench.brokers.jobs import BACKLOG, SESSIONS, Job
+from bench.brokers.jobs import BACKLOG, REPLAY, SESSIONS, Job
 from bench.brokers.processes import Running, UnavailableError
 from bench.checkout import ROOT, compiled_obstacle, compiled_tree
 
@@ -49,6 +49,8 @@ class Peer:
     versions: tuple[int, ...] = (4, 5)
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     sessions: bool = True
+    #: Whether a subscriber can ask for what was published before.
+    replays: bool = False
     #: What a reader should know about how it was measured.
     note: str = ""
 
@@ -61,6 +63,8 @@ class Peer:
             return "no MQTT 5"
         if not self.sessions and job.kind in (BACKLOG, SESSIONS):
             return "no sessions"
+        if not self.replays and job.kind == REPLAY:
+            return "no replay"
         return ""
 
 
@@ -127,6 +131,7 @@ def holdfast(name: str, title: str, settings: list[str], checkout: Path = ROOT) 
         title,
         command,
         environment={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+        replays=True,
         note=f"Holdfast runs interpreted: {obstacle}" if obstacle else "",
     )
 

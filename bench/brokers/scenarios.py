@@ -41,6 +41,16 @@ def _load(key: str, label: str, job: Job) -> Scenario:
 
 _PIPELINED = Job()
 _BACKLOG = Job(kind=jobs.BACKLOG, pattern=jobs.FAN_IN, subscribers=1, messages=100_000, seconds=8.0, persistent=True)
+#: The messages are stored at QoS 1, on 10,240 topics; segments are made of them before they are replayed.
+_REPLAY = Job(
+    kind=jobs.REPLAY,
+    pattern=jobs.FAN_IN,
+    subscribers=1,
+    topics=1024,
+    messages=1_000_000,
+    seconds=15.0,
+    settle_s=5.0,
+)
 
 
 def _among(key: str, label: str, absent: int) -> Scenario:
@@ -71,6 +81,16 @@ SCENARIOS = (
             Row("backlog_publish", "offline backlog of 100,000: publish", "publish"),
             Row("backlog_drain", "offline backlog of 100,000: drain", "drain"),
         ),
+    ),
+    Scenario(
+        "replay",
+        "replay of 1,000,000",
+        _REPLAY,
+        (
+            Row("replay_qos0", "replay of 1,000,000, `#`, to one subscriber: QoS 0", "qos0"),
+            Row("replay_qos1", "replay of 1,000,000, `#`, to one subscriber: QoS 1", "qos1"),
+        ),
+        fresh=True,
     ),
     _load("subscriptions_10k", "QoS 1, 10 → 10, among 10,000 subscriptions", replace(_PIPELINED, ballast=10_000)),
     _load("subscriptions_100k", "QoS 1, 10 → 10, among 100,000 subscriptions", replace(_PIPELINED, ballast=100_000)),
@@ -116,6 +136,14 @@ SCENARIOS = (
         "memory of a session among 300,000",
         Job(kind=jobs.SESSIONS, clients=200_000, already=100_000, limit_s=600.0),
         (Row("sessions_300k", "memory per offline session, from 100,000 to 300,000", figure=BYTES),),
+        fresh=True,
+        long=True,
+    ),
+    Scenario(
+        "sessions_1m",
+        "memory of a session among 1,000,000",
+        Job(kind=jobs.SESSIONS, clients=900_000, already=100_000, limit_s=2400.0),
+        (Row("sessions_1m", "memory per offline session, from 100,000 to 1,000,000", figure=BYTES),),
         fresh=True,
         long=True,
     ),

@@ -27,6 +27,8 @@ from holdfast.storage.rocks.bench.layout_workload import Workload
 #: Values by key (see `rows.keys`).
 Results = dict[str, float]
 
+#: The module of the history process, by which it is told from others of the broker.
+_HISTORY = "holdfast.node.history_main"
 _PROGRAM = "from holdfast.cli.main import main; main()"
 
 
@@ -52,8 +54,9 @@ class Served:
 
     def history_cpu_s(self) -> float:
         """Of the history process, so far."""
-        [child] = psutil.Process(self.running.pid).children()
-        times = child.cpu_times()
+        children = psutil.Process(self.running.pid).children()
+        [history] = [child for child in children if _HISTORY in child.cmdline()]
+        times = history.cpu_times()
         return float(times.user + times.system)
 
 

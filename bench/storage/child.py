@@ -5,10 +5,12 @@ fill      writes a store, and dies by kill -9 as soon as everything has its rece
 open      opens a store and closes it
 read      opens a store, replays, and closes it
 bytes     writes a store, compacts it, and weighs it
+segments  writes a store, and has segments made of it as in a broker
 
     python -m bench.storage.child <part> <folder> <messages> <devices> <size>
 
-`size` is that of a commit in messages for `commits`, and that of a payload in bytes for the others.
+`size` is that of a commit in messages for `commits`, that of a segment in messages for `segments`, and that of a
+payload in bytes for the others.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ from statistics import median
 
 import structlog
 
+from bench.storage.segment_steps import measure_segments
 from bench.storage.store import BATCH, OUTSTANDING, Store
 from holdfast.durable.log import MessageLog
 from holdfast.durable.replay import LogReplay
 from holdfast.records.messages import HEADER_BYTES
 from holdfast.storage.rocks.bench.layout_bench import memory_bytes, settle_collector
 from holdfast.storage.rocks.bench.layout_workload import Workload
+from holdfast.storage.rocks.layouts.paged import SegmentSize
 
 Figures = dict[str, float]
 Tell = Callable[[int], None]
@@ -151,6 +155,13 @@ def measure_bytes(folder: Path, workload: Workload, payload_bytes: int) -> Figur
     }
 
 
+def measure_slices(folder: Path, workload: Workload, messages: int) -> Figures:
+    store = Store(folder)
+    figures = measure_segments(store, workload.messages_in_order(), workload.messages, SegmentSize(messages=messages))
+    store.close()
+    return figures
+
+
 def main(arguments: list[str]) -> None:
     # stdout is for figures.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -169,6 +180,7 @@ def main(arguments: list[str]) -> None:
         "open": lambda: measure_opening(folder),
         "read": lambda: measure_reading(folder, workload),
         "bytes": lambda: measure_bytes(folder, workload, size),
+        "segments": lambda: measure_slices(folder, workload, size),
     }[part]()
     print(json.dumps({"figures": figures}), flush=True)
     if part == "fill":

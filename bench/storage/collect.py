@@ -22,6 +22,7 @@ import holdfast
 from bench.checkout import ROOT
 from bench.storage import rows
 from bench.storage.child import Figures
+from holdfast.storage.rocks.layouts.paged import SEGMENT_SIZE
 
 #: Values by key (see `rows.keys`).
 Results = dict[str, float]
@@ -37,13 +38,23 @@ class Amounts:
     committed: int = 400_000
     weighed: int = 200_000
     few_devices: int = 1_000
+    #: Messages of which segments are made, and messages of one segment.
+    segmented: int = 1_000_000
+    segment: int = SEGMENT_SIZE.messages
 
     def total(self) -> int:
         """The length of the bar: messages that are written."""
-        return self.committed * len(rows.COMMITS) + 3 * sum(self.stored) + self.weighed * len(rows.PAYLOADS)
+        return (
+            self.committed * len(rows.COMMITS)
+            + 3 * sum(self.stored)
+            + self.weighed * len(rows.PAYLOADS)
+            + self.segmented
+        )
 
 
-QUICK = Amounts(stored=(2_000,), devices=100, committed=8_000, weighed=2_000, few_devices=50)
+QUICK = Amounts(
+    stored=(2_000,), devices=100, committed=8_000, weighed=2_000, few_devices=50, segmented=4_000, segment=500
+)
 
 
 class Bench:
@@ -70,6 +81,9 @@ class Bench:
                 figures |= self._child("open", f"opening {words}", folder, stored, 0)
                 figures |= self._child("read", f"reading {words}", folder, stored, 0)
             yield from [(f"stored/{stored}/{key}", value) for key, value in figures.items()]
+        with self._folder() as folder:
+            figures = self._child("segments", "segments", folder, amounts.segmented, amounts.segment)
+        yield from [(f"segments/{key}", value) for key, value in figures.items()]
         for size in rows.PAYLOADS:
             with self._folder() as folder:
                 figures = self._child("bytes", f"payloads of {size:,} bytes", folder, amounts.weighed, size)

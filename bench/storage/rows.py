@@ -14,6 +14,7 @@ MILLISECONDS = "ms"
 MICROSECONDS = "µs"
 MEGABYTES = "MB"
 BYTES = "B"
+COUNT = ""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Row:
 
 #: For each number of stored messages.
 STORED = (
-    Row("fill_rate", "written, in commits of 500, with fsync", PER_SECOND),
+    Row("fill_rate", "written, in commits of 500, with fsync, and made into segments", PER_SECOND),
     Row("fill_cpu_us", "CPU of it, compaction so far included, per message", MICROSECONDS),
     Row("fill_peak_mb", "memory of the process while it wrote, at most", MEGABYTES),
     Row("open_killed_ms", "open after kill -9", MILLISECONDS, 2000),
@@ -59,11 +60,24 @@ KEPT = (
     Row("beyond_bytes", "on disk beyond the payload", BYTES),
 )
 
+#: What else happens while segments are made.
+MOMENTS = {"resting": "nothing else", "committing": "50,000 messages/s are committed and synced"}
+
+#: For each of them.
+SLICES = (
+    Row("steps", "slices stored", COUNT),
+    Row("ms", "median", MILLISECONDS),
+    Row("p99_ms", "99th of 100", MILLISECONDS),
+    Row("longest_ms", "longest", MILLISECONDS),
+    Row("reading_ms", "longest of reading, for the process", MILLISECONDS),
+)
+
 
 def keys(sizes: tuple[int, ...]) -> list[str]:
     """Every key of a report, in order, for these numbers of stored messages."""
     return [
         *[f"commit/{size}/{row.key}" for size in COMMITS for row in COMMIT],
         *[f"stored/{size}/{row.key}" for size in sizes for row in STORED],
+        *[f"segments/{moment}_{row.key}" for moment in MOMENTS for row in SLICES],
         *[f"payload/{size}/{row.key}" for size in PAYLOADS for row in KEPT],
     ]

@@ -28,7 +28,7 @@ OUTSTANDING = 8
 class Store:
     """The default zone with fsync, in one folder; with the default layout, unless another one is named.
 
-    Segments are made when it is compacted: a broker has a process for them.
+    Segments are made in this process, where a broker has another one for them.
     """
 
     def __init__(self, folder: Path, layout: str = "paged") -> None:
@@ -39,6 +39,7 @@ class Store:
         self.open_s = time.perf_counter() - began_s
         self.open_cpu_s = time.process_time() - began_cpu_s
         self.maintenance = Maintenance(self.log)
+        self.segments = SegmentWriter(self.log)
         self._posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._number = 0
         self._receipt = 0
@@ -66,8 +67,12 @@ class Store:
         while not self._posted.empty():
             self._posted.get()()
 
-    def fill(self, messages: Iterator[Message], tell: Callable[[int], None]) -> tuple[float, float]:
-        """Write all messages as a busy node would; how long making them took, and how long all of it, in CPU s."""
+    def fill(
+        self, messages: Iterator[Message], tell: Callable[[int], None], *, segments: bool = True
+    ) -> tuple[float, float]:
+        """Write all messages as a busy node would, and the segments that are due; how long making the messages took,
+        and how long all of it, in CPU s.
+        """
         making_s = 0.0
         done = 0
         all_s = time.process_time()
@@ -79,6 +84,8 @@ class Store:
                 break
             self.write(batch, outstanding=OUTSTANDING)
             self.maintenance.write_index_slice()
+            if segments:
+                self.segments.write_all()
             done += len(batch)
             if done % (40 * BATCH) == 0:
                 tell(done)
@@ -94,7 +101,7 @@ class Store:
             self.maintenance.write_index_slice()
             self.engine.sync_now()
             self.wait()
-        SegmentWriter(self.log).write_all()
+        self.segments.write_all()
         self.engine.flush()
         # A file that overlaps no other would be moved down as it is, without the compression of its new place.
         options = CompactOptions()

@@ -30,6 +30,10 @@ class Block:
 def blocks(results: Results, stored: tuple[int, ...]) -> list[Block]:
     commits = [(f"{size:,}", *_cells(results, "commit", size, rows.COMMIT)) for size in rows.COMMITS]
     kept = [(f"{size:,} B", *_cells(results, "payload", size, rows.KEPT)) for size in rows.PAYLOADS]
+    slices = [
+        (words, *[number(results[f"segments/{moment}_{row.key}"], row.unit) for row in rows.SLICES])
+        for moment, words in rows.MOMENTS.items()
+    ]
     kinds = [
         (row.label, *[number(results[f"stored/{size}/{row.key}"], row.unit) for size in stored], _goal(row))
         for row in rows.STORED
@@ -37,6 +41,7 @@ def blocks(results: Results, stored: tuple[int, ...]) -> list[Block]:
     return [
         Block(("messages in a commit", *[row.label for row in rows.COMMIT]), tuple(commits)),
         Block(("stored", *[f"{size:,} messages" for size in stored], "goal at 10 million"), tuple(kinds)),
+        Block(("the loop, while segments are made, and", *[row.label for row in rows.SLICES]), tuple(slices)),
         Block(("payload", *[row.label for row in rows.KEPT]), tuple(kept)),
     ]
 
@@ -55,6 +60,8 @@ def number(value: float, unit: str) -> str:
     if unit == rows.PER_SECOND:
         short = f"{value / 1e6:.2f}M" if value >= 1e6 else f"{value / 1e3:.0f}k" if value >= 1e4 else f"{value:,.0f}"
         return f"{short}/s"
+    if unit == rows.COUNT:
+        return f"{value:,.0f}"
     if value >= 1000 and unit == rows.MILLISECONDS:
         return f"{value / 1000:.2f} s"
     digits = 0 if value >= 100 else 1 if value >= 10 else 2

@@ -6,11 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.brokers import peers, scenarios, system_calls
+from bench.brokers import jobs, peers, scenarios, system_calls
 from bench.checkout import ROOT
 
 
@@ -47,6 +48,15 @@ def test_another_checkout_and_another_layout_are_peers(tmp_path: Path) -> None:
     assert "storage.layout=timeline" in other.command(tmp_path, 1)
     assert "interpreted" in other.note, "it has no compiled modules"
     assert "storage.durability=os" in peers.find("holdfast:os", install=False).command(tmp_path, 1)
+
+
+def test_only_a_broker_with_history_is_asked_for_a_replay(tmp_path: Path) -> None:
+    (tmp_path / "src" / "holdfast").mkdir(parents=True)
+    [replay] = [scenario.job for scenario in scenarios.SCENARIOS if scenario.key == "replay"]
+
+    assert peers.find(f"holdfast@{tmp_path}", install=False).cannot(replay) == ""
+    assert peers.find("relay", install=False).cannot(replace(replay, kind=jobs.CLOSED)) == ""
+    assert peers.Peer("other", "Other", lambda _folder, _port: []).cannot(replay) == "no replay"
 
 
 def test_counts_of_strace_are_calls_by_name() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -15,6 +16,10 @@ from bench.checkout import ROOT
 from bench.storage import rows, table
 from bench.storage.collect import QUICK
 from bench.storage.command import parse_stored
+from bench.storage.segment_steps import StepTimes
+from bench.storage.store import Store
+from holdfast.model.ids import ClientId
+from holdfast.model.message import Message
 
 
 @pytest.mark.slow
@@ -40,13 +45,48 @@ def test_tables_hold_every_value() -> None:
     sizes = (1_000_000, 10_000_000)
     results = {key: 1000.0 + place for place, key in enumerate(rows.keys(sizes))}
 
-    commits, stored, kept = table.blocks(results, sizes)
+    commits, stored, slices, kept = table.blocks(results, sizes)
 
     assert len(commits.lines) == len(rows.COMMITS)
     assert len(stored.lines) == len(rows.STORED)
+    assert len(slices.lines) == len(rows.MOMENTS)
     assert len(kept.lines) == len(rows.PAYLOADS)
-    for block in (commits, stored, kept):
+    for block in (commits, stored, slices, kept):
         assert {len(line) for line in block.lines} == {len(block.headings)}
+
+
+def test_steps_are_timed_by_whether_they_stored_something(tmp_path: Path) -> None:
+    store = Store(tmp_path / "data")
+    heard: list[str] = []
+    written = asyncio.Event()
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        store.write([Message(b"a", b"payload", 1, ClientId("c"), 1)])
+        written.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            heard.append("cancelled")
+            raise
+
+    async def run(steps: StepTimes) -> None:
+        await steps
+
+    async def main() -> StepTimes:
+        steps = StepTimes(store, work())
+        running = asyncio.create_task(run(steps))
+        await written.wait()
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return steps
+
+    steps = asyncio.run(main())
+    store.close()
+
+    assert (len(steps.other_ms), len(steps.storing_ms), heard) == (1, 1, ["cancelled"])
 
 
 def test_a_goal_says_whether_more_or_less_is_better() -> None:
