@@ -31,6 +31,7 @@ MAX_CACHED_TOPIC_BYTES: Final = 256
 #: How much of a topic goes into an explanation; there are topics of 65,535 bytes.
 _SHOWN_TOPIC_CHARS: Final = 256
 
+_SEPARATOR_BYTE: Final = SEPARATOR[0]
 _ACTIONS: Final = {"publish": WRITE, "receive": READ, "subscribe": READ}
 
 
@@ -45,6 +46,9 @@ class AccessRule:
         #: DENY, or READ and WRITE added up.
         self.access: Final = access
         self.levels: Final = levels
+        #: What stands before the last `/#`, if nothing else in the filter is a wildcard: then a topic needs not be
+        #: split to be judged. None for other filters.
+        self.below: Final = _below(levels)
 
     def __repr__(self) -> str:
         return f"Rule({self.where}: {self.text})"
@@ -58,6 +62,8 @@ class FilledRules:
         self.grants: Final = [rule for rule in rules if rule.access != DENY]
         #: Why something is denied that no rule speaks of.
         self.otherwise: Final = otherwise
+        #: Whether a rule is compared level by level.
+        self.by_levels: Final = any(rule.below is None for rule in rules)
         self.known: Final[dict[bytes, int]] = {}
 
 
@@ -147,17 +153,32 @@ class ClientAccess:
 
 
 def _judge(rules: FilledRules, topic: bytes) -> int:
-    levels = topic.split(SEPARATOR)
-    dollar = is_dollar(topic)
+    levels = topic.split(SEPARATOR) if rules.by_levels else []
     for rule in rules.denials:
-        if levels_match(rule.levels, levels, dollar=dollar):
+        if _matches(rule, topic, levels):
             return DENY
     found = DENY
     for rule in rules.grants:
         # Only a rule that would add something is matched.
-        if rule.access | found != found and levels_match(rule.levels, levels, dollar=dollar):
+        if rule.access | found != found and _matches(rule, topic, levels):
             found |= rule.access
     return found
+
+
+def _below(levels: tuple[bytes, ...]) -> bytes | None:
+    parents = levels[:-1]
+    if levels[-1] != b"#" or not parents or b"+" in parents:
+        return None
+    return SEPARATOR.join(parents)
+
+
+def _matches(rule: AccessRule, topic: bytes, levels: list[bytes]) -> bool:
+    """Whether a rule speaks of a topic; `levels` are those of the topic, if the rule is compared by them."""
+    below = rule.below
+    if below is None:
+        return levels_match(rule.levels, levels, dollar=is_dollar(topic))
+    size = len(below)
+    return topic.startswith(below) and (len(topic) == size or topic[size] == _SEPARATOR_BYTE)
 
 
 def _cover(rules: FilledRules, levels: tuple[bytes, ...]) -> AccessRule | None:

@@ -1,5 +1,7 @@
 """Rights by rules: what wins, what a subscription needs, and what is remembered."""
 
+from itertools import product
+
 import pytest
 
 from holdfast.exchange.access import (
@@ -13,7 +15,7 @@ from holdfast.exchange.access import (
     FilledRules,
 )
 from holdfast.model.errors import MisuseError
-from holdfast.topics.filters import parse_filter
+from holdfast.topics.filters import levels_match, parse_filter
 
 pytestmark = pytest.mark.compiled
 
@@ -70,6 +72,29 @@ def test_a_deny_wins_wherever_it_stands(order: int) -> None:
     for topic in (b"a/secret", b"a/secret/x", b"a/secret/not"):
         assert not client.may_publish(topic)
         assert not client.may_receive(topic)
+
+
+def test_every_rule_speaks_of_exactly_the_topics_that_its_filter_matches() -> None:
+    parts = [b"", b"a", b"ab", b"$b"]
+    topics = [b"/".join(levels) for count in (1, 2, 3) for levels in product(parts, repeat=count)][1:]
+    beginnings = [levels for count in (0, 1, 2) for levels in product([*parts, b"+"], repeat=count)]
+    filters = [b"/".join((*levels, end)) for levels in beginnings for end in (b"#", b"+", b"a")]
+
+    wrong = [
+        (text, topic)
+        for text in filters
+        for client in [access((READ, text.decode()))]
+        for topic in topics
+        if client.may_receive(topic) is not matches_topic(text, topic)
+    ]
+
+    assert wrong == []
+    assert access((READ, "a/#")).may_receive(b"a")
+    assert not access((READ, "a/#")).may_receive(b"ab")
+
+
+def matches_topic(text: bytes, topic: bytes) -> bool:
+    return levels_match(parse_filter(text).levels, topic.split(b"/"), dollar=topic[:1] == b"$")
 
 
 def test_a_wildcard_rule_does_not_reach_dollar_topics() -> None:

@@ -30,6 +30,8 @@ from holdfast.topics.subscription import SubscriptionRecord
 _MAX_SCANS: Final = 16
 #: The filters to read a whole shard by.
 _EVERYTHING: Final[list[tuple[bytes, ...]]] = [()]
+#: Bytes of messages that end a read, though there may be more.
+_MAX_READ_BYTES: Final = 1 << 20
 #: Messages looked at in one go by a read by time, whether they are owed or not.
 _LOOKED: Final = 2000
 
@@ -260,9 +262,9 @@ class LogQueue(SessionQueue):
             replay = self._replay = self._new_replay()
         replay.up_to_us = self.up_to_us
         most = _LOOKED if self._by_time else limit * len(self._delivered)
-        looked = 0
+        looked = size_bytes = 0
         at_end = False
-        while len(found) < limit:
+        while len(found) < limit and size_bytes < _MAX_READ_BYTES:
             if looked >= most:
                 self.next_us = 0
                 break
@@ -279,6 +281,7 @@ class LogQueue(SessionQueue):
                 owed = self._rule.owed(message)
                 if owed is not None:
                     found.append(owed)
+                    size_bytes += owed.size_bytes
             looked += len(page.messages)
             at_end = page.at_end
             if at_end or not page.messages:

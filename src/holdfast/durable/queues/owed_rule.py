@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.durable.log import NO_END
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.topics.filters import TopicFilter, levels_match
+from holdfast.topics.filters import REST, TopicFilter, levels_match
 from holdfast.topics.matcher import Matcher
 from holdfast.topics.names import SEPARATOR, is_dollar
 from holdfast.topics.subscription import SubscriptionRecord
@@ -170,13 +170,16 @@ class OwedRule:
         return known
 
     def _scan(self, topic: bytes) -> list[SubscriptionRecord]:
-        levels = topic.split(SEPARATOR)
+        levels: list[bytes] = []
         dollar = is_dollar(topic)
         known: list[SubscriptionRecord] = []
         for record in self.subscriptions.values():
             if record.filter.group or record.hides(topic):
                 continue
-            if levels_match(record.filter.levels, levels, dollar=dollar):
+            wanted = record.filter.levels
+            if not levels and wanted[0] != REST:
+                levels = topic.split(SEPARATOR)  # only a filter that looks at them needs them
+            if levels_match(wanted, levels, dollar=dollar):
                 known.append(record)
         return known
 

@@ -24,8 +24,10 @@ from holdfast.records.sessions import ReplayProgress
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar
 
-#: Messages read at once.
-_READ: Final = 100
+#: Messages read at once: with each read the log looks up where to go on.
+_READ: Final = 500
+#: … and at most in one loop iteration for one client.
+_MOST: Final = 1000
 #: Pages of history for one client in one loop iteration.
 _PAGES: Final = 10
 #: A reader that waits longer than this lets go of the store: what it holds open cannot be removed from the disk.
@@ -44,6 +46,7 @@ class ReplaySender:
         """Send what there is room for, and what is due."""
         window = client.session.window
         pages = 0
+        left = _MOST
         waiting = 0
         while not channel.congested and window.room():
             replays = client.replays
@@ -74,9 +77,10 @@ class ReplaySender:
                     # The replay does not come back to it: after a crash the window has to know it.
                     self._sender.progress.save(client)
             pages += 1
+            left -= len(found)
             waiting = 0
             replays.move_to_end(raw)
-            if pages >= _PAGES or not found:
+            if pages >= _PAGES or left <= 0 or not found:
                 self._state.mark(channel)
                 return
 

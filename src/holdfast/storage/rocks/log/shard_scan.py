@@ -20,6 +20,8 @@ from holdfast.topics.names import SEPARATOR, is_dollar
 _RING_SCAN: Final = 2_000
 #: Records without a match after which a page ends, though it is not full: other readers get their turn.
 _PATIENCE: Final = 20
+#: Bytes of payload after which a page ends, though it is not full.
+_MAX_PAGE_BYTES: Final = 1 << 20
 #: Erased messages that are as good as a record without a match.
 _ERASED: Final = 100
 #: The first position there can be.
@@ -170,6 +172,7 @@ class RocksShardScan:
         """Whether the source is at its end."""
         patience = _PATIENCE
         hidden = 0
+        size_bytes = 0
         while True:
             try:
                 read = self._read_ahead or next(source)
@@ -183,7 +186,8 @@ class RocksShardScan:
                 if hidden >= _ERASED:
                     hidden = 0
                     patience -= 1
-                if len(found) == limit:
+                size_bytes += sum([len(message.payload) for message in read])
+                if len(found) == limit or size_bytes >= _MAX_PAGE_BYTES:
                     return False
             if patience == 0:
                 return False

@@ -36,6 +36,25 @@ def test_readers_never_pass_the_durable_head(store: Store) -> None:
     assert store.reader.heads()[0] == store.written[-1].position_us
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_page_of_large_messages_ends_before_it_is_full(tmp_path: Path, layout: str) -> None:
+    store = Store(tmp_path / "data", default=Zone("default", layout=layout))
+    for n in range(30):
+        store.write(store.message(f"a/{n % 3}", payload=bytes(300_000)))
+    store.settle()
+    store.reopen()
+    replay = store.replay("a/#")
+
+    pages = []
+    while not (page := replay.next(500)).at_end:
+        pages.append(page.messages)
+    pages.append(page.messages)
+
+    assert max(map(len, pages)) < 10, "a megabyte is enough"
+    assert places([message for messages in pages for message in messages]) == places(store.written)
+    store.close()
+
+
 def test_what_a_crash_leaves_above_the_last_receipt_is_durable_after_the_next_start(store: Store) -> None:
     store.publish("a")
     store.write(store.message("a"))
