@@ -16,149 +16,34 @@ from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.cluster.applier import ApplierStop, VnodeApplier
 from holdfast.cluster.cluster_log import ClusterLog, VnodeListener
+from holdfast.cluster.groups.node_groups import GroupStores, NodeGroups
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.record_clock import RecordClock
 from holdfast.cluster.retained_compaction import Places, RetainedCompaction
 from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
 from holdfast.cluster.writer import VnodeWriter
-from holdfast.durable.log import NO_END, LostRange
+from holdfast.durable.log import LostRange
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
-from holdfast.durable.sessions.session_store import MemorySessions, SessionStore, StoredSession
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.durable.takeover.registry import NodeLife
 from holdfast.model.clock import Clock, ManualClock
-from holdfast.model.message import Message
-from holdfast.model.owed import Owed
 from holdfast.model.protocol import V5
 from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
 from holdfast.records.cluster.record import MAX_RECORD_BYTES, ClusterRecord, encode_record
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
 from holdfast.records.cluster.vnode_keys import vnode_of
-from holdfast.records.session_record import SessionRecord
-from holdfast.topics.filters import levels_match
-from holdfast.topics.names import SEPARATOR, is_dollar
 from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.packets import Connack, Connect
+from tests.cluster_stores import MemoryMessages, VnodesInMemory
 from tests.unit.cluster.node_world import FakeTimers
 from tests.unit.durable.state_machine.vnode import CLUSTER_ID
 from tests.vnodes_retained import VnodesRetained
 from tests.world import ORIGIN, Peer
-
-
-class MemoryScan:
-    """A `ShardScan` over a list of messages."""
-
-    def __init__(self, messages: list[Message], levels: tuple[bytes, ...], from_us: int) -> None:
-        self._messages = messages
-        self._levels = levels
-        self.from_us = from_us
-        self.lost: list[LostRange] = []
-
-    def next(self, limit: int, before_us: int) -> list[Message]:
-        found: list[Message] = []
-        for message in self._messages:
-            if not self.from_us <= message.position_us < before_us:
-                continue
-            dollar = is_dollar(message.topic)
-            if not self._levels or levels_match(self._levels, message.topic.split(SEPARATOR), dollar=dollar):
-                found.append(message)
-                if len(found) == limit:
-                    self.from_us = message.position_us + 1
-                    return found
-        self.from_us = before_us
-        return found
-
-
-class MemoryMessages:
-    """The messages of a node's tables, as a `MessageLog`."""
-
-    def __init__(self, tables: list[MemoryTables]) -> None:
-        self._tables = tables
-
-    def of(self, shard: int) -> list[Message]:
-        return [stored.message for stored in self._tables[shard].messages]
-
-    def shards_for(self, levels: tuple[bytes, ...]) -> list[int]:
-        return list(range(len(self._tables)))
-
-    def heads(self) -> dict[int, int]:
-        return {shard: max((one.position_us for one in self.of(shard)), default=0) for shard in self.shards_for(())}
-
-    def boundary_after(self, position_us: int) -> int:
-        return NO_END
-
-    def scan(self, shard: int, levels: tuple[bytes, ...], from_us: int) -> MemoryScan:
-        return MemoryScan(self.of(shard), levels, from_us)
-
-    def at(self, shard: int, position_us: int) -> Message | None:
-        return next((one for one in self.of(shard) if one.position_us == position_us), None)
-
-
-class VnodesInMemory(SessionStore):
-    """The sessions of all vnodes of a node. What is in flight is looked up in the log, as on disk."""
-
-    def __init__(self, tables: list[MemoryTables], messages: MemoryMessages) -> None:
-        self._tables = tables
-        self._messages = messages
-
-    def _of(self, client_id: str) -> MemorySessions:
-        return self._tables[vnode_of(client_id, len(self._tables))].sessions
-
-    def record(self, client_id: str) -> SessionRecord | None:
-        return self._of(client_id).record(client_id)
-
-    def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
-        stored = self._of(client_id).load(client_id)
-        if stored is None:
-            return None
-        for packet_id, owed in list(stored.inflight.items()):
-            message = owed.message
-            if message.position_us:
-                found = self._messages.at(message.shard, message.position_us)
-                assert found is not None, "what is in flight is applied before its session is opened"
-                stored.inflight[packet_id] = Owed(found, 2, retain=owed.retain, identifiers=owed.identifiers)
-        for entry in () if stored.progress is None else stored.progress.unacknowledged:
-            found = self._messages.at(entry.shard, entry.position_us)
-            if found is not None and entry.qos == 1:
-                stored.unacknowledged[entry.packet_id] = found
-        return stored
-
-    def positions(self, client_id: str) -> dict[int, int]:
-        """The places that a session names, by shard the last one."""
-        stored = self._of(client_id).load(client_id)
-        found: dict[int, int] = {}
-        if stored is None:
-            return found
-        places = [(owed.message.shard, owed.message.position_us) for owed in stored.inflight.values()]
-        places += stored.done
-        if stored.progress is not None:
-            places += stored.progress.sent.items()
-        for record in stored.subscriptions.values():
-            places += (record.since_heads or {}).items()
-        for shard, position_us in places:
-            found[shard] = max(found.get(shard, 0), position_us)
-        return found
-
-    def expiring(self, before_us: int, limit: int) -> list[str]:
-        return [one for tables in self._tables for one in tables.sessions.expiring(before_us, limit)][:limit]
-
-    def connected(self, after: str, limit: int) -> list[str]:
-        return sorted([one for tables in self._tables for one in tables.sessions.connected(after, limit)])[:limit]
-
-    def with_external_queue(self, after: str, limit: int) -> list[str]:
-        return []
-
-    def waiting_wills(self, after_us: int, after: str, limit: int) -> list[tuple[int, str]]:
-        found = [one for tables in self._tables for one in tables.sessions.waiting_wills(after_us, after, limit)]
-        return sorted(found)[:limit]
-
-    def count(self) -> int:
-        return sum(tables.sessions.count() for tables in self._tables)
 
 
 class NodeClock(Clock):
@@ -268,6 +153,24 @@ class ClusterNode:
             rule = OwedRule(session_id, subscriptions, upgrade_qos=False)
             return LogQueue(self.messages, delivered, rule, new_unlogged, self._lost)
 
+        self.groups = NodeGroups(
+            self.life,
+            self.log,
+            GroupStores(
+                self.tables,
+                sessions,
+                sessions.shares,
+                self.messages,
+                heads,
+                new_queue,
+                self._registration,
+                lambda vnode: self.appliers[vnode].place.sequence,
+            ),
+            self.clock,
+            world.timers,
+            self._send_to,
+            limits.share_strategy,
+        )
         self.stores = Stores(
             self.log,
             self.retained,
@@ -276,6 +179,7 @@ class ClusterNode:
             new_queue,
             deciding_log=self.log,
             life=self.life,
+            shared=self.groups.attach,
             attach=self.log.attach_receipts,
             stores_all=True,
             delivered=delivered,
@@ -290,6 +194,11 @@ class ClusterNode:
 
     def _registration(self, session_id: str) -> Any:
         return registration_of(self.tables[vnode_of(session_id, len(self.tables))], session_id)
+
+    def _send_to(self, node: int, packet: bytes) -> None:
+        self.world.packets.append((self, node, packet))
+        if not self.world.hold_packets:
+            asyncio.get_running_loop().call_soon(self.world.carry_packet)
 
     async def start(self) -> None:
         """As a node does: it has applied what there is before it has a broker."""
@@ -332,6 +241,7 @@ class ClusterNode:
         self.beat = {vnode: applier.place.sequence for vnode, applier in enumerate(self.appliers)}
         for leader in self.leaders:
             self.world.do(lambda leader=leader: leader.tick(self.life.node))  # type: ignore[misc]
+        self.world.do(self.groups.tick)
 
     # ---- a world for peers
 
@@ -368,6 +278,9 @@ class ClusterWorld:
         self._failures: list[BaseException] = []
         self._epoch = 0
         self.nodes: list[ClusterNode] = []
+        #: Packets between nodes, apart from the logs: who has sent them, to which node.
+        self.packets: list[tuple[ClusterNode, int, bytes]] = []
+        self.hold_packets = False
         for number in range(1, nodes + 1):
             self.start(number)
 
@@ -426,6 +339,14 @@ class ClusterWorld:
             for node in self.nodes:
                 if not node.dead:
                     node.lead()
+
+    def carry_packet(self, index: int = 0, *, lose: bool = False) -> None:
+        """Bring a packet between nodes to where it goes, if its nodes live."""
+        if index < len(self.packets):
+            sender, number, packet = self.packets.pop(index)
+            for node in self.nodes:
+                if node.life.node == number and not node.dead and not sender.dead and not lose:
+                    node.groups.received(packet)
 
     # ---- what the logs do
 

@@ -9,6 +9,7 @@ from holdfast.durable.sessions.session_store import (
     DropRetainedProgress,
     DropSession,
     DropSubscription,
+    KeepAssignments,
     KeepGroup,
     KeepIncoming,
     KeepInflight,
@@ -27,6 +28,7 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedQueued
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
+from holdfast.records.assignments import DoneAssignments
 from holdfast.records.groups import GroupRecord
 from holdfast.records.progress import Progress, ProgressEntry
 from holdfast.records.retained_progress import RetainedPlace, RetainedProgress
@@ -143,6 +145,8 @@ class Drawn:
             return KeepRetainedProgress(client_id, FILTERS[0], what)
         if isinstance(what, GroupRecord):
             return KeepGroup(client_id, what)
+        if isinstance(what, DoneAssignments):
+            return KeepAssignments(client_id, what)
         if what is DropRetainedProgress:
             return DropRetainedProgress(client_id, FILTERS[0])
         assert isinstance(what, tuple)
@@ -191,6 +195,7 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
             unlisted=st.booleans(),
         ),
         st.tuples(st.sampled_from([KeepMember, DropMember]), client_ids),
+        st.builds(DoneAssignments, st.integers(0, 3), st.integers(0, 2**48), st.lists(st.just(2**49)).map(tuple)),
         st.tuples(st.just(KeepInflight), packet_ids, owed_messages()),
         st.tuples(st.just(DropInflight), packet_ids, st.integers(0, 3), st.just(0) | times_us),
         st.tuples(st.sampled_from([ReleaseInflight, KeepIncoming, DropIncoming]), packet_ids),

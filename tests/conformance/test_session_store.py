@@ -84,6 +84,7 @@ def shown(client_id: str, stored: StoredSession | None, passed: Passed) -> objec
         stored.retained,
         stored.group,
         stored.members,
+        stored.assignments,
         progress and (progress.sent, progress.unacknowledged, progress.last_packet_id),
     )
 

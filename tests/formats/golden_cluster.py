@@ -3,6 +3,14 @@
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.cluster import session_steps as steps
+from holdfast.records.cluster.group_packs import (
+    GroupMessage,
+    GroupPack,
+    GroupReport,
+    MemberState,
+    Reference,
+    WorkResult,
+)
 from holdfast.records.cluster.items import (
     Assign,
     Border,
@@ -127,6 +135,7 @@ STEPS: dict[str, tuple[StepItem, str]] = {
     ),
     "keep incoming": (StepItem(0, steps.KEEP_INCOMING, packet_id=258), "01  00 00  0f  02 01"),
     "drop incoming": (StepItem(0, steps.DROP_INCOMING, packet_id=258), "01  00 00  10  02 01"),
+    "keep assignments": (StepItem(0, steps.KEEP_ASSIGNMENTS, value=b"v"), "01  00 00  11  01 00 00 00 76"),
 }
 
 RECORD = ClusterRecord(
@@ -191,3 +200,49 @@ TABLES = {
     "retained": "01 02  03",
     "sessions": "01 02  04",
 }
+
+REPORT = GroupReport(
+    2,
+    9,
+    1,
+    0x10000,
+    5,
+    3,
+    258,
+    0x20000,
+    (
+        MemberState("g", "c", 0x10001, 2, 258, 3, 7, {1: 258}, 1_000_000),
+        MemberState("g", "\u00fc", 0, 1, 0),
+    ),
+    4,
+    (WorkResult("g", 3, T, True), WorkResult("g", 3, T + 1, False)),
+)
+REPORT_BYTES = spaced("""
+    01  01  02 00 00 00  09 00 00 00 00 00 00 00  01 00  00 00 01 00 00 00 00 00
+    05 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00  02 01 00 00 00 00 00 00  00 00 02 00 00 00 00 00
+    02 00 00 00
+      01 00 67  01 00 63  01 00 01 00 00 00 00 00  02  02 01  03 00  07 00 00 00 00 00 00 00
+      01  01 00  01 00  02 01 00 00 00 00 00 00  40 42 0f 00 00 00 00 00
+      01 00 67  02 00 c3 bc  00 00 00 00 00 00 00 00  01  00 00  00 00  00 00 00 00 00 00 00 00
+      00  00 00 00 00 00 00 00 00
+    04 00 00 00 00 00 00 00  02 00 00 00
+      01 00 67  03 00  00 40 1e 18 24 0a 06 00  01
+      01 00 67  03 00  01 40 1e 18 24 0a 06 00  02
+""")
+PACK = GroupPack(
+    3,
+    1,
+    0x10000,
+    9,
+    3,
+    258,
+    7,
+    (Reference("g", "c", 0x10001, 3, T),),
+    (GroupMessage("g", "c", 0x10001, _MESSAGE),),
+)
+PACK_BYTES = spaced(f"""
+    01  02  03 00 00 00  01 00  00 00 01 00 00 00 00 00  09 00 00 00 00 00 00 00
+    03 00 00 00 00 00 00 00  02 01 00 00 00 00 00 00  07 00 00 00 00 00 00 00
+    01 00 00 00  01 00 67  01 00 63  01 00 01 00 00 00 00 00  03 00  00 40 1e 18 24 0a 06 00
+    01 00 00 00  01 00 67  01 00 63  01 00 01 00 00 00 00 00  34 00 00 00  {_MESSAGE_BYTES}
+""")

@@ -7,6 +7,7 @@ cases of its own beside these.
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.will import StoredWill
+from holdfast.records.assignments import DoneAssignments
 from holdfast.records.folder import DataFolder
 from holdfast.records.generations import Generation, ZoneRecord
 from holdfast.records.groups import GroupRecord
@@ -229,3 +230,10 @@ OWNED_BYTES = b"\x02" + UNOWNED_BYTES[1:] + spaced("02 00 c3 bc")
 #: A session of clients without a user name.
 ANONYMOUS = SessionRecord(expiry_s=258, disconnected_us=0, user="")
 ANONYMOUS_BYTES = spaced("02  02 01 00 00  00 00 00 00 00 00 00 00  00  00 00")
+#: A session of a cluster.
+CLAIMED = SessionRecord(expiry_s=258, disconnected_us=0, user="\u00fc", revision=0x10001)
+CLAIMED_BYTES = spaced("03  02 01 00 00  00 00 00 00 00 00 00 00  00  02 00 c3 bc  01 00 01 00 00 00 00 00")
+ASSIGNMENTS = DoneAssignments(3, 0x10001, (0x10003, 0x20000))
+ASSIGNMENTS_BYTES = spaced(
+    "01  03 00  01 00 01 00 00 00 00 00  02 00 00 00  03 00 01 00 00 00 00 00  00 00 02 00 00 00 00 00"
+)

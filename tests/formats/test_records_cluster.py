@@ -4,6 +4,13 @@ import pytest
 
 from holdfast.model.errors import PermanentError
 from holdfast.records.cluster import rows, vnode_keys
+from holdfast.records.cluster.group_packs import (
+    GroupPack,
+    GroupReport,
+    decode_group_packet,
+    encode_pack,
+    encode_report,
+)
 from holdfast.records.cluster.item_codec import decode_item, encode_item
 from holdfast.records.cluster.items import Item
 from holdfast.records.cluster.record import LEVEL, decode_record, encode_record, revision_of
@@ -159,3 +166,38 @@ def test_the_vnode_of_a_session_never_changes() -> None:
     ids = ["", "c", "device-17", "tenant\0device", "ü", "\0group\0$share/g/a/#"]
     assert [vnode_keys.vnode_of(session_id, 4) for session_id in ids] == [0, 3, 0, 1, 1, 3]
     assert {vnode_keys.vnode_of(session_id, 1) for session_id in ids} == {0}
+
+
+@pytest.mark.parametrize(
+    ("packet", "value"),
+    [
+        pytest.param(golden.REPORT, golden.REPORT_BYTES, id="report"),
+        pytest.param(golden.PACK, golden.PACK_BYTES, id="pack"),
+    ],
+)
+def test_a_packet_about_groups_is_written_and_read_as_its_golden_bytes(
+    packet: GroupReport | GroupPack, value: bytes
+) -> None:
+    encoded = encode_report(packet) if isinstance(packet, GroupReport) else encode_pack(packet)
+    assert encoded.hex(" ") == value.hex(" ")
+    read = decode_group_packet(value)
+    assert repr(read) == repr(packet)
+    for length in range(len(value)):
+        with pytest.raises(PermanentError):
+            decode_group_packet(value[:length])
+    with pytest.raises(PermanentError, match="unknown kind 3"):
+        decode_group_packet(value[:1] + b"\x03" + value[2:])
+    with pytest.raises(PermanentError, match="version 2"):
+        decode_group_packet(b"\x02" + value[1:])
+
+
+def test_keys_of_assignments_and_of_groups_can_be_read_back() -> None:
+    group = "\0group\0$share/g/\u00fc"
+    key = rows.assignment_key(group, 3, T)
+    assert rows.assigned_place(key) == (group, (3, T))
+    lo, hi = rows.assignments()
+    assert lo <= key < hi
+    progress = rows.group_progress_key(group)
+    assert rows.group_of_progress(progress) == group
+    lo, hi = rows.groups_progress()
+    assert lo <= progress < hi

@@ -8,7 +8,8 @@ import pytest
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed
+from holdfast.model.owed import Owed, OwedShared
+from holdfast.records.assignments import assignments_key, decode_assignments, encode_assignments
 from holdfast.records.groups import decode_group, encode_group, group_key, member_key
 from holdfast.records.progress import Progress, decode_progress, encode_progress
 from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
@@ -17,6 +18,7 @@ from holdfast.records.session_record import SessionRecord, decode_session, encod
 from holdfast.records.sessions import (
     InflightRecord,
     SlotRecord,
+    StoredInflight,
     decode_slot,
     decode_subscription,
     encode_inflight,
@@ -102,11 +104,35 @@ def test_a_slot_of_an_unknown_kind_is_refused() -> None:
         pytest.param(golden.UNOWNED, golden.UNOWNED_BYTES, id="version 1"),
         pytest.param(golden.OWNED, golden.OWNED_BYTES, id="version 2"),
         pytest.param(golden.ANONYMOUS, golden.ANONYMOUS_BYTES, id="version 2, without a user name"),
+        pytest.param(golden.CLAIMED, golden.CLAIMED_BYTES, id="version 3"),
     ],
 )
 def test_a_session_is_written_and_read_as_its_golden_bytes(record: SessionRecord, value: bytes) -> None:
     assert encode_session(record).hex(" ") == value.hex(" ")
     assert decode_session(value) == record
+
+
+def test_assignments_are_written_and_read_as_their_golden_bytes() -> None:
+    assert encode_assignments(golden.ASSIGNMENTS).hex(" ") == golden.ASSIGNMENTS_BYTES.hex(" ")
+    assert decode_assignments(golden.ASSIGNMENTS_BYTES) == golden.ASSIGNMENTS
+    assert assignments_key("c", 3) == b"\x01\x00\x01c\x0c\x00\x03"
+    assert [golden.ASSIGNMENTS.has(revision) for revision in (0x10001, 0x10002, 0x10003)] == [True, False, True]
+
+
+def test_an_assigned_message_in_flight_names_its_assignment() -> None:
+    message = Message(b"t", b"", 2, ClientId("c"), 0)
+    message.shard, message.position_us = 3, 258
+    owed = OwedShared(
+        message, 2, identifiers=(7,), group="g", source=message, past=False, due_us=0, vnode=1, revision=0x10001
+    )
+    value = encode_inflight(InflightRecord(owed, 5))
+    assert value.hex(" ") == (
+        "02 01 00 01 00 01 00 00 00 00 00 "
+        "05 00 00 00 00 00 00 00 00 03 00 02 01 00 00 00 00 00 00 01 00 07 00 00 00 01 00 67 01 00 00 00 74"
+    )
+    read = StoredInflight(value).owed(message)
+    assert isinstance(read, OwedShared)
+    assert (read.vnode, read.revision, read.group, read.identifiers) == (1, 0x10001, "g", (7,))
 
 
 def test_a_walk_is_written_and_read_as_its_golden_bytes() -> None:
@@ -150,8 +176,10 @@ def _subscription(value: bytes) -> object:
         pytest.param(_subscription, golden.SUBSCRIPTION_BYTES, 4, id="subscription, version 1"),
         pytest.param(_subscription, golden.WINDOW_BYTES, 4, id="subscription, version 2"),
         pytest.param(_subscription, golden.HEADS_BYTES, 4, id="subscription, version 3"),
-        pytest.param(decode_session, golden.UNOWNED_BYTES, 3, id="session, version 1"),
-        pytest.param(decode_session, golden.OWNED_BYTES, 3, id="session, version 2"),
+        pytest.param(decode_session, golden.UNOWNED_BYTES, 4, id="session, version 1"),
+        pytest.param(decode_session, golden.OWNED_BYTES, 4, id="session, version 2"),
+        pytest.param(decode_session, golden.CLAIMED_BYTES, 4, id="session, version 3"),
+        pytest.param(decode_assignments, golden.ASSIGNMENTS_BYTES, 2, id="assignments"),
     ],
 )
 def test_what_is_cut_or_too_long_or_of_an_unknown_version_is_refused(

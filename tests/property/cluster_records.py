@@ -73,7 +73,7 @@ def step_items(draw: st.DrawFn, sessions: int) -> StepItem:
     """A step with the fields that it has, and no others."""
     step = draw(st.sampled_from(list(steps.STEPS)))
     shaped = {
-        "packet_id": (u16, step >= steps.KEEP_INFLIGHT),
+        "packet_id": (u16, steps.KEEP_INFLIGHT <= step <= steps.DROP_INCOMING),
         "shard": (u16, step == steps.DROP_INFLIGHT),
         "position_us": (i64, step == steps.DROP_INFLIGHT),
         "name": (blobs, steps.KEEP_SUBSCRIPTION <= step <= steps.DROP_MEMBER and step != steps.KEEP_GROUP),
@@ -88,6 +88,7 @@ def step_items(draw: st.DrawFn, sessions: int) -> StepItem:
                 steps.KEEP_RETAINED,
                 steps.KEEP_GROUP,
                 steps.KEEP_INFLIGHT,
+                steps.KEEP_ASSIGNMENTS,
             ),
         ),
     }

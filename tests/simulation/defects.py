@@ -9,6 +9,7 @@ written when sessions are lost, and that a claim forgets the session at hand (a 
 """
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,23 +19,28 @@ from holdfast.broker.connections.connections import ClientConnections
 from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.cluster import retained_compaction
 from holdfast.cluster.cluster_log import ClusterLog
+from holdfast.cluster.groups.assigned_work import AssignedWork
+from holdfast.cluster.groups.dispatcher import GroupDispatcher
+from holdfast.cluster.groups.led_group import LedGroup
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.retained_compaction import RetainedCompaction
 from holdfast.cluster.writer import ItemOutcome, VnodeWriter
 from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.ordered_log import UnknownOutcome
 from holdfast.durable.sessions.publish_numbers import PublishNumbers
-from holdfast.durable.sessions.session_store import KeepIncoming
+from holdfast.durable.sessions.session_store import KeepAssignments, KeepIncoming
 from holdfast.durable.state_machine import channels, closing, machine, record_time
 from holdfast.durable.state_machine.channels import Channels
 from holdfast.durable.state_machine.epochs import judge_record
-from holdfast.durable.state_machine.outcome import APPLIED, REPEATED, Outcome
+from holdfast.durable.state_machine.leadership import Leadership
+from holdfast.durable.state_machine.outcome import APPLIED, REPEATED, AssignedPlace, Outcome
 from holdfast.durable.state_machine.shards import Shards
 from holdfast.durable.state_machine.step_items import step_item
-from holdfast.durable.state_machine.tables import RETAINED
+from holdfast.durable.state_machine.tables import CLUSTER, RETAINED
 from holdfast.exchange.inbound import Inbound
+from holdfast.records.assignments import DoneAssignments
 from holdfast.records.cluster.items import Horizon, MessageItem
-from holdfast.records.cluster.rows import ClockRow
+from holdfast.records.cluster.rows import AssignmentRow, ClockRow, assignment_key, encode_assignment
 from holdfast.records.retained import retained_key, retained_order, retained_topic
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -301,3 +307,61 @@ def record_time_follows_the_stamps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         machine, "advance_clock", lambda clock, node, stamp_us, _writer_us: advance(clock, node, stamp_us, stamp_us)
     )
+
+
+def groups_begin_when_their_leader_hears_of_them(patch: pytest.MonkeyPatch) -> None:
+    """A group begins at the heads of its leader, not at those of its first member's subscription."""
+    join = GroupDispatcher._join
+
+    def join_at_present(self: Any, state: Any) -> Any:
+        if state.since is not None:
+            state = replace(state, since=dict(self._services.new_queue(state.group, {})._delivered))
+        return join(self, state)
+
+    patch.setattr(GroupDispatcher, "_join", join_at_present)
+
+
+def progress_of_groups_passes_open_work(patch: pytest.MonkeyPatch) -> None:
+    """The stored progress of a group passes what members have not acknowledged: it dies with them (A20)."""
+    patch.setattr(LedGroup, "progress", lambda self: self._queue.sent())
+
+
+def done_assignments_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A session forgets what it has done for a group before that is settled: a late owner begins it again (A21)."""
+    done = AssignedWork.done
+
+    def done_and_forgotten(self: Any, client: Any, name: tuple[int, int]) -> None:
+        before = dict(client.session.assignments or {})
+        done(self, client, name)
+        row = DoneAssignments(name[0], before[name[0]].settled if name[0] in before else 0, ())
+        client.session.assignments[name[0]] = row
+        if client.stored():
+            self._state.step(KeepAssignments(client.session.client_id, row))
+
+    patch.setattr(AssignedWork, "done", done_and_forgotten)
+
+
+def places_are_assigned_again(patch: pytest.MonkeyPatch) -> None:
+    """An `Assign` counts though the place is a member's already: the next leader gives it to another one (A14)."""
+
+    def assign(self: Any, index: int, item: Any) -> bool:
+        row = AssignmentRow(item.member, item.member_revision, self._scope.revision(index))
+        key = assignment_key(item.group, item.shard, item.position_us)
+        self._scope.tables.put(CLUSTER, key, encode_assignment(row))
+        self._scope.outcome.assigned.append(AssignedPlace(item.group, (item.shard, item.position_us), row))
+        return True
+
+    patch.setattr(Leadership, "assign", assign)
+    patch.setattr(GroupDispatcher, "_add", _add_without_assigned(GroupDispatcher._add))
+
+
+def _add_without_assigned(add: Any) -> Any:
+    def add_group(self: Any, group_id: str, start: dict[int, int]) -> Any:
+        rows = self._assignments._rows
+        assigned = dict(rows)
+        rows.clear()
+        group = add(self, group_id, start)
+        rows.update(assigned)
+        return group
+
+    return add_group

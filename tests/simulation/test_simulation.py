@@ -13,6 +13,7 @@ import structlog
 
 from tests.simulation.clock_simulation import ClockSimulation
 from tests.simulation.cluster_simulation import Simulation
+from tests.simulation.group_simulation import GroupSimulation
 from tests.simulation.half_open_simulation import HalfOpenSimulation
 from tests.simulation.number_simulation import NumberSimulation
 from tests.simulation.retained_simulation import RetainedSimulation
@@ -37,6 +38,7 @@ SIMULATIONS: dict[str, type[SeededCluster]] = {
     "retained": RetainedSimulation,
     "takeovers": TakeoverSimulation,
     "clocks": ClockSimulation,
+    "groups": GroupSimulation,
 }
 
 #: Seeds that once found a defect of the product, by simulation.

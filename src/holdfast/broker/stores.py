@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from holdfast.broker.subscriptions.shared_subscriptions import SharedSubscriptions
 from holdfast.durable.commit import CommitLog, DecidingLog, Receipt, SegmentCounts, SyncCounts
 from holdfast.durable.queues.client_queue import SessionQueue
 from holdfast.durable.queues.log_queue import LogQueue
@@ -13,6 +14,7 @@ from holdfast.durable.sessions.publish_numbers import MemoryNumbers, NumberStore
 from holdfast.durable.sessions.session_store import SessionStore
 from holdfast.durable.takeover.registry import NodeLife, Registry
 from holdfast.exchange.drops import Drops
+from holdfast.exchange.exchange import Exchange
 from holdfast.topics.subscription import SubscriptionRecord
 
 #: Brings a call to the loop, from any thread.
@@ -38,6 +40,8 @@ class Stores:
     deciding_log: DecidingLog | None = None
     #: Whose channels are registered.
     life: NodeLife = field(default_factory=NodeLife)
+    #: The shared subscriptions of a cluster; None if the groups of this node have their members here.
+    shared: Callable[[Exchange], SharedSubscriptions] | None = None
     numbers: NumberStore = field(default_factory=MemoryNumbers)
     #: The backends of external queues, by name.
     queue_backends: Mapping[str, QueueStore] = field(default_factory=dict)

@@ -104,7 +104,7 @@ class SysTopics:
             "bytes/received": counters.bytes_in,
             "bytes/sent": counters.bytes_out,
             "subscriptions/count": len(broker.exchange.routes),
-            "shared_subscriptions/count": len(broker.sessions.subscriptions.shared.groups),
+            "shared_subscriptions/count": broker.sessions.subscriptions.shared.count(),
             "shared_subscriptions/stolen": counters.stolen,
             "handshakes/failed": sum(counters.handshakes_failed.values()),
             "retained messages/count": broker.retained.count(),

@@ -21,7 +21,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.cluster import failpoints
 from holdfast.cluster.applier import ApplierStop
@@ -49,6 +49,16 @@ class _Waiter:
         self.positions: Final = positions
         self.done: Final = done
         self.timer: Final = timer
+
+
+class AppliedGroups(Protocol):
+    """Groups of shared subscriptions, as far as the log tells them what is applied."""
+
+    def offer(self, messages: list[Message]) -> None:
+        """Messages that are applied, before they count as delivered."""
+
+    def applied(self, vnode: int, outcome: Outcome) -> None:
+        """A record of a vnode was applied, and its messages are delivered."""
 
 
 class ClusterLog:
@@ -94,6 +104,8 @@ class ClusterLog:
         self._seen: Callable[[tuple[int, int, int]], None] | None = None
         #: The greatest version of a channel that was applied here since the start.
         self._newest_version = (0, 0, 0)
+        #: None if this node serves no shared subscriptions.
+        self.groups: AppliedGroups | None = None
 
     def vnode_count(self) -> int:
         return self._vnodes
@@ -152,7 +164,21 @@ class ClusterLog:
         writer.add(item, settled)
         writer.flush()
 
+    def propose_in(
+        self, vnode: int, item: Item, settled: Settled | None = None, session: SessionEntry | None = None
+    ) -> None:
+        """Propose an item of a leader in its vnode. Without an outcome if this node is no member."""
+        if self._writers is None:
+            if settled is not None:
+                settled(ItemOutcome(None, 0))
+            return
+        self._writers[vnode].add(item, settled, session)
+        self._writers[vnode].flush()
+
     # ---- sessions of this node
+
+    def revision_of(self, session_id: str) -> int:
+        return self._held.get(session_id, 0)
 
     def hold(self, session_id: str, revision: int) -> None:
         """A claim of this node was accepted: items of the session count at its revision."""
@@ -249,6 +275,8 @@ class ClusterLog:
             messages = [published.message for published in outcome.published]
             stored = {message.shard: message.position_us for message in messages if message.position_us}
             self._heads.update(stored)
+            if self.groups is not None:
+                self.groups.offer(messages)
             if self._deliver is not None:
                 self._deliver(messages)
             else:
@@ -264,6 +292,8 @@ class ClusterLog:
         self._hand_over()
         if outcome.published and self._waiters:
             self._wake()
+        if self.groups is not None:
+            self.groups.applied(vnode, outcome)
 
     def _note_claimed(self, outcome: Outcome) -> None:
         """Give no version to a channel of this node that is below one which was decided before it connected."""

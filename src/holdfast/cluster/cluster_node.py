@@ -22,6 +22,7 @@ from holdfast.cluster import failpoints
 from holdfast.cluster.applier import ApplierStop, OutcomeListener, VnodeApplier
 from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.digest_watch import DigestWatch
+from holdfast.cluster.groups.node_groups import NodeGroups
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
 from holdfast.cluster.readiness import NodeBounds, Readiness, VnodeState
@@ -153,6 +154,8 @@ class ClusterNode:
         #: How many connections this node has, for its beats.
         self.connections: Callable[[], int] = lambda: 0
         self._has_started = False
+        #: The groups of shared subscriptions; None if this node serves none.
+        self.groups: NodeGroups | None = None
 
     def _listener(self, vnode: int) -> OutcomeListener:
         told = failpoints.watch_outcomes(self.log.listener(vnode), self._founded.cluster_id)
@@ -266,6 +269,8 @@ class ClusterNode:
     def fenced(self) -> None:
         self.readiness.is_member = False
         self._leaders = []
+        if self.groups is not None:
+            self.groups.end()
         self.log.end()
 
     def ended(self, why: str) -> None:
@@ -286,6 +291,8 @@ class ClusterNode:
             rank = live.index(self.life.node) if self.life.node in live else len(live)
             for leader in self._leaders:
                 leader.tick(rank)
+            if self.groups is not None:
+                self.groups.tick()
             self._sync()
             self._compare_digests({node: row.beat for node, row in beats.items()})
 

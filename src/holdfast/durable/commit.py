@@ -148,6 +148,9 @@ class DecidingLog(Protocol):
         Requires: the session is owned here, so that no other node goes on with it.
         """
 
+    def revision_of(self, session_id: str) -> int:
+        """The revision of the claim by which a session is owned here; 0 if it is not."""
+
 
 class MemoryLog(CommitLog):
     """Keeps no message, hands steps on to the sessions, and gives its receipt at once. Survives: nothing."""

@@ -332,6 +332,9 @@ class Group:
         self.record: Final = record
         #: What to do when it has reached the present; None while it is there.
         self.joined: Callable[[], None] | None = None
+        #: In a cluster: this is what one member is given of the group. The leader of the group's vnode says which
+        #: messages that are, so live ones pass it by.
+        self.dispatched = False
         #: How long QoS 1 work may rest with a member before another one gets it; 0 for as long as it is online.
         self.steal_after_us = 0
         #: Messages that no member could take yet.

@@ -68,8 +68,13 @@ class OwedShared(Owed):
         source: Message,
         past: bool,
         due_us: int,
+        vnode: int = 0,
+        revision: int = 0,
     ) -> None:
         super().__init__(message, qos, identifiers=identifiers, group=group)
+        #: In a cluster, of a QoS 2 message: the vnode of its group, and the revision of its assignment there; else 0.
+        self.vnode: Final = vnode
+        self.revision: Final = revision
         #: The message without what this member alone was told with it.
         self.source: Final = source
         #: Whether it is history: then MQTT 5 clients are told its time and its place.

@@ -16,10 +16,12 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.sys_topics import SysTopics
 from holdfast.cluster import failpoints
 from holdfast.cluster.cluster_node import ClusterNode
+from holdfast.cluster.groups.group_wire import GroupWire, subject_of
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
 from holdfast.cluster.node_report import cluster_topics
 from holdfast.cluster.qos0_relay import connect_relay
 from holdfast.durable.state_machine.control import founded_row
+from holdfast.model.message import Message
 from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
 from holdfast.node.build_info import describe
 from holdfast.node.cluster_options import cluster_options, exposed_without_tls
@@ -62,6 +64,7 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
         async with open_cluster(options, clock, founded_row(storage.control), leads) as connection:
             member = storage.open_node(connection)
             members.append(member)
+            await _open_groups(settings, connection, member, storage)
             try:
                 await member.start(storage.spawn)
                 broker = Broker(policy, member.clock, authenticator, storage.stores(member))
@@ -77,16 +80,39 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
         storage.close()
 
 
+async def _open_groups(
+    settings: Settings, connection: ClusterConnection, member: ClusterNode, storage: ClusterStorage
+) -> None:
+    """Have the node dispatch and serve groups of shared subscriptions."""
+    nats, cluster = connection.connection, settings.cluster
+    wire = GroupWire(cluster.name, nats.send)
+    storage.open_groups(member, wire.send)
+    assert member.groups is not None
+    await nats.listen(subject_of(cluster.name, cluster.node), member.groups.received)
+    storage.spawn(wire.run())
+
+
 async def _relay_qos0(
     settings: Settings, connection: ClusterConnection, member: ClusterNode, broker: Broker, storage: ClusterStorage
 ) -> None:
     """Pass QoS 0 messages on to the nodes that want them, and deliver theirs."""
-    node, deliver = settings.cluster.node, broker.exchange.pass_on
+    node, groups = settings.cluster.node, member.groups
+    assert groups is not None
+
+    def deliver(messages: list[Message]) -> None:
+        broker.exchange.pass_on(messages)
+        groups.pass_on(messages)
+
+    def pass_on(message: Message) -> None:
+        relay.add(message)
+        groups.pass_on([message])
+
     relay, filters = await connect_relay(
         connection.connection, settings.cluster.name, node, member.membership.live, deliver, storage.drop_qos0
     )
     broker.exchange.routing.watch = filters
-    broker.exchange.intake.relay = relay.add
+    groups.watch_filters(filters)
+    broker.exchange.intake.relay = pass_on
     for work in (relay.run(), filters.run(), filters.keep_time()):
         storage.spawn(work)
 

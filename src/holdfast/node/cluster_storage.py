@@ -13,6 +13,7 @@ from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
 from holdfast.cluster.generation_rules import GenerationRules, ShardState
+from holdfast.cluster.groups.node_groups import GroupStores, NodeGroups
 from holdfast.cluster.membership import NodeProfile
 from holdfast.cluster.node_cluster import ClusterConnection
 from holdfast.cluster.readiness import MQTT, NodeBounds
@@ -113,6 +114,29 @@ class ClusterStorage:
             step_down=connection.step_down,
         )
 
+    def open_groups(self, node: ClusterNode, send: Callable[[int, bytes], None]) -> None:
+        """Shared subscriptions of the node; `send` takes a packet to another node, perhaps."""
+        stores = GroupStores(
+            [self.vnodes.vnodes[number] for number in range(self._settings.cluster.vnodes)],
+            self.vnodes.sessions,
+            self.vnodes.sessions.shares,
+            self.vnodes.log,
+            self._heads,
+            self._new_queue,
+            node.registration,
+            lambda vnode: node.appliers[vnode].place.sequence,
+        )
+        node.groups = NodeGroups(
+            node.life,
+            node.log,
+            stores,
+            self.clock,
+            asyncio.get_running_loop(),
+            send,
+            self._policy.sessions.share_strategy,
+            upgrade_qos=self._policy.mqtt.upgrade_outgoing_qos,
+        )
+
     def _due_generations(self, rules: GenerationRules, vnode: int, now_us: int) -> list[Item]:
         shards = [
             ShardState(
@@ -146,6 +170,7 @@ class ClusterStorage:
             new_queue=self._new_queue,
             deciding_log=node.log,
             life=node.life,
+            shared=None if node.groups is None else node.groups.attach,
             numbers=self.vnodes.numbers,
             attach=node.log.attach_receipts,
             new_replay=self._new_replay,

@@ -7,6 +7,7 @@
     01 | client | 08 | filter            how far its retained messages were sent (`retained_progress.py`)
     01 | client | 09 | number u32        a slot: one QoS 2 packet id in use, or one message that is done
     01 | client | 0a, 0b                 of a group of a shared subscription (see `groups.py`)
+    01 | client | 0c | vnode u16         what it has done for groups of a cluster (see `assignments.py`)
     02 | ends u64 | client id            that an offline session ends then; the value is empty
     03 | client id                       that a session has a connection; the value is empty
     04 | due u64 | client id             that the will of an offline session is due then; the value is empty
@@ -49,6 +50,7 @@ SLOT: Final = 0x09
 PACKET_KINDS: Final = (INFLIGHT, RELEASED, INCOMING, DONE, SLOT)
 GROUP: Final = 0x0A
 MEMBER: Final = 0x0B
+ASSIGNMENTS: Final = 0x0C
 
 
 def client_prefix(client_id: str) -> bytes:

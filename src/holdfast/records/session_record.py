@@ -4,6 +4,7 @@
        | QoS u8 | retain u8 | delay u32 | expiry i64 | topic blob | properties blob | payload blob
        flag 4, behind that: the backend of its queue text | the first number that is for it u64
     02 | the same | the user whose it is text; empty for clients without a user name
+    03 | the same | the revision u64 of the claim that began it: for sessions of a cluster
 
 A record of version 1 does not say whose it is. Groups have it, and sessions that no user has resumed since.
 """
@@ -17,6 +18,8 @@ from holdfast.records.fields import RecordReader, ValueRecord, blob, i64, text, 
 VERSION: Final = 1
 #: Of a record that names its user.
 OWNED_VERSION: Final = 2
+#: Of a record that names the claim that began the session.
+CLAIMED_VERSION: Final = 3
 _WILL: Final = 0x01
 _CUT_OFF: Final = 0x02
 _QUEUE: Final = 0x04
@@ -35,8 +38,11 @@ class SessionRecord(ValueRecord):
         queue: str = "",
         begun: int = 0,
         user: str | None = None,
+        revision: int = 0,
     ) -> None:
         self.expiry_s: Final = expiry_s
+        #: In a cluster: the revision of the claim that began the session. 0 without a cluster, or if it is not known.
+        self.revision: Final = revision
         #: The backend of its queue; empty if it follows the log. It keeps the one it began with.
         self.queue: Final = queue
         #: The user whose session it is, empty for a client without a user name; None if that was not stored.
@@ -64,6 +70,7 @@ class SessionRecord(ValueRecord):
             queue=self.queue,
             begun=self.begun,
             user=self.user,
+            revision=self.revision,
         )
 
     def will_due_us(self) -> int:
@@ -73,26 +80,29 @@ class SessionRecord(ValueRecord):
         return self.disconnected_us + min(self.will.delay_s, self.expiry_s) * 1_000_000
 
     def _fields(self) -> tuple[object, ...]:
-        return (self.expiry_s, self.disconnected_us, self.will, self.cut_off, self.queue, self.begun, self.user)
+        offline = (self.expiry_s, self.disconnected_us, self.will, self.cut_off)
+        return (*offline, self.queue, self.begun, self.user, self.revision)
 
 
 def encode_session(record: SessionRecord) -> bytes:
     will = record.will
     flags = (0 if will is None else _WILL) | (_CUT_OFF if record.cut_off else 0) | (_QUEUE if record.queue else 0)
-    version = VERSION if record.user is None else OWNED_VERSION
+    version = CLAIMED_VERSION if record.revision else VERSION if record.user is None else OWNED_VERSION
     parts = [u8(version), u32(record.expiry_s), i64(record.disconnected_us), u8(flags)]
     if will is not None:
         parts.extend([u8(will.qos), u8(will.retain), u32(will.delay_s), i64(will.expiry_s), blob(will.topic)])
         parts.extend([blob(will.properties), blob(will.payload)])
     if record.queue:
         parts.extend([text(record.queue), u64(record.begun)])
-    if record.user is not None:
-        parts.append(text(record.user))
+    if version >= OWNED_VERSION:
+        parts.append(text(record.user or ""))
+    if version >= CLAIMED_VERSION:
+        parts.append(u64(record.revision))
     return b"".join(parts)
 
 
 def decode_session(value: bytes) -> SessionRecord:
-    fields = RecordReader(value, "a session", OWNED_VERSION)
+    fields = RecordReader(value, "a session", CLAIMED_VERSION)
     expiry_s = fields.u32("the expiry")
     disconnected_us = fields.i64("the time")
     will: StoredWill | None = None
@@ -111,7 +121,8 @@ def decode_session(value: bytes) -> SessionRecord:
     if flags & _QUEUE:
         queue = fields.text("the backend of its queue")
         begun = fields.u64("the first number of its queue")
-    user = fields.text("its user") if fields.version == OWNED_VERSION else None
+    user = fields.text("its user") if fields.version >= OWNED_VERSION else None
+    revision = fields.u64("the revision") if fields.version >= CLAIMED_VERSION else 0
     fields.end()
     return SessionRecord(
         expiry_s=expiry_s,
@@ -121,4 +132,5 @@ def decode_session(value: bytes) -> SessionRecord:
         queue=queue,
         begun=begun,
         user=user,
+        revision=revision,
     )

@@ -9,6 +9,7 @@ Numbers are little-endian (`fields.py`). Each value begins with its version:
     in flight       01 | order u64 | retain u8 | shard u16 | position i64 | identifiers u16, each u32
                     | group text | topic blob | the message itself, if it is not in the log
                     shard FFFF: the position is a serial of the session's external queue, here and below
+                    02 | the vnode u16 and the revision u64 of its assignment, by a group of a cluster | the same
     progress        see `progress.py`
     slot            01 | kind u8: 2, 3, 4 or 6, with the meaning of the key (`session_keys.py`)
                     2 packet u16 | in flight, as above     3, 4 packet u16     6 shard u16 | position i64
@@ -20,7 +21,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from holdfast.model.errors import PermanentError
-from holdfast.model.owed import QUEUE_SHARD, Owed, place_of
+from holdfast.model.message import Message
+from holdfast.model.owed import QUEUE_SHARD, Owed, OwedShared, place_of
 from holdfast.records.fields import RecordReader, blob, i64, text, u8, u16, u32, u64
 from holdfast.records.messages import decode_message, encode_message
 from holdfast.records.progress import encode_places, read_places
@@ -31,6 +33,8 @@ from holdfast.topics.subscription import SubscriptionRecord
 
 #: Never change.
 VERSION: Final = 1
+#: Of a message in flight that a group of a cluster has assigned.
+ASSIGNED_VERSION: Final = 2
 #: Of a subscription with a share window.
 WINDOW_VERSION: Final = 2
 #: Of a subscription that begins at a position of each shard.
@@ -138,7 +142,10 @@ def encode_inflight(record: InflightRecord) -> bytes:
     owed = record.owed
     message = owed.message
     shard, position = place_of(owed)
-    parts = [u8(VERSION), u64(record.order), u8(owed.retain), u16(shard), i64(position)]
+    parts = [u8(VERSION)]
+    if isinstance(owed, OwedShared) and owed.revision:
+        parts = [u8(ASSIGNED_VERSION), u16(owed.vnode), u64(owed.revision)]
+    parts.extend([u64(record.order), u8(owed.retain), u16(shard), i64(position)])
     parts.append(u16(len(owed.identifiers)))
     parts.extend([u32(identifier) for identifier in owed.identifiers])
     parts.append(text(owed.group))
@@ -152,7 +159,10 @@ class StoredInflight:
     """What an entry in flight says; its message is looked up in the log if it is not given."""
 
     def __init__(self, value: bytes) -> None:
-        fields = RecordReader(value, "a message in flight", VERSION)
+        fields = RecordReader(value, "a message in flight", ASSIGNED_VERSION)
+        #: Of its assignment; 0 for none.
+        self.vnode: Final = fields.u16("the vnode") if fields.version == ASSIGNED_VERSION else 0
+        self.revision: Final = fields.u64("the revision") if fields.version == ASSIGNED_VERSION else 0
         self.order: Final = fields.u64("the order")
         self.retain: Final = fields.u8("the retain flag") != 0
         self.shard: Final = fields.u16("the shard")
@@ -162,6 +172,22 @@ class StoredInflight:
         self.topic: Final = fields.blob("the topic")
         rest = fields.rest()
         self.message: Final = decode_message(rest).message if rest else None
+
+    def owed(self, message: Message) -> Owed:
+        """What is in flight, with its message."""
+        if self.revision:
+            return OwedShared(
+                message,
+                2,
+                identifiers=self.identifiers,
+                group=self.group,
+                source=message,
+                past=False,
+                due_us=0,
+                vnode=self.vnode,
+                revision=self.revision,
+            )
+        return Owed(message, 2, retain=self.retain, identifiers=self.identifiers, group=self.group)
 
 
 def encode_slot(slot: SlotRecord) -> bytes:

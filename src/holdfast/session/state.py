@@ -13,6 +13,7 @@ from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U32, V5
 from holdfast.model.reasons import PROTOCOL_ERROR
 from holdfast.model.will import StoredWill
+from holdfast.records.assignments import DoneAssignments
 from holdfast.records.session_record import SessionRecord
 from holdfast.session.inflight import Window
 from holdfast.topics.subscription import SubscriptionRecord
@@ -35,12 +36,16 @@ class SessionState:
         self.user: str | None = None
         #: Whether the last `publish-number` of its messages is its user's alone, and not one for all of its client id.
         self.own_numbers = False
+        #: In a cluster: the revision of the claim that began it. 0 if that is not known.
+        self.revision = 0
         self.expiry_s = 0
         self.disconnected_us = 0
         self.subscriptions: Final[dict[bytes, SubscriptionRecord]] = {}
         self.window: Final = Window()
         #: Keys alone count, as in the window: a set would take three times as much. None for none.
         self.incoming: dict[int, None] | None = None
+        #: In a cluster, by the vnode of groups: which of their assignments are done. None for none, or not here yet.
+        self.assignments: dict[int, DoneAssignments] | None = None
         #: The record of it that is stored, or about to be; it has to go when the session ends.
         self.record: SessionRecord | None = None
         self._order = 0

@@ -452,10 +452,10 @@ def test_a_new_session_keeps_its_subscriptions_while_those_of_the_last_one_are_r
 def test_a_group_ends_at_once_with_a_large_session_that_was_its_last_member(world: DiskWorld) -> None:
     peer = world.connect("large")
     subscribe_many(peer, "$share/g/work")
-    assert world.broker.sessions.subscriptions.shared.groups
+    assert world.broker.sessions.subscriptions.shared.count() == 1
     world.begin(lambda: world.broker.lost(peer.channel))
     world.iterate()
-    assert not world.broker.sessions.subscriptions.shared.groups
+    assert world.broker.sessions.subscriptions.shared.count() == 0
     assert subscriptions(world) >= MANY - SLICE, "the rest follows"
     world.settle()
     assert subscriptions(world) == 0

@@ -85,8 +85,10 @@ class SessionRestore:
         session = client.session
         session.record = stored.record
         session.user = stored.record.user
+        session.revision = stored.record.revision
         session.expiry_s = stored.record.expiry_s
         session.disconnected_us = stored.record.disconnected_us
+        session.assignments = stored.assignments or None
         for packet_id in stored.incoming:
             session.take(packet_id)
 

@@ -180,6 +180,8 @@ class BrokerSessions:
             client = self.clients[client_id] = self._build_client(client_id)
         if stored is not None:
             self._restore.restore(client, stored)
+        elif self._deciding_log is not None:
+            client.session.revision = self._deciding_log.revision_of(client_id)
         return client, stored is not None
 
     async def _restore_in_slices(
@@ -274,6 +276,7 @@ class BrokerSessions:
             queue="" if external is None else external.backend.name,
             begun=0 if external is None else external.begun,
             user=session.user,
+            revision=session.revision,
         )
         self._state.step(KeepSession(session.client_id, record, session.record))
         session.record = record
@@ -357,7 +360,9 @@ class BrokerSessions:
 
     def _forget_absent(self, client: BrokerClient) -> None:
         """Nothing of it is needed in memory until it returns: what it is owed lies in the log."""
-        if client.owner is None and self.clients.get(client.session.client_id) is client and not client.groups:
+        is_absent = client.owner is None and self.clients.get(client.session.client_id) is client
+        # On one node a group has its absent members in memory.
+        if is_absent and (not client.groups or self._deciding_log is not None):
             self._forget(client)
 
     def _forget(self, client: BrokerClient) -> None:
@@ -394,6 +399,7 @@ class BrokerSessions:
         client_id = client.session.client_id
         self._cancel_expiry(client_id)
         self.wills.drop(client_id)
+        self.subscriptions.shared.share_out(client)
         self._forget(client)
 
     def _lose(self, client_id: str, count: int, why: str) -> None:

@@ -5,6 +5,7 @@
 3. A group with a member whose session is stored is stored itself: where it began, how far it is, who its members are.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.broker.deadlines import Deadlines
@@ -37,7 +38,7 @@ _GROUP_RECORD: Final = SessionRecord(expiry_s=NEVER, disconnected_us=1)
 
 
 class ShareGroups:
-    """Every group that has a member in memory."""
+    """A `SharedSubscriptions` by shape: every group that has a member in memory."""
 
     def __init__(self, exchange: Exchange, policy: Policy, stores: Stores, clock: Clock, deadlines: Deadlines) -> None:
         self._exchange: Final = exchange
@@ -54,6 +55,9 @@ class ShareGroups:
         self.groups: Final[dict[str, Group]] = {}
         #: Keys of groups that ended, and whose end is not committed yet.
         self._ended: Final[set[str]] = set()
+
+    def count(self) -> int:
+        return len(self.groups)
 
     # ---- begin
 
@@ -124,9 +128,15 @@ class ShareGroups:
             self._state.step(KeepGroup(group.stored_as, _record_of(group)))
         self._group_delivery.deliver_passed_on(group, self._exchange.passed_on())
 
-    @staticmethod
-    def describe(client: BrokerClient, raw: bytes, now_us: int, *, replay: bool) -> list[tuple[str, str]]:
-        """User properties for SUBACK: what holds for the group, whatever this member asked for."""
+    def await_standing(
+        self,
+        client: BrokerClient,  # noqa: ARG002 - a group of one node stands at once
+        records: list[SubscriptionRecord],  # noqa: ARG002
+        decided: Callable[[set[bytes]], None],
+    ) -> None:
+        decided(set())
+
+    def describe(self, client: BrokerClient, raw: bytes, now_us: int, *, replay: bool) -> list[tuple[str, str]]:
         subscribed = client.subscribed(raw)
         assert subscribed is not None
         group = subscribed.group

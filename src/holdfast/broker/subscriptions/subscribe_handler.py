@@ -1,6 +1,6 @@
 """SUBSCRIBE and UNSUBSCRIBE: each filter is judged on its own, the answer waits for the commit."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from holdfast.broker.connections.connection import ClientConnection
@@ -25,6 +25,7 @@ from holdfast.model.reasons import (
     SHARED_SUBSCRIPTIONS_NOT_SUPPORTED,
     SUCCESS,
     TOPIC_FILTER_INVALID,
+    UNSPECIFIED_ERROR,
     WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED,
 )
 from holdfast.topics.filters import ONE, REST, TopicFilter
@@ -39,8 +40,26 @@ _RETAINED_IF_NEW: Final = 1
 #: Levels on the average of the filters of a session that has as many as it may. A level of a wildcard filter takes as
 #: much memory as a short filter does, and there may be hundreds in each.
 _MEAN_LEVELS: Final = 20
+#: Why a shared subscription is refused in a cluster.
+_NO_LEADER: Final = "the node that leads this group has not answered in time; subscribe again"
 #: SUBACK and UNSUBACK behind their header, without reasons: the packet id, and that there are no properties.
 _ANSWER_BYTES: Final = 3
+
+
+@dataclass(eq=False)
+class _Answer:
+    """What SUBACK says, and what follows it."""
+
+    packet_id: int
+    reasons: list[int] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    properties: list[tuple[str, str]] = field(default_factory=list)
+    retained: list[tuple[Subscribed, RetainedDelivery]] = field(default_factory=list)
+    replays: list[ReplayDelivery] = field(default_factory=list)
+    #: Shared subscriptions, by filter the index of their reason.
+    shared: dict[bytes, int] = field(default_factory=dict)
+    #: Whether groups were waited for.
+    waits: bool = False
 
 
 class SubscribeHandler:
@@ -58,11 +77,7 @@ class SubscribeHandler:
     def subscribe(self, connection: ClientConnection, client: BrokerClient, packet: Subscribe) -> None:
         """Subscribe to each filter that may be, answer for all of them, then send what is retained."""
         _check_answer_fits(connection.channel, len(packet.subscriptions))
-        reasons: list[int] = []
-        complaints: list[str] = []
-        retained: list[tuple[Subscribed, RetainedDelivery]] = []
-        replays: list[ReplayDelivery] = []
-        answered: list[tuple[str, str]] = []
+        answer = _Answer(packet.packet_id)
         any_new = False
         asked = packet.properties.user_properties
         identifiers = packet.properties.subscription_identifiers
@@ -75,42 +90,80 @@ class SubscribeHandler:
                 present_us = self._subscriptions.present_us(now_us)
                 span = parse_replay_request(topic_filter, asked, now_us, present_us)
                 if span is not None:
-                    self._check_replay(client, topic_filter, len(replays))
+                    self._check_replay(client, topic_filter, len(answer.replays))
                 share = parse_share_request(topic_filter, asked, replay=span is not None)
             except PeerError as refusal:
-                reasons.append(refusal.reason)
-                self._exchange.counters.refuse(refusal.reason)
-                self._exchange.drops.note(
-                    SUBSCRIBE_REFUSED, connection.session_id, topic_filter.raw, now_us, detail=refusal.detail
-                )
-                complaints.append(f"{topic_filter.raw.decode()}: {refusal.detail}")
+                self._refuse(connection, topic_filter, answer, refusal)
                 continue
-            reasons.append(min(subscription.qos, self._policy.mqtt.max_qos))
+            answer.reasons.append(min(subscription.qos, self._policy.mqtt.max_qos))
             if span is not None and not topic_filter.group:
                 record = self._record(connection, subscription, identifier, span.from_us)
                 pace = Pace(span.speed, span.first_us()) if span.speed else None
-                replays.append(self._subscriptions.replay(client, record, span.until_us, pace, span.end_topic))
-                answered += span.suback_properties(now_us)
+                answer.replays.append(self._subscriptions.replay(client, record, span.until_us, pace, span.end_topic))
+                answer.properties += span.suback_properties(now_us)
                 continue
             since_us = None if span is None else span.from_us
             delivery, is_new = self._subscribe_one(connection, client, subscription, identifier, since_us, share)
             any_new = any_new or is_new
             if delivery is not None:
-                retained.append(delivery)
+                answer.retained.append(delivery)
             if topic_filter.group:
-                answered += self._subscriptions.shared.describe(
+                answer.shared[topic_filter.raw] = len(answer.reasons) - 1
+                answer.properties += self._subscriptions.shared.describe(
                     client, topic_filter.raw, now_us, replay=span is not None
                 )
         if any_new and client.stored():
             self._delivery.progress.save(client)  # once, as it costs as much as there is in flight
-        properties = NO_PROPERTIES
-        if (complaints or answered) and connection.explain:
-            properties = Properties(reason_string="; ".join(complaints)[:1000] or None, user_properties=tuple(answered))
+        if answer.shared:
+            self._await_groups(connection, client, answer)
+        else:
+            self._send_suback(connection, client, answer)
+
+    def _refuse(
+        self, connection: ClientConnection, topic_filter: TopicFilter, answer: "_Answer", refusal: PeerError
+    ) -> None:
+        answer.reasons.append(refusal.reason)
+        self._exchange.counters.refuse(refusal.reason)
+        now_us = self._clock.wall_us()
+        self._exchange.drops.note(
+            SUBSCRIBE_REFUSED, connection.session_id, topic_filter.raw, now_us, detail=refusal.detail
+        )
+        answer.complaints.append(f"{topic_filter.raw.decode()}: {refusal.detail}")
+
+    def _await_groups(self, connection: ClientConnection, client: BrokerClient, answer: "_Answer") -> None:
+        """Answer when every group stands with this member. Its packets wait meanwhile, if that takes a while."""
         channel = connection.channel
-        frame = encode(Suback(packet.packet_id, tuple(reasons), properties), channel.version)
+        records = [client.session.subscriptions[raw] for raw in answer.shared]
+        channel.blocked = True
+
+        def decided(failed: set[bytes]) -> None:
+            channel.blocked = False
+            if channel.closed or client.owner is not channel:
+                return
+            for raw in failed:
+                self._subscriptions.drop(client, raw)
+                answer.reasons[answer.shared[raw]] = UNSPECIFIED_ERROR
+                self._exchange.counters.refuse(UNSPECIFIED_ERROR)
+                answer.complaints.append(f"{raw.decode()}: {_NO_LEADER}")
+            self._send_suback(connection, client, answer)
+            if answer.waits:
+                self._exchange.resume(channel)
+
+        self._subscriptions.shared.await_standing(client, records, decided)
+        answer.waits = channel.blocked
+
+    def _send_suback(self, connection: ClientConnection, client: BrokerClient, answer: "_Answer") -> None:
+        properties = NO_PROPERTIES
+        if (answer.complaints or answer.properties) and connection.explain:
+            properties = Properties(
+                reason_string="; ".join(answer.complaints)[:1000] or None, user_properties=tuple(answer.properties)
+            )
+        channel = connection.channel
+        reasons = tuple(answer.reasons)
+        frame = encode(Suback(answer.packet_id, reasons, properties), channel.version)
         if len(frame) > channel.max_packet_bytes:  # [MQTT-3.9.2-1]
-            frame = encode(Suback(packet.packet_id, tuple(reasons)), channel.version)
-        self._state.after_commit(channel, frame, lambda: self._start(client, channel, retained, replays))
+            frame = encode(Suback(answer.packet_id, reasons), channel.version)
+        self._state.after_commit(channel, frame, lambda: self._start(client, channel, answer.retained, answer.replays))
 
     def _start(
         self,
@@ -138,8 +191,6 @@ class SubscribeHandler:
             raise PeerError(WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED, "wildcards are switched off")
         if topic_filter.group and not mqtt.shared_available:
             raise PeerError(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are switched off")
-        if topic_filter.group and self._exchange.settings.log_decides:
-            raise PeerError(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "a cluster does not offer shared subscriptions yet")
         most = self._policy.limits.max_subscriptions
         known = topic_filter.raw in client.session.subscriptions
         if most and not known and len(client.session.subscriptions) >= most:
@@ -155,6 +206,8 @@ class SubscribeHandler:
 
     def _check_replay(self, client: BrokerClient, topic_filter: TopicFilter, more: int) -> None:
         """PeerError if history cannot be given to a filter, beside `more` replays of the same packet."""
+        if topic_filter.group and self._exchange.settings.log_decides:
+            raise PeerError(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "a group of a cluster begins at the present")
         if not self._subscriptions.has_history():
             raise PeerError(IMPLEMENTATION_SPECIFIC_ERROR, "this node keeps no history to replay")
         most = self._policy.limits.max_replays

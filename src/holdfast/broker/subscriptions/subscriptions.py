@@ -7,6 +7,7 @@ from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.broker.subscriptions.share_groups import ShareGroups
 from holdfast.broker.subscriptions.share_request import ShareRequest
+from holdfast.broker.subscriptions.shared_subscriptions import SharedSubscriptions
 from holdfast.durable.log import NO_END
 from holdfast.durable.sessions.session_store import (
     DropRetainedProgress,
@@ -39,7 +40,11 @@ class SessionSubscriptions:
         self._deadlines: Final = deadlines
         #: Subscriptions that are to end, by client id and filter.
         self._ends: Final[dict[tuple[str, bytes], Deadline]] = {}
-        self.shared: Final = ShareGroups(exchange, policy, stores, clock, deadlines)
+        self.shared: Final[SharedSubscriptions] = (
+            ShareGroups(exchange, policy, stores, clock, deadlines)
+            if stores.shared is None
+            else stores.shared(exchange)
+        )
 
     def add(
         self, client: BrokerClient, record: SubscriptionRecord, share: ShareRequest | None = None

@@ -14,11 +14,12 @@ except for a will, which has to outlive the broker.
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
+from holdfast.records.assignments import DoneAssignments
 from holdfast.records.groups import GroupRecord
 from holdfast.records.progress import Progress, decode_progress, encode_progress
 from holdfast.records.retained_progress import RetainedProgress
@@ -46,6 +47,8 @@ class StoredSession:
         self.group: GroupRecord | None = None
         #: Of a group: members that have a stored session, or had one.
         self.members: Final[set[str]] = set()
+        #: In a cluster, by the vnode of groups: which of their assignments are done.
+        self.assignments: Final[dict[int, DoneAssignments]] = {}
         #: QoS 2 messages above the progress that are done, as (shard, position).
         self.done: Final[set[tuple[int, int]]] = set()
         #: Messages of the progress's QoS 1 entries, by packet id, as far as they are still there; of a retained one, as
@@ -54,6 +57,15 @@ class StoredSession:
         #: Reads at most so many more records into it. None if all are here: before, only the record itself is to be
         #: relied on.
         self.load_on: Callable[[int], None] | None = None
+
+
+class StoredShares(NamedTuple):
+    """What is stored of a session that groups of a cluster ask for. Nothing of it is looked up in the log."""
+
+    record: SessionRecord
+    #: Its subscriptions in groups.
+    subscriptions: list[SubscriptionRecord]
+    assignments: dict[int, DoneAssignments]
 
 
 # ---- steps
@@ -160,6 +172,14 @@ class DropMember(SessionStep):
     def __init__(self, client_id: str, member: str) -> None:
         super().__init__(client_id)
         self.member: Final = member
+
+
+class KeepAssignments(SessionStep):
+    """Store which assignments of the groups of one vnode are done, in a cluster."""
+
+    def __init__(self, client_id: str, row: DoneAssignments) -> None:
+        super().__init__(client_id)
+        self.row: Final = row
 
 
 class PacketStep(SessionStep):
@@ -275,6 +295,8 @@ class MemorySessions(SessionStore):
             session.members.add(step.member)
         elif isinstance(step, DropMember):
             session.members.discard(step.member)
+        elif isinstance(step, KeepAssignments):
+            session.assignments[step.row.vnode] = step.row
         elif isinstance(step, KeepInflight):
             session.inflight[step.packet_id] = step.owed
         elif isinstance(step, ReleaseInflight):
@@ -314,7 +336,16 @@ class MemorySessions(SessionStore):
         copy.retained.update(stored.retained)
         copy.group = stored.group
         copy.members.update(stored.members)
+        copy.assignments.update(stored.assignments)
         return copy
+
+    def shares(self, client_id: str) -> StoredShares | None:
+        """What groups of a cluster ask for; None if no session is stored."""
+        stored = self._sessions.get(client_id)
+        if stored is None:
+            return None
+        subscriptions = [record for record in stored.subscriptions.values() if record.filter.group]
+        return StoredShares(stored.record, subscriptions, dict(stored.assignments))
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
         found: list[tuple[int, str]] = []

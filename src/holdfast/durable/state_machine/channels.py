@@ -265,6 +265,7 @@ def _offline_since(session: SessionRecord, at_us: int) -> SessionRecord:
         queue=session.queue,
         begun=session.begun,
         user=session.user,
+        revision=session.revision,
     )
 
 

@@ -82,4 +82,5 @@ def _closed_session(session: SessionRecord, at_us: int) -> SessionRecord:
         queue=session.queue,
         begun=session.begun,
         user=session.user,
+        revision=session.revision,
     )

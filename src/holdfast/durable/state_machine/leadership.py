@@ -10,6 +10,7 @@ The stored progress of a group stays when the group ends, so that its assignment
 from typing import Final
 
 from holdfast.durable.state_machine.epochs import OPEN
+from holdfast.durable.state_machine.outcome import AssignedPlace
 from holdfast.durable.state_machine.scope import Scope
 from holdfast.durable.state_machine.tables import CLUSTER
 from holdfast.model.time import SECOND_US
@@ -62,12 +63,14 @@ class Leadership:
             return False
         record = scope.record
         self._put(LeaderRow(record.node, record.epoch, scope.revision(index), scope.time_us))
+        scope.outcome.leader_changed = True
         return True
 
     def resign(self) -> bool:
         if not self.is_leader():
             return False
         self._scope.tables.delete(CLUSTER, LEADER_KEY)
+        self._scope.outcome.leader_changed = True
         return True
 
     def tick(self) -> bool:
@@ -96,6 +99,7 @@ class Leadership:
             return False
         row = AssignmentRow(item.member, item.member_revision, self._scope.revision(index))
         tables.put(CLUSTER, key, encode_assignment(row))
+        self._scope.outcome.assigned.append(AssignedPlace(item.group, (item.shard, item.position_us), row))
         return True
 
     def unassign(self, item: Unassign) -> bool:
@@ -112,4 +116,5 @@ class Leadership:
         if tables.get(CLUSTER, key) is None:
             return False
         tables.delete(CLUSTER, key)
+        self._scope.outcome.unassigned.append((item.group, (item.shard, item.position_us)))
         return True

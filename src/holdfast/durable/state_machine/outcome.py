@@ -6,7 +6,7 @@ from holdfast.durable.changes import Changes
 from holdfast.durable.sessions.session_store import SessionStep
 from holdfast.model.message import Message
 from holdfast.records.cluster.record import SessionEntry
-from holdfast.records.cluster.rows import RegistrationRow
+from holdfast.records.cluster.rows import AssignmentRow, RegistrationRow
 from holdfast.records.generations import Generation
 
 #: Its items were decided.
@@ -41,6 +41,16 @@ class PublishedMessage:
         self.is_will: Final = is_will
 
 
+class AssignedPlace:
+    """A QoS 2 message of a group that is a member's from now on."""
+
+    def __init__(self, group: str, place: tuple[int, int], row: AssignmentRow) -> None:
+        self.group: Final = group
+        #: Shard and position.
+        self.place: Final = place
+        self.row: Final = row
+
+
 class Outcome:
     """See `VERDICTS`. Everything but `changes`, `time_us` and `digest` is empty unless the record was applied.
 
@@ -73,6 +83,11 @@ class Outcome:
         #: Registrations that claims have replaced, by session id: whose channel is here closes it.
         self.replaced: Final[dict[str, RegistrationRow]] = {}
         self.ended: Final[list[str]] = []
+        #: QoS 2 messages of groups that were assigned, and assignments that went: group, and shard and position.
+        self.assigned: Final[list[AssignedPlace]] = []
+        self.unassigned: Final[list[tuple[str, tuple[int, int]]]] = []
+        #: Whether another node leads from here on, or none.
+        self.leader_changed = False
         self.begun: Final[list[Generation]] = []
         self.dropped: Final[list[Generation]] = []
         #: To be written as one batch, with the messages.

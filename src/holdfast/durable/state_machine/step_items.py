@@ -13,6 +13,7 @@ from holdfast.durable.sessions.session_store import (
     DropRetainedProgress,
     DropSession,
     DropSubscription,
+    KeepAssignments,
     KeepGroup,
     KeepIncoming,
     KeepInflight,
@@ -29,6 +30,7 @@ from holdfast.model.errors import MisuseError, PeerError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
+from holdfast.records.assignments import decode_assignments, encode_assignments
 from holdfast.records.cluster import session_steps as kinds
 from holdfast.records.cluster.session_steps import StepItem, encode_step
 from holdfast.records.groups import decode_group, encode_group
@@ -75,6 +77,8 @@ def step_item(step: SessionStep, session: int) -> StepItem:
         return StepItem(session, kinds.KEEP_MEMBER, name=step.member.encode())
     if isinstance(step, DropMember):
         return StepItem(session, kinds.DROP_MEMBER, name=step.member.encode())
+    if isinstance(step, KeepAssignments):
+        return StepItem(session, kinds.KEEP_ASSIGNMENTS, value=encode_assignments(step.row))
     if isinstance(step, KeepInflight):
         value = encode_inflight(InflightRecord(step.owed, step.order))
         return StepItem(session, kinds.KEEP_INFLIGHT, packet_id=step.packet_id, value=value)
@@ -123,6 +127,8 @@ def session_step(session_id: str, item: StepItem) -> SessionStep:
         return DropRetainedProgress(session_id, item.name)
     if kind == kinds.KEEP_GROUP:
         return KeepGroup(session_id, decode_group(item.value))
+    if kind == kinds.KEEP_ASSIGNMENTS:
+        return KeepAssignments(session_id, decode_assignments(item.value))
     if kind in (kinds.KEEP_MEMBER, kinds.DROP_MEMBER):
         return _member_step(session_id, item)
     return _packet_step(session_id, item)
@@ -161,4 +167,4 @@ def _owed(stored: StoredInflight) -> Owed:
         message = Message(stored.topic, b"", 2, ClientId(""), 0)
         message.shard = stored.shard
         message.position_us = stored.position_us
-    return Owed(message, 2, retain=stored.retain, identifiers=stored.identifiers, group=stored.group)
+    return stored.owed(message)

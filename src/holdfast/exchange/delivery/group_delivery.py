@@ -57,6 +57,8 @@ class GroupDelivery:
         self._sender: Final = sender
 
     def deliver(self, group: Group, pending: PendingPublish) -> None:
+        if group.dispatched:
+            return
         message = pending.message
         if message.qos == 0 and group.joined is not None:
             return  # it is read from the log, in its place
@@ -94,7 +96,15 @@ class GroupDelivery:
                 if member is not None:
                     self._assign(group, member, message)
 
-    def _assign(self, group: Group, member: Subscribed, message: Message, *, past: bool = False) -> None:
+    def _assign(
+        self,
+        group: Group,
+        member: Subscribed,
+        message: Message,
+        *,
+        past: bool = False,
+        assignment: tuple[int, int] = (0, 0),
+    ) -> None:
         """Give a message to the member that was picked for it, by the options of its own subscription."""
         record = member.record
         qos = record.qos if record.qos < message.qos or self._upgrade_qos else message.qos
@@ -110,9 +120,13 @@ class GroupDelivery:
             source=message,
             past=past,
             due_us=self._timer.now_us() + group.steal_after_us if group.steal_after_us else 0,
+            vnode=assignment[0],
+            revision=assignment[1],
         )
         noted = bool(group.stored_as) and qos == 2 and message.position_us > 0
-        self._sender.send_owed(member.client, channel, owed, after_commit=noted)
+        packet_id = self._sender.send_owed(member.client, channel, owed, after_commit=noted)
+        if not packet_id and self._sender.shared_done is not None:
+            self._sender.shared_done(member.client, owed)
         self._sender.progress.group_changed(group)
         if noted:
             # With the member's own entry, if it has one, in one commit: it goes to no other member, whatever happens.
@@ -140,7 +154,7 @@ class GroupDelivery:
     def _assign_again(self, group: Group, member: Subscribed, owed: Owed) -> None:
         """Give to a member what another one was given before."""
         if isinstance(owed, OwedShared):
-            self._assign(group, member, owed.source, past=owed.past)
+            self._assign(group, member, owed.source, past=owed.past, assignment=(owed.vnode, owed.revision))
         else:
             self._assign(group, member, owed.message)
 
@@ -229,7 +243,7 @@ def pick_member(group: Group, message: Message, besides: BrokerClient | None = N
     if group.strategy == LEAST_INFLIGHT:
         return _least_loaded(group, ready)
     if group.strategy == HASH:
-        return ready[_stable_hash(message.publisher) % len(ready)]
+        return ready[stable_hash(message.publisher) % len(ready)]
     if group.strategy == STICKY:
         return _sticky(group, ready)
     group.turn += 1
@@ -271,7 +285,7 @@ def _sticky(group: Group, ready: list[Subscribed]) -> Subscribed:
     return ready[0]
 
 
-def _stable_hash(text: str) -> int:
+def stable_hash(text: str) -> int:
     """The same on every start, unlike hash(); FNV-1a."""
     value = 0xCBF29CE484222325
     for byte in text.encode():

@@ -4,6 +4,7 @@ A client that is live gets a message at once. Else it goes into its queue, from 
 QoS 0 is for clients that are live now; it is never queued.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from holdfast.durable.sessions.session_store import DropInflight, KeepInflight
@@ -17,7 +18,7 @@ from holdfast.exchange.plans import DeliveryTarget
 from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.model.owed import Owed, OwedQueued, place_of
+from holdfast.model.owed import Owed, OwedQueued, OwedShared, place_of
 from holdfast.wire.primitives import U16
 
 #: Why a message is denied.
@@ -36,6 +37,8 @@ class Sender:
         #: The QoS of the subscription alone decides, also above the message's own.
         self._upgrade_qos: Final = settings.upgrade_outgoing_qos
         self.progress: Final = progress
+        #: In a cluster: told of every message of a group that a member is done with, or will never get.
+        self.shared_done: Callable[[BrokerClient, Owed], None] | None = None
 
     def deliver_to(self, target: DeliveryTarget, pending: PendingPublish) -> None:
         """Give a message to one client, now or later."""
@@ -94,8 +97,9 @@ class Sender:
 
     # ---- one message that is owed
 
-    def send_owed(self, client: BrokerClient, channel: Channel, owed: Owed, *, after_commit: bool = False) -> None:
-        """Send a message that is owed, or note why it is not."""
+    def send_owed(self, client: BrokerClient, channel: Channel, owed: Owed, *, after_commit: bool = False) -> int:
+        """Send a message that is owed, or note why it is not; its packet id, 0 if it is not in flight now."""
+        packet_id = 0
         why = self._obstacle(channel, owed)
         if why:
             detail = _NO_RIGHT if why == DROP_DENIED else ""
@@ -103,7 +107,6 @@ class Sender:
             if owed.serial:
                 client.queue.acknowledge(owed.serial)
         else:
-            packet_id = 0
             if isinstance(owed, OwedQueued) and owed.packet_id:
                 packet_id = client.session.window.admit_again(owed, owed.packet_id)  # [MQTT-4.4.0-1]
             elif owed.qos:
@@ -117,6 +120,7 @@ class Sender:
                 self._state.effects.append(Sending(client, channel, owed, packet_id))
             else:
                 self._send_custom(client, channel, owed, packet_id, dup=owed.repeated)
+        return packet_id
 
     def send_committed(self, sending: Sending) -> None:
         """The entry in flight is stored: now the message may go, unless its connection has gone meanwhile."""
@@ -188,7 +192,9 @@ class Sender:
         """A message is acknowledged, or will never be sent: its place in the queue and its stored entry go."""
         if owed.serial:
             client.queue.acknowledge(owed.serial)
-        if owed.group:
+        if self.shared_done is not None and isinstance(owed, OwedShared):
+            self.shared_done(client, owed)
+        elif owed.group:
             for group in client.groups:
                 if group.key == owed.group:
                     self.progress.group_changed(group)
@@ -201,4 +207,6 @@ class Sender:
             self.progress.save(client)
         if owed.qos == 2:
             shard, position = place_of(owed)
+            if isinstance(owed, OwedShared) and owed.revision:
+                position = 0  # its assignment is done: another subscription of the client may have this place, too
             self._state.step(DropInflight(client.session.client_id, packet_id, shard, position))

@@ -172,6 +172,25 @@ def assignment_key(group: str, shard: int, position_us: int) -> bytes:
     return b"\x0a" + _named(group) + key_u16(shard) + key_u64(position_us)
 
 
+def assignments() -> tuple[bytes, bytes]:
+    """The range [lo, hi) of all assignments."""
+    return b"\x0a", b"\x0b"
+
+
+def assigned_place(key: bytes) -> tuple[str, tuple[int, int]]:
+    """The group, and the shard and position, of an assignment."""
+    return key[3:-10].decode(), (int.from_bytes(key[-10:-8], "big"), int.from_bytes(key[-8:], "big"))
+
+
+def group_of_progress(key: bytes) -> str:
+    return key[3:].decode()
+
+
+def groups_progress() -> tuple[bytes, bytes]:
+    """The range [lo, hi) of the progress of all groups that stand, or once did."""
+    return b"\x0b", b"\x0c"
+
+
 def group_progress_key(group: str) -> bytes:
     return b"\x0b" + _named(group)
 

@@ -18,6 +18,7 @@
     0e    drop in flight           packet u16 │ shard u16 │ position i64
     0f    keep incoming            packet u16
     10    drop incoming            packet u16
+    11    keep assignments         the assignments (`records/assignments.py`) blob
 
 Numbers of steps are hexadecimal. They mean the steps of `durable/sessions/session_store.py`. What a step replaces is
 not said here, because that is known only where the record is applied.
@@ -45,6 +46,7 @@ RELEASE_INFLIGHT: Final = 0x0D
 DROP_INFLIGHT: Final = 0x0E
 KEEP_INCOMING: Final = 0x0F
 DROP_INCOMING: Final = 0x10
+KEEP_ASSIGNMENTS: Final = 0x11
 
 #: Which fields a step has, by its number.
 _NAMED: Final = frozenset(
@@ -52,9 +54,18 @@ _NAMED: Final = frozenset(
 )
 _PACKETS: Final = frozenset({KEEP_INFLIGHT, RELEASE_INFLIGHT, DROP_INFLIGHT, KEEP_INCOMING, DROP_INCOMING})
 _VALUED: Final = frozenset(
-    {KEEP_SESSION, KEEP_PROGRESS, KEEP_SUBSCRIPTION, KEEP_REPLAY, KEEP_RETAINED, KEEP_GROUP, KEEP_INFLIGHT}
+    {
+        KEEP_SESSION,
+        KEEP_PROGRESS,
+        KEEP_SUBSCRIPTION,
+        KEEP_REPLAY,
+        KEEP_RETAINED,
+        KEEP_GROUP,
+        KEEP_INFLIGHT,
+        KEEP_ASSIGNMENTS,
+    }
 )
-STEPS: Final = range(KEEP_SESSION, DROP_INCOMING + 1)
+STEPS: Final = range(KEEP_SESSION, KEEP_ASSIGNMENTS + 1)
 
 
 class StepItem(ValueRecord):

@@ -66,4 +66,4 @@ def test_a_version_that_is_none_is_refused(seen: int) -> None:
 
 def test_an_unknown_session_step_is_refused() -> None:
     with pytest.raises(MisuseError, match="session step"):
-        encode_record(a_record([StepItem(0, 0x11)]))
+        encode_record(a_record([StepItem(0, 0x12)]))

@@ -5,7 +5,7 @@ from typing import Protocol
 from rocksdict import Rdict
 
 from holdfast.model.errors import HoldfastError, PermanentError
-from holdfast.records import groups, progress, retained_progress, session_keys, session_record, sessions
+from holdfast.records import assignments, groups, progress, retained_progress, session_keys, session_record, sessions
 from holdfast.records.retained import (
     COUNT_KEY,
     EXPIRY,
@@ -91,6 +91,8 @@ def check_session_row(rows: Rows, key: bytes, value: bytes) -> None:
         sessions.decode_slot(value)
     elif kind == session_keys.GROUP:
         groups.decode_group(value)
+    elif kind == session_keys.ASSIGNMENTS:
+        assignments.decode_assignments(value)
     elif kind == session_keys.MEMBER or (kind == session_keys.DONE and len(rest) == _PLACE_BYTES):
         return
     elif kind not in (session_keys.RELEASED, session_keys.INCOMING) or len(rest) != 2:

@@ -56,4 +56,5 @@ def with_queue(record: SessionRecord, backend: str, begun: int) -> SessionRecord
         queue=backend,
         begun=begun,
         user=record.user,
+        revision=record.revision,
     )

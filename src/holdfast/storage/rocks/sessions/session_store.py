@@ -22,6 +22,7 @@ from holdfast.durable.sessions.session_store import (
     DropRetainedProgress,
     DropSession,
     DropSubscription,
+    KeepAssignments,
     KeepGroup,
     KeepIncoming,
     KeepInflight,
@@ -34,15 +35,18 @@ from holdfast.durable.sessions.session_store import (
     ReleaseInflight,
     SessionStep,
     StoredSession,
+    StoredShares,
 )
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
+from holdfast.records.assignments import assignments_key, decode_assignments, encode_assignments
 from holdfast.records.groups import GROUP_PREFIX, decode_group, encode_group, group_key, member_key
 from holdfast.records.progress import decode_progress
 from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
 from holdfast.records.session_keys import (
+    ASSIGNMENTS,
     CONNECTED,
     EXPIRY,
     GROUP,
@@ -88,6 +92,7 @@ from holdfast.storage.rocks.engine.column_families import SESSIONS, ColumnFamili
 from holdfast.storage.rocks.engine.due_keys import DueKeys
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
 from holdfast.storage.rocks.sessions.packet_slots import PacketSlots
+from holdfast.storage.rocks.sessions.stored_shares import read_shares
 from holdfast.topics.names import SEPARATOR
 
 _log = structlog.get_logger()
@@ -200,6 +205,8 @@ class RocksSessions:
             puts.put(member_key(client_id, step.member), b"")
         elif isinstance(step, DropMember):
             puts.delete(member_key(client_id, step.member))
+        elif isinstance(step, KeepAssignments):
+            puts.put(assignments_key(client_id, step.row.vnode), encode_assignments(step.row))
         elif isinstance(step, KeepInflight):
             self._slots_of(client_id).send(step.packet_id, InflightRecord(step.owed, step.order), puts)
         elif isinstance(step, ReleaseInflight):
@@ -297,6 +304,10 @@ class RocksSessions:
         value = self._rows.get(session_key(client_id))
         return None if value is None else decode_session(value)
 
+    def shares(self, client_id: str) -> StoredShares | None:
+        """What groups of a cluster ask for; None if no session is stored."""
+        return read_shares(self._rows, client_id)
+
     def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
         loading = _Loading(client_id)
         self._load_on(loading, limit)
@@ -342,6 +353,9 @@ class RocksSessions:
                 session.group = decode_group(value)
             elif kind == MEMBER:
                 session.members.add(key[at + 1 :].decode())
+            elif kind == ASSIGNMENTS:
+                row = decode_assignments(value)
+                session.assignments[row.vnode] = row
             else:
                 raise PermanentError(f"client {client_id!r} has a stored record of the unknown kind {kind}")
         if session is not None:
@@ -385,7 +399,7 @@ class RocksSessions:
         message = stored.message or self._find(stored.shard, levels, stored.position_us)
         if message is None:
             return None
-        return Owed(message, 2, retain=stored.retain, identifiers=stored.identifiers, group=stored.group)
+        return stored.owed(message)
 
     def _put_in_order(self, client_id: str, session: StoredSession, inflight: list[tuple[int, StoredInflight]]) -> None:
         """Entries in the order of sending. What retention removed cannot be sent again, unless PUBREL is due."""
@@ -394,7 +408,7 @@ class RocksSessions:
             if owed is not None:
                 session.inflight[packet_id] = owed
             elif packet_id in session.released:
-                session.inflight[packet_id] = Owed(_GONE, 2)
+                session.inflight[packet_id] = stored.owed(_GONE) if stored.revision else Owed(_GONE, 2)
             else:
                 self._miss(client_id, packet_id, stored.shard, stored.position_us)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final, TypeVar
 
-from holdfast.durable.sessions.session_store import StoredSession
+from holdfast.durable.sessions.session_store import StoredSession, StoredShares
 from holdfast.durable.state_machine.tables import META
 from holdfast.model.errors import MisuseError
 from holdfast.records.cluster.vnode_keys import vnode_of
@@ -51,6 +51,10 @@ class VnodeSessions:
 
     def load(self, client_id: str, limit: int = 0) -> StoredSession | None:
         return self._vnodes.of(client_id).sessions.load(client_id, limit)
+
+    def shares(self, client_id: str) -> StoredShares | None:
+        """What groups ask for; None if no session is stored."""
+        return self._vnodes.of(client_id).sessions.shares(client_id)
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
         ends = _merge([vnode.sessions.ends(before_us, limit) for vnode in self._vnodes.all()], limit)
