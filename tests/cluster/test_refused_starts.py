@@ -149,9 +149,10 @@ def test_a_folder_or_settings_of_another_cluster_are_refused(nats_servers: NatsW
             await first.stop()
         for arguments, words in (
             (other.arguments(), f"and the streams of '{other.name}' to"),
-            (folder.arguments(vnodes=1), "made with 2 vnodes, and cluster.vnodes is 1"),
+            (folder.arguments(vnodes=1), "has vnode 1, and the cluster has 1 vnodes"),
+            (folder.arguments(vnodes=3), "made with 2 vnodes, and cluster.vnodes is 3"),
             ([*folder.arguments(), "--set", "zones.press.filter=press/#"], "press (paged, press/#)"),
-            ([*folder.arguments(), "--set", "listeners.a.mount_point=a/"], "mount point a/"),
+            ([*folder.arguments(), "--set", "listeners.default.mount_point=a/"], "mount point a/"),
         ):
             assert words in await asyncio.to_thread(serve, arguments)
 

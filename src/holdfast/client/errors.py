@@ -31,6 +31,7 @@ TEMPORARY_REASONS: Final = frozenset(
         reasons.MESSAGE_RATE_TOO_HIGH,
         reasons.QUOTA_EXCEEDED,
         reasons.ADMINISTRATIVE_ACTION,
+        reasons.USE_ANOTHER_SERVER,
         reasons.CONNECTION_RATE_EXCEEDED,
         reasons.MAXIMUM_CONNECT_TIME,
     )

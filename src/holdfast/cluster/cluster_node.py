@@ -172,9 +172,9 @@ class ClusterNode:
         for applier in self.appliers:
             spawn(applier.run())
         await self._catch_up()
-        self._has_started = True
         self.readiness.is_member = self.membership.life is not None
         self._look()
+        self._has_started = True
         spawn(self._work())
         spawn(self._trim_logs())
 
