@@ -16,11 +16,13 @@ from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.cluster.applier import ApplierStop, VnodeApplier
 from holdfast.cluster.cluster_log import ClusterLog, VnodeListener
+from holdfast.cluster.gossip_registry import NodeRegistries
 from holdfast.cluster.groups.node_groups import GroupStores, NodeGroups
-from holdfast.cluster.log_registry import LogRegistry
+from holdfast.cluster.log_registry import LogRegistry, load_newest_version
 from holdfast.cluster.record_clock import RecordClock
 from holdfast.cluster.retained_compaction import Places, RetainedCompaction
-from holdfast.cluster.vnode_leader import VnodeLeader, registration_of
+from holdfast.cluster.takeover_begin import TakeoverBegin
+from holdfast.cluster.vnode_leader import VnodeLeader, leader_of, registration_of
 from holdfast.cluster.writer import VnodeWriter
 from holdfast.durable.log import LostRange
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
@@ -31,8 +33,10 @@ from holdfast.durable.queues.owed_rule import OwedRule
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.durable.takeover.registry import NodeLife
+from holdfast.durable.takeover.takeover import TakeoverCounts
 from holdfast.model.clock import Clock, ManualClock
 from holdfast.model.protocol import V5
+from holdfast.records.cluster.control import BOTH, EVENTUAL, LINEAR
 from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
 from holdfast.records.cluster.record import MAX_RECORD_BYTES, ClusterRecord, encode_record
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
@@ -40,10 +44,13 @@ from holdfast.records.cluster.vnode_keys import vnode_of
 from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.packets import Connack, Connect
 from tests.cluster_stores import MemoryMessages, VnodesInMemory
+from tests.memory_requests import MemoryNetwork
 from tests.unit.cluster.node_world import FakeTimers
 from tests.unit.durable.state_machine.vnode import CLUSTER_ID
 from tests.vnodes_retained import VnodesRetained
 from tests.world import ORIGIN, Peer
+
+MODES = {"linear": LINEAR, "both": BOTH, "eventual": EVENTUAL}
 
 
 class NodeClock(Clock):
@@ -69,14 +76,21 @@ class NodeClock(Clock):
 
 
 class _Timed:
-    """An `OutcomeListener` by shape: tells the clock of a broker the time of records, as a node does."""
+    """An `OutcomeListener` by shape: tells the clock of a broker the time of records, and the registry of replaced
+    channels, as a node does.
+    """
 
-    def __init__(self, listener: VnodeListener, clock: RecordClock) -> None:
+    def __init__(
+        self, listener: VnodeListener, clock: RecordClock, replaced: Callable[[str, tuple[int, int, int]], None]
+    ) -> None:
         self._listener = listener
         self._clock = clock
+        self._replaced = replaced
 
     def applied(self, entry: LogEntry, outcome: Outcome) -> None:
         self._clock.applied(outcome.time_us)
+        for session_id, row in outcome.replaced.items():
+            self._replaced(session_id, (row.node, row.epoch, row.connection_id))
         self._listener.applied(entry, outcome)
 
     def stopped(self, stop: ApplierStop) -> None:
@@ -97,16 +111,27 @@ class LoudBroker(Broker):
 class ClusterNode:
     """One life of one node. A `World` for its peers by shape."""
 
-    def __init__(self, world: "ClusterWorld", number: int, epoch: int, policy: Policy) -> None:
+    def __init__(
+        self,
+        world: "ClusterWorld",
+        number: int,
+        epoch: int,
+        policy: Policy,
+        tables: list[MemoryTables] | None = None,
+        mode: str = "",
+    ) -> None:
+        """`tables` are those of its earlier life; without them it comes back with nothing. `mode` is that of its
+        registry, if not that of the world.
+        """
         self.world = world
         self.life = NodeLife(number, epoch)
         self.clock = NodeClock(world.clock)
         logs = world.logs
-        self.tables = [MemoryTables() for _log in logs]
+        self.tables = tables or [MemoryTables() for _log in logs]
         self.messages = MemoryMessages(self.tables)
         sessions = VnodesInMemory(self.tables, self.messages)
-        heads: dict[int, int] = {}
-        delivered: dict[int, int] = {}
+        heads = {shard: head_us for shard, head_us in self.messages.heads().items() if head_us}
+        delivered = dict(heads)
         self.retained = VnodesRetained(self.tables)
         self.writers = [
             VnodeWriter(
@@ -121,12 +146,32 @@ class ClusterNode:
             )
             for log in logs
         ]
-        self.log = ClusterLog(len(logs), sessions.positions, heads, delivered, world.timers)
+        newest = max(map(load_newest_version, self.tables))
+        self.log = ClusterLog(len(logs), sessions.positions, heads, delivered, world.timers, newest)
         self.log.begin(self.writers)
-        registry = LogRegistry(self.log, self._registration, world.timers)
+        self.requests = world.network.of(number)
+        self.counts = TakeoverCounts()
+        linear = LogRegistry(self.log, self._registration, world.timers)
+        self.registries = NodeRegistries(
+            MODES[mode or world.mode],
+            linear,
+            self.life,
+            self.requests,
+            world.lives,
+            self._leader_of,
+            self.clock,
+            world.timers,
+        )
+        self.begin = TakeoverBegin(self.life, self.requests, self.log.held_revision, world.lives, self.counts)
         self.record_clock = RecordClock(self.clock)
         self.appliers = [
-            VnodeApplier(log, CLUSTER_ID, tables, _Timed(self.log.listener(vnode), self.record_clock), world.wait)
+            VnodeApplier(
+                log,
+                CLUSTER_ID,
+                tables,
+                _Timed(self.log.listener(vnode), self.record_clock, self.registries.replaced),
+                world.wait,
+            )
             for vnode, (log, tables) in enumerate(zip(logs, self.tables, strict=True))
         ]
         self.leaders = [
@@ -175,9 +220,12 @@ class ClusterNode:
             self.log,
             self.retained,
             sessions,
-            registry,
+            self.registries.registry,
             new_queue,
             deciding_log=self.log,
+            begin_elsewhere=self.begin.begin,
+            cluster_lock=self.registries.lock,
+            takeover_counts=self.counts,
             life=self.life,
             shared=self.groups.attach,
             attach=self.log.attach_receipts,
@@ -192,6 +240,10 @@ class ClusterNode:
     def _lost(self, session_id: str, lost: LostRange) -> None:
         raise AssertionError(f"{session_id} has lost {lost}")
 
+    def _leader_of(self, session_id: str) -> int:
+        row = leader_of(self.tables[vnode_of(session_id, len(self.tables))])
+        return row.node if row is not None and self.world.lives(row.node, row.epoch) else 0
+
     def _registration(self, session_id: str) -> Any:
         return registration_of(self.tables[vnode_of(session_id, len(self.tables))], session_id)
 
@@ -205,6 +257,10 @@ class ClusterNode:
         self._tasks = [asyncio.get_running_loop().create_task(applier.run()) for applier in self.appliers]
         for _turn in range(20):
             await asyncio.sleep(0)
+        await self.begin.start(self.broker.freeze.freeze)
+        run = await self.registries.start()
+        if run is not None:
+            self._tasks.append(asyncio.get_running_loop().create_task(run()))
         await self.broker.__aenter__()
         # Only the world lets time pass: timers of the loop would make a slow run another one.
         self.broker.deadlines._loop = None
@@ -219,6 +275,8 @@ class ClusterNode:
     def kill(self) -> None:
         """The process is gone: it writes, reads and sends nothing any more, and its clients lose their connections."""
         self.dead = True
+        self.world.network.leave(self.life.node)
+        self.world.network.silent.add(self.life.node)
         for task in self._tasks:
             task.cancel()
         for writer in self.writers:
@@ -230,6 +288,8 @@ class ClusterNode:
         self.fenced = True
         for log in self.world.logs:
             self.world.foreign(log, Closed(self.life.node, before or self.life.epoch + 1))
+        if self.world.mode == "eventual" and not self.world.holds():
+            self.world.lead(2)  # the locks of takeovers need another leader
 
     def _have_passed(self, places: Places) -> bool:
         """By the last beats of all other nodes that live, or may do so as far as is known."""
@@ -261,6 +321,9 @@ class ClusterNode:
 class ClusterWorld:
     """Nodes over V logs; use it as a context manager."""
 
+    #: `registry.mode` of all nodes.
+    mode = "linear"
+
     def __init__(
         self, nodes: int = 3, vnodes: int = 2, policy: Policy | None = None, record_bytes: int = MAX_RECORD_BYTES
     ) -> None:
@@ -268,6 +331,7 @@ class ClusterWorld:
         self.record_bytes = record_bytes
         self.policy = policy or Policy()
         self.timers = FakeTimers()
+        self.network = MemoryNetwork(self.timers)
         self._numbers: dict[int, int] = {}
         self.logs = [MemoryOrderedLog(self.clock, f"memory-{vnode}") for vnode in range(vnodes)]
         for vnode, log in enumerate(self.logs):
@@ -283,11 +347,14 @@ class ClusterWorld:
         self.hold_packets = False
         for number in range(1, nodes + 1):
             self.start(number)
+        if self.mode == "eventual":
+            self.lead(2)  # the lock of a takeover is at the leader of its vnode
 
-    def start(self, number: int) -> ClusterNode:
-        """A node joins, or comes back with nothing."""
+    def start(self, number: int, tables: list[MemoryTables] | None = None, mode: str = "") -> ClusterNode:
+        """A node joins, or comes back: with the tables of its earlier life, or with nothing."""
         self._epoch += 1
-        node = ClusterNode(self, number, self._epoch, self.policy)
+        self.network.silent.discard(number)
+        node = ClusterNode(self, number, self._epoch, self.policy, tables, mode)
         self.nodes = [*[other for other in self.nodes if other.life.node != number], node]
         self.nodes.sort(key=lambda one: one.life.node)
         self.run(node.start())
@@ -296,6 +363,10 @@ class ClusterWorld:
             writer.flush()
         self.settle()
         return node
+
+    def lives(self, number: int, epoch: int) -> bool:
+        """Whether this is the last epoch of a node, and the node is there."""
+        return any((node.life.node, node.life.epoch) == (number, epoch) and not node.dead for node in self.nodes)
 
     def foreign(self, log: MemoryOrderedLog, item: ChangeSettings | Closed) -> None:
         """A record of a node that is none of these."""
@@ -349,6 +420,10 @@ class ClusterWorld:
                     node.groups.received(packet)
 
     # ---- what the logs do
+
+    def holds(self) -> bool:
+        """Whether records are held back."""
+        return any(log.hold_appends for log in self.logs)
 
     def log_of(self, session_id: str) -> MemoryOrderedLog:
         return self.logs[vnode_of(session_id, len(self.logs))]

@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.ports import free_port
 from holdfast.cli.demo_cluster import join_to_any
 from holdfast.cluster.administration import init_cluster
+from holdfast.cluster.node_cluster import ClusterOptions
 from holdfast.model.errors import TransientError
 from holdfast.node.cluster_options import cluster_options
 from holdfast.node.settings.cluster_section import ClusterSettings
@@ -60,6 +61,10 @@ class ClusterProcesses(BrokerProcess):
             self.nodes.append(BrokerProcess(data, folder / f"node-{at + 1}.log", given))
         self._proxy: asyncio.Server | None = None
         self._joined: set[asyncio.Task[None]] = set()
+
+    def options(self) -> ClusterOptions:
+        """The cluster, as a command reaches it."""
+        return cluster_options(self.settings[0])
 
     async def start(self) -> None:
         """Start the nodes that do not run; the first time, found the cluster."""

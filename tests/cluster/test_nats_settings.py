@@ -151,7 +151,7 @@ class DeafConnection(NatsConnection):
 
     deaf = ""
 
-    async def request(self, subject: str, payload: bytes) -> bytes:
+    async def request(self, subject: str, payload: bytes, timeout_s: float = 0.0) -> bytes:
         if subject == self.deaf:
             raise TransientError("no answer")
         return await super().request(subject, payload)

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.client.asyncio_client import Client
+from holdfast.client.errors import LostError, RefusedError
 from holdfast.client.options import ConnectionOptions
+from holdfast.cluster.administration import read_status
+from holdfast.cluster.session_administration import kick_session, read_claims
+from holdfast.node.system_clock import SystemClock
 from tests.cluster.cluster_processes import ClusterProcesses
 from tests.cluster.cluster_run import crash_cluster
 from tests.crash.broker_process import BrokerProcess
@@ -73,6 +77,51 @@ def test_messages_retained_values_and_sessions_are_the_same_on_every_node(tmp_pa
             assert await payloads(other, 1) == [b"1"]
 
     assert with_cluster(tmp_path, story) == []
+
+
+async def stay(cluster: ClusterProcesses, node: int, connected: asyncio.Event) -> str:
+    """Be connected until the broker ends it; why."""
+    port = cluster.nodes[node].port
+    options = ConnectionOptions(port=port, client_id="mover", clean_start=False, session_expiry_s=3600, retry_for_s=0)
+    try:
+        async with Client(options) as mover:
+            connected.set()
+            await mover.receive()
+    except (RefusedError, LostError) as error:
+        return str(error)
+    raise AssertionError("a message came")
+
+
+@pytest.mark.parametrize("mode", ["linear", "eventual"])
+def test_a_takeover_begins_with_the_channel_at_another_node_and_a_kick_ends_the_new_one(
+    tmp_path: Path, mode: str
+) -> None:
+    """A2: begins, reports, claims, the lock and the map go over real servers."""
+
+    async def story(cluster: ClusterProcesses) -> None:
+        clock, options = SystemClock(), cluster.options()
+        stays: list[asyncio.Task[str]] = []
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+            for node in (0, 1):
+                connected = asyncio.Event()
+                stays.append(tasks.create_task(stay(cluster, node, connected)))
+                await connected.wait()
+            assert "taken over" in await stays[0]
+            counts: dict[int, dict[str, int]] = {}
+            while not counts.get(1, {}).get("registry/begin/served") or not counts.get(2, {}).get(
+                "registry/happy_ending"
+            ):
+                status = await read_status(options, clock)  # with the next beat
+                counts = {member.node: member.counts for member in status.members}
+            assert (counts[2]["registry/begin/begun"], counts[1]["registry/happy_ending"]) == (1, 1)
+            found = await read_claims(options, clock, "mover")
+            assert [(one.node, one.accepted) for one in found.claims] == [(1, True), (2, True)]
+            kicked = await kick_session(options, clock, "mover")
+            assert (list(kicked.closed), kicked.silent) == ([2], [])
+            assert "an administrator closed the connection" in await stays[1]
+        assert (await kick_session(options, clock, "mover")).closed == {}
+
+    assert with_cluster(tmp_path, story, f"registry.mode={mode}") == []
 
 
 def dropped(node: BrokerProcess) -> dict[int, list[int]]:

@@ -191,6 +191,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "group progress": ("0b  00 01 67", "01  01 00  02 01  00 40 1e 18 24 0a 06 00"),
     "incarnation": ("0c", "01  02 00 c3 bc"),
+    "newest version": ("0d", "01  00 68 e5 cf 8b 01 00 00  02 00 00 00  1f 00 00 00 01 00 00 00"),
 }
 
 #: What the keys of each table of vnode 258 begin with in the family `cluster`.

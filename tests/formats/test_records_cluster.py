@@ -111,6 +111,11 @@ ROWS: dict[str, tuple[bytes, bytes, object]] = {
         rows.decode_group_progress,
     ),
     "incarnation": (rows.INCARNATION_KEY, rows.encode_incarnation("\u00fc"), rows.decode_incarnation),
+    "newest version": (
+        rows.NEWEST_VERSION_KEY,
+        rows.encode_newest_version((0x018BCFE56800, 2, 0x10000001F)),
+        rows.decode_newest_version,
+    ),
 }
 READ: dict[str, object] = {
     "applied": rows.AppliedRow(258, 0xDEADBEEF, bytes(range(16))),
@@ -125,6 +130,7 @@ READ: dict[str, object] = {
     "assignment": rows.AssignmentRow("c", 0x10000, 0x20000),
     "group progress": {258: T},
     "incarnation": "\u00fc",
+    "newest version": (0x018BCFE56800, 2, 0x10000001F),
 }
 
 

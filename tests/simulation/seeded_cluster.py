@@ -8,10 +8,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from holdfast.cluster.takeover_begin import BEGIN
 from tests.cluster_world import ClusterNode, ClusterWorld
 from tests.simulation.sim_client import SimClient
 
 STEPS: Final = 200
+#: Of so many seeds one has takeovers that begin with the old channel, or wait for a node that does not answer. In the
+#: others no node answers, and the claim follows at once: begin makes fewer things happen at the same time.
+BEGIN_EVERY: Final = 4
 #: Rounds of mending: each brings back nodes and clients, and delivers everything that waits.
 _ROUNDS: Final = 60
 
@@ -34,6 +38,11 @@ class SeededCluster:
         self.story: list[str] = []
         self.random = Random(seed)
         self.world = ClusterWorld()
+        if seed % BEGIN_EVERY:
+            self.world.network.unanswered.add(BEGIN)
+        else:
+            lost = Random(seed)
+            self.world.network.is_lost = lambda _node: lost.random() < 0.2
         self.clients: dict[str, SimClient] = {}
 
     def run(self) -> None:

@@ -11,11 +11,13 @@ import structlog
 
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.client_log import ClientLog
+from holdfast.broker.connections.channel_freeze import ChannelFreeze
 from holdfast.broker.connections.connect_handler import ConnectHandler
 from holdfast.broker.connections.connection import ClientConnection
 from holdfast.broker.connections.connections import ClientConnections
 from holdfast.broker.connections.origin import Origin
 from holdfast.broker.connections.rate_limits import ConnectRates, PublishRates
+from holdfast.broker.connections.takeovers import Takeovers
 from holdfast.broker.deadlines import Deadlines, PaceTimer
 from holdfast.broker.external.queue_backends import QueueBackends
 from holdfast.broker.policy import Policy
@@ -31,6 +33,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError
 from holdfast.model.protocol import CLIENT, CONNECT, PACKET_NAMES, V5
 from holdfast.model.reasons import (
+    ADMINISTRATIVE_ACTION,
     CONNECTION_RATE_EXCEEDED,
     DISCONNECT_WITH_WILL,
     NOT_AUTHORIZED,
@@ -95,15 +98,19 @@ class Broker:
             self._spawn,
             self._client_log,
         )
-        self._connecting: Final = ConnectHandler(
-            self.exchange,
+        self.freeze: Final = ChannelFreeze(self.exchange, self.sessions, self.connections, self.deadlines)
+        takeovers = Takeovers(
+            stores,
             self.sessions,
             self.connections,
-            registry,
-            authenticator,
+            self.freeze,
             policy,
-            self._client_log,
             self.deadlines,
+            self._client_log,
+            self._spawn,
+        )
+        self._connecting: Final = ConnectHandler(
+            self.exchange, self.sessions, self.connections, takeovers, authenticator, policy, self._client_log
         )
         self._subscribing: Final = SubscribeHandler(self.exchange, self.sessions, policy, clock)
         self._connect_rates: Final = ConnectRates(policy.limits.connect_rate, clock)
@@ -139,6 +146,16 @@ class Broker:
         for connection in self.connections:
             self.connections.disconnect(connection, SERVER_SHUTTING_DOWN, "the server is shutting down")
         self.exchange.run_iteration()
+
+    def kick(self, session_id: str, detail: str) -> str:
+        """End the connection of a session as an administrator does; from where it came, empty if there is none."""
+        client = self.sessions.clients.get(session_id)
+        connection = None if client is None or client.owner is None else self.connections.of(client.owner)
+        if connection is None:
+            return ""
+        self.connections.disconnect(connection, ADMINISTRATIVE_ACTION, detail)
+        self.exchange.run_iteration()
+        return connection.origin.address
 
     def change_policy(self, policy: Policy) -> None:
         """Other settings hold from now on; rates concern open connections as well."""
@@ -202,9 +219,13 @@ class Broker:
         self.exchange.note_unfinished(channel)
 
     def writable(self, channel: Channel, *, yes: bool) -> None:
-        channel.congested = not yes
         if channel.closed:
             return
+        connection = self.connections.of(channel)
+        if connection is not None and connection.takers:
+            connection.socket_full = not yes  # it is sent nothing until it is thawed
+            return
+        channel.congested = not yes
         if not yes:
             # It does not read what it is sent, so what it sends can wait as well.
             self.exchange.flow.pause(channel)

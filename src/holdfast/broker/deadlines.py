@@ -71,6 +71,10 @@ class Deadlines:
     def __len__(self) -> int:
         return len(self._heap)
 
+    def now_us(self) -> int:
+        """The time by which actions are due."""
+        return self._clock.monotonic_us()
+
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to fire; what was asked for before waits for this."""
         self._loop = loop
@@ -85,6 +89,15 @@ class Deadlines:
         if self._timer is None or due_us < self._timer_us:
             self._arm()
         return deadline
+
+    async def pause(self, delay_us: int) -> None:
+        """Wait for so long."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        deadline = self.after(delay_us, lambda: None if over.done() else over.set_result(None))
+        try:
+            await over
+        finally:
+            deadline.cancel()
 
     def fire(self) -> None:
         """Run everything that is due. An action that fails is logged; the others run all the same."""

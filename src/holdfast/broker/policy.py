@@ -1,4 +1,4 @@
-"""Settings that the broker itself keeps to: the sections `mqtt`, `limits` and `sessions`.
+"""Settings that the broker itself keeps to: the sections `mqtt`, `limits`, `sessions` and `registry`.
 
 `node.settings` composes them into the whole tree, and reads files and environment for them; nothing is read here.
 """
@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Final, Literal
 
 from holdfast.durable.queues.queue_store import QueueLimits
+from holdfast.durable.takeover.registry import PATIENCE_S
 from holdfast.model.protocol import MAX_U16, MAX_U32
 from holdfast.wire.framing import MAX_PACKET_BYTES
 
@@ -21,6 +22,7 @@ SessionOwner = Literal["user", "any"]
 OwnerRefusal = Literal["not_authorized", "client_id_not_valid"]
 #: Sessions belong to no user.
 OWNER_ANY: Final = "any"
+RegistryMode = Literal["linear", "both", "eventual"]
 ShareStrategy = Literal["least_inflight", "round_robin", "hash", "sticky"]
 
 
@@ -275,6 +277,37 @@ class Sessions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegistrySettings:
+    """Which connection of a client id counts, anywhere in the cluster."""
+
+    mode: Annotated[
+        RegistryMode,
+        Key(
+            "In a cluster. `linear`: the newest connection stays, decided by the ordered log. `eventual`: the last one "
+            "in the log stays; nodes tell each other of their channels, which may lag, and a lock stands around each "
+            "takeover. `both`: as `linear`, and what `eventual` nodes read is written as well: for changing from one "
+            "to the other node by node."
+        ),
+    ] = "linear"
+    patience_s: Annotated[
+        float,
+        Key(
+            "Seconds that CONNECT may wait in a cluster until it is decided which connection of its client id counts. "
+            "Then it is refused with 0x88 (MQTT 3: 3).",
+            0.1,
+        ),
+    ] = PATIENCE_S
+    version_property: Annotated[
+        str,
+        Key(
+            "The name of a user property of CONNECT with the time at which the client connected, in ms since 1970. Of "
+            "two connections with one client id the one with the later time counts as newer, in place of the time at "
+            "which its transport connected. Empty: no property is looked at."
+        ),
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClientClass:
     """Clients whose messages wait elsewhere than `sessions.queue` says. The first class that matches counts."""
 
@@ -298,6 +331,7 @@ class Policy:
     mqtt: Mqtt = Mqtt()
     limits: Limits = Limits()
     sessions: Sessions = Sessions()
+    registry: RegistrySettings = RegistrySettings()
     classes: Mapping[str, ClientClass] = field(default_factory=dict)
 
     def queue_of(self, session_id: str) -> tuple[str, QueueLimits]:

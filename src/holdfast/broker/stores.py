@@ -1,7 +1,8 @@
 """What a broker keeps its state in. `node.assembly` picks the implementations; the broker knows none of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from holdfast.broker.subscriptions.shared_subscriptions import SharedSubscriptions
 from holdfast.durable.commit import CommitLog, DecidingLog, Receipt, SegmentCounts, SyncCounts
@@ -12,7 +13,8 @@ from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.retained.retained_store import RetainedStore
 from holdfast.durable.sessions.publish_numbers import MemoryNumbers, NumberStore
 from holdfast.durable.sessions.session_store import SessionStore
-from holdfast.durable.takeover.registry import NodeLife, Registry
+from holdfast.durable.takeover.registry import NodeLife, Registration, Registry
+from holdfast.durable.takeover.takeover import TakeoverCounts
 from holdfast.exchange.drops import Drops
 from holdfast.exchange.exchange import Exchange
 from holdfast.topics.subscription import SubscriptionRecord
@@ -23,8 +25,20 @@ Post = Callable[[Callable[[], None]], object]
 Attach = Callable[[Post, Callable[[Receipt], None]], None]
 #: A new queue for a session, or for a group, with the subscriptions that it has and will have.
 NewQueue = Callable[[str, dict[bytes, SubscriptionRecord]], SessionQueue]
+#: The old channel, the taker.
+BeginElsewhere = Callable[[Registration, Registration], Awaitable[None]]
 #: History for one subscription of a session, from its start up to a moment.
 NewReplay = Callable[[str, SubscriptionRecord, int], LogQueue]
+
+
+class ClusterLock(Protocol):
+    """A lock for each client id, anywhere in the cluster."""
+
+    async def acquire(self, taker: Registration, patience_s: float) -> bool:
+        """Whether the lock is granted within the patience. After True, `release` has to be called."""
+
+    async def release(self, taker: Registration) -> None:
+        """Give the lock back. Nothing waits for it."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +52,11 @@ class Stores:
     new_queue: NewQueue
     #: The same log, if it decides (`CommitLog`).
     deciding_log: DecidingLog | None = None
+    #: Stops a channel of another node for a taker; ends within a second or so. None if there are no other nodes.
+    begin_elsewhere: BeginElsewhere | None = None
+    #: Stands around a takeover; None if the registry needs none.
+    cluster_lock: ClusterLock | None = None
+    takeover_counts: TakeoverCounts = field(default_factory=TakeoverCounts)
     #: Whose channels are registered.
     life: NodeLife = field(default_factory=NodeLife)
     #: The shared subscriptions of a cluster; None if the groups of this node have their members here.

@@ -36,10 +36,10 @@ _Result = TypeVar("_Result")
 @grouped
 def init(options: SettingsOptions, patience_s: PatienceS = 60.0) -> None:
     """Make the streams of a cluster, with all servers there, and found it. One that exists is checked, and stays."""
-    described = _cluster_options(options)
+    described = described_cluster(options)
     from holdfast.cluster.administration import init_cluster
 
-    made = _run(init_cluster(described, SystemClock(), patience_s))
+    made = run_in_cluster(init_cluster(described, SystemClock(), patience_s))
     founded = made.founded
     what = "founded" if made.is_new else "was there already"
     typer.echo(
@@ -52,10 +52,10 @@ def init(options: SettingsOptions, patience_s: PatienceS = 60.0) -> None:
 @grouped
 def status(options: SettingsOptions, ready: Ready = False, counts: Counts = False, as_json: Json = False) -> None:
     """Print the members of the cluster, who leads, and how far each has come in the log of each vnode."""
-    described = _cluster_options(options)
+    described = described_cluster(options)
     from holdfast.cluster.administration import read_status
 
-    found = _run(read_status(described, SystemClock()))
+    found = run_in_cluster(read_status(described, SystemClock()))
     problems = found.problems()
     if as_json:
         typer.echo(json.dumps({**asdict(found), "problems": problems}, indent=2, ensure_ascii=False))
@@ -67,7 +67,8 @@ def status(options: SettingsOptions, ready: Ready = False, counts: Counts = Fals
         fail(f"cluster {found.name} is not ready: {'; '.join(problems)}", FAILED)
 
 
-def _cluster_options(options: SettingsOptions) -> "ClusterOptions":
+def described_cluster(options: SettingsOptions) -> "ClusterOptions":
+    """The cluster of the settings; exits if they have none."""
     settings = options.read_or_fail()
     if not settings.cluster.is_on:
         fail("cluster.name is not set, so these settings are of a single node; see [cluster] in docs/settings.md")
@@ -78,7 +79,8 @@ def _cluster_options(options: SettingsOptions) -> "ClusterOptions":
         return cluster_options(settings)
 
 
-def _run(work: Coroutine[object, object, _Result]) -> _Result:
+def run_in_cluster(work: Coroutine[object, object, _Result]) -> _Result:
+    """Do something with the servers of a cluster; exits if that fails."""
     configure_logs("warning", "auto")  # standard output is for the answer alone
     with exit_on(SettingsError), exit_on(TransientError, PermanentError, code=FAILED):
         return asyncio.run(work)

@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "storage.command.restore": "Make a data folder from a backup, after checking every byte of it.",
     "storage.bench.bench": "Measure the log on this machine.",
     "cluster.cluster": "Several nodes as one broker: make a cluster, and see how it is.",
+    "sessions.sessions": "Connections of clients in a cluster: end one, see who took over.",
     "config.config": "Check and show settings.",
     "queue.command.queue": "Client queues outside the log.",
     "spark.command.spark": "Jobs over all of history, on Spark.",

@@ -35,7 +35,8 @@ SILENT: Final = "silent"
 
 
 @asynccontextmanager
-async def _connected(options: ClusterOptions) -> AsyncIterator[tuple[NatsConnection, asyncio.TaskGroup]]:
+async def connected(options: ClusterOptions) -> AsyncIterator[tuple[NatsConnection, asyncio.TaskGroup]]:
+    """A connection to the servers, within the block."""
     with single_error():
         async with asyncio.TaskGroup() as tasks:
             connection = await NatsConnection.open(options.nats, tasks)
@@ -64,7 +65,7 @@ async def init_cluster(options: ClusterOptions, clock: Clock, patience_s: float 
     TransientError: not within `patience_s`; it may be called again. SettingsError: a server or a stream has other
     settings, or the cluster that exists is another one than the options describe.
     """
-    async with _connected(options) as (connection, tasks):
+    async with connected(options) as (connection, tasks):
         if options.server is not None:
             await _wait_for_servers(options.server, patience_s)
         else:
@@ -179,7 +180,7 @@ async def read_status(options: ClusterOptions, clock: Clock) -> ClusterStatus:
     TransientError: no server answers, or there is no cluster yet. PermanentError: the control log cannot be read.
     """
     streams = options.streams()
-    async with _connected(options) as (connection, tasks):
+    async with connected(options) as (connection, tasks):
         log = await NatsOrderedLog.open(connection, streams[0], tasks, clock)
         try:
             founded, tables = await replay_control(log)

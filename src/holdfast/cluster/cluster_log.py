@@ -31,7 +31,7 @@ from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.step_items import step_item
 from holdfast.model.message import Message
-from holdfast.records.cluster.items import Claim, Item, MessageItem, ReadRegistration
+from holdfast.records.cluster.items import Claim, Item, MessageItem, ReadRegistration, VersionParts
 from holdfast.records.cluster.record import SessionEntry
 from holdfast.records.cluster.vnode_keys import vnode_of
 
@@ -76,9 +76,11 @@ class ClusterLog:
         heads: dict[int, int],
         delivered: dict[int, int],
         timers: Timers,
+        newest_version: VersionParts = (0, 0, 0),
     ) -> None:
         """`positions_of` gives the places that a stored session names, by shard the last one; `heads` the last position
-        of each shard that is applied, and `delivered` the last one that live clients were sent, at the start the same.
+        of each shard that is applied, and `delivered` the last one that live clients were sent, at the start the same;
+        `newest_version` is the greatest version of a channel in the tables.
         """
         self._vnodes: Final = vnodes
         #: None while this node is no member of its cluster.
@@ -102,8 +104,8 @@ class ClusterLog:
         self._deliver: Callable[[list[Message]], None] | None = None
         self._replaced: Callable[[str, tuple[int, int, int]], None] | None = None
         self._seen: Callable[[tuple[int, int, int]], None] | None = None
-        #: The greatest version of a channel that was applied here since the start.
-        self._newest_version = (0, 0, 0)
+        #: The greatest version of a channel that was applied here.
+        self._newest_version = newest_version
         #: None if this node serves no shared subscriptions.
         self.groups: AppliedGroups | None = None
 
@@ -184,6 +186,10 @@ class ClusterLog:
         """A claim of this node was accepted: items of the session count at its revision."""
         self._held[session_id] = revision
         self._fenced.discard(session_id)
+
+    def held_revision(self, session_id: str) -> int | None:
+        """The revision of the claim by which this node holds a session; None if it does not."""
+        return self._held.get(session_id)
 
     def let_go(self, session_id: str) -> None:
         """The channel of a session has ended."""

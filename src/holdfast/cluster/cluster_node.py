@@ -19,26 +19,31 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from holdfast.cluster import failpoints
-from holdfast.cluster.applier import ApplierStop, OutcomeListener, VnodeApplier
+from holdfast.cluster.applier import OutcomeListener, VnodeApplier
+from holdfast.cluster.claim_history import ClaimHistory
 from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.digest_watch import DigestWatch
+from holdfast.cluster.gossip_registry import NodeRegistries
 from holdfast.cluster.groups.node_groups import NodeGroups
-from holdfast.cluster.log_registry import LogRegistry
+from holdfast.cluster.log_registry import LogRegistry, load_newest_version
 from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
+from holdfast.cluster.node_requests import NodeRequests
+from holdfast.cluster.outcome_watch import WatchedLog, WatchedVnode
 from holdfast.cluster.readiness import NodeBounds, Readiness, VnodeState
 from holdfast.cluster.record_clock import RecordClock
 from holdfast.cluster.record_counts import RecordCounts
 from holdfast.cluster.retained_compaction import RetainedCompaction
 from holdfast.cluster.stamp_watch import StampWatches
+from holdfast.cluster.takeover_begin import TakeoverBegin
 from holdfast.cluster.vnode_leader import VnodeLeader, leader_of, registration_of
 from holdfast.cluster.writer import Timers, VnodeWriter
-from holdfast.durable.ordered_log import LogEntry, OrderedLog
+from holdfast.durable.ordered_log import OrderedLog
 from holdfast.durable.sessions.session_store import SessionStore
-from holdfast.durable.state_machine.control import all_members, last_beat
+from holdfast.durable.state_machine.control import all_members, last_beat, member_row
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
-from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import CLUSTER, StateStore
 from holdfast.durable.takeover.registry import NodeLife
+from holdfast.durable.takeover.takeover import TakeoverCounts
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError, PermanentError, TransientError
 from holdfast.model.reasons import SERVER_UNAVAILABLE
@@ -102,6 +107,7 @@ class ClusterNode:
         clock: Clock,
         timers: Timers,
         ended: Callable[[str], None],
+        requests: NodeRequests,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
         bounds: NodeBounds = _BOUNDS,
         step_down: Callable[[int | None, str], None] = lambda _vnode, _why: None,
@@ -129,10 +135,22 @@ class ClusterNode:
         self.clock: Final = RecordClock(clock)
         self._digests: Final = DigestWatch(profile.node, len(vnodes))
         self._control_applier: Final = control_applier(
-            control, cluster_id, control_store, _Watched(self.membership, self.counts, "control")
+            control, cluster_id, control_store, WatchedLog(self.membership, self.counts, "control")
         )
-        self.log: Final = ClusterLog(len(vnodes), stores.positions_of, stores.heads, stores.delivered, timers)
-        self.registry: Final = LogRegistry(self.log, self.registration, timers)
+        newest_version = max([load_newest_version(vnode.store) for vnode in vnodes], default=(0, 0, 0))
+        self.log: Final = ClusterLog(
+            len(vnodes), stores.positions_of, stores.heads, stores.delivered, timers, newest_version
+        )
+        self.takeover_counts: Final = TakeoverCounts()
+        self.begin: Final = TakeoverBegin(
+            self.life, requests, self.log.held_revision, self._lives, self.takeover_counts
+        )
+        self.claims: Final = ClaimHistory(clock)
+        self.requests: Final = requests
+        linear = LogRegistry(self.log, self.registration, timers)
+        self.registries: Final = NodeRegistries(
+            profile.mode, linear, self.life, requests, self._lives, self._leader_of, clock, timers
+        )
         self.appliers: Final = [
             VnodeApplier(vnode.log, cluster_id, vnode.store, self._listener(number), wait)
             for number, vnode in enumerate(self._vnodes)
@@ -159,7 +177,7 @@ class ClusterNode:
 
     def _listener(self, vnode: int) -> OutcomeListener:
         told = failpoints.watch_outcomes(self.log.listener(vnode), self._founded.cluster_id)
-        return _WatchedVnode(told, self.counts, self._digests, self.clock, vnode)
+        return WatchedVnode(told, self.counts, self._digests, self.clock, self.claims, self.registries.replaced, vnode)
 
     async def start(self, spawn: Spawn) -> None:
         """Join, and apply what there is. `spawn` runs what this node does from then on, until it is cancelled."""
@@ -205,6 +223,15 @@ class ClusterNode:
 
     def server_reference(self) -> str:
         return self.readiness.server_reference()
+
+    def _lives(self, node: int, epoch: int) -> bool:
+        """Whether an epoch of a node is its last one, and is not closed, as of what is applied here."""
+        member = member_row(self._control_store, node)
+        return member is not None and member.lives and member.epoch == epoch
+
+    def _leader_of(self, session_id: str) -> int:
+        """The node that leads the vnode of a session."""
+        return self.leader_of(vnode_of(session_id, len(self._vnodes)))
 
     def leads(self, vnode: int) -> bool:
         return vnode < len(self._leaders) and self._leaders[vnode].leads()
@@ -295,6 +322,7 @@ class ClusterNode:
                 self.groups.tick()
             self._sync()
             self._compare_digests({node: row.beat for node, row in beats.items()})
+            self.claims.forget_old()
 
     async def _trim_logs(self) -> None:
         """Beside the rest: a log that does not answer must not hold that up."""
@@ -408,7 +436,8 @@ class ClusterNode:
     def all_counts(self) -> dict[str, int]:
         """What this node has counted since its start, by name."""
         digests = {"digests/compared": self._digests.compared, "digests/different": self._digests.different}
-        return self.counts.counts() | digests
+        takeovers = {f"registry/{name}": count for name, count in self.takeover_counts.all().items()}
+        return self.counts.counts() | digests | takeovers
 
     # ---- start
 
@@ -437,36 +466,3 @@ class ClusterNode:
     def _is_catching_up(self, number: int, idle: int) -> bool:
         applier = self.appliers[number]
         return applier.place.sequence < self._ends[number] and applier.stop is None and idle < _IDLE_LOOKS
-
-
-class _Watched:
-    """An `OutcomeListener` by shape: counts outcomes on the way to another one."""
-
-    def __init__(self, listener: OutcomeListener, counts: RecordCounts, log: str) -> None:
-        self._listener: Final = listener
-        self._counts: Final = counts
-        self._log: Final = log
-
-    def applied(self, entry: LogEntry, outcome: Outcome) -> None:
-        self._counts.applied(self._log, outcome)
-        self._listener.applied(entry, outcome)
-
-    def stopped(self, stop: ApplierStop) -> None:
-        self._listener.stopped(stop)
-
-
-class _WatchedVnode(_Watched):
-    """Notes digests and record time as well."""
-
-    def __init__(
-        self, listener: OutcomeListener, counts: RecordCounts, digests: DigestWatch, clock: RecordClock, vnode: int
-    ) -> None:
-        super().__init__(listener, counts, f"vnode {vnode}")
-        self._digests: Final = digests
-        self._clock: Final = clock
-        self._vnode: Final = vnode
-
-    def applied(self, entry: LogEntry, outcome: Outcome) -> None:
-        self._clock.applied(outcome.time_us)
-        self._digests.applied(self._vnode, outcome.sequence, outcome.digest)
-        super().applied(entry, outcome)

@@ -94,8 +94,9 @@ class NatsConnection:
         self._client = Client()
         self._lost: Final = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
+        self._tasks: asyncio.TaskGroup | None = None
         #: Who hears what, on every connection.
-        self._subjects: Final[dict[str, Callable[[bytes], None]]] = {}
+        self._subjects: Final[dict[str, Callable[[Msg], None]]] = {}
         self._on_connected: Final[list[Callable[[], None]]] = []
 
     @classmethod
@@ -105,6 +106,7 @@ class NatsConnection:
         TransientError: no server answers. SettingsError: they refuse the credentials.
         """
         connection = cls(options)
+        connection._tasks = tasks
         await connection._connect()
         connection._keeper = tasks.create_task(connection._keep())
         return connection
@@ -126,9 +128,12 @@ class NatsConnection:
 
     # ---- requests
 
-    async def request(self, subject: str, payload: bytes) -> bytes:
-        """The answer. TransientError: there is none; the request may have arrived, or may yet arrive."""
-        timeout_s = self.options.timeout_s
+    async def request(self, subject: str, payload: bytes, timeout_s: float = 0.0) -> bytes:
+        """The answer. TransientError: there is none; the request may have arrived, or may yet arrive.
+
+        Without a timeout that of the options holds.
+        """
+        timeout_s = timeout_s or self.options.timeout_s
         try:
             answer = await self._client.request(subject, payload, timeout=timeout_s)
         except nats.errors.TimeoutError:
@@ -165,6 +170,24 @@ class NatsConnection:
 
     async def listen(self, subject: str, received: Callable[[bytes], None]) -> None:
         """Hear what comes on a subject, on this connection and every later one. TransientError: there is none now."""
+        await self._hear(subject, lambda message: received(message.data))
+
+    async def answer(self, subject: str, answer: Callable[[bytes], Awaitable[bytes]]) -> None:
+        """Answer the requests on a subject, several at a time. Fails as `listen` does; `answer` must not raise."""
+
+        async def respond(message: Msg) -> None:
+            try:
+                await self.send(message.reply, await answer(message.data))
+            except TransientError as error:
+                _log.debug("an answer is not sent", subject=subject, why=str(error))
+
+        def heard(message: Msg) -> None:
+            if message.reply and self._tasks is not None:
+                self._tasks.create_task(respond(message))
+
+        await self._hear(subject, heard)
+
+    async def _hear(self, subject: str, received: Callable[[Msg], None]) -> None:
         self._subjects[subject] = received
         await self._listen_to(self._client, subject, received)
 
@@ -172,9 +195,9 @@ class NatsConnection:
         """Tell of every later connection. What was sent to a subject before it did not come."""
         self._on_connected.append(connected)
 
-    async def _listen_to(self, client: Client, subject: str, received: Callable[[bytes], None]) -> None:
+    async def _listen_to(self, client: Client, subject: str, received: Callable[[Msg], None]) -> None:
         async def heard(message: Msg) -> None:
-            received(message.data)
+            received(message)
 
         try:
             await client.subscribe(subject, cb=heard)

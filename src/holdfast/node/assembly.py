@@ -45,7 +45,13 @@ async def assemble(settings: Settings) -> tuple[Broker, "DiskStorage | None", di
 
 
 def policy_of(settings: Settings) -> Policy:
-    return Policy(mqtt=settings.mqtt, limits=settings.limits, sessions=settings.sessions, classes=settings.classes)
+    return Policy(
+        mqtt=settings.mqtt,
+        limits=settings.limits,
+        sessions=settings.sessions,
+        registry=settings.registry,
+        classes=settings.classes,
+    )
 
 
 def authenticator_of(settings: Settings, policy: Policy, clock: Clock) -> Authenticator:

@@ -19,6 +19,7 @@ from holdfast.cluster.cluster_node import ClusterNode
 from holdfast.cluster.groups.group_wire import GroupWire, subject_of
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
 from holdfast.cluster.node_report import cluster_topics
+from holdfast.cluster.node_service import NodeService
 from holdfast.cluster.qos0_relay import connect_relay
 from holdfast.durable.state_machine.control import founded_row
 from holdfast.model.message import Message
@@ -69,6 +70,7 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
                 await member.start(storage.spawn)
                 broker = Broker(policy, member.clock, authenticator, storage.stores(member))
                 await _relay_qos0(settings, connection, member, broker, storage)
+                await _answer_nodes(member, broker, storage)
                 broker.connections.admission = member
                 async with broker, _serving(settings, broker, member, storage, grace_s) as node:
                     member.connections = lambda: len(broker.connections)
@@ -90,6 +92,15 @@ async def _open_groups(
     assert member.groups is not None
     await nats.listen(subject_of(cluster.name, cluster.node), member.groups.received)
     storage.spawn(wire.run())
+
+
+async def _answer_nodes(member: ClusterNode, broker: Broker, storage: ClusterStorage) -> None:
+    """Answer what other nodes, and commands, ask beside the logs."""
+    await member.begin.start(broker.freeze.freeze)
+    await NodeService(member.claims, broker.kick).start(member.requests)
+    run = await member.registries.start()
+    if run is not None:
+        storage.spawn(run())
 
 
 async def _relay_qos0(

@@ -16,6 +16,7 @@ from holdfast.cluster.generation_rules import GenerationRules, ShardState
 from holdfast.cluster.groups.node_groups import GroupStores, NodeGroups
 from holdfast.cluster.membership import NodeProfile
 from holdfast.cluster.node_cluster import ClusterConnection
+from holdfast.cluster.node_requests import NatsRequests
 from holdfast.cluster.readiness import MQTT, NodeBounds
 from holdfast.durable.commit import SegmentCounts
 from holdfast.durable.log import NO_END, LostRange
@@ -30,7 +31,7 @@ from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.disk_maintenance import watch_disk
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.zones import zones_of
-from holdfast.records.cluster.control import ID_BYTES
+from holdfast.records.cluster.control import BOTH, EVENTUAL, ID_BYTES, LINEAR
 from holdfast.records.cluster.control_rows import CONTROL_VNODE
 from holdfast.records.cluster.items import Item
 from holdfast.storage.event_files import EventFiles
@@ -46,6 +47,7 @@ _log = structlog.get_logger()
 
 #: The file with the id of a data folder: a node that comes with another folder is another one.
 _FOLDER_ID: Final = "folder-id"
+_MODES: Final = {"linear": LINEAR, "both": BOTH, "eventual": EVENTUAL}
 _SECOND_S: Final = 1.0
 #: Clients that are sent away with one second: they connect elsewhere at that rate.
 _AWAY_AT_ONCE: Final = 1000
@@ -98,7 +100,8 @@ class ClusterStorage:
         cluster = self._settings.cluster
         address = cluster.mqtt_address
         addresses = ((MQTT, address),) if address else ()
-        profile = NodeProfile(cluster.node, f"node-{cluster.node}", self._folder_id(), addresses=addresses)
+        mode = _MODES[self._settings.registry.mode]
+        profile = NodeProfile(cluster.node, f"node-{cluster.node}", self._folder_id(), mode, addresses)
         bounds = NodeBounds(cluster.max_lag_s, cluster.max_skew_s, cluster.patience_s, redirect=cluster.redirect)
         return ClusterNode(
             connection.founded,
@@ -110,6 +113,7 @@ class ClusterStorage:
             self.clock,
             loop,
             self._ended,
+            NatsRequests(connection.connection, self._settings.cluster.name, profile.node),
             bounds=bounds,
             step_down=connection.step_down,
         )
@@ -166,9 +170,12 @@ class ClusterStorage:
             log=node.log,
             retained=self.vnodes.retained,
             sessions=self.vnodes.sessions,
-            registry=node.registry,
+            registry=node.registries.registry,
             new_queue=self._new_queue,
             deciding_log=node.log,
+            begin_elsewhere=node.begin.begin,
+            cluster_lock=node.registries.lock,
+            takeover_counts=node.takeover_counts,
             life=node.life,
             shared=None if node.groups is None else node.groups.attach,
             numbers=self.vnodes.numbers,

@@ -3,6 +3,7 @@
 Client ids with an `s` and a `p` are of different vnodes.
 """
 
+from holdfast.cluster.takeover_begin import BEGIN
 from holdfast.durable.sessions.publish_numbers import PUBLISH_NUMBER
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V5
 from holdfast.wire.packets import Ack, Connack, Connect, Disconnect, Publish
@@ -37,6 +38,7 @@ def numbered(number: int, packet_id: int) -> Publish:
 def test_a_record_behind_the_claim_is_rejected_and_its_repetition_stored_once() -> None:
     """A1: the old owner's message lands behind the claim of the new one."""
     with ClusterWorld() as world:
+        world.network.unanswered.add(BEGIN)
         one, two, _three = world.nodes
         log = world.log_of("p1")
         old = one.connect("p1", clean_start=True, properties=KEPT)
@@ -57,6 +59,7 @@ def test_a_record_behind_the_claim_is_rejected_and_its_repetition_stored_once() 
 def test_what_the_old_owner_sent_before_the_claim_is_known_to_the_new_one() -> None:
     """A2: an entry in flight that was accepted is loaded; one that was not has never been sent."""
     with ClusterWorld() as world:
+        world.network.unanswered.add(BEGIN)
         one, two, three = world.nodes
         log = world.log_of("s1")
         old = one.connect("s1", clean_start=True, properties=KEPT)
@@ -128,6 +131,7 @@ def test_a_session_is_refused_by_a_node_that_stays_behind() -> None:
 def test_numbers_that_a_node_remembers_decide_nothing() -> None:
     """A9: a numbered message is fenced at its node, and published there again after a visit elsewhere."""
     with ClusterWorld() as world:
+        world.network.unanswered.add(BEGIN)
         one, two, _three = world.nodes
         log = world.log_of("p1")
         first = one.connect("p1", clean_start=True, properties=KEPT)
@@ -150,6 +154,7 @@ def test_numbers_that_a_node_remembers_decide_nothing() -> None:
 def test_an_incoming_id_that_was_fenced_is_taken_again_at_the_same_node() -> None:
     """A15: the client returns to the node whose record was fenced; its repetition is stored, not only acknowledged."""
     with ClusterWorld() as world:
+        world.network.unanswered.add(BEGIN)
         one, two, _three = world.nodes
         log = world.log_of("p1")
         first = one.connect("p1", clean_start=True, properties=KEPT)

@@ -3,6 +3,7 @@
 Client ids with an `s` and a `p` are of different vnodes; it is that of `p` that stands still.
 """
 
+from holdfast.cluster.takeover_begin import BEGIN
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V5
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.codec import encode
@@ -163,6 +164,7 @@ def test_a_subscriber_of_a_vnode_that_stands_still_gets_qos_2_when_it_goes_on() 
 def test_a_fenced_session_closes_while_another_part_of_its_batch_is_open() -> None:
     """A1: the claim of another node stands before its record; the part of the other vnode is acknowledged later."""
     with ClusterWorld() as world:
+        world.network.unanswered.add(BEGIN)
         one, two, _three = world.nodes
         fenced, waiting = kept(one, "s1"), kept(one, "p1")
         hold(world)

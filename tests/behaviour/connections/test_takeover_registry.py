@@ -15,6 +15,7 @@ from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.takeover.registry import (
     NOBODY,
+    PATIENCE_S,
     ChannelVersion,
     CommitLost,
     CommitResult,
@@ -158,7 +159,9 @@ class BusyRegistry(LaggingRegistry):
     def hold(self) -> None:
         self.held = asyncio.Event()
 
-    async def commit(self, registration: Registration, expected_revision: int) -> CommitResult:
+    async def commit(
+        self, registration: Registration, expected_revision: int, patience_s: float = PATIENCE_S
+    ) -> CommitResult:
         if self.held is not None and registration.client_id == CLIENT and registration.node == 0:
             await self.held.wait()
         if self.refused:

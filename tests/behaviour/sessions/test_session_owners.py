@@ -10,7 +10,7 @@ from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Policy, Sessions
 from holdfast.broker.stores import Stores
 from holdfast.durable.sessions.session_store import KeepSession
-from holdfast.durable.takeover.registry import CommitResult, MemoryRegistry, Registration, Unsettled
+from holdfast.durable.takeover.registry import PATIENCE_S, CommitResult, MemoryRegistry, Registration, Unsettled
 from holdfast.exchange.drops import CONNECT_REFUSED
 from holdfast.model.ids import ClientId
 from holdfast.model.protocol import V5, V311
@@ -182,10 +182,12 @@ class GatedRegistry:
     def local_newest(self, client_id: ClientId) -> Registration | None:
         return self._real.local_newest(client_id)
 
-    async def read_newest(self, client_id: ClientId) -> Registration | Unsettled | None:
+    async def read_newest(self, client_id: ClientId, patience_s: float = PATIENCE_S) -> Registration | Unsettled | None:
         return await self._real.read_newest(client_id)
 
-    async def commit(self, registration: Registration, expected_revision: int) -> CommitResult:
+    async def commit(
+        self, registration: Registration, expected_revision: int, patience_s: float = PATIENCE_S
+    ) -> CommitResult:
         await self.gate.wait()
         return await self._real.commit(registration, expected_revision)
 

@@ -29,7 +29,7 @@ class AnsweringConnection(NatsConnection):
         self.first, self.last = 0, 0
         self.purged: list[Answer | None] = []
 
-    async def request(self, subject: str, payload: bytes) -> bytes:
+    async def request(self, subject: str, payload: bytes, timeout_s: float = 0.0) -> bytes:
         assert subject == STREAM.subject
         if not self.answers:
             await asyncio.Event().wait()

@@ -26,6 +26,7 @@ from holdfast.model.clock import Clock
 from holdfast.records.cluster.control import Beat
 from holdfast.records.cluster.control_rows import FoundedRow
 from holdfast.records.cluster.vnode_keys import vnode_of
+from tests.memory_requests import MemoryNetwork
 from tests.unit.cluster.member_world import TimersClock
 from tests.unit.cluster.node_world import FakeTimers, settle
 from tests.unit.durable.state_machine.control_log import FOUND, control_record, id_of
@@ -140,6 +141,7 @@ class WholeNode:
             self.clock,
             world.timers,
             self.ends.append,
+            MemoryNetwork(world.timers).of(node),
             wait=world.wait,
             bounds=bounds,
             step_down=lambda vnode, _why: self.step_downs.append(vnode),

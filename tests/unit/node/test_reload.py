@@ -9,7 +9,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from holdfast.broker.policy import Limits, Mqtt, Sessions
+from holdfast.broker.policy import Limits, Mqtt, RegistrySettings, Sessions
 from holdfast.model.errors import SettingsError
 from holdfast.node import lifecycle
 from holdfast.node.embedding import Node, running
@@ -49,6 +49,15 @@ def test_what_waits_for_a_restart_is_named_at_every_reload() -> None:
     again = merge(once.settings, new)
     assert [change.key for change in again.waiting()] == ["storage.data"]
     assert merge(again.settings, Settings()).changes == ()
+
+
+def test_the_mode_of_the_registry_does_not_change_while_the_node_runs() -> None:
+    """R18: it is named as waiting for a restart, and the old one stays in effect."""
+    reloaded = merge(Settings(), Settings(registry=RegistrySettings(mode="eventual")))
+    assert [(change.key, change.before, change.after) for change in reloaded.waiting()] == [
+        ("registry.mode", "linear", "eventual")
+    ]
+    assert reloaded.settings.registry.mode == "linear"
 
 
 def test_listeners_that_come_go_or_change_need_a_restart() -> None:

@@ -1,6 +1,5 @@
 """From CONNECT to CONNACK: who it is, whether it is the newest of its client id, and which session it gets."""
 
-import asyncio
 import secrets
 from typing import Final
 
@@ -8,39 +7,23 @@ from holdfast.broker.access.authenticator import Authenticator, Refused
 from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connections.connection import ClientConnection
 from holdfast.broker.connections.connections import ClientConnections
-from holdfast.broker.deadlines import Deadlines
+from holdfast.broker.connections.takeovers import Takeovers
 from holdfast.broker.policy import OWNER_ANY, Policy
 from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.broker.sessions.wills import stored_will
-from holdfast.durable.takeover.registry import ChannelVersion, Registry
-from holdfast.durable.takeover.takeover import (
-    Accept,
-    Action,
-    Begin,
-    Commit,
-    End,
-    Open,
-    Read,
-    Refuse,
-    Takeover,
-    Thaw,
-    Withdraw,
-)
 from holdfast.exchange.client import BrokerClient
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.plans import is_reserved
 from holdfast.model.errors import PeerError
-from holdfast.model.ids import ClientId
 from holdfast.model.protocol import MAX_U16, V5, V311
 from holdfast.model.reasons import (
     BAD_AUTHENTICATION_METHOD,
     CLIENT_IDENTIFIER_NOT_VALID,
+    IMPLEMENTATION_SPECIFIC_ERROR,
     NOT_AUTHORIZED,
     PACKET_TOO_LARGE,
     QOS_NOT_SUPPORTED,
     RETAIN_NOT_SUPPORTED,
-    SERVER_BUSY,
-    SESSION_TAKEN_OVER,
     SUCCESS,
     TOPIC_NAME_INVALID,
     UNSPECIFIED_ERROR,
@@ -54,59 +37,8 @@ from holdfast.wire.properties import NO_PROPERTIES, Properties
 
 #: CONNACK in MQTT 3.1.1 has two forms: without a session, and with one.
 _CONNACKS_V311: Final = (encode(Connack(SUCCESS, False), V311), encode(Connack(SUCCESS, True), V311))
-#: How long a takeover waits for what the old channel did, where the log decides: half of a registry's patience.
-_FREEZE_US: Final = 2_500_000
-
-
-class ClientLocks:
-    """A lock for each client id: one takeover at a time, and of those that wait only the newest is admitted.
-
-    The registry settles races between nodes, at the price of a retry for each rival. On one node there is no need for
-    that: a thousand connects of one client id would otherwise be a thousand rivals.
-
-    1. At most one is inside per client id, and at most one waits: the newest.
-    """
-
-    def __init__(self) -> None:
-        self._inside: Final[set[str]] = set()
-        self._waiting: Final[dict[str, tuple[ChannelVersion, asyncio.Future[bool]]]] = {}
-
-    def taken(self, client_id: str) -> bool:
-        """Whether `enter` would wait."""
-        return client_id in self._inside
-
-    async def enter(self, client_id: str, version: ChannelVersion) -> bool:
-        """Wait for the lock; False if a newer one came meanwhile. After True, `leave` has to be called."""
-        if client_id not in self._inside:
-            self._inside.add(client_id)
-            return True
-        rival = self._waiting.get(client_id)
-        if rival is not None:
-            if version < rival[0]:
-                return False
-            self._settle(rival[1], admitted=False)
-        admitted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting[client_id] = (version, admitted)
-        try:
-            return await admitted
-        except asyncio.CancelledError:
-            waiting = self._waiting.get(client_id)
-            if waiting is not None and waiting[1] is admitted:
-                del self._waiting[client_id]
-            raise
-
-    def leave(self, client_id: str) -> None:
-        """Let the next one in."""
-        waiting = self._waiting.pop(client_id, None)
-        if waiting is None or waiting[1].done():
-            self._inside.discard(client_id)
-        else:
-            self._settle(waiting[1], admitted=True)
-
-    @staticmethod
-    def _settle(future: "asyncio.Future[bool]", *, admitted: bool) -> None:
-        if not future.done():
-            future.set_result(admitted)
+#: Behind the largest time that a version can have: 2^63 ms.
+_MAX_TIME_DIGITS: Final = 18
 
 
 class ConnectHandler:
@@ -117,43 +49,46 @@ class ConnectHandler:
         exchange: Exchange,
         sessions: BrokerSessions,
         connections: ClientConnections,
-        registry: Registry,
+        takeovers: Takeovers,
         authenticator: Authenticator,
         policy: Policy,
         client_log: ClientLog,
-        deadlines: Deadlines,
     ) -> None:
         self._exchange: Final = exchange
         self._state: Final = exchange.state
         self._sessions: Final = sessions
         self._connections: Final = connections
-        self._registry: Final = registry
+        self._takeovers: Final = takeovers
         self._authenticator: Final = authenticator
         self._policy: Final = policy
         self._client_log: Final = client_log
-        self._deadlines: Final = deadlines
-        self._locks: Final = ClientLocks()
 
     async def connect(self, connection: ClientConnection, packet: Connect) -> None:
         """Bring a client in, or tell it why not."""
         try:
             self._check(packet)
+            self._take_client_time(connection, packet)
             await self._authenticate(connection, packet)
             refusal = self._connections.refusal(connection.session_id)
             if refusal is not None:
                 raise refusal
             self._check_owner(connection)  # before it waits: only clients of one user take turns
             terms = self._terms(connection, packet)
-            waits = self._locks.taken(connection.session_id)
-            if not await self._locks.enter(connection.session_id, connection.version):
-                raise PeerError(SERVER_BUSY, "a newer connection has this client id")
+            takeovers = self._takeovers
+            ends_us = takeovers.ends_us()
+            waits = takeovers.waits(connection)
+            await takeovers.enter(connection)
             try:
                 if not connection.channel.closed:
                     if waits:
                         self._check_owner(connection)  # again: the session may have begun meanwhile
-                    await self._take_over(connection, packet, terms)
+                    taken = await takeovers.take_over(
+                        connection, clean_start=packet.clean_start, persistent=terms.expiry_s > 0, ends_us=ends_us
+                    )
+                    if taken is not None:
+                        self._accept(connection, taken[0], packet, terms, session_present=taken[1])
             finally:
-                self._locks.leave(connection.session_id)
+                takeovers.leave(connection)
         except PeerError as refusal:
             self._connections.refuse(connection, refusal)
         except Exception as bug:
@@ -173,6 +108,22 @@ class ConnectHandler:
                 raise PeerError(QOS_NOT_SUPPORTED, f"will QoS {will.qos}; the server's maximum is {mqtt.max_qos}")
             if will.retain and not mqtt.retain_available:  # [MQTT-3.2.2-13]
                 raise PeerError(RETAIN_NOT_SUPPORTED, "retained messages are switched off")
+
+    def _take_client_time(self, connection: ClientConnection, packet: Connect) -> None:
+        """The time at which the client says that it connected, if a property for that is set and sent."""
+        name = self._policy.registry.version_property
+        if not name:
+            return
+        for key, value in packet.properties.user_properties:
+            if key == name:
+                if not value.isascii() or not value.isdigit() or len(value) > _MAX_TIME_DIGITS:
+                    raise PeerError(
+                        IMPLEMENTATION_SPECIFIC_ERROR,
+                        f"the user property {name!r} is {value[:40]!r}; right would be the time in ms since 1970, such "
+                        "as 1767225600000",
+                    )
+                connection.version = connection.version.at_client_time(int(value))
+                return
 
     async def _authenticate(self, connection: ClientConnection, packet: Connect) -> None:
         connection.client_id = packet.client_id  # so that a refusal can be explained
@@ -223,96 +174,6 @@ class ConnectHandler:
         access = connection.access
         if is_reserved(topic) or (access is not None and not access.may_publish(topic)):
             raise PeerError(NOT_AUTHORIZED, f"the will's topic {will.topic!r} is not allowed")
-
-    async def _take_over(self, connection: ClientConnection, packet: Connect, terms: "_Terms") -> None:
-        """Become the one channel of the client id: carry out what the takeover machine decides."""
-        client_id = ClientId(connection.session_id)
-        takeover = Takeover(self._connections.registration(connection), clean_start=packet.clean_start)
-        client: BrokerClient | None = None
-        taken_over = False
-        pending: list[Action] = takeover.start(self._registry.local_newest(client_id))
-        while pending:
-            action = pending.pop(0)
-            if isinstance(action, Begin):
-                await self._freeze(action)
-                pending += self._left(connection, takeover)
-                pending += takeover.began()
-            elif isinstance(action, Commit):
-                result = await self._registry.commit(action.registration, action.expected_revision)
-                pending += self._left(connection, takeover)
-                pending += takeover.committed(result)
-            elif isinstance(action, Read):
-                newest = await self._registry.read_newest(action.client_id)
-                pending += self._left(connection, takeover)
-                pending += takeover.read(newest)
-            elif isinstance(action, End):
-                taken_over = self._end(action) or taken_over
-            elif isinstance(action, Thaw):
-                self._thaw(action)
-            elif isinstance(action, Withdraw):
-                await self._registry.remove(action.registration)
-            elif isinstance(action, Open):
-                connection.registered = True
-                opened = await self._sessions.open(
-                    client_id,
-                    clean_start=action.clean_start,
-                    persistent=terms.expiry_s > 0,
-                    taken_over=taken_over,
-                    has_left=lambda: connection.channel.closed,
-                )
-                if opened is None:
-                    pending += takeover.abandon()
-                else:
-                    client, present = opened
-                    pending += takeover.opened(session_present=present)
-            elif isinstance(action, Refuse):
-                if action.log_line:
-                    self._client_log.info("takeover", "client", client=connection.client_id, why=action.log_line)
-                raise PeerError(action.reason, action.detail)
-            elif isinstance(action, Accept):
-                assert client is not None
-                self._accept(connection, client, packet, terms, session_present=action.session_present)
-
-    @staticmethod
-    def _left(connection: ClientConnection, takeover: Takeover) -> list[Action]:
-        """What follows if the client left while its takeover was waiting."""
-        return takeover.abandon() if connection.channel.closed else []
-
-    async def _freeze(self, begin: Begin) -> None:
-        """Stop the old channel, and wait until everything it did is committed."""
-        old = self._connections.registered(begin.old)
-        if old is None:
-            return
-        old.takers = (*old.takers, begin.taker.channel)
-        old.channel.blocked = True
-        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def settle() -> None:
-            if not settled.done():
-                settled.set_result(None)
-
-        self._state.follow_up(old.session_id, settle)
-        # Where the log decides, a claim stands behind everything that the old channel has written, and fences the rest.
-        # A vnode that stands still is not waited for: the claim has no answer then, and the client hears that.
-        deadline = self._deadlines.after(_FREEZE_US, settle) if self._exchange.settings.log_decides else None
-        await settled
-        if deadline is not None:
-            deadline.cancel()
-
-    def _thaw(self, thaw: Thaw) -> None:
-        old = self._connections.registered(thaw.old)
-        if old is not None:
-            old.takers = tuple(taker for taker in old.takers if taker != thaw.taker.channel)
-            if not old.takers:
-                self._exchange.resume(old.channel)
-
-    def _end(self, end: End) -> bool:
-        """End the connection that is taken over; False if it had ended already."""
-        old = self._connections.registered(end.old)
-        if old is not None:
-            old.registered = False  # the registry has the new one already
-            self._connections.disconnect(old, SESSION_TAKEN_OVER, "a newer connection has the same client id")
-        return old is not None
 
     def _accept(
         self,

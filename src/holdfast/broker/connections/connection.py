@@ -20,8 +20,8 @@ class ClientConnection:
         self.channel: Final = channel
         self.origin: Final = origin
         self.number: Final = number
-        #: When its transport connected: of two connections with one client id the newer wins.
-        self.version: Final = version
+        #: When its transport connected, or its client says so: of two connections with one client id the newer wins.
+        self.version = version
         self.client_id = ""
         #: The session's name on this node: clients of different mount points may have the same client id.
         self.session_id = ""
@@ -36,8 +36,11 @@ class ClientConnection:
         #: Whether reason strings and user properties may be sent on failures [MQTT-3.1.2-29].
         self.explain = True
         self.registered = False
-        #: Channels that are taking this one over, by node, epoch and number; while there is one, its packets wait.
+        #: Channels that are taking this one over, by node, epoch and number; while there is one, its packets wait, and
+        #: it is sent no messages.
         self.takers: tuple[tuple[int, int, int], ...] = ()
+        #: Of a channel that is being taken over: whether its socket takes no more.
+        self.socket_full = False
         #: Under which tick its silence is looked at next; 0 for none.
         self.tick = 0
         #: The same for a packet that has begun.

@@ -296,6 +296,10 @@ class ClientConnections:
         if connection.registered:
             self._spawn(self._release(connection))
 
+    def withdraw(self, registration: Registration) -> None:
+        """Take a channel out that is not, or may not be, let in. Nothing waits for it."""
+        self._spawn(self._registry.remove(registration))
+
     async def _release(self, connection: ClientConnection) -> None:
         if self._log_decides:
             # Behind the last steps of its session, which would not count any more, and in front of the claim of a

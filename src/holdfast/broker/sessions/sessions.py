@@ -304,6 +304,11 @@ class BrokerSessions:
         for record in client.session.subscriptions.values():
             self._exchange.routes.touch(record.filter)
 
+    def save_progress(self, client: BrokerClient) -> None:
+        """Have it stored with the open batch how far a session has come, if it outlives its connection."""
+        if client.session.persistent():
+            self._progress.save(client)
+
     # ---- end
 
     def detach(self, client: BrokerClient) -> None:

@@ -18,15 +18,25 @@ from holdfast.durable.sessions.session_store import DropSession, KeepIncoming, K
 from holdfast.durable.state_machine.closing import carry_out_closing, will_wait_s
 from holdfast.durable.state_machine.epochs import OPEN
 from holdfast.durable.state_machine.leadership import Leadership
+from holdfast.durable.state_machine.outcome import DecidedClaim
 from holdfast.durable.state_machine.scope import Scope
 from holdfast.durable.state_machine.shards import Shards, is_topic
 from holdfast.durable.state_machine.tables import CLUSTER, META
+from holdfast.durable.takeover.registry import is_from_client
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.time import MILLISECOND_US, MINUTE_US, SECOND_US
 from holdfast.model.will import StoredWill
-from holdfast.records.cluster.items import Claim, Expire, MessageItem, Release, WillDue
-from holdfast.records.cluster.rows import RegistrationRow, decode_registration, encode_registration, registration_key
+from holdfast.records.cluster.items import Claim, Expire, MessageItem, Release, VersionParts, WillDue
+from holdfast.records.cluster.rows import (
+    NEWEST_VERSION_KEY,
+    RegistrationRow,
+    decode_newest_version,
+    decode_registration,
+    encode_newest_version,
+    encode_registration,
+    registration_key,
+)
 from holdfast.records.groups import GROUP_PREFIX
 from holdfast.records.meta_keys import number_key
 from holdfast.records.numbers import LastNumber, decode_number, encode_number
@@ -140,6 +150,8 @@ class Channels:
         replaced = row if row is not None and row.released_us == 0 else None
         if not self._may_claim(item, row, 0 if replaced is None else replaced.revision):
             scope.outcome.refused_claims[index] = row
+            if item.version is not None:
+                scope.outcome.claims.append(DecidedClaim(item.session_id, item.connection_id, item.version, 0, row))
             return False
         session = scope.tables.session(item.session_id)
         revision = scope.revision(index)
@@ -150,12 +162,23 @@ class Channels:
         record = scope.record
         self._put(item.session_id, RegistrationRow(record.node, record.epoch, item.connection_id, revision, version))
         scope.outcome.revisions[index] = revision
-        scope.outcome.claimed.append(version)
+        scope.outcome.claims.append(DecidedClaim(item.session_id, item.connection_id, version, revision, replaced))
+        self._note_version(version)
         if replaced is not None:
             scope.outcome.replaced[item.session_id] = replaced
         if session is not None:
             self._settle_claimed(index, item.session_id, session, is_replaced=replaced is not None)
         return True
+
+    def _note_version(self, version: VersionParts) -> None:
+        """Remember the greatest version for the clocks of nodes, which begin above it when they start."""
+        if is_from_client(version):
+            return
+        self._scope.outcome.claimed.append(version)
+        tables = self._scope.tables
+        value = tables.get(CLUSTER, NEWEST_VERSION_KEY)
+        if value is None or decode_newest_version(value) < version:
+            tables.put(CLUSTER, NEWEST_VERSION_KEY, encode_newest_version(version), digested=False)
 
     def _may_claim(self, item: Claim, row: RegistrationRow | None, revision: int) -> bool:
         record = self._scope.record

@@ -5,6 +5,7 @@ from typing import Final
 from holdfast.durable.changes import Changes
 from holdfast.durable.sessions.session_store import SessionStep
 from holdfast.model.message import Message
+from holdfast.records.cluster.items import VersionParts
 from holdfast.records.cluster.record import SessionEntry
 from holdfast.records.cluster.rows import AssignmentRow, RegistrationRow
 from holdfast.records.generations import Generation
@@ -51,6 +52,27 @@ class AssignedPlace:
         self.row: Final = row
 
 
+class DecidedClaim:
+    """A claim, and what became of it."""
+
+    def __init__(
+        self,
+        session_id: str,
+        connection_id: int,
+        version: VersionParts,
+        revision: int,
+        other: RegistrationRow | None,
+    ) -> None:
+        self.session_id: Final = session_id
+        self.connection_id: Final = connection_id
+        #: The node that it was written by is the second part.
+        self.version: Final = version
+        #: 0 if it was refused.
+        self.revision: Final = revision
+        #: What it replaced, or what stood in its way; None for nothing.
+        self.other: Final = other
+
+
 class Outcome:
     """See `VERDICTS`. Everything but `changes`, `time_us` and `digest` is empty unless the record was applied.
 
@@ -74,8 +96,10 @@ class Outcome:
         #: that was not: a registration that counts or was released lately; None if there is none.
         self.revisions: Final[dict[int, int]] = {}
         self.refused_claims: Final[dict[int, RegistrationRow | None]] = {}
-        #: The versions of the claims that were accepted.
-        self.claimed: Final[list[tuple[int, int, int]]] = []
+        #: The versions of the claims that were accepted, but for those whose time a client gave.
+        self.claimed: Final[list[VersionParts]] = []
+        #: Every claim that has a version by now, for whoever explains later what happened: no part of the state.
+        self.claims: Final[list[DecidedClaim]] = []
         #: By the index of their item: who is registered.
         self.reads: Final[dict[int, RegistrationRow | None]] = {}
         #: Sessions whose writer holds them no longer. Nothing of theirs counted from the first rejected item on.

@@ -64,7 +64,8 @@ class TableChanges(StateTables):
 
     1. `changes` and `steps` bring the tables into this state.
     2. `digested` has every change in its order, except those that carry out what was decided by an earlier record: when
-       that happens may differ from node to node, and whatever is read is the same before and after it.
+       that happens may differ from node to node, and whatever is read is the same before and after it. The newest
+       version is left out as well: no rule reads it.
     """
 
     def __init__(self, tables: StateTables) -> None:

@@ -21,9 +21,14 @@ from holdfast.model.ids import ClientId
 #: The revision of a client id without a registered channel. Real revisions start above it.
 NOBODY: Final = 0
 
+#: How long a takeover may take until it is registered, unless the caller says otherwise.
+PATIENCE_S: Final = 5.0
+
 _MS_US: Final = 1000
 #: Counters of one life of a node lie below this bit, those of its next life above: they never meet.
 _EPOCH_SHIFT: Final = 32
+#: Set in the counter of a version whose time a client gave. Never change.
+_FROM_CLIENT: Final = 1 << 62
 
 
 class ChannelVersion:
@@ -31,6 +36,7 @@ class ChannelVersion:
 
     1. Versions are totally ordered: by time, then node, then counter.
     2. Two channels never have equal versions: nodes differ in number, and a node never repeats a counter.
+    3. A version whose time its client gave moves no clock: `is_from_client`.
     """
 
     def __init__(self, connected_at_ms: int, node: int, counter: int) -> None:
@@ -41,6 +47,14 @@ class ChannelVersion:
     def encode(self) -> str:
         """A short text: `decode_version` reads it back."""
         return f"{self.connected_at_ms:x}.{self.node:x}.{self.counter:x}"
+
+    @property
+    def is_from_client(self) -> bool:
+        return is_from_client((self.connected_at_ms, self.node, self.counter))
+
+    def at_client_time(self, connected_at_ms: int) -> "ChannelVersion":
+        """The same channel, at the time that its client gives."""
+        return ChannelVersion(connected_at_ms, self.node, self.counter | _FROM_CLIENT)
 
     def _key(self) -> tuple[int, int, int]:
         return (self.connected_at_ms, self.node, self.counter)
@@ -59,6 +73,11 @@ class ChannelVersion:
 
     def __repr__(self) -> str:
         return f"ChannelVersion({self.encode()})"
+
+
+def is_from_client(version: tuple[int, int, int]) -> bool:
+    """Whether the time of a version, given by its parts, came from a client: no clock of a node follows it."""
+    return bool(version[2] & _FROM_CLIENT)
 
 
 def decode_version(text: str) -> ChannelVersion:
@@ -90,7 +109,8 @@ class NodeLife:
 class VersionClock:
     """Gives versions to the channels of one node: a hybrid logical clock.
 
-    1. Each version is above every one it gave before and every one it has seen, whatever the wall clock does.
+    1. Each version is above every one it gave before and every one it has seen, whatever the wall clock does. Versions
+       with a time that a client gave are left aside: one client could carry the clock of all nodes away.
     """
 
     def __init__(self, clock: Clock, node: int, *, epoch: int = 0) -> None:
@@ -113,7 +133,7 @@ class VersionClock:
 
     def seen(self, version: ChannelVersion) -> None:
         """Another node gave this version: never fall behind it."""
-        if self._latest < version:
+        if self._latest < version and not version.is_from_client:
             self._latest = version
 
 
@@ -191,9 +211,12 @@ class CommitLost:
 
 @dataclass(frozen=True)
 class Unsettled:
-    """No answer, or none that says which: it may have been written, or may yet be. Read again to find out."""
+    """No answer, or none that says which: it may have been written, or may yet be. Read again to find out, unless this
+    is `final`: then the patience that was given is used up.
+    """
 
     why: str
+    final: bool = False
 
 
 CommitResult = Committed | CommitLost | Unsettled
@@ -210,11 +233,15 @@ class Registry(Protocol):
     def local_newest(self, client_id: ClientId) -> Registration | None:
         """Who is registered, as far as this node has heard. Costs nothing, may lag."""
 
-    async def read_newest(self, client_id: ClientId) -> Registration | Unsettled | None:
-        """Who is registered really."""
+    async def read_newest(self, client_id: ClientId, patience_s: float = PATIENCE_S) -> Registration | Unsettled | None:
+        """Who is registered really. Unsettled if that is not known within the patience."""
 
-    async def commit(self, registration: Registration, expected_revision: int) -> CommitResult:
+    async def commit(
+        self, registration: Registration, expected_revision: int, patience_s: float = PATIENCE_S
+    ) -> CommitResult:
         """Register this channel in place of the one at `expected_revision`, or of none (`NOBODY`).
+
+        Unsettled if there is no outcome within the patience.
 
         Requires: the version is above that of the registration which it replaces.
         Ensures: after `Committed` it is the only one; after `Lost` nothing has changed.
@@ -246,10 +273,19 @@ class MemoryRegistry(Registry):
     def local_newest(self, client_id: ClientId) -> Registration | None:
         return self._by_client.get(client_id)
 
-    async def read_newest(self, client_id: ClientId) -> Registration | Unsettled | None:
+    async def read_newest(
+        self,
+        client_id: ClientId,
+        patience_s: float = PATIENCE_S,  # noqa: ARG002 - no call waits
+    ) -> Registration | Unsettled | None:
         return self._by_client.get(client_id)
 
-    async def commit(self, registration: Registration, expected_revision: int) -> CommitResult:
+    async def commit(
+        self,
+        registration: Registration,
+        expected_revision: int,
+        patience_s: float = PATIENCE_S,  # noqa: ARG002 - no call waits
+    ) -> CommitResult:
         current = self._by_client.get(registration.client_id)
         if expected_revision != (NOBODY if current is None else current.revision):
             return CommitLost(current)

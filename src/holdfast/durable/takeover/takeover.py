@@ -20,6 +20,7 @@ order. Nothing here waits, sends, stores, or knows what a session contains.
     found       the old one                              Commit at its revision         COMMITTING
     found       retries used up                          Thaw or End old, Refuse 0x89   REFUSED     MOST EXPENSIVE
     READING     retries used up, still Unsettled         Withdraw, Thaw, Refuse 0x88    REFUSED     UNSETTLED
+    both        Unsettled for good: patience used up     Withdraw, Thaw, Refuse 0x88    REFUSED     UNSETTLED
     OPENING     opened                                   Accept                         ACCEPTED
     any         abandon, not registered                  Thaw or End old                ABANDONED
     any         abandon, registered                      End old, Withdraw              ABANDONED
@@ -58,9 +59,30 @@ MOST_EXPENSIVE: Final = "most_expensive"
 HAPPY_ENDING: Final = "happy_ending"
 ODD: Final = "odd"
 UNSETTLED: Final = "unsettled"
+PATHS: Final = (HAPPY_ENDING, HAPPY_FAIL, EXPENSIVE_FAIL, MOST_EXPENSIVE, ODD, UNSETTLED)
 
 #: Retries after the first try. Each means that another channel of the client id came in between; few do.
 MAX_RETRIES: Final = 8
+
+
+class TakeoverCounts:
+    """How the takeovers of a node ended since its start."""
+
+    def __init__(self) -> None:
+        #: By path. Each takeover counts once, for the path that it took last.
+        self.paths: Final[dict[str, int]] = dict.fromkeys(PATHS, 0)
+        #: By label: what became of begins that this node asked others for, and that others asked of it.
+        self.begins: Final[dict[str, int]] = {}
+
+    def ended(self, path: str) -> None:
+        self.paths[path] += 1
+
+    def begin(self, label: str) -> None:
+        self.begins[label] = self.begins.get(label, 0) + 1
+
+    def all(self) -> dict[str, int]:
+        """By name, as they are shown."""
+        return self.paths | {f"begin/{label}": count for label, count in self.begins.items()}
 
 
 @dataclass
@@ -77,7 +99,7 @@ class Begin:
 
 @dataclass
 class Commit:
-    """Ask the registry; then `committed`. On a retry, pause a little first."""
+    """Ask the registry; then `committed`. On a retry, pause a little first: `Takeover.retries` is above 0."""
 
     registration: Registration
     expected_revision: int
@@ -116,7 +138,7 @@ class Open:
 
 @dataclass
 class Withdraw:
-    """Remove this channel from the registry, now and also if its unsettled commit shows up later."""
+    """Remove this channel from the registry, now and also if its unsettled commit shows up later. Nobody waits."""
 
     registration: Registration
 
@@ -254,7 +276,7 @@ class Takeover:
 
     def _read_again(self, answer: Unsettled) -> list[Action]:
         self.path = UNSETTLED
-        if self.retries == self._max_retries:
+        if answer.final or self.retries == self._max_retries:
             return self._exhausted(answer.why)
         self.retries += 1
         self.state = READING

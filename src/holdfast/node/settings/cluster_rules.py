@@ -66,9 +66,6 @@ def _own_problems(settings: Settings) -> _Found:
         yield "cluster.password_file", text, "cluster.name"
     if cluster.mqtt_address and not _is_reachable(cluster.mqtt_address):
         yield "cluster.mqtt_address", f"is {cluster.mqtt_address!r}; it must be host:port, such as '10.0.0.1:1883'"
-    if settings.registry.mode != "linear":
-        text = f"is {settings.registry.mode!r}, which needs a map that nodes do not keep yet; write 'linear'"
-        yield "registry.mode", text, "cluster.name"
     yield from _tls_problems(cluster)
     yield from _embedded_problems(cluster) if cluster.is_embedded else _url_problems(cluster)
 

@@ -1,12 +1,10 @@
-"""The sections `cluster` and `registry`: several nodes as one broker. Without `cluster.name` a node is alone."""
+"""The section `cluster`: several nodes as one broker. Without `cluster.name` a node is alone."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from holdfast.broker.policy import Key
-
-RegistryMode = Literal["linear", "both", "eventual"]
 
 #: In place of addresses: each node runs a server of its own.
 EMBEDDED: Final = "embedded"
@@ -132,16 +130,6 @@ class ClusterSettings:
             return _parts(self.nats)
         host = _LOOPBACK if self.client_host in _EVERY_ADDRESS else self.client_host
         return (f"nats://{_with_port(host, self.client_port)}",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegistrySettings:
-    """Which connection of a client id counts, anywhere in the cluster."""
-
-    mode: Annotated[
-        RegistryMode,
-        Key("`linear`: the newest connection stays, decided by the ordered log. The others are not available yet."),
-    ] = "linear"
 
 
 def split_address(address: str) -> tuple[str, int | None]:

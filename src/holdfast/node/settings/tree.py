@@ -19,8 +19,8 @@
     └── sys         the broker's own topics
 
 The loader, the error messages and the reference page read the notes (`Key`) of this tree; a key is described nowhere
-else. `mqtt`, `limits`, `sessions` and `classes` are in `broker.policy`, with the code that uses them; `history` is in
-`history.settings`, queue backends are in `queue_sections`, `cluster` and `registry` in `cluster_section`. This module
+else. `mqtt`, `limits`, `sessions`, `registry` and `classes` are in `broker.policy`, with the code that uses them;
+`history` is in `history.settings`, queue backends are in `queue_sections`, `cluster` in `cluster_section`. This module
 reads nothing: `loader` reads files and environment, and `rules` checks rules between keys.
 """
 
@@ -30,9 +30,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, get_type_hints
 
-from holdfast.broker.policy import ClientClass, Key, Limits, Mqtt, Sessions
+from holdfast.broker.policy import ClientClass, Key, Limits, Mqtt, RegistrySettings, Sessions
 from holdfast.history.settings import History, is_loopback
-from holdfast.node.settings.cluster_section import ClusterSettings, RegistrySettings
+from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.queue_sections import JournalSettings, PostgresSettings, RedisSettings
 
 ListenerKind = Literal["tcp", "tls", "ws", "wss"]

@@ -16,6 +16,7 @@
     0a │ group │ shard u16 │ position u64  assignment      member text │ its revision u64 │ revision u64
     0b │ group                             group progress  shards u16, each u16 and i64
     0c                                     incarnation     text
+    0d                                     newest version  u64, u32, u64
 
     group    u16 bytes, then the group's session id in UTF-8: no group's keys lie between those of another
 
@@ -39,6 +40,9 @@ SETTINGS_KEY: Final = b"\x07"
 LEVEL_KEY: Final = b"\x08"
 #: Of the log that was applied. It is no part of the state: a log that is made again from it has another one.
 INCARNATION_KEY: Final = b"\x0c"
+#: The greatest version that a clock of a node gave to a channel. It follows from the log, and is no part of the digest:
+#: folders of earlier versions have none.
+NEWEST_VERSION_KEY: Final = b"\x0d"
 DIGEST_BYTES: Final = 16
 
 
@@ -325,6 +329,19 @@ def decode_registration(value: bytes) -> RegistrationRow:
     row = RegistrationRow(node, epoch, connection_id, revision, version, fields.i64("the release"))
     fields.end()
     return row
+
+
+def encode_newest_version(version: VersionParts) -> bytes:
+    return b"".join((u8(VERSION), u64(version[0]), u32(version[1]), u64(version[2])))
+
+
+def decode_newest_version(value: bytes) -> VersionParts:
+    fields = RecordReader(value, "the newest version of a vnode", VERSION)
+    connected_ms = fields.u64("the time of connecting")
+    node = fields.u32("the node of the version")
+    version = (connected_ms, node, fields.u64("the counter"))
+    fields.end()
+    return version
 
 
 def encode_assignment(row: AssignmentRow) -> bytes:

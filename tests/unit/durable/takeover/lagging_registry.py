@@ -3,7 +3,14 @@
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from holdfast.durable.takeover.registry import CommitResult, Committed, MemoryRegistry, Registration, Unsettled
+from holdfast.durable.takeover.registry import (
+    PATIENCE_S,
+    CommitResult,
+    Committed,
+    MemoryRegistry,
+    Registration,
+    Unsettled,
+)
 from holdfast.model.ids import ClientId
 
 T = TypeVar("T")
@@ -44,10 +51,12 @@ class LaggingRegistry:
     def local_newest(self, client_id: ClientId) -> Registration | None:
         return self._local.get(client_id)
 
-    async def read_newest(self, client_id: ClientId) -> Registration | Unsettled | None:
+    async def read_newest(self, client_id: ClientId, patience_s: float = PATIENCE_S) -> Registration | Unsettled | None:
         return await self.real.read_newest(client_id)
 
-    async def commit(self, registration: Registration, expected_revision: int) -> CommitResult:
+    async def commit(
+        self, registration: Registration, expected_revision: int, patience_s: float = PATIENCE_S
+    ) -> CommitResult:
         result = await self.real.commit(registration, expected_revision)
         if isinstance(result, Committed):
             self._changes.append((registration.client_id, registration.at_revision(result.revision)))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.broker.policy import ClientClass, Mqtt, Sessions
+from holdfast.broker.policy import ClientClass, Mqtt, RegistrySettings, Sessions
 from holdfast.history.settings import History
 from holdfast.node.settings.cluster_rules import MAX_PACKET_BYTES
-from holdfast.node.settings.cluster_section import ClusterSettings, RegistrySettings
+from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.loader import load
 from holdfast.node.settings.rules import problems_of
 from holdfast.node.settings.sources import Flags
@@ -127,8 +127,6 @@ def test_the_section_is_refused_with_what_would_be_right(changed: dict[str, Any]
             "mqtt.max_packet_size",
             f"room for {MAX_PACKET_BYTES}",
         ),
-        (Settings(registry=RegistrySettings(mode="eventual")), "registry.mode", "write 'linear'"),
-        (Settings(registry=RegistrySettings(mode="both")), "registry.mode", "write 'linear'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

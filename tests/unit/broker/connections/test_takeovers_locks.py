@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.broker.connections.connect_handler import ClientLocks
+from holdfast.broker.connections.takeovers import ClientLocks
 from holdfast.durable.takeover.registry import ChannelVersion
 
 pytestmark = pytest.mark.compiled

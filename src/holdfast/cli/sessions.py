@@ -1,0 +1,79 @@
+"""`holdfast sessions`: end a connection, and see which connections of a client id took over from which."""
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.cluster import described_cluster, run_in_cluster
+from holdfast.cli.commands import FAILED, Commands, fail
+from holdfast.cli.options.groups import Json, grouped
+from holdfast.cli.options.settings import SettingsOptions
+from holdfast.cli.output.table import TableColumn, print_table
+from holdfast.model.time import SECOND_US
+from holdfast.node.system_clock import SystemClock
+
+if TYPE_CHECKING:
+    from holdfast.cluster.claim_history import PastClaim
+
+sessions = Commands(name="sessions", help="Connections of clients in a cluster: end one, see who took over.")
+
+Client = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.", show_default=False)]
+MountPoint = Annotated[str, typer.Option(help="That of the client's listener, if it has one.", show_default=False)]
+
+
+@sessions.command()
+@grouped
+def kick(client: Client, options: SettingsOptions, mount_point: MountPoint = "", as_json: Json = False) -> None:
+    """Close the connection of a client, on whichever node it is. Its session stays; MQTT 5 clients are told 0x98."""
+    described = described_cluster(options)
+    from holdfast.cluster.session_administration import kick_session
+
+    found = run_in_cluster(kick_session(described, SystemClock(), _session_id(client, mount_point)))
+    if as_json:
+        typer.echo(json.dumps({"client": client, **asdict(found)}, ensure_ascii=False))
+    else:
+        for node, address in found.closed.items():
+            typer.echo(f"node {node}: closed the connection of {client} from {address}")
+    if not found.closed:
+        silent = f"; no answer from node {', '.join(map(str, found.silent))}" if found.silent else ""
+        fail(f"client id {client!r} has no connection{silent}", FAILED)
+
+
+@sessions.command()
+@grouped
+def claims(client: Client, options: SettingsOptions, mount_point: MountPoint = "", as_json: Json = False) -> None:
+    """List the last 16 connections of a client id that were decided, of a day at most, the newest last."""
+    described = described_cluster(options)
+    from holdfast.cluster.session_administration import read_claims
+
+    found = run_in_cluster(read_claims(described, SystemClock(), _session_id(client, mount_point)))
+    if as_json:
+        typer.echo(json.dumps({"client": client, **asdict(found)}, indent=2, ensure_ascii=False))
+        return
+    if not found.claims:
+        fail(f"no node knows of a connection of client id {client!r} since its start", FAILED)
+    print_table(
+        found.claims,
+        TableColumn("time", lambda row: _format_time(row.at_us)),
+        TableColumn("node", lambda row: str(row.node), right=True),
+        TableColumn("connection", lambda row: str(row.connection), right=True),
+        TableColumn("version", lambda row: row.version),
+        TableColumn("outcome", _format_outcome),
+    )
+
+
+def _session_id(client: str, mount_point: str) -> str:
+    return f"{mount_point}\0{client}" if mount_point else client
+
+
+def _format_time(at_us: int) -> str:
+    return datetime.fromtimestamp(at_us / SECOND_US, UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")
+
+
+def _format_outcome(claim: "PastClaim") -> str:
+    if claim.accepted:
+        return f"registered, in place of {claim.other}" if claim.other else "registered"
+    return f"refused, because of {claim.other}" if claim.other else "refused"
