@@ -5,7 +5,9 @@ To the crash harness (`tests/crash/broker_run.py`) they are one broker: a kill t
 
 import asyncio
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bench.ports import free_port
 from holdfast.cli.demo_cluster import join_to_any
@@ -31,8 +33,11 @@ class ClusterProcesses(BrokerProcess):
         vnodes: int = 2,
         assignments: tuple[str, ...] = (),
         folders: dict[int, Path] | None = None,
+        tls: Mapping[str, Path] | None = None,
     ) -> None:
-        """`assignments` are further settings of every node; `folders` data folders of some, by number."""
+        """`assignments` are further settings of every node; `folders` data folders of some, by number; `tls` the
+        settings of `[cluster]` that name certificates."""
+        certificates: dict[str, Any] = dict(tls or {})
         self.port = free_port()
         self.starts = 0
         self._dice = dice
@@ -52,11 +57,12 @@ class ClusterProcesses(BrokerProcess):
                 monitor_port=free_port(),
                 password_file=password,
                 stream_bytes=256 << 20,
+                **certificates,
             )
             data = (folders or {}).get(at + 1, folder / f"node-{at + 1}")
             self.settings.append(Settings(cluster=cluster, storage=Storage(data=data)))
             keys = ("name", "node", "vnodes", "peers", "client_port", "cluster_port", "monitor_port", "password_file")
-            own = [f"cluster.{key}={getattr(cluster, key)}" for key in (*keys, "stream_bytes")]
+            own = [f"cluster.{key}={getattr(cluster, key)}" for key in (*keys, "stream_bytes", *certificates)]
             given = (*own, "sys.interval_s=0", *assignments)
             self.nodes.append(BrokerProcess(data, folder / f"node-{at + 1}.log", given))
         self._proxy: asyncio.Server | None = None

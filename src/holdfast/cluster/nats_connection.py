@@ -283,6 +283,8 @@ class NatsConnection:
         except BaseException:
             await _discard(client)
             raise
+        if options.tls is not None:
+            _note_tls(client)
 
     def _look(self) -> None:
         """Leave a client that is closing: it waits until a server that hangs has taken all bytes."""
@@ -347,6 +349,13 @@ def _why_refused(error: BaseException, options: NatsOptions) -> str:
     if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
         return f"the certificate of this node, cluster.tls_certificate: {error.reason}"
     return ""
+
+
+def _note_tls(client: Client) -> None:
+    """Tell asyncio that the stream is over TLS. The library does not, and the end of each would be a log line."""
+    writer = getattr(client._transport, "_io_writer", None)
+    if isinstance(writer, asyncio.StreamWriter):
+        vars(writer.transport.get_protocol())["_over_ssl"] = True
 
 
 async def _discard(client: Client) -> None:
