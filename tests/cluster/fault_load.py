@@ -165,15 +165,15 @@ class FaultLoad:
             self._new_subscriber("all", V5, "crash/#", 2),
             self._new_subscriber("once", V311, "crash/#", 1),
             self._new_subscriber("wills", V5, "will/#", 2),
-            self._new_subscriber("mover", V5, "crash/+/+/a", 2, receive_maximum=5),
+            self._new_subscriber("mover", V5, "crash/+/two/a", 2, receive_maximum=5),
         ]
         for subscriber in self.subscribers:
             await self.until(subscriber.subscribed.is_set, f"{subscriber.name} has its SUBACK")
         for name, version, vnode in (("p5", V5, 0), ("p3", V311, 1)):
             topics = {topic.format(name): qos for topic, qos in both.items()}
-            self.publishers.append(self._new_publisher(name, version, topics, 0.1, vnode=vnode))
+            self.publishers.append(self._new_publisher(name, version, topics, 0.25, vnode=vnode))
         retained = {f"state/{number}": 1 + number % 2 for number in range(2)}
-        self.publishers.append(self._new_publisher("state", V5, retained, 0.2, retain=True))
+        self.publishers.append(self._new_publisher("state", V5, retained, 0.5, retain=True))
         self.go_on()
 
     @property

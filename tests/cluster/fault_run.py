@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import random
 import shutil
 import sys
@@ -23,6 +24,8 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import structlog
 
 from tests.cluster.fault_checks import judge_states, read_states
 from tests.cluster.fault_cluster import NODES, FaultCluster
@@ -71,9 +74,10 @@ class FaultRun:
     problems: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        verdict = "clean" if not self.problems else f"{len(self.problems)} problems: {self.problems[0][:300]}"
+        shown = [problem[:300] for problem in self.problems[:8]]
+        verdict = "\n    ".join([f"{len(self.problems)} problems", *shown]) if shown else "clean"
         name = f"{self.victim} at {self.step} ({self.point or self.repetition})" if self.step else self.victim
-        return f"{name}: {verdict}; {self.recovered_s:.1f} s to recover, {self.took_s:.1f} s in all"
+        return f"{name}: {self.recovered_s:.1f} s to recover, {self.took_s:.1f} s in all: {verdict}"
 
 
 class FaultLife:
@@ -247,6 +251,8 @@ def main() -> None:
         runs = [run for run in all_runs() + further_runs(1) if (run.victim, run.step) == (victim, step)]
     elif not asked.all:
         runs = random.Random(asked.seed).sample(all_runs(), asked.pairs) + further_runs(asked.further)
+    # What this process reads from the logs is no news; the nodes have files of their own.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     began_s = time.monotonic()
     try:
         asyncio.run(run_all(runs, asked.seed, lambda line: print(line, flush=True), asked.keep))

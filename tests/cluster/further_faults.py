@@ -32,6 +32,7 @@ _MB = 1 << 20
 #: Seconds of a cut: longer than an election of servers, and than it takes to be fenced.
 _CUT_S = 20.0
 _FLAPS = 30
+_FULL_S = 5.0
 
 
 # ---- brokers that hang
@@ -110,11 +111,14 @@ async def _move_copy(connection: NatsConnection, stream: LogStream, old: str) ->
             await asyncio.sleep(0.2)
 
 
-async def _fill_disk(cluster: FaultCluster, _load: FaultLoad, roles: Roles) -> None:
+async def _fill_disk(cluster: FaultCluster, load: FaultLoad, roles: Roles) -> None:
     """Another program fills the disk of the node that has no publisher."""
     assert isinstance(cluster, SmallDiskCluster)
-    ballast = cluster.disks[roles.subscriber].fill(leave_bytes=8 * _MB)
-    await asyncio.sleep(10)
+    node = cluster.nodes[roles.subscriber - 1]
+    said = len(node.log_text())
+    ballast = cluster.disks[node.number].fill(leave_bytes=8 * _MB)
+    await load.until(lambda: '"free disk space"' in node.log_text()[said:], "the node notices that its disk is full")
+    await asyncio.sleep(_FULL_S)
     ballast.unlink()
 
 
