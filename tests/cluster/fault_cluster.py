@@ -35,13 +35,17 @@ ROTATING = ZoneSettings(filter="rotate/#", generation_s=1, retention_s=1)
 class FaultNode(BrokerProcess):
     """One broker."""
 
-    def __init__(self, folder: Path, number: int, nats: str, password: Path, extra: tuple[str, ...]) -> None:
+    def __init__(
+        self, folder: Path, number: int, nats: str, monitors: str, password: Path, extra: tuple[str, ...]
+    ) -> None:
+        """`nats` and `monitors` are the addresses of the servers."""
         self.number = number
         cluster = ClusterSettings(
             name=NAME,
             node=number,
             vnodes=VNODES,
             nats=nats,
+            monitors=monitors,
             user=USER,
             password_file=password,
             stream_bytes=64 << 20,
@@ -49,7 +53,7 @@ class FaultNode(BrokerProcess):
         self.data = folder / f"node-{number}"
         zones = {"rotate": ROTATING}
         self.settings = Settings(cluster=cluster, storage=Storage(data=self.data), zones=zones)
-        keys = ("name", "node", "vnodes", "nats", "user", "password_file", "stream_bytes")
+        keys = ("name", "node", "vnodes", "nats", "monitors", "user", "password_file", "stream_bytes")
         own = [f"cluster.{key}={getattr(cluster, key)}" for key in keys]
         zone = [f"zones.rotate.{key}={getattr(ROTATING, key)}" for key in ("filter", "generation_s", "retention_s")]
         super().__init__(self.data, folder / f"node-{number}.log", (*own, *zone, "sys.interval_s=0", *extra))
@@ -100,8 +104,10 @@ class FaultCluster:
         self.servers = self._new_servers()
         self._password = folder / "cluster.password"
         self._password.write_text(f"{PASSWORD}\n", encoding="utf-8")
+        monitors = ",".join(f"127.0.0.1:{process.monitor_port}" for process in self.servers.processes)
         self.nodes = [
-            FaultNode(folder, number, self._urls(number), self._password, extra) for number in range(1, NODES + 1)
+            FaultNode(folder, number, self._urls(number), monitors, self._password, extra)
+            for number in range(1, NODES + 1)
         ]
         self.streams = log_streams(NAME, VNODES, 64 << 20)
 
