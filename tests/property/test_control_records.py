@@ -22,6 +22,7 @@ from holdfast.records.cluster.control import (
     decode_control_item,
     encode_control,
 )
+from holdfast.records.cluster.job_records import ErasureItem, LeaseItem
 from tests.property.cluster_records import CLUSTER, blobs, i64, names, u16, u32, u64, vnode_settings
 from tests.property.test_cluster_records import IDENTITY
 
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.compiled
 
 ids = st.binary(min_size=16, max_size=16)
 positive = st.integers(1, 2**64 - 1)
+places = st.lists(st.tuples(u16, i64), max_size=3).map(tuple)
 founding: st.SearchStrategy[ControlItem] = st.one_of(
     st.builds(Found, names, st.lists(vnode_settings, max_size=2).map(tuple)),
     st.builds(
@@ -53,6 +55,8 @@ numbered: st.SearchStrategy[ControlItem] = st.one_of(
     st.builds(Fence, u32, u64, u64),
     st.just(Leave()),
     st.builds(Snapshot, u64, ids, st.lists(st.tuples(blobs, blobs), max_size=3).map(tuple)),
+    st.builds(LeaseItem, names, i64, places),
+    st.builds(ErasureItem, names, blobs, places, i64, names),
 )
 records = st.one_of(
     st.builds(ControlRecord, st.just(CLUSTER), u32, st.just(0), st.just(0), i64, founding),

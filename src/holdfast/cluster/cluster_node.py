@@ -32,11 +32,12 @@ from holdfast.cluster.outcome_watch import WatchedLog, WatchedVnode
 from holdfast.cluster.readiness import NodeBounds, Readiness, VnodeState
 from holdfast.cluster.record_clock import RecordClock
 from holdfast.cluster.record_counts import RecordCounts
-from holdfast.cluster.retained_compaction import RetainedCompaction
+from holdfast.cluster.retained_compaction import NOTHING_ERASED, RetainedCompaction
 from holdfast.cluster.stamp_watch import StampWatches
 from holdfast.cluster.takeover_begin import TakeoverBegin
 from holdfast.cluster.vnode_leader import VnodeLeader, leader_of, registration_of
 from holdfast.cluster.writer import Timers, VnodeWriter
+from holdfast.durable.erasures import Erasures
 from holdfast.durable.ordered_log import OrderedLog
 from holdfast.durable.sessions.session_store import SessionStore
 from holdfast.durable.state_machine.control import all_members, last_beat, member_row
@@ -91,6 +92,8 @@ class NodeStores(NamedTuple):
     seen_version: Callable[[], int]
     #: Has everything synced that was applied up to now, and says then.
     sync: Callable[[Callable[[], None]], None]
+    #: What is shown to no reader any more.
+    erasures: Callable[[], Erasures] = lambda: NOTHING_ERASED
 
 
 class ClusterNode:
@@ -268,7 +271,9 @@ class ClusterNode:
                 self._clock,
                 self._timers,
                 vnode.due_generations,
-                RetainedCompaction(number, [one.store for one in self._vnodes], self.membership.have_applied),
+                RetainedCompaction(
+                    number, [one.store for one in self._vnodes], self.membership.have_applied, self._stores.erasures
+                ),
             )
             for number, (vnode, writer) in enumerate(zip(self._vnodes, writers, strict=True))
         ]

@@ -1,13 +1,13 @@
 """When a generation of a shard ends, and when one goes: what the leader of a vnode proposes, by age and by size.
 
     open generation      as old as a generation becomes, or as large ──▶ Border: the next one begins
-    oldest sealed one    older than its zone is kept, or too much is kept ──▶ DropGeneration
+    oldest sealed one    older than its zone is kept, or too much is kept ──▶ DropGeneration, unless a lease holds it up
 
 All nodes carry it out at the same record. Sizes are those of the leader: other nodes may have a little more or less, as
 their segments and compactions differ. One generation of a zone is proposed at a time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from holdfast.durable.zones import Zone
@@ -35,7 +35,14 @@ class ShardState(NamedTuple):
 class GenerationRules:
     """The bounds of the zones, as the settings of this node have them; `vnodes` share what a zone may take."""
 
-    def __init__(self, zones: Mapping[str, Zone], vnodes: int) -> None:
+    def __init__(
+        self,
+        zones: Mapping[str, Zone],
+        vnodes: int,
+        is_held: Callable[[Generation, int, int], bool] = lambda _generation, _head_us, _now_us: False,
+    ) -> None:
+        """`is_held` tells whether a sealed generation has to stay, by the last position of its shard and the time."""
+        self._is_held: Final = is_held
         self._zones: Final = zones
         self._vnodes: Final = vnodes
         parts = _MAX_FAMILIES // max(1, vnodes * len(zones)) - 2
@@ -52,7 +59,8 @@ class GenerationRules:
             if border is not None:
                 found.append(border)
             oldest = shard.generations[0]
-            if oldest.end_us and self._goes(zone, shard, oldest, now_us):
+            goes = oldest.end_us and self._goes(zone, shard, oldest, now_us)
+            if goes and not self._is_held(oldest, shard.head_us, now_us):
                 found.append(DropGeneration(shard.zone, oldest.number))
         return found
 

@@ -24,7 +24,7 @@ What a record means is decided by `durable/state_machine/control`; here is when 
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -63,6 +63,7 @@ from holdfast.records.cluster.control import (
     encode_control,
 )
 from holdfast.records.cluster.control_rows import MemberRow
+from holdfast.records.cluster.job_records import ErasureItem, LeaseItem
 
 _log = structlog.get_logger()
 
@@ -171,6 +172,9 @@ class Membership:
         self._join_in = 0
         #: The last sign of another process with this number, some beats before a join is tried again; 0 without one.
         self._rival_sign = 0
+        #: What a job has told this node: one record between two beats, however many there are.
+        self._jobs: Final[deque[LeaseItem | ErasureItem]] = deque()
+        self._may_write_job = False
         #: Records to be written before the next beat.
         self._pending: Final[deque[Fence | Leave]] = deque()
         #: When the last own beat was applied, and how many were since the last beat of each other member.
@@ -193,6 +197,13 @@ class Membership:
             self._end("this node has left before it was a member")
         else:
             self._pending.append(Leave())
+            self._go_on()
+
+    def propose(self, items: Iterable[LeaseItem | ErasureItem]) -> None:
+        """Write what jobs have told this node; what was to be written before and is not on its way is forgotten."""
+        self._jobs.clear()
+        self._jobs.extend(items)
+        if not self.over:
             self._go_on()
 
     def close(self) -> None:
@@ -238,9 +249,15 @@ class Membership:
     def _go_on(self) -> None:
         """Write what was put off, if nothing is on its way."""
         if self._sent is None and self.life is not None:
-            item = self._next_pending()
+            item = self._next_pending() or self._next_job()
             if item is not None:
                 self._write(item)
+
+    def _next_job(self) -> LeaseItem | ErasureItem | None:
+        if not self._jobs or not self._may_write_job:
+            return None
+        self._may_write_job = False
+        return self._jobs.popleft()
 
     def _next_pending(self) -> Fence | Leave | None:
         while self._pending:
@@ -280,6 +297,7 @@ class Membership:
             epoch = self.life.epoch
             self._number += 1
         number = self._number if epoch else 0
+        self._may_write_job = self._may_write_job or isinstance(item, Beat)
         record = ControlRecord(self._cluster_id, self._profile.node, epoch, number, self._clock.wall_us(), item)
         self._sent = encode_control(record)
         self._sent_beats = 0

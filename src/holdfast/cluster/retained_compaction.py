@@ -7,26 +7,28 @@
     c        version 9, removed     version 5                    nothing: 5 would be shown; vnode 1 takes it out first
     d        version 9, removed     nothing, its time is 8       nothing: a message of version 8 may still come there
 
-An entry that expired, by the time of its vnode's records, counts as removed.
+An entry that expired, by the time of its vnode's records, counts as removed, and so does one that was erased.
 
 1. What was found stays true: versions of a vnode never go back, and a later one is above its record time.
 2. It is true as of the places where this node looked. A member that is behind them may still have what the entry hides.
    So a finding is proposed when the last beats of all live members have passed those places.
 3. The state machine takes out exactly the version that is named. One proposal is on its way at a time: what is due
    beyond it is found later.
-4. Work is bounded: some hundred rows and a few bytes a second. A table is passed again when a retained message came in
-   any vnode, or something waits to be taken out.
+4. Work is bounded: some hundred rows a second, or a megabyte. A table is passed again when a retained message came in
+   any vnode, something was erased, or something waits to be taken out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from holdfast.durable.erasures import Erasures, no_erasures
 from holdfast.durable.state_machine.machine import applied_row
 from holdfast.durable.state_machine.tables import CLUSTER, RETAINED, StateTables
 from holdfast.model.errors import PermanentError
 from holdfast.records.cluster.items import Horizon
 from holdfast.records.cluster.rows import CLOCK_KEY, ClockRow, decode_clock
 from holdfast.records.retained import (
+    decode_retained,
     expired_until,
     expiry_parts,
     has_payload,
@@ -43,6 +45,7 @@ _ROW_BYTES: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 16
 
 _NO_CLOCK: Final = ClockRow(0, 0, 0, 0, 0, 0)
+NOTHING_ERASED: Final = no_erasures()
 
 #: Places that all live members have to pass: the sequence of each vnode where this node looked.
 Places = Mapping[int, int]
@@ -51,8 +54,15 @@ Places = Mapping[int, int]
 class RetainedCompaction:
     """One vnode, on the node that leads it. Requires: `due` once a second at most, and only while it leads."""
 
-    def __init__(self, vnode: int, tables: Sequence[StateTables], have_passed: Callable[[Places], bool]) -> None:
+    def __init__(
+        self,
+        vnode: int,
+        tables: Sequence[StateTables],
+        have_passed: Callable[[Places], bool],
+        erasures: Callable[[], Erasures] = lambda: NOTHING_ERASED,
+    ) -> None:
         """`tables` are those of all vnodes; `have_passed` says whether every live member has applied these places."""
+        self._erasures: Final = erasures
         self._vnode: Final = vnode
         self._tables: Final = tables
         self._own: Final = tables[vnode]
@@ -62,8 +72,10 @@ class RetainedCompaction:
         self._places: Places = {}
         #: The last row that was looked at; empty before the first one.
         self._last_key = b""
-        #: The last versions of all vnodes when the pass began, and whether it left something that goes later.
+        #: The last versions of all vnodes, and what was erased, when the pass began.
         self._versions: tuple[int, ...] = ()
+        self._erased = NOTHING_ERASED
+        #: Whether it left something that goes later.
         self._has_waiting = False
 
     def due(self) -> list[Horizon]:
@@ -81,7 +93,7 @@ class RetainedCompaction:
         found = [self._judged(key, self._own.get(RETAINED, key) or b"", clocks, is_removed=True) for key in expired]
         for key, value in self._next_rows(tuple([clock.version for clock in clocks])):
             if key not in expired:
-                is_removed = not has_payload(value)
+                is_removed = not has_payload(value) or self._is_erased(value)
                 horizon = self._judged(key, value, clocks, is_removed=is_removed)
                 found.append(horizon)
                 self._has_waiting = self._has_waiting or (is_removed and horizon is None)
@@ -97,9 +109,10 @@ class RetainedCompaction:
     def _next_rows(self, versions: tuple[int, ...]) -> list[tuple[bytes, bytes]]:
         """The rows behind the last one; none if nothing has changed since the table was passed."""
         if not self._last_key:
-            if versions == self._versions and not self._has_waiting:
+            erased = self._erasures()
+            if versions == self._versions and erased is self._erased and not self._has_waiting:
                 return []
-            self._versions, self._has_waiting = versions, False
+            self._versions, self._erased, self._has_waiting = versions, erased, False
         rows: list[tuple[bytes, bytes]] = []
         left_bytes = _ROW_BYTES
         lo, hi = subtree(())
@@ -112,6 +125,17 @@ class RetainedCompaction:
                 break
             left_bytes -= sum([len(value) for _key, value in step])
         return rows
+
+    def _is_erased(self, value: bytes) -> bool:
+        if not self._erased.all:
+            return False
+        try:
+            record = decode_retained(value)
+        except PermanentError:
+            return False
+        message = record.stored.message
+        place = (record.shard, message.position_us, record.stored_us)
+        return self._erased.hides_retained(*place, message.topic, message.publisher)
 
     def _judged(self, key: bytes, value: bytes, clocks: list[ClockRow], *, is_removed: bool) -> Horizon | None:
         """The horizon of an entry that is needed no longer; None if it is, or cannot be judged."""

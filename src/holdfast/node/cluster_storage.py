@@ -19,25 +19,29 @@ from holdfast.cluster.node_cluster import ClusterConnection
 from holdfast.cluster.node_requests import NatsRequests
 from holdfast.cluster.readiness import MQTT, NodeBounds
 from holdfast.durable.commit import SegmentCounts
+from holdfast.durable.erasures import Erasure, Erasures
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.owed_rule import OwedRule
-from holdfast.exchange.drops import DAMAGED, DROP_NOT_RELAYED, DROP_RETENTION, Drops
+from holdfast.exchange.drops import DAMAGED, DROP_NOT_RELAYED, DROP_RETENTION, ERASED, Drops
 from holdfast.files.replacement import replace_file
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, PoisonedError, TransientError
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
+from holdfast.node.cluster_jobs import ClusterJobs
 from holdfast.node.disk_maintenance import watch_disk
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.zones import zones_of
 from holdfast.records.cluster.control import BOTH, EVENTUAL, ID_BYTES, LINEAR
 from holdfast.records.cluster.control_rows import CONTROL_VNODE
 from holdfast.records.cluster.items import Item
+from holdfast.records.generations import Generation
 from holdfast.storage.event_files import EventFiles
 from holdfast.storage.rocks.engine.disk_space import DiskState
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.layouts.paged import SegmentSize
+from holdfast.storage.rocks.log.leases import Leases
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter, WrittenLog
 from holdfast.storage.rocks.vnodes.node_store import VnodeStores
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
@@ -65,6 +69,7 @@ class ClusterStorage:
         self.drops: Final = Drops()
         self.segment_counts: Final = SegmentCounts()
         self._disk: Final = watch_disk(settings.storage)
+        self._leases: Final = Leases(settings.storage.data, settings.history.lease_max_age_s)
         self._event_files: Final = EventFiles(settings.storage.data)
         for damage in self.engine.damage:
             _log.error("the data was damaged", what=str(damage))
@@ -87,7 +92,8 @@ class ClusterStorage:
         self.engine.on_synced(tell_synced)
         stores = self.vnodes
         named, default, _mounts = zones_of(self._settings)
-        rules = GenerationRules({zone.name: zone for zone in [default, *named]}, len(connection.vnodes))
+        zones = {zone.name: zone for zone in [default, *named]}
+        rules = GenerationRules(zones, len(connection.vnodes), self._is_leased)
         vnodes = [
             NodeVnode(
                 log,
@@ -103,12 +109,19 @@ class ClusterStorage:
         mode = _MODES[self._settings.registry.mode]
         profile = NodeProfile(cluster.node, f"node-{cluster.node}", self._folder_id(), mode, addresses)
         bounds = NodeBounds(cluster.max_lag_s, cluster.max_skew_s, cluster.patience_s, redirect=cluster.redirect)
-        return ClusterNode(
+        node = ClusterNode(
             connection.founded,
             connection.control,
             self.control,
             vnodes,
-            NodeStores(self._positions, self._heads, self._delivered, stores.retained.newest, self._sync),
+            NodeStores(
+                self._positions,
+                self._heads,
+                self._delivered,
+                stores.retained.newest,
+                self._sync,
+                lambda: stores.retained.erasures,
+            ),
             profile,
             self.clock,
             loop,
@@ -117,6 +130,27 @@ class ClusterStorage:
             bounds=bounds,
             step_down=connection.step_down,
         )
+        jobs = ClusterJobs(
+            self._settings.storage.data,
+            self.control,
+            node.membership.propose,
+            self._hide,
+            self._note_erasure,
+            self.clock,
+        )
+        self.spawn(jobs.run())
+        return node
+
+    def _hide(self, erasures: Erasures) -> None:
+        self.vnodes.log.hide(erasures)
+        self.vnodes.retained.erasures = erasures
+
+    def _note_erasure(self, erasure: Erasure) -> None:
+        topic = b"/".join(erasure.levels)
+        self.drops.note(ERASED, erasure.client, topic, self.clock.wall_us(), detail=f"by {erasure.made_by}")
+
+    def _is_leased(self, generation: Generation, head_us: int, now_us: int) -> bool:
+        return self._leases.hold(generation, {generation.shards[0]: head_us}, now_us)
 
     def open_groups(self, node: ClusterNode, send: Callable[[int, bytes], None]) -> None:
         """Shared subscriptions of the node; `send` takes a packet to another node, perhaps."""
@@ -242,6 +276,7 @@ class ClusterStorage:
         state = self._disk.check()
         if state is not before:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
+        self._leases.short_of_space = state is not DiskState.OK
         node.readiness.disk_full = state is DiskState.FULL
         broker.exchange.intake.refusing = QUOTA_EXCEEDED if node.readiness.disk_full else SUCCESS
 

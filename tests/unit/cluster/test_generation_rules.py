@@ -65,3 +65,25 @@ def test_the_open_generation_never_goes_and_an_unknown_zone_is_left_alone() -> N
     assert due(zone, [generation(1, T)], T + HOUR_US, sizes=[10**6]) == []
     state = ShardState("gone", [generation(1, T)], [10**9], T)
     assert GenerationRules({"default": zone}, 2).due([state], T + HOUR_US) == []
+
+
+def test_a_lease_holds_up_what_retention_would_drop_and_nothing_else() -> None:
+    zone = Zone("default", retention_s=3600)
+    generations = [generation(1, T, T + 1), generation(2, T + 1)]
+    asked: list[tuple[int, int, int]] = []
+    held = True
+
+    def is_held(found: Generation, head_us: int, now_us: int) -> bool:
+        asked.append((found.number, head_us, now_us))
+        return held
+
+    rules = GenerationRules({"default": zone}, 1, is_held)
+    shards = [ShardState("default", generations, [0, 0], T + 5)]
+    assert rules.due(shards, T + 2) == []
+    assert asked == []
+    late_us = T + 2 * HOUR_US
+    drop = DropGeneration("default", 1)
+    assert drop not in rules.due(shards, late_us)
+    assert asked == [(1, T + 5, late_us)]
+    held = False
+    assert drop in rules.due(shards, late_us)

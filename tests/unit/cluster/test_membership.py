@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast.cluster.membership import SILENT_BEATS
+from holdfast.durable.state_machine.job_records import all_leases
 from holdfast.durable.state_machine.outcome import APPLIED, CLOSED_EPOCH, REPEATED
 from holdfast.records.cluster.control import EVENTUAL, Beat, Fence, Join, VnodeProgress, decode_control
+from holdfast.records.cluster.job_records import LeaseItem
 from tests.unit.cluster.member_world import MemberWorld, member_world
 from tests.unit.cluster.node_world import settle
 from tests.unit.durable.state_machine.control_log import control_record
-from tests.unit.durable.state_machine.vnode import CLUSTER_ID
+from tests.unit.durable.state_machine.vnode import CLUSTER_ID, T
 
 #: Longer than it takes to fence a node.
 LONG_S = SILENT_BEATS + 4
@@ -406,5 +408,25 @@ def test_places_are_passed_when_the_beats_of_all_other_live_members_say_so() -> 
         assert one.membership.have_applied({0: 7, 1: 9}), "who is fenced is waited for no longer"
         await world.begin(3, tables=three.tables)
         assert not one.membership.have_applied({0: 7}), "a beat of an earlier life does not count"
+
+    play(act)
+
+
+def test_what_jobs_tell_is_written_between_beats_and_holds_up_none() -> None:
+    async def act(world: MemberWorld) -> None:
+        one, two = await world.begin(1), await world.begin(2)
+        leases = [LeaseItem(f"l{number}", T + number, ((0, 1),)) for number in range(30)]
+        one.membership.propose(leases)
+        await world.pass_s(LONG_S)
+        written = [outcome.record for outcome in await world.outcomes() if outcome.record and outcome.record.node == 1]
+        kinds = [type(record.item).__name__ for record in written[1:]]
+        assert kinds.count("Beat") >= LONG_S - 1
+        assert "LeaseItem LeaseItem" not in " ".join(kinds)
+        assert len(all_leases(two.tables)) == kinds.count("LeaseItem") > 5
+        one.membership.propose([])
+        told = kinds.count("LeaseItem")
+        await world.pass_s(5)
+        assert len(all_leases(two.tables)) == told
+        assert sorted(one.membership.live()) == [1, 2]
 
     play(act)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from holdfast.cluster.retained_compaction import ROWS, RetainedCompaction
+from holdfast.durable.erasures import Erasure, Erasures, no_erasures
 from holdfast.durable.state_machine.machine import applied_row
 from holdfast.durable.state_machine.tables import RETAINED
 from holdfast.records.cluster.items import Horizon, Lead, Tick
@@ -24,7 +25,10 @@ class Pair:
         #: What the members have applied, by their beats; None if that is everything.
         self.passed: Mapping[int, int] | None = None
         tables = [vnode.tables for vnode in self.vnodes]
-        self.compactions = [RetainedCompaction(number, tables, self._have_passed) for number in (0, 1)]
+        self.erasures = no_erasures()
+        self.compactions = [
+            RetainedCompaction(number, tables, self._have_passed, lambda: self.erasures) for number in (0, 1)
+        ]
 
     def _have_passed(self, places: Mapping[int, int]) -> bool:
         return self.passed is None or all(self.passed[vnode] >= place for vnode, place in places.items())
@@ -122,6 +126,15 @@ def test_an_entry_that_expired_is_a_removal() -> None:
     pair.pass_time(1, 20 * S)
     assert pair.due(0) == []
     pair.pass_time(0, 20 * S)
+    assert pair.due(0) == [Horizon(b"t", version)]
+
+
+def test_an_entry_that_was_erased_is_a_removal() -> None:
+    pair = Pair()
+    version = pair.publish(0, b"personal")
+    pair.pass_time(1, 10 * S)
+    assert pair.due(0) == []
+    pair.erasures = Erasures([Erasure("p", (), {0: 1 << 62}, version, "ops@host")])
     assert pair.due(0) == [Horizon(b"t", version)]
 
 

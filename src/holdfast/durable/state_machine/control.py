@@ -17,6 +17,7 @@
 7. A closed epoch stays closed: only a join begins another one.
 8. `Snapshot(at, digest, rows)` counts if it stands directly behind `at`, and has the digest and all rows of the tables
    there. The log may be trimmed before it: whoever has applied less begins with its rows.
+9. Leases and erasures are decided in `job_records.py`.
 
 A vnode hears of a closed epoch by a `Closed(node, before)` in its own log, which any node may write.
 
@@ -27,6 +28,7 @@ from typing import Final
 from zlib import crc32
 
 from holdfast.durable.ordered_log import LogEntry
+from holdfast.durable.state_machine.job_records import keep_job
 from holdfast.durable.state_machine.machine import applied_row, chain_digest
 from holdfast.durable.state_machine.outcome import APPLIED, CLOSED_EPOCH, FOREIGN, GAP, REPEATED, Outcome
 from holdfast.durable.state_machine.tables import CLUSTER, StateTables, TableChanges
@@ -63,6 +65,7 @@ from holdfast.records.cluster.control_rows import (
     members_range,
     node_of_member,
 )
+from holdfast.records.cluster.job_records import ErasureItem, LeaseItem
 from holdfast.records.cluster.rows import (
     APPLIED_KEY,
     INCARNATION_KEY,
@@ -213,6 +216,8 @@ def _apply_item(tables: TableChanges, entry: LogEntry, record: ControlRecord, ou
         return True
     if isinstance(item, Fence):
         return item.node != record.node and _fence(tables, entry.sequence, item, outcome)
+    if isinstance(item, (LeaseItem, ErasureItem)):
+        return keep_job(tables, entry.sequence, item)
     return _close(tables, entry.sequence, record.node, LEFT, outcome)
 
 

@@ -14,6 +14,8 @@
     63    fence     node u32 │ epoch u64 │ since u64
     64    leave     nothing
     65    snapshot  at u64 │ digest 16 bytes │ rows u32, each: key blob, value blob (`control_rows.py`)
+    66    lease     how far a pipeline has come (`job_records.py`)
+    67    erasure   what is shown to no reader any more (`job_records.py`)
 
 Kinds are hexadecimal, and none of them is that of an item of a vnode. The rules are in `durable/state_machine/control`.
 
@@ -27,6 +29,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PermanentError
+from holdfast.records.cluster.job_records import (
+    ERASURE,
+    LEASE,
+    ErasureItem,
+    LeaseItem,
+    encode_erasure,
+    encode_lease,
+    read_erasure,
+    read_lease,
+)
 from holdfast.records.cluster.record import (
     LEVEL,
     MAX_RECORD_BYTES,
@@ -159,7 +171,7 @@ class Snapshot(ValueRecord):
         return (self.at, self.digest, self.rows)
 
 
-ControlItem = Found | Join | Beat | Fence | Leave | Snapshot
+ControlItem = Found | Join | Beat | Fence | Leave | Snapshot | LeaseItem | ErasureItem
 
 
 class ControlRecord(ValueRecord):
@@ -283,6 +295,10 @@ def _encode(item: ControlItem) -> tuple[int, bytes]:
     if isinstance(item, Snapshot):
         rows = [blob(key) + blob(value) for key, value in item.rows]
         return SNAPSHOT, b"".join((u64(item.at), _sized(item.digest, DIGEST_BYTES), u32(len(rows)), *rows))
+    if isinstance(item, LeaseItem):
+        return LEASE, encode_lease(item)
+    if isinstance(item, ErasureItem):
+        return ERASURE, encode_erasure(item)
     return LEAVE, b""
 
 
@@ -334,6 +350,10 @@ def _decode(kind: int, fields: RecordReader) -> ControlItem:
         digest = fields.raw(DIGEST_BYTES, "the digest")
         rows = [(fields.blob("a key"), fields.blob("a value")) for _row in range(fields.u32("the rows"))]
         return Snapshot(at, digest, tuple(rows))
+    if kind == LEASE:
+        return read_lease(fields)
+    if kind == ERASURE:
+        return read_erasure(fields)
     raise PermanentError(f"a control item is of the unknown kind {kind:02x}")
 
 

@@ -6,6 +6,10 @@
     21 │ node u32    member    epoch u64 │ closed u64 │ reason u8: 0 lives, 1 fenced, 2 left │ join blob
     22 │ node u32    beat      sequence u64 │ stamp i64 │ time i64 │ beat blob
     23               snapshot  sequence u64 of the last one that counts
+    24               jobs      sequence u64 of the last lease or erasure that counts
+    25 │ name        lease     lease blob
+    26 │ 00 client   erasure   erasure blob
+    26 │ 01 filter   erasure   erasure blob
 
 The blobs are items as they stand in a record (`control.py`), from their version on.
 Beside them are the rows `applied`, `writer` and `incarnation` of a vnode (`rows.py`), whose keys are below these.
@@ -25,6 +29,7 @@ from holdfast.records.cluster.control import (
     decode_control_item,
     encode_control_item,
 )
+from holdfast.records.cluster.job_records import ERASURE, LEASE, ErasureItem, LeaseItem
 from holdfast.records.cluster.record import CLUSTER_ID_BYTES
 from holdfast.records.fields import RecordReader, ValueRecord, blob, i64, key_u32, u8, u64
 
@@ -36,6 +41,9 @@ FOUNDED_KEY: Final = b"\x20"
 _MEMBER: Final = b"\x21"
 _BEAT: Final = b"\x22"
 SNAPSHOT_KEY: Final = b"\x23"
+JOBS_KEY: Final = b"\x24"
+_LEASE: Final = b"\x25"
+_ERASURE: Final = b"\x26"
 
 #: Why the epoch of a member counts no longer. Never change.
 LIVES: Final = 0
@@ -110,6 +118,25 @@ def node_of_member(key: bytes) -> int:
     return int.from_bytes(key[1:5], "big")
 
 
+def lease_key(name: str) -> bytes:
+    return _LEASE + name.encode()
+
+
+def leases_range() -> tuple[bytes, bytes]:
+    """The range [lo, hi) of all leases."""
+    return _LEASE, _ERASURE
+
+
+def erasure_key(item: ErasureItem) -> bytes:
+    """One for each client, and for each filter."""
+    return _ERASURE + (b"\x00" + item.client.encode() if item.client else b"\x01" + item.topic)
+
+
+def erasures_range() -> tuple[bytes, bytes]:
+    """The range [lo, hi) of all erasures."""
+    return _ERASURE, b"\x27"
+
+
 # ---- values
 
 
@@ -172,3 +199,38 @@ def decode_snapshot_row(value: bytes) -> int:
     sequence = fields.u64("the sequence")
     fields.end()
     return sequence
+
+
+def encode_jobs_row(sequence: int) -> bytes:
+    return u8(VERSION) + u64(sequence)
+
+
+def decode_jobs_row(value: bytes) -> int:
+    fields = RecordReader(value, "the last lease or erasure of the cluster", VERSION)
+    sequence = fields.u64("the sequence")
+    fields.end()
+    return sequence
+
+
+def encode_lease_row(item: LeaseItem) -> bytes:
+    return u8(VERSION) + blob(encode_control_item(item)[1])
+
+
+def decode_lease_row(value: bytes) -> LeaseItem:
+    fields = RecordReader(value, "a lease of the cluster", VERSION)
+    item = decode_control_item(LEASE, fields.blob("the lease"))
+    fields.end()
+    assert isinstance(item, LeaseItem)
+    return item
+
+
+def encode_erasure_row(item: ErasureItem) -> bytes:
+    return u8(VERSION) + blob(encode_control_item(item)[1])
+
+
+def decode_erasure_row(value: bytes) -> ErasureItem:
+    fields = RecordReader(value, "an erasure of the cluster", VERSION)
+    item = decode_control_item(ERASURE, fields.blob("the erasure"))
+    fields.end()
+    assert isinstance(item, ErasureItem)
+    return item

@@ -40,6 +40,9 @@ _DECODERS: Final[dict[int, Callable[[bytes], object]]] = {
     0x21: control_rows.decode_member,
     0x22: control_rows.decode_beat_row,
     0x23: control_rows.decode_snapshot_row,
+    0x24: control_rows.decode_jobs_row,
+    0x25: control_rows.decode_lease_row,
+    0x26: control_rows.decode_erasure_row,
 }
 
 

@@ -4,7 +4,7 @@
     ───────  ─────────────────  ────────────────────  ────────────────────────────────────────────
     a        version 5          version 9             that of vnode 1
     b        version 5          version 9, removed    nothing
-    c        version 9, expired version 5             nothing: an entry that expired is a removal
+    c        version 9, expired version 5             nothing: an entry that expired, or was erased, is a removal
     d        version 5          version 9, too new    nothing: its reader gets it as a live message
 
 1. The greatest (version, shard) of a topic wins, whatever became of it. A lower one is never shown in its place.
@@ -19,6 +19,7 @@ from typing import Final
 
 import structlog
 
+from holdfast.durable.erasures import no_erasures
 from holdfast.durable.retained.memory_retained import MemoryRetained
 from holdfast.durable.retained.retained_store import RetainedScan, ScanBudget
 from holdfast.durable.state_machine.tables import CLUSTER
@@ -49,6 +50,8 @@ class VnodeRetained:
         self._vnodes: Final = vnodes
         self._clock: Final = clock
         self._own: Final = MemoryRetained()
+        #: What is shown to no reader any more.
+        self.erasures = no_erasures()
         #: Records that could not be decoded, and were skipped.
         self.unreadable = 0
 
@@ -134,8 +137,15 @@ class VnodeRetained:
                 best = (record.stored_us, record.shard)
                 message = record.stored.message
                 hidden = record.removed() or record.stored_us > versions.get(vnode, -1) or message.expired(now_us)
-                seen = None if hidden else message
+                seen = None if hidden or self._is_erased(record) else message
         return seen
+
+    def _is_erased(self, record: RetainedRecord) -> bool:
+        if not self.erasures.all:
+            return False
+        message = record.stored.message
+        place = (record.shard, message.position_us, record.stored_us)
+        return self.erasures.hides_retained(*place, message.topic, message.publisher)
 
     def _decode(self, value: bytes) -> RetainedRecord | None:
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.durable.changes import Changes
+from holdfast.durable.erasures import Erasure, Erasures
 from holdfast.durable.retained.retained_store import ScanBudget
 from holdfast.durable.state_machine.tables import CLUSTER, RETAINED
 from holdfast.model.ids import ClientId
@@ -186,6 +187,19 @@ def test_own_topics_are_in_memory_and_those_of_clients_are_not_kept_twice(node: 
     assert found(retained, b"$SYS/#") == [(b"$SYS/uptime", b"1")]
     assert retained.get(b"a", NOW_US) is None
     assert retained.count() == 1
+
+
+def test_what_was_erased_is_not_shown_and_hides_what_is_below_it(node: Node) -> None:
+    first, second = node.stores.vnodes.values()
+    retain(first, b"a", 9)
+    retain(second, b"a", 5)
+    retain(second, b"b", 7)
+    retained = node.stores.retained
+    retained.erasures = Erasures([Erasure("", (b"a",), {}, 9, "ops@host")])
+    assert found(retained) == [(b"b", b"x")]
+    assert retained.get(b"a", NOW_US) is None
+    retain(second, b"a", 12, b"later")
+    assert found(retained) == [(b"a", b"later"), (b"b", b"x")]
 
 
 def test_a_record_that_cannot_be_read_is_counted_and_skipped(node: Node) -> None:
