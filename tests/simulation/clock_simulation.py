@@ -36,6 +36,8 @@ class Guest(SimClient):
     changes = 0
     #: Whether there is a session that it may expect.
     has_session = False
+    #: Whether its node was closed: the session is offline since then, though the client may not know it yet.
+    is_closed = False
 
 
 class ClockSimulation(SubscriptionSimulation):
@@ -123,8 +125,12 @@ class ClockSimulation(SubscriptionSimulation):
         if guest.core.connected:
             self.story.append(f"{guest.name} leaves")
             guest.leave()
-            guest.left_us = self.world.clock.monotonic_us()
-            guest.changes = self._changes
+            if not guest.is_closed:
+                self._note_left(guest)
+
+    def _note_left(self, guest: Guest) -> None:
+        guest.left_us = self.world.clock.monotonic_us()
+        guest.changes = self._changes
 
     def _return(self) -> None:
         name = self.random.choice(GUESTS)
@@ -137,6 +143,7 @@ class ClockSimulation(SubscriptionSimulation):
         away_s = (self.world.clock.monotonic_us() - guest.left_us) / _S
         early_s = _EARLY_S * (1 + self._changes - guest.changes)
         before = len(guest.present)
+        guest.is_closed = False
         guest.connect(node)
         self.work()
         if len(guest.present) > before:
@@ -148,9 +155,9 @@ class ClockSimulation(SubscriptionSimulation):
 
     def node_fails(self, node: ClusterNode) -> None:
         for guest in self._guests.values():
-            if guest.node is node:
-                guest.left_us = self.world.clock.monotonic_us()
-                guest.changes = self._changes
+            if guest.node is node and guest.core.connected and not guest.is_closed:
+                guest.is_closed = True
+                self._note_left(guest)
 
     # ---- the end
 

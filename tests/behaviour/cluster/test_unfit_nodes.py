@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.model.errors import PeerError
-from holdfast.model.protocol import V311
+from holdfast.model.protocol import V5, V311
 from holdfast.model.reasons import SERVER_UNAVAILABLE, USE_ANOTHER_SERVER
-from holdfast.wire.packets import Ack, Disconnect, Publish, Will
+from holdfast.wire.packets import Ack, Connack, Connect, Disconnect, Publish, Will
 from holdfast.wire.properties import Properties
 from tests.cluster_world import ClusterWorld
 
@@ -88,6 +88,20 @@ def test_the_will_of_a_client_that_is_sent_away_comes_as_for_any_connection_that
         world.do(lambda: one.broker.connections.send_away(9))
         world.lead(3)
         assert watcher.payloads() == [b"gone"]
+
+
+def test_a_connect_without_a_majority_is_refused_within_the_patience_of_the_registry() -> None:
+    """The row "CONNECT while a vnode has no quorum" of what bad input gets."""
+    with ClusterWorld() as world:
+        one = world.nodes[0]
+        world.hold_appends()
+        new, old = one.peer(), one.peer(V311)
+        new.send(Connect(V5, "p1", properties=KEPT))
+        old.send(Connect(V311, "p2"))
+        for _part in range(10):
+            world.advance(0.5)
+        assert new.take(Connack).reason == 0x88
+        assert old.take(Connack).reason == 3
 
 
 @pytest.mark.parametrize("ahead_us", [TEN_MINUTES_US, -TEN_MINUTES_US])
