@@ -35,7 +35,7 @@ from holdfast.durable.ordered_log import (
 from holdfast.durable.state_machine.closing import close_slice
 from holdfast.durable.state_machine.machine import StateMachine, applied_row, checksum_of
 from holdfast.durable.state_machine.outcome import Outcome
-from holdfast.durable.state_machine.tables import CLUSTER, StateStore
+from holdfast.durable.state_machine.tables import CLUSTER, StateStore, StateTables
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.records.cluster.rows import (
     INCARNATION_KEY,
@@ -88,6 +88,19 @@ class LogMachine(Protocol):
 
     def apply(self, entry: LogEntry) -> Outcome:
         """Decide the next entry. PermanentError: it cannot be read, and the log is not applied any further."""
+
+
+def applied_place(store: StateTables) -> AppliedPlace:
+    """Up to where a log is applied to tables. PermanentError: the rows that say so cannot be read."""
+    row, value = applied_row(store), store.get(CLUSTER, INCARNATION_KEY)
+    return AppliedPlace(row.sequence, row.checksum, "" if value is None else decode_incarnation(value))
+
+
+def describe_places(here: AppliedPlace, ends: LogEnds) -> str:
+    return (
+        f"applied here is {here.sequence} of the log {here.incarnation!r}; "
+        f"there is {ends.first} to {ends.last} of the log {ends.incarnation!r}"
+    )
 
 
 class VnodeApplier:
@@ -151,7 +164,8 @@ class VnodeApplier:
             await self._wait(RETRY_S)
             return
         try:
-            found = compare(self._applied_place(), ends)
+            here = applied_place(self._store)
+            found = compare(here, ends)
         except PermanentError as error:
             self._stop_at(UNREADABLE, f"the incarnation of the log that was applied: {error}")
             return
@@ -159,7 +173,7 @@ class VnodeApplier:
             self._stall(error)
             return
         if found in (INSTALL, LOST):
-            self._stop_at(found, self._describe(ends))
+            self._stop_at(found, describe_places(here, ends))
             return
         before = self.place.sequence
         self._incarnation = ends.incarnation
@@ -304,15 +318,3 @@ class VnodeApplier:
         self.stop = ApplierStop(reason, why)
         self._close_reading()
         self._listener.stopped(self.stop)
-
-    def _applied_place(self) -> AppliedPlace:
-        value = self._store.get(CLUSTER, INCARNATION_KEY)
-        incarnation = "" if value is None else decode_incarnation(value)
-        return AppliedPlace(self.place.sequence, self.place.checksum, incarnation)
-
-    def _describe(self, ends: LogEnds) -> str:
-        here = self._applied_place()
-        return (
-            f"applied here is {here.sequence} of the log {here.incarnation!r}; "
-            f"there is {ends.first} to {ends.last} of the log {ends.incarnation!r}"
-        )

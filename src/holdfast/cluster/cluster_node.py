@@ -5,7 +5,7 @@
                         └────── fenced ──▶ all sessions of this node are fenced; it joins again by itself
 
     once a second   whether this node may serve, and lead (`readiness.py`); leaders propose what is due; a leader trims
-                    what every member has on its disk
+                    its log (`log_trimming.py`)
 
 The broker takes `log`, `registry` and `life`. It is opened when `start` has returned: the node has joined, and has
 applied what was in the logs by then, or has waited long enough for it.
@@ -26,6 +26,7 @@ from holdfast.cluster.digest_watch import DigestWatch
 from holdfast.cluster.gossip_registry import NodeRegistries
 from holdfast.cluster.groups.node_groups import NodeGroups
 from holdfast.cluster.log_registry import LogRegistry, load_newest_version
+from holdfast.cluster.log_trimming import CheckpointHolds, TrimLimits, describe_late, is_worth_a_trim, trim_before
 from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
 from holdfast.cluster.node_requests import NodeRequests
 from holdfast.cluster.outcome_watch import WatchedLog, WatchedVnode
@@ -38,7 +39,7 @@ from holdfast.cluster.takeover_begin import TakeoverBegin
 from holdfast.cluster.vnode_leader import VnodeLeader, leader_of, registration_of
 from holdfast.cluster.writer import Timers, VnodeWriter
 from holdfast.durable.erasures import Erasures
-from holdfast.durable.ordered_log import OrderedLog
+from holdfast.durable.ordered_log import INSTALL, OrderedLog
 from holdfast.durable.sessions.session_store import SessionStore
 from holdfast.durable.state_machine.control import all_members, last_beat, member_row
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
@@ -62,11 +63,10 @@ _LOOK_S: Final = 0.05
 _SECOND_S: Final = 1.0
 _LOOKS_A_SECOND: Final = int(_SECOND_S / _LOOK_S)
 _IDLE_LOOKS: Final = int(CATCH_UP_S / _LOOK_S)
-#: Records of a log that are not worth a trim.
-_TRIM_AT_ONCE: Final = 1000
 
 Spawn = Callable[[Coroutine[Any, Any, object]], object]
 _BOUNDS: Final = NodeBounds()
+_TRIM_LIMITS: Final = TrimLimits(256 << 20, 512 << 20)
 _ADVICE: Final = "see docs/runbook.md, a vnode is applied no further"
 
 
@@ -114,10 +114,13 @@ class ClusterNode:
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
         bounds: NodeBounds = _BOUNDS,
         step_down: Callable[[int | None, str], None] = lambda _vnode, _why: None,
+        trim_limits: TrimLimits = _TRIM_LIMITS,
+        install: Callable[[str, bool], None] = lambda _why, _differs: None,
     ) -> None:
         """`ended` is told why this node will not be a member again.
 
-        `step_down` asks the leader of a vnode's stream to step down, for None that of the control log.
+        `step_down` asks the leader of a vnode's stream to step down, for None that of the control log. `install` is
+        told why this node has to be installed from another one, and whether its tables differ from those of others.
         """
         self._founded: Final = founded
         cluster_id = founded.cluster_id
@@ -127,6 +130,10 @@ class ClusterNode:
         self._timers: Final = timers
         self._ended: Final = ended
         self._wait: Final = wait
+        self._trim_limits: Final = trim_limits
+        self._install: Final = install
+        #: Checkpoints that nodes are installed from: they hold the logs.
+        self.holds: Final = CheckpointHolds(clock.monotonic_us)
         self._control_store: Final = control_store
         self.life: Final = NodeLife(profile.node)
         self._control: Final = control
@@ -190,14 +197,19 @@ class ClusterNode:
         await self._joined.wait()
         if self._end_reason:
             raise PermanentError(f"this node is no member of its cluster: {self._end_reason}")
-        for applier in self.appliers:
-            spawn(applier.run())
+        for number in range(len(self.appliers)):
+            spawn(self._apply(number))
         await self._catch_up()
         self.readiness.is_member = self.membership.life is not None
         self._look()
         self._has_started = True
         spawn(self._work())
         spawn(self._trim_logs())
+
+    async def _apply(self, number: int) -> None:
+        stop = await self.appliers[number].run()
+        if stop.reason == INSTALL:
+            self._install(f"the log of vnode {number} was trimmed: {stop.why}", False)
 
     def close(self) -> None:
         """Write nothing more. The epoch stays open: other nodes fence it, or the next start closes it."""
@@ -385,10 +397,11 @@ class ClusterNode:
         for found in self._digests.compare(beats):
             if found.must_stop:
                 self.close()
-                self._ended(
-                    f"its tables of vnode {found.vnode} differ from those of nodes {found.nodes} at record "
-                    f"{found.sequence}: it has to be made anew from an empty folder"
-                )
+                why = f"its tables of vnode {found.vnode} differ from those of nodes {found.nodes} at {found.sequence}"
+                if found.is_outvoted:
+                    self._install(why, True)
+                else:
+                    self._ended(f"{why}, and there is no majority that says which are right")
                 return
             _log.error("a node has other tables", vnode=found.vnode, nodes=found.nodes, at=found.sequence)
 
@@ -403,27 +416,36 @@ class ClusterNode:
             self._spawn(trim())
 
     async def _trim(self, number: int) -> None:
-        """Forget what every member has on its disk. A member that is away holds the log: it has to read it later."""
-        lowest = self._lowest_synced(number)
+        """Forget what a majority of members has on its disks, as far as no member may still need it."""
         log = self._vnodes[number].log
+        synced = self._synced_by_member(number)
         try:
             ends = await log.ends()
-            # The record at the lowest place stays: a reader that begins there compares it.
-            if lowest - ends.first >= _TRIM_AT_ONCE:
-                await log.trim(lowest)
+            before = trim_before(ends, synced.values(), self.holds.of(number), self._trim_limits)
+            if is_worth_a_trim(ends, before, self._trim_limits):
+                late = describe_late(synced, before)
+                if late:
+                    _log.warning("members are left behind by a trim", vnode=number, nodes=late, before=before)
+                await log.trim(before)
         except TransientError as error:
             _log.info("the log of a vnode is not trimmed now", vnode=number, why=str(error))
 
-    def _lowest_synced(self, number: int) -> int:
-        lowest = self._synced[number]
+    def _synced_by_member(self, number: int) -> dict[int, int]:
+        """What each member has on its disk of a vnode, by its last beat; dead ones included."""
+        found: dict[int, int] = {}
         for node, member in all_members(self._control_store).items():
-            beat = last_beat(self._control_store, node)
-            if node == self.life.node or member.reason == LEFT:
+            if member.reason == LEFT:
                 continue
+            beat = last_beat(self._control_store, node)
             vnodes = () if beat is None else beat.beat.vnodes
-            progress = next((one for one in vnodes if one.vnode == number), None)
-            lowest = min(lowest, 0 if progress is None else progress.synced)
-        return lowest
+            found[node] = next((one.synced for one in vnodes if one.vnode == number), 0)
+        return {**found, self.life.node: self._synced[number]}
+
+    def caught_up(self) -> list[int] | None:
+        """What is applied here in each vnode; None while this node is not ready."""
+        if not self.is_ready or any(applier.stop for applier in self.appliers):
+            return None
+        return [applier.place.sequence for applier in self.appliers]
 
     def _beat(self) -> Beat:
         vnodes: list[VnodeProgress] = []

@@ -4,7 +4,7 @@ Equal digests are equal tables (`durable/state_machine/machine`). Each beat of a
 A node compares it with its own at the same place, as far as it remembers that.
 
 1. A node that differs from half of the members or more, itself counted, is wrong, or cannot know that it is not. It has
-   to stop there, acknowledge nothing more in that vnode, and be installed again.
+   to stop there, and acknowledges nothing more. If it differs from more than half, it is installed again from another.
 2. A node that others differ from goes on, and says so: they will stop by themselves.
 3. A member counts as it was last compared. One that was not compared yet counts for neither side.
 """
@@ -32,6 +32,8 @@ class Divergence:
     sequence: int
     #: Whether this node has to stop (rule 1).
     must_stop: bool
+    #: Whether more than half of the members differ from it: it has to be installed again.
+    is_outvoted: bool = False
 
 
 class DigestWatch:
@@ -75,8 +77,9 @@ class DigestWatch:
                 del compared[gone]
             different = {node: place for node, (place, equal) in compared.items() if not equal}
             if different:
-                must_stop = 2 * len(different) >= len(members)
-                found.append(Divergence(vnode, tuple(sorted(different)), max(different.values()), must_stop))
+                differ, last = 2 * len(different), max(different.values())
+                must_stop, is_outvoted = differ >= len(members), differ > len(members)
+                found.append(Divergence(vnode, tuple(sorted(different)), last, must_stop, is_outvoted))
         return found
 
     def _compare(self, node: int, beat: Beat) -> None:

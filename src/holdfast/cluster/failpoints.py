@@ -38,6 +38,9 @@
     install.begun    this node asks for a checkpoint, with an empty folder or a log that begins later
     install.piece    a piece of it is stored
     install.copied   all of it is stored, and not in use
+    install.moved    the database before it is set aside, and none is in its place
+    install.swapped  it is in place, beside what is left of the installation
+    install.cleaned  only the file that says its step is left
     install.done     it is in use; the node follows the logs
 
 1. Without these variables nothing happens, and nothing is looked up on the way of a record: `arm` is called once, when
@@ -90,7 +93,8 @@ POINTS: Final = frozenset(
     {
         *(f"{step}.{moment}" for step in STEPS for moment in MOMENTS),
         *("begin.asking", "begin.asked", "begin.frozen", "open.claimed", "open.covered", "trim.sending", "trim.done"),
-        *("install.sending", "install.begun", "install.piece", "install.copied", "install.done"),
+        *("install.sending", "install.begun", "install.piece", "install.copied"),
+        *("install.moved", "install.swapped", "install.cleaned", "install.done"),
     }
 )
 _SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}

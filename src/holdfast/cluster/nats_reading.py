@@ -69,7 +69,8 @@ class LogSource:
                 f"the leader of stream {self.stream.name} does not hear from a majority of its servers"
             )
         state = info["state"]
-        return LogEnds(max(FIRST_SEQUENCE, int(state["first_seq"])), int(state["last_seq"]), incarnation_of(info))
+        first = max(FIRST_SEQUENCE, int(state["first_seq"]))
+        return LogEnds(first, int(state["last_seq"]), incarnation_of(info), int(state.get("bytes", 0)))
 
 
 class _StoppedError(Exception):

@@ -127,6 +127,7 @@ def server_name(options: ServerOptions) -> str:
 def server_config(options: ServerOptions, name: str) -> dict[str, object]:
     """The configuration. The server's format takes JSON as well, in which `always` is quoted."""
     credentials = {"user": options.user, "password": options.password}
+    system = {"user": system_user(options.user), "password": options.password}
     # A client that begins with the handshake never sends its password in clear, whoever answers.
     of_clients = {"tls": _tls_block(options.tls) | {"handshake_first": True}} if options.tls else {}
     of_servers = {"tls": _tls_block(options.tls)} if options.tls else {}
@@ -136,7 +137,9 @@ def server_config(options: ServerOptions, name: str) -> dict[str, object]:
         "port": options.client_port,
         "http": f"{LOOPBACK}:{options.monitor_port}",
         "max_payload": MAX_PAYLOAD_BYTES,
-        "authorization": credentials,
+        # Nodes are in the global account, which has the streams. The system account is for the servers' own group.
+        "authorization": {"users": [credentials]},
+        "accounts": {"$SYS": {"users": [system]}},
         **of_clients,
         "jetstream": {
             "store_dir": str(options.folder / "store"),
@@ -181,6 +184,11 @@ def last_tls_error(folder: Path) -> str:
         return ""
     found = [line for line in lines if "[ERR]" in line and "TLS" in line and "handshake error" in line]
     return found[-1].partition("[ERR]")[2].strip() if found else ""
+
+
+def system_user(user: str) -> str:
+    """The user of the system account, beside the one of the nodes; both have the same password."""
+    return f"{user}-system"
 
 
 class NatsServer:

@@ -192,12 +192,18 @@ def describe_absence(stream: LogStream, info: Answer) -> str:
     if not cluster.get("leader"):
         return "" if stream.copies == 1 and not cluster else f"stream {stream.name} has no leader"
     replicas = cluster.get("replicas") or []
-    away = [str(one.get("name")) for one in replicas if one.get("offline") or not one.get("current")]
+    away = missing_servers(info)
     if away:
         return f"stream {stream.name} is not current on {', '.join(away)}"
     if len(replicas) + 1 < stream.copies:
         return f"stream {stream.name} has {len(replicas) + 1} of {stream.copies} servers"
     return ""
+
+
+def missing_servers(info: Answer) -> list[str]:
+    """The servers of a stream that are offline or behind."""
+    replicas = (info.get("cluster") or {}).get("replicas") or []
+    return [str(one.get("name")) for one in replicas if one.get("offline") or not one.get("current")]
 
 
 def hears_majority(info: Answer) -> bool:

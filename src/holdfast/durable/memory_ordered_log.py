@@ -101,7 +101,7 @@ class MemoryOrderedLog(OrderedLog):
         return reading
 
     async def ends(self) -> LogEnds:
-        return LogEnds(self._first, self._last(), self._incarnation)
+        return LogEnds(self._first, self._last(), self._incarnation, self._bytes)
 
     async def trim(self, before_sequence: int) -> None:
         if before_sequence > self._last():

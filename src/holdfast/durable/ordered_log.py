@@ -2,7 +2,7 @@
 
     append   a record ──▶ its sequence, or that the outcome is unknown
     read     from a sequence on: every record, in order, until the reading is closed
-    ends     the first and the last sequence that are kept, and the incarnation
+    ends     the first and the last sequence that are kept, their bytes, and the incarnation
     trim     forget the beginning
 
 An ordered log orders and keeps records, and decides nothing: it has no condition, no key, no expiry and no window in
@@ -67,15 +67,17 @@ class LogEntry(ValueRecord):
 
 
 class LogEnds(ValueRecord):
-    """What a log holds: the sequences [first, last]. An empty log has last = first - 1."""
+    """What a log holds: the sequences [first, last], and their bytes. An empty log has last = first - 1."""
 
-    def __init__(self, first: int, last: int, incarnation: str) -> None:
+    def __init__(self, first: int, last: int, incarnation: str, size_bytes: int = 0) -> None:
         self.first: Final = first
         self.last: Final = last
         self.incarnation: Final = incarnation
+        #: By the log's own count, with what it stores beside the records.
+        self.size_bytes: Final = size_bytes
 
     def _fields(self) -> tuple[object, ...]:
-        return (self.first, self.last, self.incarnation)
+        return (self.first, self.last, self.incarnation, self.size_bytes)
 
 
 class LogReader(Protocol):

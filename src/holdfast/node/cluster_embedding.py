@@ -1,8 +1,8 @@
 """A node of a cluster inside a program: from its server and logs to its listeners, and back.
 
-database ──▶ NATS server, connection, logs ──▶ join, catch up ──▶ broker ──▶ listeners
-   ▲                                                                            │
-   └──────────── in the opposite order when it stops; the epoch stays open ◀────┘
+database ──▶ NATS server, connection, logs ──▶ [installation] ──▶ join, catch up ──▶ broker ──▶ listeners
+   ▲                                                                                               │
+   └───────────────── in the opposite order when it stops; the epoch stays open ◀──────────────────┘
 """
 
 import asyncio
@@ -21,10 +21,12 @@ from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
 from holdfast.cluster.node_report import cluster_topics
 from holdfast.cluster.node_service import NodeService
 from holdfast.cluster.qos0_relay import connect_relay
+from holdfast.cluster.replaced_servers import ReplacedServers
 from holdfast.durable.state_machine.control import founded_row
 from holdfast.model.message import Message
 from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
 from holdfast.node.build_info import describe
+from holdfast.node.cluster_installation import describe_need, open_storage, serve_checkpoints, stage_checkpoint
 from holdfast.node.cluster_options import cluster_options, exposed_without_tls
 from holdfast.node.cluster_storage import ClusterStorage
 from holdfast.node.embedding import GRACE_S, GRACE_SHARE, Node
@@ -44,7 +46,8 @@ _LOOK_S = 0.01
 async def running_in_cluster(settings: Settings, grace_s: float | None) -> AsyncIterator[Node]:
     """As `embedding.running`. It returns when the node has joined, and waits for its cluster until then.
 
-    SettingsError if the cluster is another one than the settings describe.
+    SettingsError if the cluster is another one than the settings describe. InstallationNeededError if the logs were
+    trimmed while it started.
     """
     failpoints.arm(os.environ)
     clock = SystemClock()
@@ -55,7 +58,7 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
     if exposed:
         advice = "set cluster.tls_certificate, tls_key and tls_ca, or use a private network"
         _log.warning("servers of the cluster talk in clear", hosts=exposed, advice=advice)
-    storage = ClusterStorage(settings, policy, clock)
+    storage = open_storage(settings, policy, clock)
     try:
         members: list[ClusterNode] = []
 
@@ -63,14 +66,23 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
             return any(member.leads(vnode) for member in members)
 
         async with open_cluster(options, clock, founded_row(storage.control), leads) as connection:
+            while why := await describe_need(storage, connection):
+                await stage_checkpoint(settings, storage, connection, why)
+                storage.close()
+                storage = open_storage(settings, policy, clock)
             member = storage.open_node(connection)
             members.append(member)
             await _open_groups(settings, connection, member, storage)
             try:
                 await member.start(storage.spawn)
+                if storage.failure is not None:
+                    raise storage.failure
                 broker = Broker(policy, member.clock, authenticator, storage.stores(member))
                 await _relay_qos0(settings, connection, member, broker, storage)
                 await _answer_nodes(member, broker, storage)
+                await serve_checkpoints(settings, storage, connection, member)
+                if options.server is not None:
+                    storage.spawn(ReplacedServers(connection.connection, options).run())
                 broker.connections.admission = member
                 async with broker, _serving(settings, broker, member, storage, grace_s) as node:
                     member.connections = lambda: len(broker.connections)
@@ -137,6 +149,8 @@ async def _serving(
     sys_topics.start()
     node = Node(settings, broker, listeners, sys_topics, storage)
     storage.on_failure = node.fail
+    if storage.failure is not None:
+        node.fail(storage.failure)
     storage.spawn(storage.maintain(broker, member))
     storage.spawn(SegmentSupervisor(storage).run())
     try:

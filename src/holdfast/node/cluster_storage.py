@@ -14,6 +14,7 @@ from holdfast.broker.stores import Stores
 from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
 from holdfast.cluster.generation_rules import GenerationRules, ShardState
 from holdfast.cluster.groups.node_groups import GroupStores, NodeGroups
+from holdfast.cluster.log_trimming import TrimLimits
 from holdfast.cluster.membership import NodeProfile
 from holdfast.cluster.node_cluster import ClusterConnection
 from holdfast.cluster.node_requests import NatsRequests
@@ -31,6 +32,7 @@ from holdfast.model.errors import PermanentError, PoisonedError, TransientError
 from holdfast.model.reasons import QUOTA_EXCEEDED, SUCCESS
 from holdfast.node.cluster_jobs import ClusterJobs
 from holdfast.node.disk_maintenance import watch_disk
+from holdfast.node.embedding import InstallationNeededError
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.zones import zones_of
 from holdfast.records.cluster.control import BOTH, EVENTUAL, ID_BYTES, LINEAR
@@ -38,6 +40,7 @@ from holdfast.records.cluster.control_rows import CONTROL_VNODE
 from holdfast.records.cluster.items import Item
 from holdfast.records.generations import Generation
 from holdfast.storage.event_files import EventFiles
+from holdfast.storage.rocks.checkpoint import want_installation
 from holdfast.storage.rocks.engine.disk_space import DiskState
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.layouts.paged import SegmentSize
@@ -80,6 +83,8 @@ class ClusterStorage:
         self._delivered: Final = dict(self._heads)
         self._waiting: Final[list[tuple[int, Callable[[], None]]]] = []
         self._tasks: Final[set[asyncio.Task[object]]] = set()
+        #: Why the node cannot go on, and who is told.
+        self.failure: Exception | None = None
         self.on_failure: Callable[[Exception], None] = lambda _why: None
 
     def open_node(self, connection: ClusterConnection) -> ClusterNode:
@@ -129,6 +134,8 @@ class ClusterStorage:
             NatsRequests(connection.connection, self._settings.cluster.name, profile.node),
             bounds=bounds,
             step_down=connection.step_down,
+            trim_limits=TrimLimits(cluster.kept_bytes, cluster.stream_bytes // 2),
+            install=self._install,
         )
         jobs = ClusterJobs(
             self._settings.storage.data,
@@ -243,7 +250,7 @@ class ClusterStorage:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("a part of the node failed", exc_info=task.exception())
-            self.on_failure(PoisonedError(str(task.exception())))
+            self._fail(PoisonedError(str(task.exception())))
 
     async def maintain(self, broker: Broker, node: ClusterNode) -> None:
         """Once a second: free space, clients, sessions' progress, what segments could not write, events."""
@@ -281,7 +288,17 @@ class ClusterStorage:
         broker.exchange.intake.refusing = QUOTA_EXCEEDED if node.readiness.disk_full else SUCCESS
 
     def _ended(self, why: str) -> None:
-        self.on_failure(PermanentError(f"this node is no member of its cluster any more: {why}"))
+        self._fail(PermanentError(f"this node is no member of its cluster any more: {why}"))
+
+    def _install(self, why: str, differs: bool) -> None:
+        """The node has to be installed from another one: by the next start of it, in this process or in another."""
+        want_installation(self.engine.folder, why, keep_replaced=differs)
+        self._fail(InstallationNeededError(why))
+
+    def _fail(self, failure: Exception) -> None:
+        if self.failure is None:
+            self.failure = failure
+            self.on_failure(failure)
 
     def _positions(self, session_id: str) -> dict[int, int]:
         return self.vnodes.sessions.positions(session_id)

@@ -23,7 +23,7 @@ import structlog
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.sys_topics import SysTopics
-from holdfast.model.errors import HoldfastError, PoisonedError
+from holdfast.model.errors import HoldfastError, PermanentError, PoisonedError
 from holdfast.node.assembly import assemble, listener_specs
 from holdfast.node.build_info import describe
 from holdfast.node.history_supervisor import end_history, start_history
@@ -45,6 +45,10 @@ _LAST_ROUNDS: Final = 4
 _SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
 
 
+class InstallationNeededError(PermanentError):
+    """The node has to be installed from another one of its cluster. Run again, it does that before it serves."""
+
+
 @dataclass
 class Node:
     """A running node."""
@@ -61,7 +65,10 @@ class Node:
 
     def fail(self, why: Exception) -> None:
         """Note that nothing can be stored any more. The program that runs the node has to end it."""
-        _log.critical("nothing can be stored any more", why=str(why))
+        if isinstance(why, InstallationNeededError):
+            _log.error("node has to be installed from another one", why=str(why))
+        else:
+            _log.critical("nothing can be stored any more", why=str(why))
         self.failure = why if isinstance(why, HoldfastError) else PoisonedError(str(why))
         self.failed.set()
 

@@ -11,11 +11,11 @@ import structlog
 
 from holdfast.model.errors import SettingsError
 from holdfast.node.build_info import describe
-from holdfast.node.embedding import Node, running
+from holdfast.node.embedding import InstallationNeededError, Node, running
 from holdfast.node.logs import configure_logs
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.values import format_toml
-from holdfast.node.shutdown import StopDeadline, stop_on_signals
+from holdfast.node.shutdown import StopDeadline, release_signals, stop_on_signals
 
 _log = structlog.get_logger()
 
@@ -61,8 +61,23 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 async def serve(settings: Settings, read_again: ReadSettings) -> None:
     """Serve until SIGINT or SIGTERM; SIGHUP reads settings, passwords, access rules and certificates again.
 
-    `shutdown` says how it ends.
+    `shutdown` says how it ends. A node that has to be installed from another one is closed and opened again for that.
     """
+    while True:
+        try:
+            await _serve(settings, read_again)
+        except InstallationNeededError as error:
+            _log.info("node is opened again to be installed", why=str(error))
+        else:
+            return
+        release_signals(asyncio.get_running_loop())
+        try:
+            settings = read_again()
+        except SettingsError as error:
+            _log.error("not reloaded, the old one stays", what="settings", why=str(error))
+
+
+async def _serve(settings: Settings, read_again: ReadSettings) -> None:
     deadline = StopDeadline()
     async with running(settings) as node:
         # Before the first log line: a program that reads it may send a signal at once.
@@ -81,7 +96,8 @@ async def serve(settings: Settings, read_again: ReadSettings) -> None:
         deadline.begin(timeout_s, node.sync_within)
     deadline.met()
     _log.info("stopped")
-    if node.failure is not None:
+    # Whoever stops a node that has to be installed does not want it to be opened again.
+    if node.failure is not None and not (stop.is_set() and isinstance(node.failure, InstallationNeededError)):
         raise node.failure
 
 

@@ -44,6 +44,12 @@ def stop_on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -
         loop.add_signal_handler(number, first)
 
 
+def release_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """Give the signals of a node their default action back."""
+    for number in (*_STOPS, signal.SIGHUP):
+        loop.remove_signal_handler(number)
+
+
 class StopDeadline:
     """Ends the process if the shutdown takes too long."""
 

@@ -49,8 +49,10 @@ def test_everything_listens_on_loopback_unless_it_is_told_otherwise(options: Ser
 
 def test_clients_and_servers_need_the_credentials_of_the_nodes(options: ServerOptions) -> None:
     config: dict[str, Any] = server_config(options, "x")
-    assert config["authorization"] == {"user": "node", "password": "never-shown"}
-    assert config["cluster"]["authorization"] == config["authorization"]
+    node = {"user": "node", "password": "never-shown"}
+    assert config["authorization"] == {"users": [node]}
+    assert config["cluster"]["authorization"] == node
+    assert config["accounts"] == {"$SYS": {"users": [{"user": "node-system", "password": "never-shown"}]}}
     assert all(route.startswith("nats://node:never-shown@10.0.0.") for route in config["cluster"]["routes"])
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
+from holdfast.cluster.log_trimming import TrimLimits
 from holdfast.cluster.membership import NodeProfile
 from holdfast.cluster.readiness import MQTT, NodeBounds
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
@@ -117,14 +118,17 @@ class LogLink(OrderedLog):
 class WholeNode:
     """One process of a node."""
 
-    def __init__(self, world: "WholeWorld", node: int, bounds: NodeBounds) -> None:
+    def __init__(self, world: "WholeWorld", node: int, bounds: NodeBounds, before: "WholeNode | None" = None) -> None:
+        """With the tables that an earlier process of the node has left, if there was one."""
         self.world = world
         self.clock = SkewedClock(world.clock)
         self.control = LogLink(world.control)
         self.links = [LogLink(log) for log in world.logs]
-        self.control_tables = MemoryTables()
-        self.tables = [MemoryTables() for _log in world.logs]
+        self.control_tables: MemoryTables = MemoryTables() if before is None else before.control_tables
+        self.tables: list[MemoryTables] = [MemoryTables() for _log in world.logs] if before is None else before.tables
         self.ends: list[str] = []
+        #: Why it has to be installed, and whether its tables differ.
+        self.installs: list[tuple[str, bool]] = []
         self.step_downs: list[int | None] = []
         vnodes = [
             NodeVnode(link, tables, tables.sessions) for link, tables in zip(self.links, self.tables, strict=True)
@@ -145,6 +149,8 @@ class WholeNode:
             wait=world.wait,
             bounds=bounds,
             step_down=lambda vnode, _why: self.step_downs.append(vnode),
+            trim_limits=world.trim_limits,
+            install=lambda why, differs: self.installs.append((why, differs)),
         )
         self._tasks: list[asyncio.Task[object]] = []
         self.starting = world.group.create_task(self.node.start(self._spawn))
@@ -188,15 +194,18 @@ class WholeWorld:
         self.control.append(control_record(0, 0, 0, FOUND), lambda _result: None)
         self.founded = FoundedRow(1, CLUSTER_ID, FOUND)
         self.nodes: list[WholeNode] = []
+        self.trim_limits = TrimLimits(1 << 30, 1 << 30)
 
     async def wait(self, delay_s: float) -> None:
         passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.timers.call_later(delay_s, lambda: None if passed.done() else passed.set_result(None))
         await passed
 
-    async def begin(self, node: int, bounds: NodeBounds | None = None, seconds: float = 3) -> WholeNode:
-        """Start a node, and let time pass until it serves."""
-        made = WholeNode(self, node, bounds or NodeBounds())
+    async def begin(
+        self, node: int, bounds: NodeBounds | None = None, seconds: float = 3, before: WholeNode | None = None
+    ) -> WholeNode:
+        """Start a node, perhaps with the tables of an earlier process, and let time pass until it serves."""
+        made = WholeNode(self, node, bounds or NodeBounds(), before)
         self.nodes.append(made)
         await self.pass_s(seconds)
         return made
@@ -206,6 +215,13 @@ class WholeWorld:
         for _step in range(round(seconds / step_s)):
             self.timers.advance(step_s)
             await settle()
+
+    async def fill(self, vnode: int, records: int, size_bytes: int = 100) -> None:
+        """Records that no node decides, and all pass over: a log grows by them as by others."""
+        for _record in range(records):
+            self.logs[vnode].append(b"\0" * size_bytes, lambda _result: None)
+            await asyncio.sleep(0)
+        await settle()
 
     def leaders(self) -> list[int]:
         """Who leads each vnode, as the first node that runs has applied it."""

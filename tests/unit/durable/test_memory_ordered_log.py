@@ -127,7 +127,7 @@ def test_a_lost_tail_stops_readers_that_were_beyond_it_and_gives_sequences_again
     log.deliver(log.readings()[0])
     log.lose_tail(2)
     assert (len(ahead.why), len(behind.why)) == (1, 0)
-    assert at_once(log.ends()) == LogEnds(1, 1, "memory-1")
+    assert at_once(log.ends()) == LogEnds(1, 1, "memory-1", 1)
     assert append(log, b"x") == [2]
     log.deliver(waiting)
     assert behind.records == [b"a", b"x"]

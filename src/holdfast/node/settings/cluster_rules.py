@@ -64,6 +64,12 @@ def _own_problems(settings: Settings) -> _Found:
             "    openssl rand -hex 32 > cluster.password"
         )
         yield "cluster.password_file", text, "cluster.name"
+    if cluster.kept_bytes > cluster.stream_bytes // 2:
+        text = (
+            f"is {cluster.catch_up_bytes}, and half of cluster.stream_bytes has to stay free for what is written; "
+            f"write {cluster.stream_bytes // 2} or less, or 0 for a quarter of it"
+        )
+        yield "cluster.catch_up_bytes", text, "cluster.stream_bytes"
     if cluster.mqtt_address and not _is_reachable(cluster.mqtt_address):
         yield "cluster.mqtt_address", f"is {cluster.mqtt_address!r}; it must be host:port, such as '10.0.0.1:1883'"
     yield from _tls_problems(cluster)

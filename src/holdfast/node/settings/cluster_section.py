@@ -79,10 +79,23 @@ class ClusterSettings:
     tls_ca: Annotated[
         Path | None, Key("Authorities that sign the certificates of all nodes and servers, PEM, and no others.")
     ] = None
-    # Records are trimmed once all members have them. A gigabyte is minutes of full load, or a node's longest absence.
+    # A gigabyte is minutes of full load. A quarter of it is kept for members that are away.
     stream_bytes: Annotated[
         int, Key("Bytes that each ordered log may have; a full log takes nothing more. At least 64 MiB.", 64 << 20)
     ] = 1 << 30
+    catch_up_bytes: Annotated[
+        int,
+        Key(
+            "Bytes of each ordered log that are kept for members that are away or behind: with more to read they are "
+            "installed from another node. At most half of `stream_bytes`; 0: a quarter of it.",
+            0,
+        ),
+    ] = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """`catch_up_bytes` as it counts."""
+        return self.catch_up_bytes or self.stream_bytes // 4
 
     max_lag_s: Annotated[
         float,

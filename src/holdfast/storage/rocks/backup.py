@@ -26,16 +26,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from rocksdict import Checkpoint
-
 from holdfast.files.private import FOLDER_MODE, make_private_folder
 from holdfast.files.replacement import replace_json, sync_path
 from holdfast.model.errors import PermanentError, SettingsError
+from holdfast.storage.rocks.checkpoint import DATABASE_NAME, create_checkpoint
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.log.erasure_file import FILE_NAME as ERASURES_NAME
 
 MANIFEST_NAME: Final = "backup.json"
-DATABASE_NAME: Final = "rocks"
 #: Never change the meaning of a number. A reader refuses numbers that it does not know.
 _FORMAT: Final = 1
 _CHUNK_BYTES: Final = 1 << 20
@@ -76,8 +74,7 @@ def create_backup(engine: Engine, folder: Path, *, previous: Path | None = None)
     staging = engine.folder / "checkpoint"
     shutil.rmtree(staging, ignore_errors=True)
     batch = engine.synced
-    engine.flush()
-    Checkpoint(engine.family("default")).create_checkpoint(str(staging))
+    create_checkpoint(engine, staging)
     try:
         make_private_folder(folder)
         target = folder / DATABASE_NAME

@@ -81,6 +81,7 @@ TLS = ("tls_certificate", "tls_key", "tls_ca")
         ({"peers": ""}, "cluster.peers", "names 0 servers"),
         ({"peers": "a:1,b:2,c:0"}, "cluster.peers", "has 'c:0'; it must be host:port"),
         ({"cluster_host": "127.0.0.1"}, "cluster.cluster_host", "do not reach it"),
+        ({"stream_bytes": 64 << 20, "catch_up_bytes": 33 << 20}, "cluster.catch_up_bytes", "0 for a quarter of it"),
         ({"client_port": 6222}, "cluster.cluster_port", "as is client_port"),
         ({"monitor_port": 4222}, "cluster.monitor_port", "as is client_port"),
         ({"nats": ",", "peers": ""}, "cluster.nats", "'embedded', or addresses"),
