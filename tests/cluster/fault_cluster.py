@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -74,6 +75,17 @@ class FaultNode(BrokerProcess):
     def has_reached(self) -> bool:
         """Whether it has come to the point for which it was armed, and is dead or stopped by now."""
         return not self._points.exists() and (not self.alive() or self.is_stopped())
+
+    def given(self, key: str) -> str:
+        """The setting that it is started with; empty for the default."""
+        return next((word.partition("=")[2] for word in self._command if word.startswith(f"{key}=")), "")
+
+    def change(self, key: str, value: str) -> None:
+        """Start with another setting from the next time on."""
+        kept = [word for word in self._command if not word.startswith(f"{key}=")]
+        if len(kept) < len(self._command):
+            kept.remove("--set")
+        self._command = (*kept, "--set", f"{key}={value}")
 
     # ---- signals
 
@@ -157,6 +169,12 @@ class FaultCluster:
                 os.kill(node.pid(), signal.SIGKILL)
         for number in numbers:
             await self.nodes[number - 1].reap()
+
+    async def wipe(self, number: int) -> None:
+        """kill -9 of a broker, which loses its folder and starts again."""
+        await self.kill_brokers([number])
+        shutil.rmtree(self.nodes[number - 1].data)
+        await self.nodes[number - 1].start()
 
     def kill_servers(self, names: list[str]) -> None:
         processes = [self.servers.named(name) for name in names]

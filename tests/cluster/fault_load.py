@@ -13,6 +13,7 @@ from functools import partial
 from holdfast.model.protocol import V5, V311
 from holdfast.model.reasons import SERVER_BUSY
 from holdfast.records.cluster.vnode_keys import vnode_of
+from holdfast.records.groups import GROUP_PREFIX
 from holdfast.wire.packets import Connack, Connect, Packet, Will
 from holdfast.wire.properties import Properties
 from tests.cluster.fault_cluster import NODES, VNODES
@@ -142,6 +143,15 @@ def named_in_vnode(name: str, vnode: int) -> str:
     return next(found for number in range(100) if vnode_of(found := f"{name}-{number}", VNODES) == vnode)
 
 
+def _group_in_vnode(topic_filter: str, vnode: int) -> str:
+    """A shared subscription whose group is in a vnode."""
+    names = [f"$share/team-{number}/{topic_filter}" for number in range(100)]
+    return next(name for name in names if vnode_of(GROUP_PREFIX + name, VNODES) == vnode)
+
+
+GROUP = _group_in_vnode("crash/+/two/b", 0)
+
+
 class FaultLoad:
     """All clients of one cluster."""
 
@@ -151,6 +161,7 @@ class FaultLoad:
         self._ports = ports
         self.publishers: list[HomedPublisher] = []
         self.subscribers: list[HomedSubscriber] = []
+        self.members: list[HomedSubscriber] = []
         self.visitors: list[Visitor] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._visits = 0
@@ -175,6 +186,12 @@ class FaultLoad:
         retained = {f"state/{number}": 1 + number % 2 for number in range(2)}
         self.publishers.append(self._new_publisher("state", V5, retained, 0.5, retain=True))
         self.go_on()
+
+    async def start_group(self) -> None:
+        """Requires: its vnode has a leader; without one a SUBSCRIBE is refused."""
+        self.members = [self._new_subscriber(f"member-{at}", V5, GROUP, 2, receive_maximum=10) for at in range(2)]
+        for member in self.members:
+            await self.until(member.subscribed.is_set, f"{member.name} has its SUBACK")
 
     @property
     def mover(self) -> HomedSubscriber:
@@ -251,7 +268,7 @@ class FaultLoad:
     # ---- all clients
 
     def clients(self) -> list[Homed]:
-        return [*self.publishers, *self.subscribers, self.rotating, *self.pumps]
+        return [*self.publishers, *self.subscribers, *self.members, self.rotating, *self.pumps]
 
     def online(self) -> dict[str, int]:
         """The node of each client that is connected."""
@@ -305,6 +322,8 @@ class FaultLoad:
         waits.remove(self.subscribers[_WILLS])
         while True:
             blocked = [client.name for client in waits if not client.has_progress(mark)]
+            if not any(member.has_progress(mark) for member in self.members):
+                blocked.append("the group")
             blocked += [f"a new client at node {new.node}" for new in news if not new.online]
             passed_s = loop.time() - began_s
             if not blocked:
@@ -324,9 +343,16 @@ class FaultLoad:
         try:
             for publisher in publishers:
                 await self.until(publisher.idle.is_set, f"{publisher.name} has all acknowledgements", patience_s)
-            await self.until(lambda: not self.ledger.missing(), "everything arrives", patience_s)
+            await self.until(self._has_all, "everything arrives", patience_s)
         except TimeoutError as late:
             self.ledger.wrong(str(late))
+
+    def _has_all(self) -> bool:
+        return not self.ledger.missing() and not self.ledger.missing_in_groups()
+
+    def verdict(self) -> list[str]:
+        """What the clients saw that is wrong."""
+        return self.ledger.verdict() + self.ledger.missing_in_groups()
 
     async def probe_retained(self, node: int) -> None:
         """Whether a node shows what was acknowledged last as retained messages, or something later."""

@@ -48,7 +48,7 @@ STEPS = (
     "install",
 )
 #: What the cluster does not do yet has no runs.
-BUILT = tuple(step for step in STEPS if step not in ("begin", "assign", "install"))
+BUILT = tuple(step for step in STEPS if step != "install")
 REPETITIONS = 3
 #: Of each fault that is no kill at a step.
 FURTHER_REPETITIONS = 10
@@ -95,6 +95,7 @@ class FaultLife:
         await self.cluster.start()
         await self.load.start()
         await self._look()
+        await self.load.start_group()
 
     async def stop(self) -> None:
         await self.load.close()
@@ -107,7 +108,7 @@ class FaultLife:
             run.recovered_s = await self._harm(run)
             run.problems = await self._judge()
         except (TimeoutError, AssertionError) as error:
-            run.problems = [*self.load.ledger.verdict(), f"{type(error).__name__}: {error}"]
+            run.problems = [*self.load.verdict(), f"{type(error).__name__}: {error}"]
         run.took_s = time.monotonic() - began_s
         return run
 
@@ -148,7 +149,7 @@ class FaultLife:
         await self.cluster.all_listening()
         self._probed = self._probed % NODES + 1
         await self.load.probe_retained(self._probed)
-        return self.load.ledger.verdict() + await self._look()
+        return self.load.verdict() + await self._look()
 
     async def _look(self) -> list[str]:
         """What the nodes have stored, when they have come to rest: the last visitors are gone, and somebody leads."""

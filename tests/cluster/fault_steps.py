@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from holdfast.cluster.nats_streams import stream_info
 from tests.cluster.fault_cluster import NODES, FaultCluster
 from tests.cluster.fault_load import FaultLoad, Homed
 
@@ -24,14 +25,15 @@ VICTIMS = (PUBLISHER, SUBSCRIBER, LEADER, LEADER_SERVER, FOLLOWER_SERVER, TWO_SE
 _WRITTEN = ("sending", "answered", "applied")
 _APPLIED = ("applied", "told", "applied")
 #: Steps that only the leader of a vnode proposes.
-_OF_LEADER = ("will", "border", "drop")
+_OF_LEADER = ("assign", "will", "border", "drop")
 _POINTS = {
     "begin": ("begin.asking", "begin.asked", "begin.frozen"),
     "open": ("open.claimed", "open.covered", "open.claimed"),
     "trim": ("trim.sending", "trim.done", "trim.sending"),
+    "install": ("install.piece", "install.copied", "install.begun"),
 }
 #: A step comes so soon after it was asked for, or the run has failed.
-_REACHED_S = 45.0
+_REACHED_S = 90.0
 _LOOK_S = 0.005
 
 
@@ -73,10 +75,8 @@ def plan(victim: str, step: str, repetition: int, roles: Roles) -> Plan:
     own = brokers[0] if len(brokers) == 1 else roles.publisher
     if step == "trim":
         return Plan(roles.leader, _POINTS[step][repetition])
-    if step == "begin":
-        # The victim asks, or is asked.
-        return Plan(own, _POINTS[step][repetition])
-    if step == "open":
+    if step in ("begin", "open", "install"):
+        # It asks or is asked; it opens the session; it is installed.
         return Plan(own, _POINTS[step][repetition])
     if step in ("claim", "release"):
         return Plan(own, f"{step}.{_WRITTEN[repetition]}")
@@ -95,6 +95,7 @@ class Steps:
         self._by_name: dict[str, Callable[[int], Awaitable[None]]] = {
             "append": self._nothing,
             "inflight": self._nothing,
+            "assign": self._nothing,
             "claim": self._visits,
             "release": self._visits,
             "open": self._moves,
@@ -103,6 +104,7 @@ class Steps:
             "border": self._rotates,
             "drop": self._rotates,
             "trim": self._pumps,
+            "install": self._installs,
         }
 
     def names(self) -> list[str]:
@@ -165,6 +167,20 @@ class Steps:
 
     async def _rotates(self, witness: int) -> None:
         self._load.rotating.going.set()
+        await asyncio.Event().wait()
+
+    async def _installs(self, witness: int) -> None:
+        """A node comes back with nothing, and the logs do not begin at their beginning."""
+        for pump in self._load.pumps:
+            pump.going.set()
+        async with self._cluster.servers.connected() as connection:
+            first = 1
+            while first == 1:
+                await asyncio.sleep(0.2)
+                first = (await stream_info(connection, self._cluster.streams[1]))["state"]["first_seq"]
+        for pump in self._load.pumps:
+            pump.going.clear()
+        await self._cluster.wipe(witness)
         await asyncio.Event().wait()
 
     async def _pumps(self, witness: int) -> None:

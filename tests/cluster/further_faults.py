@@ -10,6 +10,7 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from holdfast.cluster.nats_connection import ApiError, NatsConnection
@@ -21,7 +22,7 @@ from holdfast.wire.framing import Framer
 from holdfast.wire.packets import Connack, Connect, Disconnect
 from holdfast.wire.properties import Properties
 from tests.cluster.fault_cluster import NODES, FaultCluster
-from tests.cluster.fault_load import FaultLoad
+from tests.cluster.fault_load import BLOCKED_S, FaultLoad
 from tests.cluster.fault_network import CutCluster
 from tests.cluster.fault_steps import Roles
 from tests.crash.disks import SmallDisk
@@ -33,6 +34,7 @@ _MB = 1 << 20
 _CUT_S = 20.0
 _FLAPS = 30
 _FULL_S = 5.0
+_MODE = "registry.mode"
 
 
 # ---- brokers that hang
@@ -80,9 +82,7 @@ async def _flap(cluster: FaultCluster, _load: FaultLoad, roles: Roles) -> None:
 
 async def _wipe_broker(cluster: FaultCluster, _load: FaultLoad, roles: Roles) -> None:
     """A broker comes back with an empty folder."""
-    await cluster.kill_brokers([roles.subscriber])
-    shutil.rmtree(cluster.nodes[roles.subscriber - 1].data)
-    await cluster.start_missing()
+    await cluster.wipe(roles.subscriber)
     # It may join when its earlier life is fenced.
     await cluster.all_listening()
 
@@ -239,6 +239,30 @@ def _connect_at_once(gap_s: float, count: int = 50) -> Harm:
     return harm
 
 
+# ---- another registry
+
+
+class EventualCluster(FaultCluster):
+    """A cluster whose nodes find channels by a map that they gossip."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, (f"{_MODE}=eventual",))
+
+
+async def _change_registry(cluster: FaultCluster, load: FaultLoad, _roles: Roles) -> None:
+    """Restart nodes one by one, first with both, then with linear, or the way back; clients go on meanwhile."""
+    wanted = "eventual" if cluster.nodes[0].given(_MODE) == "linear" else "linear"
+    for mode in ("both", wanted):
+        for node in cluster.nodes:
+            await node.stop()
+            node.change(_MODE, mode)
+            await node.start()
+            await node.listening()
+            mark = load.ledger.tick()
+            for publisher in load.publishers:
+                await load.until(partial(publisher.has_progress, mark), f"{publisher.name} publishes", BLOCKED_S)
+
+
 #: By name: the kind of cluster, and the fault.
 FURTHER: dict[str, tuple[type[FaultCluster], Harm]] = {
     "broker hangs for 5 s": (FaultCluster, _hang(5)),
@@ -250,6 +274,7 @@ FURTHER: dict[str, tuple[type[FaultCluster], Harm]] = {
     "server is wiped, under a new name": (FaultCluster, _wipe_server),
     "disk of a broker is full": (SmallDiskCluster, _fill_disk),
     "log of a vnode is full": (FaultCluster, _fill_stream),
+    "registry eventual, both, linear under load": (EventualCluster, _change_registry),
     "50 connects of one client id at 0 ms": (FaultCluster, _connect_at_once(0)),
     "50 connects of one client id at 10 ms": (FaultCluster, _connect_at_once(0.01)),
     "50 connects of one client id at 100 ms": (FaultCluster, _connect_at_once(0.1)),

@@ -15,6 +15,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from holdfast.cluster import failpoints
 from holdfast.cluster.node_requests import NodeRequests
 from holdfast.durable.takeover.registry import ChannelVersion, NodeLife, Registration
 from holdfast.durable.takeover.takeover import TakeoverCounts
@@ -74,6 +75,7 @@ class TakeoverBegin:
 
     async def begin(self, old: Registration, taker: Registration) -> None:
         """Have a channel of another node stopped. Ends within a second or so, whatever happens there."""
+        failpoints.reach("begin.asking")
         request = BeginRequest(old.client_id, old.channel, old.revision, taker.channel)
         answer = await self._requests.ask(old.node, BEGIN, encode_begin(request), ANSWER_S)
         if answer is None:
@@ -105,4 +107,7 @@ class TakeoverBegin:
             return False
         version = ChannelVersion(0, 0, 0)  # a channel is frozen by its name
         old = Registration(ClientId(request.session_id), node, connection, version, epoch, request.revision)
-        return await self._freeze(old, request.taker)
+        failpoints.reach("begin.asked")
+        is_frozen = await self._freeze(old, request.taker)
+        failpoints.reach("begin.frozen")
+        return is_frozen
