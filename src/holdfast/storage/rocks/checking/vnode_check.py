@@ -36,6 +36,7 @@ _DECODERS: Final[dict[int, Callable[[bytes], object]]] = {
     0x0A: rows.decode_assignment,
     0x0B: rows.decode_group_progress,
     0x0C: rows.decode_incarnation,
+    0x0D: rows.decode_newest_version,
     0x20: control_rows.decode_founded,
     0x21: control_rows.decode_member,
     0x22: control_rows.decode_beat_row,

@@ -9,7 +9,7 @@ from holdfast.durable.changes import Changes
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
 from holdfast.records.cluster import vnode_keys
-from holdfast.records.cluster.items import Border
+from holdfast.records.cluster.items import Border, Claim
 from holdfast.records.cluster.rows import CLOCK_KEY
 from holdfast.records.generations import family_name
 from holdfast.records.meta_keys import head_key
@@ -27,13 +27,14 @@ Plant = Callable[[Engine, Changes], None]
 
 
 def fill(folder: Path) -> None:
-    """Two vnodes, a zone with two generations, retained messages, sessions."""
+    """Two vnodes, a zone with two generations, retained messages, sessions, a claim with a version."""
     logs = Logs()
     for vnode in (0, 1):
         for number in range(5):
             logs.write(vnode, message(topic=b"plant/%d" % number, retain=number == 1))
         logs.write(vnode, Border("default", 2, "paged", {}))
         logs.write(vnode, message(payload=b"later"), message(payload=b"last"))
+        logs.write(vnode, Claim("newcomer", 7, (1, 1, 1), 0))
     with opened(folder) as engine:
         Node(engine).catch_up(logs)
 
