@@ -121,7 +121,11 @@ class FaultLife:
             await self._kill(run, roles)
         else:
             await FURTHER[run.victim][1](self.cluster, self.load, roles)
-        return await self.load.recovered()
+        # The fault has ended when everything runs that was killed.
+        began_s = time.monotonic()
+        await self.cluster.all_listening()
+        started_s = time.monotonic() - began_s
+        return started_s + await self.load.recovered()
 
     async def _kill(self, run: FaultRun, roles: Roles) -> None:
         cluster, load = self.cluster, self.load
@@ -160,7 +164,7 @@ class FaultLife:
             self._leader = states[0].vnodes[0].leader[0]
             if not self._leader:
                 found.append("nobody leads vnode 0")
-            if not found:
+            if not found or any(state.problems for state in states):
                 break
             await asyncio.sleep(1)
         return found
