@@ -295,6 +295,88 @@ def test_sticky_members_get_everything_while_they_have_room() -> None:
         assert sorted(len(work(member)) for member in members) == [0, 0, 6]
 
 
+def test_work_that_rests_goes_to_another_member() -> None:
+    with led_world() as world:
+        one, two = kept(world.nodes[1], "one"), kept(world.nodes[2], "two")
+        lines = (Subscription(parse_filter(FILTER.encode()), 1),)
+        properties = Properties(user_properties=(("share-steal-after", "3s"),))
+        one.send(Subscribe(1, lines, properties))
+        assert ("share-steal-after", "3") in one.take(Suback).properties.user_properties
+        publish(world.nodes[0].connect("writer"), [b"job"])
+        assert one.take(Publish).payload == b"job"
+        two.subscribe(FILTER, qos=1)
+        world.lead(2)
+        assert two.inbox == []
+        world.lead(3)
+        assert work(two) == [b"job"]
+
+
+def test_a_late_acknowledgement_of_stolen_work_is_accepted() -> None:
+    with led_world() as world:
+        one, two = kept(world.nodes[1], "one"), kept(world.nodes[2], "two")
+        lines = (Subscription(parse_filter(FILTER.encode()), 1),)
+        one.send(Subscribe(1, lines, Properties(user_properties=(("share-steal-after", "1s"),))))
+        one.take(Suback)
+        publish(world.nodes[0].connect("writer"), [b"job"])
+        packet = one.take(Publish)
+        two.subscribe(FILTER, qos=1)
+        world.lead(3)
+        one.send(Ack(PUBACK, packet.packet_id))
+        assert work(two) == [b"job"]
+        world.lead(5)
+        assert work(one, two) == []
+
+
+def test_a_group_of_a_cluster_cannot_begin_in_the_past() -> None:
+    with led_world() as world:
+        assert kept(world.nodes[1], "worker").subscribe("$share/workers/$replay/-5m/jobs/#", qos=1) == [0x9E]
+
+
+def test_a_message_with_qos_2_for_a_member_with_qos_1_is_not_assigned() -> None:
+    with led_world() as world:
+        member = kept(world.nodes[1], "worker")
+        member.subscribe(FILTER, qos=1)
+        publish(world.nodes[0].connect("writer"), [b"job"], 2)
+        assert assigned_rows(world) == []
+        assert work(member) == [b"job"]
+
+
+def test_a_member_with_qos_0_gets_what_is_published_with_qos_1() -> None:
+    with led_world() as world:
+        member = kept(world.nodes[1], "worker")
+        member.subscribe(FILTER, qos=0)
+        jobs = [b"%d" % number for number in range(5)]
+        publish(world.nodes[0].connect("writer"), jobs)
+        assert member.payloads() == jobs
+        world.lead(2)
+        assert member.inbox == []
+
+
+def test_a_node_that_starts_again_with_its_tables_dispatches_what_it_leads() -> None:
+    """The groups of a vnode are found in its tables, and what is below their progress is not given out again."""
+    with led_world() as world:
+        old = leader(world)
+        others = [node for node in world.nodes if node is not old]
+        member = kept(others[0], "worker")
+        member.subscribe(FILTER, qos=1)
+        writer = others[1].connect("writer")
+        publish(writer, [b"1", b"2"])
+        assert work(member) == [b"1", b"2"]
+        world.lead(2)
+        for node in others:
+            for one in node.leaders:
+                one.is_ready = False
+        number = old.life.node
+        old.kill()
+        old.fence()
+        world.start(number)
+        world.lead(20)
+        assert leader(world).life.node == number
+        publish(writer, [b"3"])
+        world.lead(2)
+        assert work(member) == [b"3"]
+
+
 # ---- QoS 2
 
 
