@@ -198,6 +198,12 @@ class ClusterNode:
             rule = OwedRule(session_id, subscriptions, upgrade_qos=False)
             return LogQueue(self.messages, delivered, rule, new_unlogged, self._lost)
 
+        def new_replay(session_id: str, record: SubscriptionRecord, until_us: int) -> LogQueue:
+            rule = OwedRule(session_id, {record.filter.raw: record}, upgrade_qos=False, with_qos0=True)
+            queue = LogQueue(self.messages, delivered, rule, new_unlogged, self._lost, until_us)
+            queue.continue_from({}, set(), {})
+            return queue
+
         self.groups = NodeGroups(
             self.life,
             self.log,
@@ -208,6 +214,7 @@ class ClusterNode:
                 self.messages,
                 heads,
                 new_queue,
+                new_replay,
                 self._registration,
                 lambda vnode: self.appliers[vnode].place.sequence,
             ),
@@ -228,6 +235,7 @@ class ClusterNode:
             takeover_counts=self.counts,
             life=self.life,
             shared=self.groups.attach,
+            new_replay=new_replay,
             attach=self.log.attach_receipts,
             stores_all=True,
             delivered=delivered,

@@ -49,10 +49,14 @@ def test_each_message_reaches_one_member_though_a_node_is_killed(tmp_path: Path,
         tasks: list[asyncio.Task[None]] = []
 
         async def join(node: int, name: str) -> None:
+            """A connection may be refused while a log has no leader: again, then."""
             subscribed = asyncio.Event()
-            tasks.append(asyncio.create_task(work(client(cluster, node, name, kept=True), qos, done, subscribed)))
+            waiting = asyncio.create_task(subscribed.wait())
             async with asyncio.timeout(PATIENCE_S):
-                await subscribed.wait()
+                while not subscribed.is_set():
+                    member = client(cluster, node, name, kept=True)
+                    tasks.append(asyncio.create_task(work(member, qos, done, subscribed)))
+                    await asyncio.wait([waiting, tasks[-1]], return_when=asyncio.FIRST_COMPLETED)
 
         async def finish(jobs: list[bytes]) -> None:
             async with asyncio.timeout(PATIENCE_S):

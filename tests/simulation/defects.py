@@ -22,6 +22,7 @@ from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.groups.assigned_work import AssignedWork
 from holdfast.cluster.groups.dispatcher import GroupDispatcher
 from holdfast.cluster.groups.led_group import LedGroup
+from holdfast.cluster.groups.member_shares import MemberShares
 from holdfast.cluster.log_registry import LogRegistry
 from holdfast.cluster.retained_compaction import RetainedCompaction
 from holdfast.cluster.writer import ItemOutcome, VnodeWriter
@@ -310,7 +311,7 @@ def record_time_follows_the_stamps(patch: pytest.MonkeyPatch) -> None:
 
 
 def groups_begin_when_their_leader_hears_of_them(patch: pytest.MonkeyPatch) -> None:
-    """A group begins at the heads of its leader, not at those of its first member's subscription."""
+    """A group begins at the heads that its leader has when it hears of the first member, whose SUBACK did not wait."""
     join = GroupDispatcher._join
 
     def join_at_present(self: Any, state: Any) -> Any:
@@ -319,6 +320,7 @@ def groups_begin_when_their_leader_hears_of_them(patch: pytest.MonkeyPatch) -> N
         return join(self, state)
 
     patch.setattr(GroupDispatcher, "_join", join_at_present)
+    patch.setattr(MemberShares, "await_standing", lambda _self, _client, _records, decided: decided(set()))
 
 
 def progress_of_groups_passes_open_work(patch: pytest.MonkeyPatch) -> None:
@@ -356,11 +358,11 @@ def places_are_assigned_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def _add_without_assigned(add: Any) -> Any:
-    def add_group(self: Any, group_id: str, start: dict[int, int]) -> Any:
+    def add_group(self: Any, *arguments: Any, **options: Any) -> Any:
         rows = self._assignments._rows
         assigned = dict(rows)
         rows.clear()
-        group = add(self, group_id, start)
+        group = add(self, *arguments, **options)
         rows.update(assigned)
         return group
 

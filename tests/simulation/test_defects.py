@@ -47,10 +47,10 @@ FOUND: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (defects.horizons_ignore_other_vnodes, "retained", 11),
     (defects.record_time_follows_one_writer, "clocks", 9),
     (defects.record_time_follows_the_stamps, "clocks", 5),
-    (defects.groups_begin_when_their_leader_hears_of_them, "groups", 39),
-    (defects.progress_of_groups_passes_open_work, "groups", 20),
-    (defects.done_assignments_are_forgotten, "groups", 2),
-    (defects.places_are_assigned_again, "groups", 5),
+    (defects.groups_begin_when_their_leader_hears_of_them, "groups", 6),
+    (defects.progress_of_groups_passes_open_work, "groups", 13),
+    (defects.done_assignments_are_forgotten, "groups", 0),
+    (defects.places_are_assigned_again, "groups", 1),
 ]
 
 

@@ -168,6 +168,7 @@ class ClusterStorage:
             self.vnodes.log,
             self._heads,
             self._new_queue,
+            self._new_replay,
             node.registration,
             lambda vnode: node.appliers[vnode].place.sequence,
         )

@@ -1,60 +1,17 @@
 """Shared subscriptions of a cluster: one member gets each message, whichever node it is at and whichever node dies."""
 
 from collections import Counter
-from collections.abc import Iterable
 
 import pytest
 
 from holdfast.broker.policy import Policy, Sessions
 from holdfast.model.message import Message
-from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC
-from holdfast.records.cluster.vnode_keys import vnode_of
+from holdfast.model.protocol import PUBACK
+from holdfast.records.groups import GroupRecord
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Publish, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from holdfast.wire.properties import Properties
-from tests.cluster_world import ClusterNode, ClusterWorld
-from tests.world import Peer
-
-KEPT = Properties(session_expiry_interval=100)
-FILTER = "$share/workers/jobs/#"
-GROUP = f"\0group\0{FILTER}"
-
-
-def led_world(policy: Policy | None = None) -> ClusterWorld:
-    """Three nodes, whose vnodes have leaders: node 1 leads both."""
-    world = ClusterWorld(policy=policy)
-    world.lead(3)
-    return world
-
-
-def leader(world: ClusterWorld) -> ClusterNode:
-    vnode = vnode_of(GROUP, len(world.logs))
-    return next(node for node in world.nodes if not node.dead and node.leaders[vnode].leads())
-
-
-def kept(node: ClusterNode, name: str, *, receive_maximum: int | None = None) -> Peer:
-    properties = Properties(session_expiry_interval=100, receive_maximum=receive_maximum)
-    return node.connect(name, clean_start=False, properties=properties)
-
-
-def publish(writer: Peer, payloads: Iterable[bytes], qos: int = 1) -> None:
-    for number, payload in enumerate(payloads, 1):
-        writer.send(Publish(f"jobs/{number}", payload, qos, number))
-
-
-def work(*members: Peer) -> list[bytes]:
-    """What the members were sent, acknowledged until nothing follows."""
-    done: list[bytes] = []
-    while any(peer.inbox for peer in members):
-        for peer in members:
-            for packet in list(peer.inbox):
-                peer.inbox.remove(packet)
-                if isinstance(packet, Publish):
-                    done.append(packet.payload)
-                    peer.send(Ack(PUBACK if packet.qos == 1 else PUBREC, packet.packet_id))
-                elif isinstance(packet, Ack) and packet.kind not in (PUBACK, PUBREC, PUBCOMP):
-                    peer.send(Ack(PUBCOMP, packet.packet_id))
-    return done
+from tests.cluster_groups import FILTER, GROUP, assigned_rows, kept, leader, led_world, publish, work
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -327,9 +284,50 @@ def test_a_late_acknowledgement_of_stolen_work_is_accepted() -> None:
         assert work(one, two) == []
 
 
-def test_a_group_of_a_cluster_cannot_begin_in_the_past() -> None:
+@pytest.mark.parametrize("qos", [1, 2])
+def test_members_at_several_nodes_split_a_replay_and_the_first_sets_its_start(qos: int) -> None:
+    """L15: history first, then live, each message to one member; a later start is ignored."""
     with led_world() as world:
-        assert kept(world.nodes[1], "worker").subscribe("$share/workers/$replay/-5m/jobs/#", qos=1) == [0x9E]
+        writer = world.nodes[0].connect("writer")
+        past = [b"%d" % number for number in range(20)]
+        publish(writer, past, 2)
+        world.lead(2)
+        members = [kept(node, f"worker-{node.life.node}", receive_maximum=4) for node in world.nodes]
+        for member, start in zip(members, ("earliest", "latest", "latest"), strict=True):
+            assert member.subscribe(f"$share/workers/$replay/{start}/jobs/#", qos=qos) == [qos]
+        got = [work(member) for member in members]
+        done = [payload for one in got for payload in one] + work(*members)
+        world.lead(1)
+        done += work(*members)
+        assert Counter(done) == Counter(past)
+        publish(world.nodes[1].connect("writer-2"), [b"live"], 2)
+        assert work(*members) == [b"live"]
+        world.lead(2)
+        assert world.nodes[2].groups.standing.record(GROUP) == GroupRecord(1, replaying=False, steal_after_us=0)
+
+
+def test_history_of_a_group_is_told_with_its_place_and_goes_on_with_another_leader() -> None:
+    """L15, A20."""
+    with led_world() as world:
+        old = leader(world)
+        others = [node for node in world.nodes if node is not old]
+        writer = others[1].connect("writer")
+        past = [b"%d" % number for number in range(6)]
+        publish(writer, past)
+        member = kept(others[0], "worker", receive_maximum=2)
+        assert member.subscribe("$share/workers/$replay/earliest/jobs/#", qos=1) == [1]
+        first = member.take(Publish)
+        assert first.payload == b"0"
+        assert [name for name, _value in first.properties.user_properties] == ["ts", "offset"]
+        member.send(Ack(PUBACK, first.packet_id))
+        world.lead(2)
+        old.kill()
+        old.fence()
+        done = work(member)
+        world.lead(20)
+        done += work(member)
+        assert [b"0", *past[1:]] == list(dict.fromkeys([b"0", *done]))
+        assert set(past[1:]) <= set(done)
 
 
 def test_a_message_with_qos_2_for_a_member_with_qos_1_is_not_assigned() -> None:
@@ -375,93 +373,3 @@ def test_a_node_that_starts_again_with_its_tables_dispatches_what_it_leads() -> 
         publish(writer, [b"3"])
         world.lead(2)
         assert work(member) == [b"3"]
-
-
-# ---- QoS 2
-
-
-def test_an_assigned_message_goes_to_no_other_member_when_its_node_dies() -> None:
-    """A14, Q10: between `Assign` and PUBCOMP it is this member's, at whatever node it comes back."""
-    with led_world() as world:
-        old = leader(world)
-        others = [node for node in world.nodes if node is not old]
-        member, other = kept(others[0], "member"), kept(others[1], "other")
-        member.subscribe(FILTER, qos=2)
-        publish(old.connect("writer"), [b"job"], 2)
-        assert member.take(Publish).payload == b"job"
-        other.subscribe(FILTER, qos=2)
-        others[0].kill()
-        others[0].fence()
-        world.lead(20)
-        assert other.inbox == []
-        again = kept(others[1], "member")
-        assert work(again) == [b"job"]
-        world.lead(5)
-        assert work(again, other) == []
-
-
-@pytest.mark.parametrize("completes", [True, False])
-def test_an_assignment_that_is_heard_of_late_is_not_begun_again(*, completes: bool) -> None:
-    """A21: the new owner is behind in the group's vnode; the message is done, or in flight, in the member's."""
-    with led_world() as world:
-        group_log = world.log_of(GROUP)
-        name, writer_name = [name for name in "abcdefgh" if world.log_of(name) is not group_log][:2]
-        one, two = world.nodes[1], world.nodes[2]
-        member = kept(one, name)
-        member.subscribe(FILTER, qos=2)
-        writer = world.nodes[0].connect(writer_name)
-        late = two.appliers[vnode_of(GROUP, len(world.logs))]._reading
-        group_log.hold_reads = True
-        publish(writer, [b"job"], 2)
-        for _turn in range(5):
-            for reading in group_log.readings():
-                if reading is not late:
-                    world.do(lambda reading=reading: group_log.deliver(reading))  # type: ignore[misc]
-        packet = member.take(Publish)
-        assert packet.payload == b"job"
-        if completes:
-            member.send(Ack(PUBREC, packet.packet_id))
-            member.inbox.clear()
-            member.send(Ack(PUBCOMP, packet.packet_id))
-        again = kept(two, name)
-        got = work(again)
-        group_log.hold_reads = False
-        for reading in group_log.readings():
-            world.do(lambda reading=reading: group_log.deliver(reading))  # type: ignore[misc]
-        world.lead(3)
-        got += work(again)
-        assert got == ([] if completes else [b"job"])
-
-
-def test_a_successor_of_a_session_inherits_no_assignment() -> None:
-    """A21: a member is a session, not a client id. What the session before it was assigned is counted as dropped."""
-    with led_world() as world:
-        member = kept(world.nodes[1], "member", receive_maximum=1)
-        member.subscribe(FILTER, qos=2)
-        publish(world.nodes[0].connect("writer"), [b"1"], 2)
-        assert member.take(Publish).payload == b"1"
-        fresh = world.nodes[2].connect("member", clean_start=True, properties=KEPT)
-        assert not fresh.connack.session_present
-        assert fresh.subscribe(FILTER, qos=2) == [2]
-        publish(world.nodes[0].connect("writer-2"), [b"2"], 2)
-        world.lead(5)
-        assert work(fresh) == [b"2"]
-        world.lead(5)
-        assert assigned_rows(world) == [], "nothing of it stays"
-        assert sum(node.broker.exchange.counters.drops.get("session_ended", 0) for node in world.nodes) > 0
-
-
-def assigned_rows(world: ClusterWorld) -> list[object]:
-    return [one for node in world.nodes for one in node.groups.standing.assigned_at]
-
-
-def test_settled_assignments_are_forgotten() -> None:
-    with led_world() as world:
-        members = [kept(node, f"worker-{node.life.node}") for node in world.nodes]
-        for member in members:
-            member.subscribe(FILTER, qos=2)
-        jobs = [b"%d" % number for number in range(12)]
-        publish(world.nodes[0].connect("writer"), jobs, 2)
-        assert Counter(work(*members)) == Counter(jobs)
-        world.lead(4)
-        assert assigned_rows(world) == []

@@ -56,8 +56,8 @@ class _Answer:
     properties: list[tuple[str, str]] = field(default_factory=list)
     retained: list[tuple[Subscribed, RetainedDelivery]] = field(default_factory=list)
     replays: list[ReplayDelivery] = field(default_factory=list)
-    #: Shared subscriptions, by filter the index of their reason.
-    shared: dict[bytes, int] = field(default_factory=dict)
+    #: Shared subscriptions, by filter the index of their reason, and whether history is wanted.
+    shared: dict[bytes, tuple[int, bool]] = field(default_factory=dict)
     #: Whether groups were waited for.
     waits: bool = False
 
@@ -108,10 +108,11 @@ class SubscribeHandler:
             if delivery is not None:
                 answer.retained.append(delivery)
             if topic_filter.group:
-                answer.shared[topic_filter.raw] = len(answer.reasons) - 1
-                answer.properties += self._subscriptions.shared.describe(
-                    client, topic_filter.raw, now_us, replay=span is not None
-                )
+                answer.shared[topic_filter.raw] = (len(answer.reasons) - 1, span is not None)
+                if not self._exchange.settings.log_decides:
+                    answer.properties += self._subscriptions.shared.describe(
+                        client, topic_filter.raw, now_us, replay=span is not None
+                    )
         if any_new and client.stored():
             self._delivery.progress.save(client)  # once, as it costs as much as there is in flight
         if answer.shared:
@@ -142,9 +143,14 @@ class SubscribeHandler:
                 return
             for raw in failed:
                 self._subscriptions.drop(client, raw)
-                answer.reasons[answer.shared[raw]] = UNSPECIFIED_ERROR
+                answer.reasons[answer.shared[raw][0]] = UNSPECIFIED_ERROR
                 self._exchange.counters.refuse(UNSPECIFIED_ERROR)
                 answer.complaints.append(f"{raw.decode()}: {_NO_LEADER}")
+            if self._exchange.settings.log_decides:
+                # What holds for a group is known when it stands.
+                for raw, (_index, replay) in answer.shared.items():
+                    now_us = self._clock.wall_us()
+                    answer.properties += self._subscriptions.shared.describe(client, raw, now_us, replay=replay)
             self._send_suback(connection, client, answer)
             if answer.waits:
                 self._exchange.resume(channel)
@@ -206,8 +212,6 @@ class SubscribeHandler:
 
     def _check_replay(self, client: BrokerClient, topic_filter: TopicFilter, more: int) -> None:
         """PeerError if history cannot be given to a filter, beside `more` replays of the same packet."""
-        if topic_filter.group and self._exchange.settings.log_decides:
-            raise PeerError(SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "a group of a cluster begins at the present")
         if not self._subscriptions.has_history():
             raise PeerError(IMPLEMENTATION_SPECIFIC_ERROR, "this node keeps no history to replay")
         most = self._policy.limits.max_replays
@@ -231,8 +235,10 @@ class SubscribeHandler:
             since_us = self._clock.wall_us() if before is None else before.since_us
         record = self._record(connection, subscription, identifier, since_us, share.window)
         if self._exchange.settings.log_decides:
+            # A group that begins in the past begins at a time, and has no heads.
+            begins_us = since_us if share.replay and before is None else 0 if before is None else before.since_us
             heads = dict(self._exchange.delivered) if before is None else before.since_heads
-            record = replace(record, since_us=0, since_heads=heads)
+            record = replace(record, since_us=begins_us, since_heads={} if begins_us else heads)
         subscribed, is_new = self._subscriptions.add(client, record, share)
         handling = subscription.retain_handling
         wanted = handling == _RETAINED_ALWAYS or (handling == _RETAINED_IF_NEW and is_new)

@@ -35,6 +35,7 @@ class DispatchServices(NamedTuple):
     listed: Callable[[str], set[MemberName] | None]
     group_of: Callable[[str], GroupRecord | None]
     new_queue: Callable[[str, dict[bytes, SubscriptionRecord]], LogQueue]
+    new_replay: Callable[[str, SubscriptionRecord, int], LogQueue] | None
     #: Writes an item into the vnode's log.
     propose: Callable[[Item, Settled | None, SessionEntry | None], None]
     #: Calls back when everything is applied here that was in a session's log by now.

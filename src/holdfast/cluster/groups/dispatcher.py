@@ -20,9 +20,10 @@ from typing import Final
 
 from holdfast.cluster.groups.assignments import Assignments, stored_progress
 from holdfast.cluster.groups.dispatch_services import DispatchServices
-from holdfast.cluster.groups.led_group import LedGroup, LedMember, MemberName, OpenWork, Place
+from holdfast.cluster.groups.led_group import LedGroup, LedMember, MemberName, OpenWork, Place, group_record
 from holdfast.cluster.groups.standing_groups import format_member
 from holdfast.cluster.writer import ItemOutcome
+from holdfast.durable.log import NO_END
 from holdfast.durable.sessions.session_store import (
     DropMember,
     DropSession,
@@ -105,16 +106,22 @@ class GroupDispatcher:
 
     def _load(self, group_id: str) -> None:
         """Go on with a group that stands."""
-        group = self._add(group_id, stored_progress(self._services.tables, group_id))
         record = self._services.group_of(group_id)
+        start = stored_progress(self._services.tables, group_id)
+        is_replaying = record is not None and record.replaying
+        group = self._add(group_id, start, 0 if record is None else record.since_us, is_replaying=is_replaying)
         group.steal_after_us = 0 if record is None else record.steal_after_us
         for name in sorted(self._services.listed(group_id) or ()):
             self._list(group, name)
             self._check(group_id, name)
 
-    def _add(self, group_id: str, start: dict[int, int]) -> LedGroup:
+    def _add(self, group_id: str, start: dict[int, int], since_us: int = 0, *, is_replaying: bool = False) -> LedGroup:
+        services = self._services
         assigned = self._assignments.places_of(group_id)
-        group = LedGroup(group_id, self._services.strategy, start, assigned, self._services.new_queue)
+        history = None
+        if is_replaying and services.new_replay is not None:
+            history = services.new_replay(group_id, group_record(group_id, None, since_us), NO_END)
+        group = LedGroup(group_id, services.strategy, start, assigned, services.new_queue, history, since_us)
         self.groups[group_id] = group
         self._matcher.subscribe(group.record.filter, group_id, group)
         self._services.wants(group.record.filter)
@@ -136,11 +143,15 @@ class GroupDispatcher:
         if state.since is None:
             return None
         if group is None:
-            # What an earlier group of this name has had was published before this member's SUBACK.
-            start = dict(state.since)
-            for shard, position_us in stored_progress(self._services.tables, state.group).items():
-                start[shard] = max(start.get(shard, 0), position_us)
-            group = self._add(state.group, start)
+            start = {}
+            if not state.replay_from_us:
+                # What an earlier group of this name has had was published before this member's SUBACK.
+                start = dict(state.since)
+                for shard, position_us in stored_progress(self._services.tables, state.group).items():
+                    start[shard] = max(start.get(shard, 0), position_us)
+            is_replaying = state.replay_from_us > 0
+            group = self._add(state.group, start, state.replay_from_us, is_replaying=is_replaying)
+            group.steal_after_us = state.steal_after_us
             self._step(KeepSession(group.id, _GROUP_RECORD, None))
             self._step(KeepGroup(group.id, _record_of(group)))
             self._step(keep_progress(group.id, Progress(start, [], 0)))
@@ -282,7 +293,9 @@ class GroupDispatcher:
     def pass_on(self, message: Message) -> None:
         """A message of QoS 0: for a member that is connected now."""
         for group in list(self._matcher.match(message.topic)):
-            member = group.pick(message)
+            if group.is_replaying():
+                continue  # it is read from the log, in its place
+            member = group.pick(message, needs_room=False)
             link = None if member is None else self._link(member.link)
             if member is not None and link is not None:
                 link.messages.append(GroupMessage(group.id, *member.name, message))
@@ -394,6 +407,9 @@ class GroupDispatcher:
         self.dispatch()
 
     def _keep_progress(self, group: LedGroup) -> None:
+        if group.was_replaying and not group.is_replaying():
+            group.was_replaying = False
+            self._step(KeepGroup(group.id, _record_of(group)))
         sent = group.progress()
         if sent != group.stored:
             group.stored = sent
@@ -421,4 +437,4 @@ class GroupDispatcher:
 
 
 def _record_of(group: LedGroup) -> GroupRecord:
-    return GroupRecord(0, replaying=False, steal_after_us=group.steal_after_us)
+    return GroupRecord(group.since_us, replaying=group.is_replaying(), steal_after_us=group.steal_after_us)

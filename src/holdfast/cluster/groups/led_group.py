@@ -38,11 +38,11 @@ def group_id_of(record: SubscriptionRecord) -> str:
     return f"{GROUP_PREFIX}$share/{record.filter.group}/{record.filter.inner().decode()}"
 
 
-def group_record(group_id: str, since: dict[int, int]) -> SubscriptionRecord:
-    """What a group subscribes to, as if it were a client: its filter, from these heads on."""
+def group_record(group_id: str, since: dict[int, int] | None, since_us: int = 0) -> SubscriptionRecord:
+    """What a group subscribes to, as if it were a client: its filter, from these heads on, or from a time."""
     inner = group_id[len(GROUP_PREFIX) + len(SHARE_PREFIX) :].split("/", 1)[1].encode()
     plain = TopicFilter(inner, tuple(inner.split(SEPARATOR)), "", "")
-    return SubscriptionRecord(plain, 2, False, False, 0, 0, 0, since_heads=since)
+    return SubscriptionRecord(plain, 2, False, False, 0, 0, since_us, since_heads=since)
 
 
 class LedMember:
@@ -94,13 +94,20 @@ class LedGroup:
         start: dict[int, int],
         assigned: Iterable[Place],
         new_queue: Callable[[str, dict[bytes, SubscriptionRecord]], LogQueue],
+        history: LogQueue | None = None,
+        since_us: int = 0,
     ) -> None:
+        """`history` is what it reads first, if it began in the past and has not reached the present."""
         self.id: Final = group_id
         self._strategy: Final = strategy
         self._start: Final = start
+        self.since_us: Final = since_us
         self.record: Final = group_record(group_id, start)
-        self._queue: Final = new_queue(group_id, {self.record.filter.raw: self.record})
+        self._live: Final = new_queue(group_id, {self.record.filter.raw: self.record})
+        self._queue = self._live if history is None else history
         self._queue.continue_from(start, set(assigned), {})
+        #: Whether it is stored as reading history.
+        self.was_replaying = history is not None
         #: The next one first.
         self._waiting: Final[deque[Message]] = deque()
         self.open: Final[dict[Place, OpenWork]] = {}
@@ -121,6 +128,10 @@ class LedGroup:
     def matches(self, message: Message) -> bool:
         return levels_match(self.record.filter.levels, message.topic.split(SEPARATOR), dollar=is_dollar(message.topic))
 
+    def is_replaying(self) -> bool:
+        """Whether it reads history, QoS 0 included, and has not reached the present."""
+        return self._queue is not self._live
+
     def offer(self, message: Message) -> None:
         """A message of the log is about to count as delivered. Requires: it has a place, and matches."""
         if not self._queue.at_end() or not self.record.begins_before(message.shard, message.position_us):
@@ -135,6 +146,8 @@ class LedGroup:
         while True:
             if not self._waiting and not self._queue.at_end():
                 self._waiting.extend([owed.message for owed in self._queue.read(0, _READ)])
+                if self._queue.at_end():
+                    self._queue = self._live  # it was sent everything that is delivered
             if not self._waiting:
                 return None
             message = self._waiting.popleft()
@@ -176,9 +189,9 @@ class LedGroup:
 
     # ---- members
 
-    def pick(self, message: Message, besides: MemberName | None = None) -> LedMember | None:
+    def pick(self, message: Message, besides: MemberName | None = None, *, needs_room: bool = True) -> LedMember | None:
         """The member that gets a message now; None if none has room."""
-        ready = [one for one in self.members.values() if one.name != besides and (one.room() > 0 or not message.qos)]
+        ready = [one for one in self.members.values() if one.name != besides and (one.room() > 0 or not needs_room)]
         if not ready:
             return None
         if self._strategy == HASH:

@@ -25,7 +25,7 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedShared
 from holdfast.model.time import SECOND_US
 from holdfast.records.cluster.group_packs import MAX_FREE, GroupMessage, MemberState, Reference
-from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.groups import GROUP_PREFIX, GroupRecord
 from holdfast.topics.subscription import SubscriptionRecord
 
 #: What a member takes at once with QoS 0, which has no window.
@@ -51,6 +51,8 @@ class ShareServices(NamedTuple):
     changed: Callable[[str], None]
     #: The assignments of a session, the revision up to which a vnode is applied here, and the vnode of a group.
     assignments_of: Callable[[str], Mapping[AssignmentName, Assignment]]
+    #: What holds for a group that stands.
+    record: Callable[[str], GroupRecord | None]
     known: Callable[[int], int]
     vnode_of: Callable[[str], int]
 
@@ -162,12 +164,15 @@ class MemberShares:
         for member in self._members_of(client):
             self._services.changed(member.group_id)
 
-    def describe(self, client: BrokerClient, raw: bytes, now_us: int, *, replay: bool) -> list[tuple[str, str]]:  # noqa: ARG002 - as on one node
+    def describe(self, client: BrokerClient, raw: bytes, now_us: int, *, replay: bool) -> list[tuple[str, str]]:
         subscribed = client.subscribed(raw)
-        group = None if subscribed is None else subscribed.group
-        if group is None or not group.steal_after_us:
+        record = None if subscribed is None else self._services.record(group_id_of(subscribed.record))
+        if record is None:
             return []
-        return [(STEAL_AFTER, str(group.steal_after_us // SECOND_US))]
+        properties = [("ts", str(now_us)), ("replay-from", str(record.since_us or now_us))] if replay else []
+        if record.steal_after_us:
+            properties.append((STEAL_AFTER, str(record.steal_after_us // SECOND_US)))
+        return properties
 
     def await_standing(
         self, client: BrokerClient, records: list[SubscriptionRecord], decided: Callable[[set[bytes]], None]
@@ -210,6 +215,7 @@ class MemberShares:
                 settled=0 if done is None else done.settled,
                 since=None if listed else dict(record.since_heads or {}),
                 steal_after_us=member.steal_after_us,
+                replay_from_us=record.since_us,
             )
             found.append(state)
         return found
@@ -280,7 +286,7 @@ class MemberShares:
         if message is None or record.hides(message.topic):
             self._settle(member, place, is_done=True)
             return
-        member.share.held.insert(0, Owed(message, message.qos, group=member.share.key))
+        member.share.held.insert(0, self._owed(member.share, message))
         self._state.schedule()
         self._state.pump_soon(member.subscribed.client)
 
@@ -298,22 +304,26 @@ class MemberShares:
             share.dispatched = True
             share.members[client.session.client_id] = Subscribed(client, record, share)
             client.groups = (*client.groups, share)
-        vnode, revision = name
-        owed = OwedShared(
+        owed = self._owed(share, message, name)
+        share.held.insert(0, owed)
+        self._state.schedule()
+        self._state.pump_soon(client)
+        return True
+
+    def _owed(self, share: Group, message: Message, name: AssignmentName = (0, 0)) -> OwedShared:
+        """A message for a member; history is told with its time and place."""
+        record = self._services.record(GROUP_PREFIX + share.key)
+        return OwedShared(
             message,
             message.qos,
             identifiers=(),
             group=share.key,
             source=message,
-            past=False,
+            past=record is not None and record.replaying,
             due_us=0,
-            vnode=vnode,
-            revision=revision,
+            vnode=name[0],
+            revision=name[1],
         )
-        share.held.insert(0, owed)
-        self._state.schedule()
-        self._state.pump_soon(client)
-        return True
 
     def _done(self, client: BrokerClient, owed: Owed) -> None:
         """A member has acknowledged a message, or will never get it."""

@@ -57,7 +57,7 @@ from holdfast.records.cluster.rows import (
     decode_leader,
 )
 from holdfast.records.cluster.vnode_keys import vnode_of
-from holdfast.records.groups import GROUP_PREFIX, GroupRecord
+from holdfast.records.groups import GROUP_PREFIX
 from holdfast.topics.filters import SHARE_PREFIX, TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -82,6 +82,8 @@ class GroupStores(NamedTuple):
     #: The last position of each shard that is applied here.
     heads: Mapping[int, int]
     new_queue: Callable[[str, dict[bytes, SubscriptionRecord]], LogQueue]
+    #: History for a group, from its start up to a moment.
+    new_replay: Callable[[str, SubscriptionRecord, int], LogQueue]
     #: Who is registered, as of what is applied here.
     registration: Callable[[str], RegistrationRow | None]
     #: The last record of a vnode that is applied here.
@@ -168,6 +170,7 @@ class NodeGroups:
                 self._result,
                 self._changed,
                 self.standing.assignments_of,
+                self.standing.record,
                 self._known.__getitem__,
                 self._vnode_of,
             ),
@@ -271,8 +274,9 @@ class NodeGroups:
         return DispatchServices(
             self._stores.tables[vnode],
             self.standing.listed,
-            self._group_record,
+            self.standing.record,
             self._stores.new_queue,
+            self._stores.new_replay,
             partial(self._propose, vnode),
             self._after_all_of,
             self._stored_member,
@@ -300,10 +304,6 @@ class NodeGroups:
                 self._timers.call_later(PATIENCE_S, partial(self._after_all_of, session_id, then))
 
         self._log.add(session_id, ReadRegistration(session_id), settled)
-
-    def _group_record(self, group_id: str) -> GroupRecord | None:
-        stored = self._stores.sessions.load(group_id)
-        return None if stored is None else stored.group
 
     def _stored_member(self, group_id: str, name: MemberName) -> StoredMember:
         session_id, revision = name

@@ -9,6 +9,7 @@ from holdfast.cluster.writer import TimerHandle, Timers
 from holdfast.durable.sessions.session_store import (
     DropMember,
     DropSession,
+    KeepGroup,
     KeepMember,
     KeepSession,
     SessionStep,
@@ -24,7 +25,7 @@ from holdfast.records.cluster.rows import (
     group_of_progress,
     groups_progress,
 )
-from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.groups import GROUP_PREFIX, GroupRecord
 
 #: How long a SUBACK waits until the group lists the member.
 PATIENCE_S: Final = 5.0
@@ -51,6 +52,7 @@ class StandingGroups:
         self._timers: Final = timers
         self._changed: Final = changed
         self._listed: Final[dict[str, set[MemberName]]] = {}
+        self._records: Final[dict[str, GroupRecord]] = {}
         self._waiting: Final[dict[tuple[str, MemberName], list[Heard]]] = {}
         #: By session, the assignments that are not settled; and by group and place, whose they are.
         self._assigned_to: Final[dict[str, dict[AssignmentName, Assignment]]] = {}
@@ -62,6 +64,8 @@ class StandingGroups:
             stored = sessions.load(group_id)
             if stored is not None:
                 self._listed[group_id] = {parse_member(member) for member in stored.members}
+                if stored.group is not None:
+                    self._records[group_id] = stored.group
         for key, value in tables.scan(CLUSTER, *assignments(), 0):
             self._assign(vnode, *assigned_place(key), decode_assignment(value))
 
@@ -71,6 +75,10 @@ class StandingGroups:
     def listed(self, group_id: str) -> set[MemberName]:
         """The members of a group; none if it does not stand."""
         return self._listed.get(group_id, set())
+
+    def record(self, group_id: str) -> GroupRecord | None:
+        """What holds for all members of a group that stands."""
+        return self._records.get(group_id)
 
     def assignments_of(self, session_id: str) -> Mapping[AssignmentName, Assignment]:
         return self._assigned_to.get(session_id, {})
@@ -90,7 +98,10 @@ class StandingGroups:
             self._listed.setdefault(group_id, set())
         elif isinstance(step, DropSession):
             self._listed.pop(group_id, None)
+            self._records.pop(group_id, None)
             self._changed(group_id)
+        elif isinstance(step, KeepGroup) and group_id in self._listed:
+            self._records[group_id] = step.record
         elif isinstance(step, KeepMember) and group_id in self._listed:
             name = parse_member(step.member)
             self._listed[group_id].add(name)

@@ -3,7 +3,7 @@
     report   01 │ kind u8 = 1 │ node u32 │ epoch u64 │ vnode u16 │ lead u64 │ number u64 │ stream u64 │ taken u64
              │ known u64 │ members u32, each a member │ first u64 │ results u32, each a result
     member   group text │ session id text │ revision u64 │ QoS u8 │ free u16 │ in flight u16 │ settled u64
-             │ flags u8: 1 since │ [shards u16, each u16 and i64] │ steal after u64 (µs)
+             │ flags u8: 1 since │ [shards u16, each u16 and i64] │ steal after u64 (µs) │ replay from i64 (µs)
     result   group text │ shard u16 │ position i64 │ outcome u8: 1 done, 2 back
     pack     01 │ kind u8 = 2 │ node u32 │ vnode u16 │ lead u64 │ epoch u64 │ stream u64 │ heard u64
              │ first u64 │ references u32, each a reference │ messages u32, each a message
@@ -56,6 +56,8 @@ class MemberState:
     since: dict[int, int] | None = None
     #: How long QoS 1 work may rest with a member, if it has asked for that; else 0.
     steal_after_us: int = 0
+    #: Where in the past it wants the group to begin; 0 for the present, which is what `since` says.
+    replay_from_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def encode_report(report: GroupReport) -> bytes:
         parts += [u16(member.in_flight), u64(member.settled), u8(0 if member.since is None else _SINCE)]
         if member.since is not None:
             parts.append(encode_places(member.since))
-        parts.append(u64(member.steal_after_us))
+        parts += [u64(member.steal_after_us), i64(member.replay_from_us)]
     parts += [u64(report.first_result), u32(len(report.results))]
     for result in report.results:
         outcome = _DONE if result.is_done else _BACK
@@ -190,7 +192,8 @@ def _read_member(fields: RecordReader) -> MemberState:
     settled = fields.u64("what is settled")
     since = read_places(fields) if fields.u8("the flags") & _SINCE else None
     steal_after_us = fields.u64("the time before stealing")
-    return MemberState(group, session_id, revision, qos, free, in_flight, settled, since, steal_after_us)
+    from_us = fields.i64("the start")
+    return MemberState(group, session_id, revision, qos, free, in_flight, settled, since, steal_after_us, from_us)
 
 
 def _read_result(fields: RecordReader) -> WorkResult:
