@@ -69,6 +69,7 @@ SLICES = (
     Row("ms", "median", MILLISECONDS),
     Row("p99_ms", "99th of 100", MILLISECONDS),
     Row("longest_ms", "longest", MILLISECONDS),
+    Row("longest_cpu_ms", "most CPU", MILLISECONDS),
     Row("reading_ms", "longest of reading, for the process", MILLISECONDS),
 )
 
