@@ -84,7 +84,7 @@ soak: $(DEV) compiled ## a simulated day, hundreds of kills, a real hour under l
 	HOLDFAST_SOAK_HOURS=24 $(PYTEST) tests/soak -s
 	for seed in 1 2 3; do \
 		HOLDFAST_CRASH_SEED=$$seed HOLDFAST_CRASH_RUNS=204 $(PYTEST) -n 2 tests/crash/test_broker_kill.py || exit 1; done
-	HOLDFAST_SIMULATION_SEEDS=5000 $(PYTEST) -n 2 tests/simulation
+	HOLDFAST_SIMULATION_SEEDS=5000 HOLDFAST_HISTORIES=10 $(PYTEST) -n 2 tests/simulation
 	PYTHONPATH=.compiled $(BIN)/python -m tests.soak.steady_load --minutes 60
 
 bench: $(DEV) $(INSTALLED) compiled ## measure, on compiled modules: make bench ARGS=...
