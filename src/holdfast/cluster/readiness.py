@@ -186,7 +186,7 @@ class Readiness:
         if not self.is_member:
             return PeerError(reason, "this node is no member of its cluster at the moment")
         if not self.may_lead:
-            return PeerError(reason, f"use another node of this cluster, this one is not ready: {self._hindrances[0]}")
+            return PeerError(reason, "this node is not ready; use another one of this cluster")
         if vnode in self._still:
             return PeerError(SERVER_UNAVAILABLE, self._still[vnode])
         return None

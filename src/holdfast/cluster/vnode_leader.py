@@ -114,6 +114,8 @@ class VnodeLeader:
 
     def _lead(self) -> None:
         self._proposed = False
+        if self._writer.closed:
+            return  # the tables may be closed by now, too
         if self.is_ready and self._is_vacant(self._clock.wall_us()):
             self._writer.add(Lead())
             self._writer.flush()
