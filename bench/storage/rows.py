@@ -61,16 +61,16 @@ KEPT = (
 )
 
 #: What else happens while segments are made.
-MOMENTS = {"resting": "nothing else", "committing": "50,000 messages/s are committed and synced"}
+MOMENTS = {"resting": "nothing else", "committing": "50,000 messages/s, synced"}
 
 #: For each of them.
 SLICES = (
-    Row("steps", "slices stored", COUNT),
+    Row("steps", "slices", COUNT),
     Row("ms", "median", MILLISECONDS),
     Row("p99_ms", "99th of 100", MILLISECONDS),
     Row("longest_ms", "longest", MILLISECONDS),
     Row("longest_cpu_ms", "most CPU", MILLISECONDS),
-    Row("reading_ms", "longest of reading, for the process", MILLISECONDS),
+    Row("reading_ms", "longest read", MILLISECONDS),
 )
 
 
