@@ -37,13 +37,14 @@ def test_of_three_nodes_the_one_that_differs_stops_and_the_others_go_on() -> Non
         (found,) = watch(RIGHT, node).compare(beats)
         assert (found.vnode, found.nodes, found.sequence, found.must_stop) == (0, (3,), AT, False)
     (found,) = watch(WRONG, 3).compare(beats)
-    assert (found.nodes, found.must_stop) == ((1, 2), True)
+    assert (found.nodes, found.must_stop, found.is_outvoted) == ((1, 2), True, True)
 
 
 def test_without_a_majority_all_stop() -> None:
     two = {1: beat(RIGHT), 2: beat(WRONG)}
     assert watch(RIGHT, 1).compare(two)[0].must_stop
     assert watch(WRONG, 2).compare(two)[0].must_stop
+    assert not watch(WRONG, 2).compare(two)[0].is_outvoted, "nobody says which of two is right"
     three = {1: beat(RIGHT), 2: beat(WRONG), 3: beat(OTHER)}
     for node, digest in ((1, RIGHT), (2, WRONG), (3, OTHER)):
         assert watch(digest, node).compare(three)[0].must_stop
