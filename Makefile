@@ -78,13 +78,15 @@ check: $(DEV) ## lint, formatting, types, import contracts, file sizes
 	PYTHONPATH=src $(BIN)/python scripts/reference.py --check
 
 # Ends with 600 kills of a broker on the log and 100 with each kind of client queue, from three seeds, with thousands of
-# seeds of each cluster simulation, and with an hour of real load.
-soak: $(DEV) compiled ## a simulated day, hundreds of kills, a real hour under load: takes two hours and a half
+# seeds of each cluster simulation, with every fault of the fault suite, and with an hour of real load.
+soak: $(DEV) compiled ## a simulated day, hundreds of kills and faults, a real hour under load: takes four to five hours
 	@scripts/services
+	@mkdir -p .reports
 	HOLDFAST_SOAK_HOURS=24 $(PYTEST) tests/soak -s
 	for seed in 1 2 3; do \
 		HOLDFAST_CRASH_SEED=$$seed HOLDFAST_CRASH_RUNS=204 $(PYTEST) -n 2 tests/crash/test_broker_kill.py || exit 1; done
 	HOLDFAST_SIMULATION_SEEDS=5000 HOLDFAST_HISTORIES=10 $(PYTEST) -n 2 tests/simulation
+	PYTHONPATH=src $(BIN)/python -m tests.cluster.fault_run --all --json .reports/faults.json
 	PYTHONPATH=.compiled $(BIN)/python -m tests.soak.steady_load --minutes 60
 
 bench: $(DEV) $(INSTALLED) compiled ## measure, on compiled modules: make bench ARGS=...

@@ -82,10 +82,8 @@ class FaultNode(BrokerProcess):
 
     def change(self, key: str, value: str) -> None:
         """Start with another setting from the next time on."""
-        kept = [word for word in self._command if not word.startswith(f"{key}=")]
-        if len(kept) < len(self._command):
-            kept.remove("--set")
-        self._command = (*kept, "--set", f"{key}={value}")
+        words = [f"{key}={value}" if word.startswith(f"{key}=") else word for word in self._command]
+        self._command = tuple(words) if self.given(key) else (*words, "--set", f"{key}={value}")
 
     # ---- signals
 

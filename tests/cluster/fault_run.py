@@ -47,8 +47,8 @@ STEPS = (
     "trim",
     "install",
 )
-#: What the cluster does not do yet has no runs.
-BUILT = tuple(step for step in STEPS if step != "install")
+
+
 REPETITIONS = 3
 #: Of each fault that is no kill at a step.
 FURTHER_REPETITIONS = 10
@@ -210,7 +210,7 @@ def further_runs(repetitions: int = FURTHER_REPETITIONS) -> list[FaultRun]:
     return [FaultRun(name, repetition=at) for name in FURTHER for at in range(repetitions)]
 
 
-def all_runs(steps: tuple[str, ...] = BUILT) -> list[FaultRun]:
+def all_runs(steps: tuple[str, ...] = STEPS) -> list[FaultRun]:
     """Every pair, three times; a life has many kinds of them."""
     return [
         FaultRun(victim, step, repetition) for repetition in range(REPETITIONS) for step in steps for victim in VICTIMS

@@ -32,18 +32,18 @@ BROKERS = [
     FaultRun(SUBSCRIBER, "inflight", 0),
     FaultRun(LEADER, "will", 1),
     FaultRun(ALL_BROKERS, "claim", 2),
-    FaultRun(PUBLISHER, "release", 0),
-    FaultRun(SUBSCRIBER, "open", 1),
-    FaultRun(LEADER, "border", 2),
+    FaultRun(PUBLISHER, "begin", 1),
+    FaultRun(SUBSCRIBER, "install", 0),
+    FaultRun(LEADER, "assign", 0),
     FaultRun(ALL_BROKERS, "append", 0),
 ]
 SERVERS = [
     FaultRun(LEADER_SERVER, "append", 0),
-    FaultRun(FOLLOWER_SERVER, "claim", 0),
+    FaultRun(FOLLOWER_SERVER, "release", 0),
     FaultRun(TWO_SERVERS, "inflight", 1),
     FaultRun(ALL_SERVERS, "append", 1),
     FaultRun(LEADER_SERVER, "drop", 0),
-    FaultRun(FOLLOWER_SERVER, "will", 2),
+    FaultRun(FOLLOWER_SERVER, "border", 2),
     FaultRun(TWO_SERVERS, "trim", 1),
     FaultRun(ALL_SERVERS, "open", 0),
 ]
