@@ -7,6 +7,7 @@ from holdfast.durable.takeover.registry import ChannelVersion, Registration
 from holdfast.model.ids import ClientId
 from holdfast.model.protocol import V5
 from holdfast.records.cluster.begin import GONE, BeginRequest, decode_begin_answer, encode_begin
+from holdfast.wire.codec import encode
 from holdfast.wire.packets import Ack, Connack, Connect, Publish
 from holdfast.wire.properties import Properties
 from tests.cluster_world import ClusterNode, ClusterWorld
@@ -39,6 +40,22 @@ def test_a_takeover_at_another_node_repeats_no_message_that_was_acknowledged() -
         assert (new.connack.session_present, old.closed) == (True, True)
         assert new.payloads() == []
         assert (one.counts.begins[SERVED], two.counts.begins[ASKED_BEGUN]) == (1, 1)
+
+
+def test_a_session_whose_progress_waits_behind_that_of_others_is_stored_before_the_claim() -> None:
+    """A2: a batch takes along the progress of few sessions; that of the old channel is written for the takeover."""
+    with ClusterWorld() as world:
+        one, two, three = world.nodes
+        readers = [one.connect(f"r{number}", clean_start=True, properties=KEPT) for number in range(100)]
+        old = one.connect("p1", clean_start=True, properties=KEPT)
+        for reader in (*readers, old):
+            reader.subscribe("t", qos=1)
+        three.connect("p2").send(Publish("t", b"seen", 1, 1))
+        answers = [(peer.channel, encode(Ack(4, peer.take(Publish).packet_id), V5)) for peer in (*readers, old)]
+        world.do(lambda: [one.broker.received(channel, answer) for channel, answer in answers])
+        new = two.connect("p1", clean_start=False, properties=KEPT)
+        assert new.connack.session_present
+        assert new.payloads() == []
 
 
 def test_a_channel_that_is_begun_with_neither_reads_nor_sends_and_goes_on_without_an_end() -> None:

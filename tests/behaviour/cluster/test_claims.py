@@ -17,6 +17,8 @@ from tests.cluster_world import ClusterNode, ClusterWorld
 from tests.world import Peer
 
 KEPT = Properties(session_expiry_interval=1000)
+#: By how much a clock is ahead: so little that its broker goes by it, and not by record time.
+AHEAD_US = 20_000_000
 
 
 def registered(node: ClusterNode, session_id: str) -> RegistrationRow | None:
@@ -130,10 +132,10 @@ def test_a_session_whose_end_had_come_is_not_present_though_no_leader_proposed_i
 
 
 def test_the_newest_connection_is_not_refused_by_a_node_whose_clock_is_behind() -> None:
-    """A25: it connects a moment later, at a node whose clock is ten minutes behind."""
+    """A25: it connects a moment later, at a node whose clock is behind."""
     with ClusterWorld() as world:
         _one, two, three = world.nodes
-        two.clock.advance(600_000_000)
+        two.clock.advance(AHEAD_US)
         old = two.connect("p1", clean_start=True, properties=KEPT)
         new = three.connect("p1", clean_start=False, properties=KEPT)
         assert new.connack.reason == 0
@@ -145,7 +147,7 @@ def test_a_node_that_starts_beside_a_fast_clock_gives_newer_versions() -> None:
     """A25: it has applied the fast node's claims before it has clients."""
     with ClusterWorld() as world:
         _one, two, three = world.nodes
-        two.clock.advance(600_000_000)
+        two.clock.advance(AHEAD_US)
         old = two.connect("p1", clean_start=True, properties=KEPT)
         three.kill()
         new = world.start(3).connect("p1", clean_start=False, properties=KEPT)
@@ -156,7 +158,7 @@ def test_a_node_that_restarts_on_its_tables_gives_versions_above_them() -> None:
     """A25: it applies none of the fast node's claims again, and has not heard of any since its start."""
     with ClusterWorld() as world:
         _one, two, three = world.nodes
-        two.clock.advance(600_000_000)
+        two.clock.advance(AHEAD_US)
         old = two.connect("p1", clean_start=True, properties=KEPT)
         three.kill()
         new = world.start(3, three.tables).connect("p1", clean_start=False, properties=KEPT)
@@ -169,7 +171,7 @@ def test_a_folder_of_an_earlier_version_has_its_registrations_read_for_the_newes
         one, two, _three = world.nodes
         for number in range(3):
             one.connect(f"c{number}")
-        two.clock.advance(600_000_000)
+        two.clock.advance(AHEAD_US)
         two.connect("p1", clean_start=True, properties=KEPT)
         tables = one.tables[vnode_of("p1", len(world.logs))]
         newest = load_newest_version(tables)
