@@ -16,6 +16,7 @@
 from collections import Counter, deque
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from holdfast.cluster.groups.assignments import Assignments, stored_progress
@@ -37,7 +38,7 @@ from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.step_items import step_item
 from holdfast.model.message import Message
-from holdfast.records.cluster.group_packs import GroupMessage, GroupPack, GroupReport, MemberState, Reference
+from holdfast.records.cluster.group_packs import GroupMessage, GroupPack, GroupReport, MemberState, Reference, bounded
 from holdfast.records.cluster.items import Assign
 from holdfast.records.cluster.record import SessionEntry
 from holdfast.records.groups import GroupRecord
@@ -50,9 +51,8 @@ from holdfast.topics.matcher import Matcher
 _GROUP_RECORD: Final = SessionRecord(expiry_s=NEVER, disconnected_us=1)
 #: Seconds without a report after which the members of a node are given nothing, and what they have goes to others.
 SILENT_S: Final = 10
-#: Messages that are given out for one group before others get their turn, and references in one pack.
+#: Messages that are given out for one group before others get their turn.
 _MOST: Final = 1000
-_MAX_REFERENCES: Final = 10_000
 
 
 class NodeLink:
@@ -68,6 +68,8 @@ class NodeLink:
         #: References that its node has not taken, as far as is known; the first one's number.
         self.first = 1
         self.references: Final[deque[Reference]] = deque()
+        #: How many of these were sent. They are sent again once a second.
+        self.sent = 0
         self.messages: Final[list[GroupMessage]] = []
         self.members: set[tuple[str, MemberName]] = set()
         self.silent_s = 0
@@ -205,6 +207,7 @@ class GroupDispatcher:
         while link.references and link.first <= taken:
             link.references.popleft()
             link.first += 1
+            link.sent = max(0, link.sent - 1)
         self._take_results(link, report)
         seen: set[tuple[str, MemberName]] = set()
         unseen = Counter([(one.group, one.session_id, one.revision) for one in link.references])
@@ -359,13 +362,16 @@ class GroupDispatcher:
 
     def _send(self, link: NodeLink) -> None:
         link.is_due = False
-        references = tuple([link.references[index] for index in range(min(len(link.references), _MAX_REFERENCES))])
-        messages = tuple(link.messages)
-        link.messages.clear()
-        pack = GroupPack(
-            self._node, self._vnode, self.lead, link.epoch, link.stream, link.heard, link.first, references, messages
-        )
-        self._services.send(link.node, pack)
+        while True:
+            references = bounded(islice(link.references, link.sent, None))
+            messages = bounded(link.messages)
+            del link.messages[: len(messages)]
+            numbers = (link.epoch, link.stream, link.heard, link.first + link.sent)
+            link.sent += len(references)
+            pack = GroupPack(self._node, self._vnode, self.lead, *numbers, references, messages)
+            self._services.send(link.node, pack)
+            if link.sent == len(link.references) and not link.messages:
+                return
 
     # ---- what the log says
 
@@ -395,6 +401,7 @@ class GroupDispatcher:
             if closed or link.silent_s > SILENT_S:
                 self._lose(link)
             elif link.references:
+                link.sent = 0
                 link.is_due = True
         doubtful = sorted(self._doubtful)
         self._doubtful.clear()

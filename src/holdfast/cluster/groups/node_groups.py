@@ -44,6 +44,7 @@ from holdfast.records.cluster.group_packs import (
     GroupPack,
     GroupReport,
     WorkResult,
+    bounded,
     decode_group_packet,
     encode_pack,
     encode_report,
@@ -67,8 +68,6 @@ _log = structlog.get_logger()
 _RECENT: Final = 10_000
 #: Reports without members that follow the last one with some, one a second: the leader has to hear of it.
 _LAST_REPORTS: Final = 10
-#: Results of one report; the rest follows when they are confirmed.
-_MAX_RESULTS: Final = 10_000
 
 
 class GroupStores(NamedTuple):
@@ -366,7 +365,7 @@ class NodeGroups:
         link.is_due = False
         link.number += 1
         members = () if self._shares is None else self._shares.members(lambda one: self._vnode_of(one) == vnode)
-        results = tuple([link.results[index] for index in range(min(len(link.results), _MAX_RESULTS))])
+        results = bounded(link.results)
         if members or results:
             link.quiet_s = 0
         report = GroupReport(

@@ -17,8 +17,9 @@ up to which the node has applied the group's vnode. A group is named by the sess
 message that is sent itself has QoS 0, and comes once at most.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
@@ -35,6 +36,11 @@ _DONE: Final = 1
 _BACK: Final = 2
 #: More than this fits into no field.
 MAX_FREE: Final = 65_535
+#: References, results and messages of one packet: far below what a server takes.
+MAX_ENTRIES: Final = 10_000
+MAX_BYTES: Final = 1 << 20
+#: What one takes besides its texts, about.
+_ENTRY_BYTES: Final = 32
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,25 @@ class GroupPack:
     first: int
     references: tuple[Reference, ...]
     messages: tuple[GroupMessage, ...] = ()
+
+
+_Entry = TypeVar("_Entry", Reference, WorkResult, GroupMessage)
+
+
+def bounded(entries: Iterable[_Entry]) -> tuple[_Entry, ...]:
+    """The first entries of a packet, as many as fit; at least one. The rest follows in another one."""
+    found: list[_Entry] = []
+    size_bytes = 0
+    for entry in entries:
+        size_bytes += _ENTRY_BYTES + len(entry.group)
+        if not isinstance(entry, WorkResult):
+            size_bytes += len(entry.session_id)
+        if isinstance(entry, GroupMessage):
+            size_bytes += len(entry.message.topic) + len(entry.message.payload) + len(entry.message.properties)
+        if found and (size_bytes > MAX_BYTES or len(found) == MAX_ENTRIES):
+            break
+        found.append(entry)
+    return tuple(found)
 
 
 def encode_report(report: GroupReport) -> bytes:
