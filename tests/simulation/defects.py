@@ -113,19 +113,15 @@ def delivered_waits_for_clients(patch: pytest.MonkeyPatch) -> None:
 
 def packet_id_is_a_step_of_its_own(patch: pytest.MonkeyPatch) -> None:
     """The id of an incoming QoS 2 message and the message are two items, in two records (A16)."""
-    add_all = ClusterLog._add
+    add_message = VnodeWriter.add_message
 
-    def add_apart(writer: VnodeWriter, items: list[Any], settled: Any) -> None:
-        apart: list[Any] = []
-        for item, session in items:
-            if isinstance(item, MessageItem) and item.packet_id:
-                writer.add(step_item(KeepIncoming(session.session_id, item.packet_id), 0), None, session)
-                writer.flush()
-                item = MessageItem(0, item.message, number=item.number, user=item.user)
-            apart.append((item, session))
-        add_all(writer, apart, settled)
+    def add_apart(self: Any, session: Any, message: Any, packet_id: int, number: int, user: str | None) -> None:
+        if packet_id:
+            self.add(step_item(KeepIncoming(session.session_id, packet_id), 0), None, session)
+            self.flush()
+        add_message(self, session, message, 0, number, user)
 
-    patch.setattr(ClusterLog, "_add", staticmethod(add_apart))
+    patch.setattr(VnodeWriter, "add_message", add_apart)
 
 
 def owners_are_not_compared(patch: pytest.MonkeyPatch) -> None:

@@ -26,12 +26,13 @@ from typing import Final, Protocol
 from holdfast.cluster import failpoints
 from holdfast.cluster.applier import ApplierStop
 from holdfast.cluster.writer import ItemOutcome, Settled, TimerHandle, Timers, VnodeWriter
-from holdfast.durable.commit import Batch, MessageIds, Receipt
+from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.ordered_log import LogEntry
+from holdfast.durable.sessions.session_store import SessionStep
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.step_items import step_item
 from holdfast.model.message import Message
-from holdfast.records.cluster.items import Claim, Item, MessageItem, ReadRegistration, VersionParts
+from holdfast.records.cluster.items import Claim, Item, ReadRegistration, VersionParts
 from holdfast.records.cluster.record import SessionEntry
 from holdfast.records.cluster.vnode_keys import vnode_of
 
@@ -39,7 +40,14 @@ from holdfast.records.cluster.vnode_keys import vnode_of
 PATIENCE_S: Final = 5.0
 #: Of a vnode that stands still, before nobody is registered there any more.
 MAX_UNSETTLED_BYTES: Final = 16 * 1024 * 1024
-_NO_IDS: Final = MessageIds(0, -1, None)
+
+
+class _HeldSession:
+    """A session that a channel of this node has claimed."""
+
+    def __init__(self, session_id: str, revision: int, vnode: int) -> None:
+        self.entry: Final = SessionEntry(session_id, revision)
+        self.vnode: Final = vnode
 
 
 class _Waiter:
@@ -89,8 +97,8 @@ class ClusterLog:
         self._heads: Final = heads
         self._delivered: Final = delivered
         self._timers: Final = timers
-        #: Sessions of this node's channels, with the revisions of their claims.
-        self._held: Final[dict[str, int]] = {}
+        #: Sessions of this node's channels, with the revisions of their claims, and their vnodes.
+        self._held: Final[dict[str, _HeldSession]] = {}
         self._fenced: Final[set[str]] = set()
         #: By vnode: the numbers of the batches with items there that are not settled; and the last batch.
         self._open: Final[list[deque[int]]] = [deque() for _vnode in range(vnodes)]
@@ -159,7 +167,7 @@ class ClusterLog:
         vnode: clients that come again and again would fill the memory while it stands still.
         """
         writer = None if self._writers is None else self._writers[vnode_of(session_id, self._vnodes)]
-        asks = isinstance(item, Claim | ReadRegistration)
+        asks = isinstance(item, (Claim, ReadRegistration))
         if writer is None or (asks and writer.unsettled_bytes > MAX_UNSETTLED_BYTES):
             settled(ItemOutcome(None, 0))
             return
@@ -180,16 +188,17 @@ class ClusterLog:
     # ---- sessions of this node
 
     def revision_of(self, session_id: str) -> int:
-        return self._held.get(session_id, 0)
+        return self.held_revision(session_id) or 0
 
     def hold(self, session_id: str, revision: int) -> None:
         """A claim of this node was accepted: items of the session count at its revision."""
-        self._held[session_id] = revision
+        self._held[session_id] = _HeldSession(session_id, revision, vnode_of(session_id, self._vnodes))
         self._fenced.discard(session_id)
 
     def held_revision(self, session_id: str) -> int | None:
         """The revision of the claim by which this node holds a session; None if it does not."""
-        return self._held.get(session_id)
+        held = self._held.get(session_id)
+        return None if held is None else held.entry.revision
 
     def let_go(self, session_id: str) -> None:
         """The channel of a session has ended."""
@@ -198,54 +207,62 @@ class ClusterLog:
     # ---- batches
 
     def write(self, batch: Batch) -> Receipt | None:
-        items = self._items(batch)
-        self._last_batch = batch.number
-        for vnode in items:
-            self._open[vnode].append(batch.number)
         before, self._writing = self._writing, True
         try:
-            writers = self._writers or []
-            for vnode, found in items.items():
-                self._add(writers[vnode], found, partial(self._settled, vnode))
-            for vnode in items:
-                writers[vnode].flush()
+            self._add_all(batch)
         finally:
             self._writing = before
         return self._receipt()
 
-    def _items(self, batch: Batch) -> dict[int, list[tuple[Item, SessionEntry]]]:
-        """The items of a batch by vnode, in their order."""
-        items: dict[int, list[tuple[Item, SessionEntry]]] = {}
-
-        def add(session_id: str, item: Item) -> None:
-            revision = self._held.get(session_id)
-            if revision is None:  # so it is for all of them while this node is no member
-                self._fenced.add(session_id)
-                return
-            vnode = vnode_of(session_id, self._vnodes)
-            items.setdefault(vnode, []).append((item, SessionEntry(session_id, revision)))
-
+    def _add_all(self, batch: Batch) -> None:
+        """Add the items of a batch to the records of their vnodes, in their order, and send them."""
+        writers = self._writers or []
+        touched: dict[int, None] = {}
         for step in batch.steps:
-            add(step.client_id, step_item(step, 0))
-        stored = {id(message) for message in batch.messages}
+            self._add_step(writers, step, touched)
+        ids = batch.ids
+        publisher = ""
+        held: _HeldSession | None = None
         for index, message in enumerate(batch.messages):
-            if message.publisher:
-                ids = batch.ids.get(index, _NO_IDS)
-                item = MessageItem(0, message, packet_id=ids.packet_id, number=ids.number, user=ids.user)
-                add(message.publisher, item)
-        for message in batch.retained:
-            if message.publisher and id(message) not in stored:
-                add(message.publisher, MessageItem(0, message))
+            if message.publisher != publisher:  # else it is held, or not, as for the one before
+                publisher = message.publisher
+                held = self._held_or_fenced(publisher) if publisher else None
+            if held is not None:
+                found = ids.get(index) if ids else None
+                touched[held.vnode] = None
+                if found is None:
+                    writers[held.vnode].add_message(held.entry, message, 0, -1, None)
+                else:
+                    writers[held.vnode].add_message(held.entry, message, found.packet_id, found.number, found.user)
+        if batch.retained:
+            stored = {id(message) for message in batch.messages}
+            for message in batch.retained:
+                held = self._held_or_fenced(message.publisher) if message.publisher else None
+                if held is not None and id(message) not in stored:
+                    touched[held.vnode] = None
+                    writers[held.vnode].add_message(held.entry, message, 0, -1, None)
         for progress in batch.progress:
-            add(progress.client_id, step_item(progress, 0))
-        return items
-
-    @staticmethod
-    def _add(writer: VnodeWriter, items: list[tuple[Item, SessionEntry]], settled: Settled) -> None:
-        last = len(items) - 1
-        for index, (item, session) in enumerate(items):
+            self._add_step(writers, progress, touched)
+        self._last_batch = batch.number
+        for vnode in touched:
+            self._open[vnode].append(batch.number)
             # Items of a writer are settled in their order, so the last one speaks for all.
-            writer.add(item, settled if index == last else None, session)
+            writers[vnode].notify(partial(self._settled, vnode))
+        for vnode in touched:
+            writers[vnode].flush()
+
+    def _add_step(self, writers: Sequence[VnodeWriter], step: SessionStep, touched: dict[int, None]) -> None:
+        held = self._held_or_fenced(step.client_id)
+        if held is not None:
+            touched[held.vnode] = None
+            writers[held.vnode].add(step_item(step, 0), None, held.entry)
+
+    def _held_or_fenced(self, session_id: str) -> _HeldSession | None:
+        """A session that counts; any other one is fenced. So all are while this node is no member."""
+        held = self._held.get(session_id)
+        if held is None:
+            self._fenced.add(session_id)
+        return held
 
     def busy(self) -> bool:
         """Never: what is written while a record is on its way fills the next one."""
@@ -279,7 +296,10 @@ class ClusterLog:
         """A record of a vnode was applied here, of any node."""
         if outcome.published:
             messages = [published.message for published in outcome.published]
-            stored = {message.shard: message.position_us for message in messages if message.position_us}
+            stored: dict[int, int] = {}
+            for message in messages:
+                if message.position_us:
+                    stored[message.shard] = message.position_us
             self._heads.update(stored)
             if self.groups is not None:
                 self.groups.offer(messages)
@@ -310,16 +330,18 @@ class ClusterLog:
 
     def _note_lost(self, outcome: Outcome) -> None:
         """Hold the sessions no longer that other channels own from this record on."""
-        fenced = [one.session_id for one in outcome.fenced if self._held.get(one.session_id) == one.revision]
-        lost = [
-            session_id for session_id, row in outcome.replaced.items() if self._held.get(session_id) == row.revision
-        ]
+        fenced = [one.session_id for one in outcome.fenced if self._holds(one.session_id, one.revision)]
+        lost = [session_id for session_id, row in outcome.replaced.items() if self._holds(session_id, row.revision)]
         if (fenced or lost) and self._write_open is not None:
             # What their channels did so far is theirs: under the revision of a later channel it would count.
             self._write_open()
         for session_id in (*fenced, *lost):
             self._held.pop(session_id, None)
         self._fenced.update(fenced)
+
+    def _holds(self, session_id: str, revision: int) -> bool:
+        held = self._held.get(session_id)
+        return held is not None and held.entry.revision == revision
 
     def stopped(self, vnode: int, stop: ApplierStop) -> None:
         """Nothing more of a vnode is applied here: none of its sessions may go on."""
@@ -330,7 +352,7 @@ class ClusterLog:
 
     def _fence_all(self, vnode: int) -> None:
         """Nothing that this node writes into a vnode counts any more."""
-        gone = [session_id for session_id in self._held if vnode_of(session_id, self._vnodes) == vnode]
+        gone = [session_id for session_id, held in self._held.items() if held.vnode == vnode]
         for session_id in gone:
             del self._held[session_id]
         self._fenced.update(gone)

@@ -7,7 +7,8 @@ twice. A record may end between any two items: what has to count together is one
 from typing import Final
 
 from holdfast.model.errors import MisuseError
-from holdfast.records.cluster.item_codec import encode_item
+from holdfast.model.message import Message
+from holdfast.records.cluster.item_codec import encode_item, encode_message_item
 from holdfast.records.cluster.items import Item, MessageItem
 from holdfast.records.cluster.record import (
     EMPTY_RECORD_BYTES,
@@ -28,6 +29,9 @@ class OpenRecord:
         self._limit_bytes: Final = limit_bytes
         self._sessions: Final[list[SessionEntry]] = []
         self._places: Final[dict[tuple[str, int], int]] = {}
+        #: The session of the last item, and its place: a client that is pipelining gives many in a row.
+        self._last: SessionEntry | None = None
+        self._last_place = 0
         self._encoded: Final[list[bytes]] = []
         self.size_bytes = EMPTY_RECORD_BYTES
 
@@ -39,13 +43,27 @@ class OpenRecord:
 
         A message or step gets the place of its session in this record. MisuseError: no record has room for it.
         """
-        place, new = self._place_of(session)
-        encoded = encode_item(_with_session(item, place))
-        size_bytes = len(encoded) + (len(encode_session_entry(session)) if new and session is not None else 0)
+        if isinstance(item, MessageItem) and session is not None:
+            return self.add_message(session, item.message, item.packet_id, item.number, item.user)
+        place = 0 if session is None else self._place_of(session)
+        return self._add(encode_item(_with_session(item, place)), session, place)
+
+    def add_message(
+        self, session: SessionEntry, message: Message, packet_id: int, number: int, user: str | None
+    ) -> bool:
+        """As `add` for a `MessageItem` with these fields."""
+        place = self._place_of(session)
+        return self._add(encode_message_item(place, message, packet_id, number, user), session, place)
+
+    def _add(self, encoded: bytes, session: SessionEntry | None, place: int) -> bool:
+        size_bytes = len(encoded)
+        new = session is not None and place == len(self._sessions)
+        if new and session is not None:
+            size_bytes += len(encode_session_entry(session))
         if (
             self.size_bytes + size_bytes > self._limit_bytes
             or len(self._encoded) == MAX_ITEMS
-            or len(self._sessions) == MAX_SESSIONS
+            or (new and place == MAX_SESSIONS)
         ):
             if not self._encoded:
                 raise MisuseError(
@@ -55,6 +73,8 @@ class OpenRecord:
         if new and session is not None:
             self._places[session.session_id, session.revision] = place
             self._sessions.append(session)
+        self._last = session
+        self._last_place = place
         self._encoded.append(encoded)
         self.size_bytes += size_bytes
         return True
@@ -64,17 +84,16 @@ class OpenRecord:
         record = ClusterRecord(cluster_id, node, epoch, number, time_us, seen_version, self._sessions, [])
         return join_record(record, self._encoded, self._limit_bytes)
 
-    def _place_of(self, session: SessionEntry | None) -> tuple[int, bool]:
-        if session is None:
-            return 0, False
+    def _place_of(self, session: SessionEntry) -> int:
+        """The place that a session has, or would get behind all others."""
+        if session is self._last:
+            return self._last_place
         place = self._places.get((session.session_id, session.revision))
-        return (len(self._sessions), True) if place is None else (place, False)
+        return len(self._sessions) if place is None else place
 
 
 def _with_session(item: Item, session: int) -> Item:
     """The same item, with the place of its session in the record's table."""
-    if isinstance(item, MessageItem) and item.session != session:
-        return MessageItem(session, item.message, packet_id=item.packet_id, number=item.number, user=item.user)
     if isinstance(item, StepItem) and item.session != session:
         return StepItem(
             session,

@@ -28,6 +28,7 @@ from holdfast.cluster.open_record import OpenRecord
 from holdfast.durable.ordered_log import AppendResult, LogEntry, OrderedLog, UnknownOutcome
 from holdfast.durable.state_machine.outcome import APPLIED, CLOSED_EPOCH, GAP, REPEATED, Outcome
 from holdfast.model.clock import Clock
+from holdfast.model.message import Message
 from holdfast.records.cluster.items import Item
 from holdfast.records.cluster.record import MAX_RECORD_BYTES, SessionEntry
 from holdfast.records.cluster.rows import RegistrationRow
@@ -145,17 +146,42 @@ class VnodeWriter:
         MisuseError: it is larger than a record.
         """
         if self.closed:
-            _tell(settled, ItemOutcome(None, 0))
+            if settled is not None:
+                settled(ItemOutcome(None, 0))
             return
-        before = self._filling[-1].record.size_bytes if self._filling else 0
-        if not self._filling or not self._filling[-1].record.add(item, session):
-            filling = _FillingRecord(self._limit_bytes)
-            before = 0
+        filling = self._filling[-1] if self._filling else None
+        before = 0 if filling is None else filling.record.size_bytes
+        if filling is None or not filling.record.add(item, session):
+            filling, before = _FillingRecord(self._limit_bytes), 0
             filling.record.add(item, session)
             self._filling.append(filling)
-        filling = self._filling[-1]
         filling.settled.append(settled)
         self.unsettled_bytes += filling.record.size_bytes - before
+
+    def add_message(
+        self, session: SessionEntry, message: Message, packet_id: int, number: int, user: str | None
+    ) -> None:
+        """As `add` for a `MessageItem` with these fields, without the object."""
+        if self.closed:
+            return
+        filling = self._filling[-1] if self._filling else None
+        before = 0 if filling is None else filling.record.size_bytes
+        if filling is None or not filling.record.add_message(session, message, packet_id, number, user):
+            filling, before = _FillingRecord(self._limit_bytes), 0
+            filling.record.add_message(session, message, packet_id, number, user)
+            self._filling.append(filling)
+        filling.settled.append(None)
+        self.unsettled_bytes += filling.record.size_bytes - before
+
+    def notify(self, settled: Settled) -> None:
+        """Tell when everything that was added so far is settled, with the outcome of the last item.
+
+        Requires: that item was added since the last `flush`, and nobody waits for it.
+        """
+        if self.closed:
+            settled(ItemOutcome(None, 0))
+        else:
+            self._filling[-1].settled[-1] = settled
 
     def flush(self) -> None:
         """Send what was added, unless a record is on its way: then it follows that one."""
@@ -252,7 +278,8 @@ class VnodeWriter:
         record.answered = True
         self.unsettled_bytes -= len(record.value)
         for index, settled in enumerate(record.settled):
-            _tell(settled, ItemOutcome(outcome, index))
+            if settled is not None:
+                settled(ItemOutcome(outcome, index))
         self._arrived(record)
 
     def _go_back(self, record: _SealedRecord) -> None:
@@ -281,9 +308,5 @@ class VnodeWriter:
         self.unsettled_bytes = 0
         _log.warning("a vnode is written no further", why=why, items=len(left))
         for settled in left:
-            _tell(settled, ItemOutcome(None, 0))
-
-
-def _tell(settled: Settled | None, outcome: ItemOutcome) -> None:
-    if settled is not None:
-        settled(outcome)
+            if settled is not None:
+                settled(ItemOutcome(None, 0))

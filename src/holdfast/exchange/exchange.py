@@ -405,12 +405,13 @@ class Exchange:
             if message.retain:
                 self._retained.keep(message)
             if message.qos:
-                publisher = self._control.client_of(message.publisher)
                 plan = self.routing.plan_for(message.topic)
-                try:
-                    self.delivery.deliver(PendingPublish(message, plan, publisher, None, b""), plan)
-                except Exception as error:
-                    self._control.internal_error(error)
+                if not plan.empty or plan.denied:  # else it is for clients of other nodes
+                    publisher = self._control.client_of(message.publisher)
+                    try:
+                        self.delivery.deliver(PendingPublish(message, plan, publisher, None, b""), plan)
+                    except Exception as error:
+                        self._control.internal_error(error)
             if message.position_us:
                 self.delivered[message.shard] = message.position_us
 

@@ -13,8 +13,6 @@ from typing import Final
 
 from holdfast.model.errors import MisuseError, PermanentError
 
-_U16: Final = Struct("<H")
-_U32: Final = Struct("<I")
 _U64: Final = Struct("<Q")
 _I64: Final = Struct("<q")
 _U16_KEY: Final = Struct(">H")
@@ -57,11 +55,14 @@ class RecordReader:
     def u8(self, field: str) -> int:
         return self._value[self._step(1, field)]
 
+    # By single bytes: compiled, that costs a tenth of a call of struct.
     def u16(self, field: str) -> int:
-        return int(_U16.unpack_from(self._value, self._step(2, field))[0])
+        at, value = self._step(2, field), self._value
+        return value[at] | value[at + 1] << 8
 
     def u32(self, field: str) -> int:
-        return int(_U32.unpack_from(self._value, self._step(4, field))[0])
+        at, value = self._step(4, field), self._value
+        return value[at] | value[at + 1] << 8 | value[at + 2] << 16 | value[at + 3] << 24
 
     def u64(self, field: str) -> int:
         return int(_U64.unpack_from(self._value, self._step(8, field))[0])
@@ -120,11 +121,15 @@ def u8(value: int) -> bytes:
 
 
 def u16(value: int) -> bytes:
-    return _packed(_U16, value)
+    if not 0 <= value <= 0xFFFF:
+        raise MisuseError(f"{value} does not fit into two bytes")
+    return value.to_bytes(2, "little")
 
 
 def u32(value: int) -> bytes:
-    return _packed(_U32, value)
+    if not 0 <= value <= 0xFFFFFFFF:
+        raise MisuseError(f"{value} does not fit into four bytes")
+    return value.to_bytes(4, "little")
 
 
 def u64(value: int) -> bytes:
@@ -137,7 +142,7 @@ def i64(value: int) -> bytes:
 
 def text(value: str) -> bytes:
     encoded = value.encode()
-    return _packed(_U16, len(encoded)) + encoded
+    return u16(len(encoded)) + encoded
 
 
 def blob(value: bytes) -> bytes:

@@ -140,6 +140,27 @@ def test_a_full_record_ends_between_two_items_and_the_order_of_a_session_stays()
     assert node.writer.unsettled_bytes == 0
 
 
+def test_messages_and_steps_of_a_batch_are_told_of_together() -> None:
+    """The last item speaks for all: they are in records of one order."""
+    node = Node(limit_bytes=300)
+    session = node.claim("c")
+    first = [message(payload=b"%d" % number, qos=2, packet_id=number) for number in range(1, 8)]
+    for item in first:
+        node.writer.add_message(session, item.message, item.packet_id, item.number, item.user)
+    heard: list[ItemOutcome] = []
+    node.writer.notify(heard.append)
+    assert heard == []
+    node.writer.flush()
+    sent = [item for found in node.written() for item in found.items if isinstance(item, MessageItem)]
+    assert [(item.message.payload, item.packet_id) for item in sent] == [(b"%d" % one, one) for one in range(1, 8)]
+    assert [one.accepted for one in heard] == [True]
+    assert node.writer.unsettled_bytes == 0
+    node.writer.close()
+    node.writer.add_message(session, first[0].message, 0, -1, None)
+    node.writer.notify(heard.append)
+    assert heard[-1].outcome is None
+
+
 def test_sessions_of_a_record_are_named_once_with_each_revision() -> None:
     node = Node()
     one, other = node.claim("a"), node.claim("b")

@@ -53,8 +53,9 @@ class Channels:
         self._scope: Final = scope
         self._leadership: Final = leadership
         self._shards: Final = shards
-        #: Places in the record's table of sessions.
+        #: Places in the record's table of sessions: fenced, and those that are known to be held.
         self._fenced: Final[set[int]] = set()
+        self._held: Final[set[int]] = set()
 
     # ---- rule 5: items of sessions
 
@@ -63,7 +64,7 @@ class Channels:
             return self._fence(item.session)
         session_id = self._scope.record.sessions[item.session].session_id
         if item.number < 0 or self._is_new_number(session_id, item):
-            self._shards.publish(index, item.message)
+            self._shards.publish(index, item.message, session_id)
         if item.packet_id:
             self._change(KeepIncoming(session_id, item.packet_id))
         return True
@@ -92,22 +93,33 @@ class Channels:
 
     def _holds(self, session: int) -> bool:
         """Whether the record's writer holds a session at the revision that it names."""
+        if session in self._held:
+            return True
         if session in self._fenced:
             return False
         entry = self._scope.record.sessions[session]
         if _is_group(entry.session_id):
-            return self._leadership.is_leader() and self._leadership.revision() == entry.revision
-        row = self.registration(entry.session_id)
-        return (
-            row is not None
-            and row.released_us == 0
-            and row.revision == entry.revision
-            and self._scope.is_writer(row.node, row.epoch)
-        )
+            holds = self._leadership.is_leader() and self._leadership.revision() == entry.revision
+        else:
+            row = self.registration(entry.session_id)
+            holds = (
+                row is not None
+                and row.released_us == 0
+                and row.revision == entry.revision
+                and self._scope.is_writer(row.node, row.epoch)
+            )
+        if holds:
+            self._held.add(session)
+        return holds
+
+    def look_again(self) -> None:
+        """An item that is no session's may have changed who holds what: messages and steps behind it ask again."""
+        self._held.clear()
 
     def _fence(self, session: int) -> bool:
         if session not in self._fenced:
             self._fenced.add(session)
+            self._held.discard(session)
             self._scope.outcome.fenced.append(self._scope.record.sessions[session])
         return False
 
@@ -266,7 +278,7 @@ class Channels:
             properties=will.properties,
             expires_us=0 if will.expiry_s < 0 else now_us + max(will.expiry_s * SECOND_US, 1),
         )
-        self._shards.publish(index, message, is_will=True)
+        self._shards.publish(index, message, session_id, is_will=True)
 
     def _put(self, session_id: str, row: RegistrationRow) -> None:
         self._scope.tables.put(CLUSTER, registration_key(session_id), encode_registration(row))

@@ -187,6 +187,7 @@ class _ItemRules:
                 counts = self._channels.step(index, item.session, steps[index])
             else:
                 counts = self._apply(index, item)
+                self._channels.look_again()
             accepted.append(counts)
             if not counts:
                 is_any_rejected = True
@@ -280,11 +281,12 @@ def chain_digest(before: bytes, checksum: int, outcome: Outcome, tables: TableCh
     digest.update(before)
     digest.update(u32(checksum) + u8(VERDICTS.index(outcome.verdict)) + i64(outcome.time_us))
     digest.update(bytes(outcome.accepted))
+    places: list[bytes] = []
     for published in outcome.published:
         message = published.message
-        digest.update(
+        places.append(
             _pack_place(published.index, message.shard, message.position_us, published.serial, published.version)
         )
-    for part in tables.digested:
-        digest.update(part)
+    digest.update(b"".join(places))
+    digest.update(b"".join(tables.digested))
     return digest.digest()

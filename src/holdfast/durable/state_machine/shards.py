@@ -23,6 +23,7 @@ from holdfast.durable.state_machine.outcome import PublishedMessage
 from holdfast.durable.state_machine.scope import Scope
 from holdfast.durable.state_machine.tables import META, RETAINED
 from holdfast.durable.zones import UNSTORED, Zone, Zones
+from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.time import SECOND_US
 from holdfast.records.cluster.items import Border, DropGeneration, Horizon
@@ -60,8 +61,8 @@ class Shards:
     def takes_messages(self) -> bool:
         return self._zones is not None
 
-    def publish(self, index: int, message: Message, *, is_will: bool = False) -> None:
-        """Give a message its place, and make it the retained one of its topic if it asks for that.
+    def publish(self, index: int, message: Message, session_id: str, *, is_will: bool = False) -> None:
+        """Give a message of a session its place, and make it the retained one of its topic if it asks for that.
 
         Requires: the vnode takes messages.
         """
@@ -69,7 +70,9 @@ class Shards:
         assert zones is not None
         scope = self._scope
         zone = zones.of(message.topic)
-        message = _at_record_time(message, scope.time_us)
+        # Messages of one session share its id, in memory too: columns of publishers are told apart by identity first.
+        publisher = ClientId(session_id) if message.publisher == session_id else message.publisher
+        message = _at_record_time(message, publisher, scope.time_us)
         serial = 0
         position_us = scope.time_us
         if zone is not UNSTORED:
@@ -214,14 +217,14 @@ def is_topic(topic: bytes) -> bool:
     return bool(topic) and 0 not in topic
 
 
-def _at_record_time(message: Message, time_us: int) -> Message:
+def _at_record_time(message: Message, publisher: ClientId, time_us: int) -> Message:
     """The same message, as it came at record time."""
     expires_us = time_us + max(expiry_seconds(message) * SECOND_US, 1) if message.expires_us else 0
     return Message(
         message.topic,
         message.payload,
         message.qos,
-        message.publisher,
+        publisher,
         time_us,
         retain=message.retain,
         properties=message.properties,

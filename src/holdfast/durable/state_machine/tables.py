@@ -71,6 +71,7 @@ class TableChanges(StateTables):
     def __init__(self, tables: StateTables) -> None:
         self._tables: Final = tables
         self._rows: Final[dict[tuple[str, bytes], bytes | None]] = {}
+        #: Sessions that were changed or read so far: most items of a record are of few sessions.
         self._sessions: Final[dict[str, SessionRecord | None]] = {}
         self.changes: Final = Changes()
         self.steps: Final[list[SessionStep]] = []
@@ -97,7 +98,8 @@ class TableChanges(StateTables):
     def session(self, session_id: str) -> SessionRecord | None:
         if session_id in self._sessions:
             return self._sessions[session_id]
-        return self._tables.session(session_id)
+        found = self._sessions[session_id] = self._tables.session(session_id)
+        return found
 
     def put(self, family: str, key: bytes, value: bytes, *, digested: bool = True) -> None:
         self._rows[family, key] = value

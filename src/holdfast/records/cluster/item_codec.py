@@ -3,6 +3,7 @@
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PermanentError
+from holdfast.model.message import Message
 from holdfast.records.cluster.items import (
     Assign,
     Border,
@@ -59,16 +60,44 @@ _USER: Final = 0x04
 _HAS_VERSION: Final = 0x01
 _HAS_EXPECTED: Final = 0x02
 
+_MESSAGE_KIND: Final = bytes((MESSAGE,))
+_VERSION_BYTE: Final = bytes((VERSION,))
+#: Version, session and flags.
+_MESSAGE_HEAD_BYTES: Final = 4
+_FLAGS: Final = [bytes((flags,)) for flags in range(8)]
+
+#: How errors name an item, by its kind.
+_NAMES: Final = [f"an item of kind {kind:02x}" for kind in range(256)]
+
 
 def encode_item(item: Item) -> bytes:
     """Kind, length and fields: the form in which items follow each other in a record."""
+    if isinstance(item, MessageItem):
+        return encode_message_item(item.session, item.message, item.packet_id, item.number, item.user)
     kind, body = _encode(item)
     return b"".join((u8(kind), u32(len(body) + 1), u8(VERSION), body))
 
 
+def encode_message_item(session: int, message: Message, packet_id: int, number: int, user: str | None) -> bytes:
+    """As `encode_item` for a `MessageItem` with these fields, without the object: it runs once for each message."""
+    body = encode_message(message, 0, 0)
+    ids = b""
+    flags = 0
+    if packet_id or number >= 0 or user is not None:
+        if packet_id:
+            flags |= _PACKET
+            ids = u16(packet_id)
+        if number >= 0:
+            flags |= _NUMBER
+            ids += i64(number)
+        if user is not None:
+            flags |= _USER
+            ids += text(user)
+    size = _MESSAGE_HEAD_BYTES + len(ids) + len(body)
+    return b"".join((_MESSAGE_KIND, u32(size), _VERSION_BYTE, u16(session), _FLAGS[flags], ids, body))
+
+
 def _encode(item: Item) -> tuple[int, bytes]:
-    if isinstance(item, MessageItem):
-        return MESSAGE, _encode_message_item(item)
     if isinstance(item, StepItem):
         return STEP, encode_step(item)
     if isinstance(item, Claim):
@@ -110,19 +139,6 @@ def _encode(item: Item) -> tuple[int, bytes]:
     raise MisuseError(f"{type(item).__name__} is no item of a record")
 
 
-def _encode_message_item(item: MessageItem) -> bytes:
-    flags = (_PACKET if item.packet_id else 0) | (_NUMBER if item.number >= 0 else 0)
-    parts = [u16(item.session), u8(flags | (0 if item.user is None else _USER))]
-    if item.packet_id:
-        parts.append(u16(item.packet_id))
-    if item.number >= 0:
-        parts.append(i64(item.number))
-    if item.user is not None:
-        parts.append(text(item.user))
-    parts.append(encode_message(item.message, 0, 0))
-    return b"".join(parts)
-
-
 def _encode_claim(claim: Claim) -> bytes:
     version, expected = claim.version, claim.expected
     flags = (0 if version is None else _HAS_VERSION) | (0 if expected is None else _HAS_EXPECTED)
@@ -136,7 +152,7 @@ def _encode_claim(claim: Claim) -> bytes:
 
 def decode_item(kind: int, value: bytes) -> Item:
     """The item of a kind; PermanentError if it is of an unknown kind or version, or damaged."""
-    fields = RecordReader(value, f"an item of kind {kind:02x}", VERSION)
+    fields = RecordReader(value, _NAMES[kind], VERSION)
     item = _decode(kind, fields)
     fields.end()
     return item

@@ -150,8 +150,13 @@ def closed_key(node: int, before: int) -> bytes:
     return b"\x04" + key_u32(node) + key_u64(before)
 
 
+def closed_prefix() -> bytes:
+    """What the keys of all closed epochs begin with."""
+    return b"\x04"
+
+
 def is_closed_key(key: bytes) -> bool:
-    return key.startswith(b"\x04")
+    return key.startswith(closed_prefix())
 
 
 def closed_above(node: int, epoch: int) -> tuple[bytes, bytes]:

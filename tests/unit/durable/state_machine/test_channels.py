@@ -55,6 +55,25 @@ class TestItemsOfSessions:
         assert topics(outcome) == [b"new"]
         assert outcome.fenced == [SessionEntry("c", old)]
 
+    def test_a_session_that_is_claimed_within_a_record_is_fenced_behind_the_claim(self) -> None:
+        """A1, A15: that it was held for the items before says nothing about those behind."""
+        vnode = Vnode()
+        old = vnode.open("c", 1)
+        claim = Claim("c", 2, LATER, old)
+        items = (message(b"1"), message(b"2"), claim, message(b"3"), step(KeepIncoming("c", 7)))
+        outcome = vnode.write(1, *items, sessions=[("c", old)])
+        assert outcome.accepted == [True, True, True, False, False]
+        assert topics(outcome) == [b"1", b"2"]
+        assert outcome.fenced == [SessionEntry("c", old)]
+
+    def test_nothing_of_a_session_counts_behind_the_closing_of_its_own_writer(self) -> None:
+        """Rule 4: within one record."""
+        vnode = Vnode()
+        held = vnode.open("c", 1)
+        outcome = vnode.write(1, message(b"1"), Closed(1, 2), message(b"2"), sessions=[("c", held)])
+        assert outcome.accepted == [True, True, False]
+        assert topics(outcome) == [b"1"]
+
     @pytest.mark.parametrize("wrong", ["node", "epoch", "revision"])
     def test_node_epoch_and_revision_have_to_be_those_of_the_registration(self, wrong: str) -> None:
         vnode = Vnode()

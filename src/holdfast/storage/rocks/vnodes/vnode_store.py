@@ -25,7 +25,10 @@ from holdfast.durable.sessions.session_store import SessionStep
 from holdfast.durable.state_machine import tables
 from holdfast.durable.state_machine.outcome import PublishedMessage
 from holdfast.model.errors import MisuseError, PermanentError, TransientError
+from holdfast.model.message import Message
 from holdfast.records.cluster import vnode_keys
+from holdfast.records.cluster.rows import closed_prefix
+from holdfast.records.meta_keys import GENERATION
 from holdfast.records.retained import has_payload, subtree
 from holdfast.records.session_record import SessionRecord
 from holdfast.storage.rocks.engine.column_families import CLUSTER, SESSIONS
@@ -33,6 +36,7 @@ from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
 from holdfast.storage.rocks.sessions.session_store import Find, FindRetained, Gone, RocksSessions
 from holdfast.storage.rocks.vnodes.session_positions import named_positions
+from holdfast.storage.rocks.vnodes.table_rows import TableRows
 
 
 class MessageWriter(Protocol):
@@ -76,8 +80,8 @@ class RocksVnode:
         engine: Engine,
         vnode: int,
         messages: MessageWriter | None = None,
-        find: Find = lambda *_place: None,
-        find_retained: FindRetained = lambda _topic, _newest: None,
+        find: Find | None = None,
+        find_retained: FindRetained | None = None,
         gone: Gone | None = None,
     ) -> None:
         """`find` and `find_retained` give a session that is loaded the messages that it names; `gone` is told which of
@@ -96,8 +100,14 @@ class RocksVnode:
             tables.RETAINED: _table(engine, vnode, vnode_keys.RETAINED),
             SESSIONS: _table(engine, vnode, vnode_keys.SESSIONS),
         }
+        self._rows: Final = {
+            tables.CLUSTER: TableRows(self._tables[tables.CLUSTER], closed_prefix()),
+            tables.META: TableRows(self._tables[tables.META], bytes((GENERATION,))),
+        }
         #: The sessions of the vnode, for loading them. They are written here alone.
-        self.sessions: Final = RocksSessions(self._tables[SESSIONS], find, find_retained, gone)
+        self.sessions: Final = RocksSessions(
+            self._tables[SESSIONS], find or _no_message, find_retained or _no_retained, gone
+        )
         #: Topics that have a retained message, removals not counted; expired ones are.
         self.retained_count = sum([has_payload(value) for _key, value in self.retained().items(*subtree(()))])
         #: Batches since the start that changed a retained message.
@@ -108,9 +118,13 @@ class RocksVnode:
     # ---- reading
 
     def get(self, family: str, key: bytes) -> bytes | None:
-        return self._tables[family].get(key)
+        rows = self._rows.get(family)
+        return self._tables[family].get(key) if rows is None else rows.get(key)
 
     def scan(self, family: str, lo: bytes, hi: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        rows = self._rows.get(family)
+        if rows is not None:
+            return rows.scan(lo, hi, limit)
         return list(islice(self._tables[family].items(lo, hi), limit or None))
 
     def session(self, session_id: str) -> SessionRecord | None:
@@ -151,10 +165,14 @@ class RocksVnode:
             if len(batch.built):
                 self._engine.write(self._engine.written + 1, batch.built)
         except TransientError:
+            for rows in self._rows.values():
+                rows.forget()
             if self._messages is not None:
                 self._messages.refused()
             raise
         self._unwritten = None
+        for name, rows in self._rows.items():
+            rows.wrote(batch.changes.into(name))
         self.retained_count += batch.retained
         self.retained_changes += batch.has_retained
         if self._messages is not None:
@@ -196,6 +214,14 @@ class RocksVnode:
     def _add(self, changes: Changes, built: Changes) -> None:
         for name, family in changes.families():
             self._tables[name].add(family, built.into(CLUSTER))
+
+
+def _no_message(_shard: int, _levels: tuple[bytes, ...], _position_us: int) -> Message | None:
+    return None
+
+
+def _no_retained(_topic: bytes, _newest: int) -> Message | None:
+    return None
 
 
 def _table(engine: Engine, vnode: int, table: int) -> FamilySlice:
