@@ -27,6 +27,8 @@ from holdfast.node.system_clock import SystemClock
 SIZE: Final = 3
 VNODES: Final = 4
 _LOOK_S: Final = 0.1
+#: Five logs fit into what servers apart from their nodes may store.
+_STREAM_BYTES: Final = 512 << 20
 #: Longer than a node may take to send its clients away.
 _STOP_S: Final = 20.0
 
@@ -34,8 +36,10 @@ _STOP_S: Final = 20.0
 class HoldfastNode(Server):
     """One node: `holdfast serve` as the other benchmarks run it, with the settings of a cluster."""
 
-    def __init__(self, number: int, routes: Sequence[int], registry_mode: str, nats: str = "") -> None:
-        """`nats` are addresses of servers; without them the node runs a server of its own."""
+    def __init__(
+        self, number: int, routes: Sequence[int], registry_mode: str, nats: str = "", monitors: str = ""
+    ) -> None:
+        """`nats` and `monitors` are addresses of servers; without them the node runs a server of its own."""
         super().__init__(f"node-{number}")
         self.port: Final = free_port()
         password = self.folder / "password"
@@ -49,7 +53,9 @@ class HoldfastNode(Server):
             monitor_port=free_port(),
             user=USER,
             password_file=password,
+            stream_bytes=_STREAM_BYTES,
             nats=nats or EMBEDDED,
+            monitors=monitors,
             peers="" if nats else ",".join(f"127.0.0.1:{port}" for port in routes),
         )
         self._registry_mode: Final = registry_mode
@@ -60,8 +66,8 @@ class HoldfastNode(Server):
 
     def launch(self) -> None:
         """Requires: the main thread. A process ends with the thread that started it."""
-        keys = ("name", "node", "vnodes", "nats", "peers", "client_port", "cluster_port", "monitor_port", "user")
-        given = {key: getattr(self._cluster, key) for key in (*keys, "password_file")}
+        keys = ("name", "node", "vnodes", "nats", "monitors", "peers", "client_port", "cluster_port", "monitor_port")
+        given = {key: getattr(self._cluster, key) for key in (*keys, "user", "password_file", "stream_bytes")}
         settings = [f"cluster.{key}={value}" for key, value in given.items() if value]
         settings += ["sys.interval_s=0", f"registry.mode={self._registry_mode}"]
         peer = peers.holdfast("holdfast", "Holdfast", settings)
@@ -86,10 +92,10 @@ class HoldfastCluster:
     def __init__(self, registry_mode: str = "linear", *, servers_apart: bool = False) -> None:
         self.servers: Final = NatsServers() if servers_apart else None
         routes = [free_port() for _node in range(SIZE)]
-        nats = ""
-        if self.servers is not None:
-            nats = ",".join(f"nats://127.0.0.1:{process.client_port}" for process in self.servers.processes)
-        self.nodes: Final = [HoldfastNode(number + 1, routes, registry_mode, nats) for number in range(SIZE)]
+        processes = () if self.servers is None else self.servers.processes
+        nats = ",".join(f"nats://127.0.0.1:{process.client_port}" for process in processes)
+        monitors = ",".join(f"127.0.0.1:{process.monitor_port}" for process in processes)
+        self.nodes: Final = [HoldfastNode(number + 1, routes, registry_mode, nats, monitors) for number in range(SIZE)]
 
     def __enter__(self) -> HoldfastCluster:
         try:

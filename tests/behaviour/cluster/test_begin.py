@@ -52,7 +52,12 @@ def test_a_session_whose_progress_waits_behind_that_of_others_is_stored_before_t
             reader.subscribe("t", qos=1)
         three.connect("p2").send(Publish("t", b"seen", 1, 1))
         answers = [(peer.channel, encode(Ack(4, peer.take(Publish).packet_id), V5)) for peer in (*readers, old)]
-        world.do(lambda: [one.broker.received(channel, answer) for channel, answer in answers])
+
+        def acknowledge_all() -> None:
+            for channel, answer in answers:
+                one.broker.received(channel, answer)
+
+        world.do(acknowledge_all)
         new = two.connect("p1", clean_start=False, properties=KEPT)
         assert new.connack.session_present
         assert new.payloads() == []
