@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+import selectors
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 from nats.aio.client import Client
@@ -22,6 +23,8 @@ STAMP_NS = 1_700_000_000_123_456_789
 HEARTBEAT = {"Status": "100", "Description": "Idle Heartbeat"}
 EXPIRED = {"Status": "408", "Description": "Request Timeout"}
 DELETED = {"Status": "409", "Description": "Consumer Deleted"}
+
+_Made = TypeVar("_Made")
 
 #: A number is a message with that sequence; headers are a status.
 Said = int | dict[str, str]
@@ -88,6 +91,32 @@ def _short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_reading, "_FIRST_PAUSE_S", 0.0)
 
 
+class JumpingSelector(selectors.DefaultSelector):
+    """Instead of waiting it lets time pass: timeouts and sleeps end in their order, however busy the machine is."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now_s += timeout or 0.0
+        return super().select(0)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """A loop whose time passes only while there is nothing to do."""
+
+    def __init__(self) -> None:
+        self._jumping = JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now_s
+
+
+def run(work: Coroutine[Any, Any, _Made]) -> _Made:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(work)
+
+
 def collect(connection: ScriptedConnection, count: int, from_sequence: int = 1) -> Collector:
     """The reader, once it has so many entries, or is stopped if `count` is 0."""
 
@@ -100,7 +129,7 @@ def collect(connection: ScriptedConnection, count: int, from_sequence: int = 1) 
             reading.close()
         return reader
 
-    return asyncio.run(act())
+    return run(act())
 
 
 def sequences(reader: Collector) -> list[int]:
@@ -159,7 +188,7 @@ def test_heartbeats_keep_a_consumer_unless_a_record_that_was_acknowledged_does_n
             reading.close()
         assert len(reader.found) == acknowledged
 
-    asyncio.run(act())
+    run(act())
     assert len(connection.starts) == consumers
 
 
@@ -188,7 +217,7 @@ def test_a_log_that_lost_its_end_and_has_grown_again_stops_the_reading() -> None
             connection.stamp_ns += 1_000_000
             await reader.until_stopped()
 
-    asyncio.run(act())
+    run(act())
     assert sequences(reader) == [1, 2]
     assert "sequence 2 is another record than before" in reader.why
 
@@ -206,7 +235,7 @@ def test_a_reading_goes_on_if_the_last_entry_was_trimmed() -> None:
             await reader.until(4)
             reading.close()
 
-    asyncio.run(act())
+    run(act())
     assert sequences(reader) == [1, 2, 3, 4]
 
 
@@ -222,7 +251,7 @@ def test_a_reader_that_closes_its_reading_is_not_stopped_as_well() -> None:
 
     closing = Closing()
     reading = NatsReading(LogSource(ScriptedConnection([1, 3]), STREAM), 1, "one", closing)
-    asyncio.run(act())
+    run(act())
     assert sequences(closing) == [1]
     assert not closing.why
 
