@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from holdfast.cluster.administration import replay_control
 from holdfast.cluster.applier import ApplierStop, VnodeApplier
@@ -21,6 +24,7 @@ from holdfast.durable.state_machine.control import all_members
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import CLUSTER
+from holdfast.model.errors import TransientError
 from holdfast.node.system_clock import SystemClock
 from holdfast.records.cluster.rows import (
     LEADER_KEY,
@@ -35,6 +39,8 @@ from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.vnodes.node_store import VnodeStores
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
 from tests.cluster.fault_cluster import VNODES, FaultCluster
+
+_Found = TypeVar("_Found")
 
 _MANY = 100_000
 _PATIENCE_S = 30.0
@@ -83,6 +89,15 @@ def judge_states(states: list[NodeState], online: dict[str, int], epochs: dict[i
     return found
 
 
+async def _answered(ask: Callable[[], Awaitable[_Found]]) -> _Found:
+    """What servers say that were killed a moment ago, once they say something."""
+    while True:
+        try:
+            return await ask()
+        except TransientError:
+            await asyncio.sleep(0.2)
+
+
 async def read_states(cluster: FaultCluster, folder: Path) -> tuple[list[NodeState], dict[int, int]]:
     """What all nodes have stored, and their epochs. Nodes stand still while their folders are copied."""
     copies = [folder / f"copy-{node.number}" for node in cluster.nodes]
@@ -101,12 +116,15 @@ async def read_states(cluster: FaultCluster, folder: Path) -> tuple[list[NodeSta
             cluster.servers.connected() as connection,
         ):
             clock = SystemClock()
-            logs = [await NatsOrderedLog.open(connection, stream, tasks, clock) for stream in cluster.streams]
+            logs = [
+                await _answered(partial(NatsOrderedLog.open, connection, stream, tasks, clock))
+                for stream in cluster.streams
+            ]
             try:
-                founded, control = await replay_control(logs[0])
+                founded, control = await _answered(partial(replay_control, logs[0]))
                 epochs = {number: member.epoch for number, member in all_members(control).items()}
                 # All copies are at these places or before them.
-                places = [(await log.ends()).last for log in logs[1:]]
+                places = [(await _answered(log.ends)).last for log in logs[1:]]
                 states = [
                     await _read_state(node.number, copy, founded.cluster_id, [*logs[1:]], places)
                     for node, copy in zip(cluster.nodes, copies, strict=True)
