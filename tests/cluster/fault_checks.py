@@ -19,7 +19,7 @@ from typing import TypeVar
 from holdfast.cluster.administration import replay_control
 from holdfast.cluster.applier import ApplierStop, VnodeApplier
 from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.durable.ordered_log import LogEntry, OrderedLog
+from holdfast.durable.ordered_log import INSTALL, LogEntry, OrderedLog
 from holdfast.durable.state_machine.control import all_members
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.durable.state_machine.outcome import Outcome
@@ -44,6 +44,8 @@ _Found = TypeVar("_Found")
 
 _MANY = 100_000
 _PATIENCE_S = 30.0
+#: A node that is behind its log in all of them is wrong.
+_ATTEMPTS = 5
 
 
 @dataclass
@@ -65,6 +67,8 @@ class NodeState:
     vnodes: list[VnodeState]
     #: What `verify` and opening the folder found.
     problems: list[str] = field(default_factory=list)
+    #: Whether a log no longer has what follows the copy of its folder.
+    is_trimmed: bool = False
 
 
 def judge_states(states: list[NodeState], online: dict[str, int], epochs: dict[int, int]) -> list[str]:
@@ -99,7 +103,16 @@ async def _answered(ask: Callable[[], Awaitable[_Found]]) -> _Found:
 
 
 async def read_states(cluster: FaultCluster, folder: Path) -> tuple[list[NodeState], dict[int, int]]:
-    """What all nodes have stored, and their epochs. Nodes stand still while their folders are copied."""
+    """What all nodes have stored, and their epochs. Read again if a log was trimmed beyond a copy meanwhile."""
+    for _attempt in range(_ATTEMPTS):
+        states, epochs = await _read_copies(cluster, folder)
+        if not any(state.is_trimmed for state in states):
+            break
+    return states, epochs
+
+
+async def _read_copies(cluster: FaultCluster, folder: Path) -> tuple[list[NodeState], dict[int, int]]:
+    """Nodes stand still while their folders are copied."""
     copies = [folder / f"copy-{node.number}" for node in cluster.nodes]
     for node in cluster.nodes:
         node.stop_now()
@@ -176,6 +189,7 @@ async def _read_state(
     number: int, folder: Path, cluster_id: bytes, logs: list[OrderedLog], places: list[int]
 ) -> NodeState:
     problems = [str(problem) for problem in verify_folder(folder).problems]
+    is_trimmed = False
     engine = Engine.open(folder, reserve_bytes=0)
     try:
         stores = VnodeStores(engine, SystemClock(), VNODES)
@@ -194,7 +208,8 @@ async def _read_state(
                 await asyncio.gather(task, return_exceptions=True)
             if applier.stop is not None:
                 problems.append(f"vnode {vnode} is applied no further: {applier.stop}")
+                is_trimmed |= applier.stop.reason == INSTALL
             vnodes.append(up_to.state or VnodeState(b""))
-        return NodeState(number, vnodes, problems)
+        return NodeState(number, vnodes, problems, is_trimmed)
     finally:
         engine.close()
