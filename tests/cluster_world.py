@@ -12,18 +12,19 @@ from typing import Any, Self
 
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
+from holdfast.broker.client_log import ClientLog
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.cluster.applier import ApplierStop, VnodeApplier
 from holdfast.cluster.cluster_log import ClusterLog, VnodeListener
-from holdfast.cluster.gossip_registry import NodeRegistries
 from holdfast.cluster.groups.node_groups import GroupStores, NodeGroups
-from holdfast.cluster.log_registry import LogRegistry, load_newest_version
-from holdfast.cluster.record_clock import RecordClock
-from holdfast.cluster.retained_compaction import Places, RetainedCompaction
-from holdfast.cluster.takeover_begin import TakeoverBegin
-from holdfast.cluster.vnode_leader import VnodeLeader, leader_of, registration_of
-from holdfast.cluster.writer import VnodeWriter
+from holdfast.cluster.membership.record_clock import RecordClock
+from holdfast.cluster.registry.gossip_registry import NodeRegistries
+from holdfast.cluster.registry.log_registry import LogRegistry, load_newest_version
+from holdfast.cluster.registry.takeover_begin import TakeoverBegin
+from holdfast.cluster.vnodes.applier import ApplierStop, VnodeApplier
+from holdfast.cluster.vnodes.retained_compaction import Places, RetainedCompaction
+from holdfast.cluster.vnodes.vnode_leader import VnodeLeader, leader_of, registration_of
+from holdfast.cluster.vnodes.writer import VnodeWriter
 from holdfast.durable.log import LostRange
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.ordered_log import LogEntry
@@ -34,7 +35,7 @@ from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.durable.takeover.registry import NodeLife
 from holdfast.durable.takeover.takeover import TakeoverCounts
-from holdfast.model.clock import Clock, ManualClock
+from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import V5
 from holdfast.records.cluster.control import BOTH, EVENTUAL, LINEAR
 from holdfast.records.cluster.items import ChangeSettings, Closed, Tick
@@ -45,6 +46,7 @@ from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.packets import Connack, Connect
 from tests.cluster_stores import MemoryMessages, VnodesInMemory
 from tests.memory_requests import MemoryNetwork
+from tests.still_loop import StillLoop
 from tests.unit.cluster.node_world import FakeTimers
 from tests.unit.durable.state_machine.vnode import CLUSTER_ID
 from tests.vnodes_retained import VnodesRetained
@@ -53,8 +55,8 @@ from tests.world import ORIGIN, Peer
 MODES = {"linear": LINEAR, "both": BOTH, "eventual": EVENTUAL}
 
 
-class NodeClock(Clock):
-    """The clock of one node: that of the world, and by how much it is wrong."""
+class NodeClock:
+    """A `Clock` by shape, of one node: that of the world, and by how much it is wrong."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -77,17 +79,23 @@ class NodeClock(Clock):
 
 class _Timed:
     """An `OutcomeListener` by shape: tells the clock of a broker the time of records, and the registry of replaced
-    channels, as a node does.
+    channels, as a node does. `watch` is told first.
     """
 
     def __init__(
-        self, listener: VnodeListener, clock: RecordClock, replaced: Callable[[str, tuple[int, int, int]], None]
+        self,
+        listener: VnodeListener,
+        clock: RecordClock,
+        replaced: Callable[[str, tuple[int, int, int]], None],
+        watch: Callable[[Outcome], None],
     ) -> None:
         self._listener = listener
         self._clock = clock
         self._replaced = replaced
+        self._watch = watch
 
     def applied(self, entry: LogEntry, outcome: Outcome) -> None:
+        self._watch(outcome)
         self._clock.applied(outcome.time_us)
         for session_id, row in outcome.replaced.items():
             self._replaced(session_id, (row.node, row.epoch, row.connection_id))
@@ -97,15 +105,19 @@ class _Timed:
         self._listener.stopped(stop)
 
 
-class LoudBroker(Broker):
-    """A broker whose bugs end the test."""
+def make_loud(log: ClientLog, failed: Callable[[Exception], None], *, may_be_damaged: bool = False) -> None:
+    """Tell of every error that a broker writes into its log: in a world without damage each is a bug.
 
-    failed: Callable[[Exception], None] | None = None
+    Where disks may be damaged, only exceptions are.
+    """
 
-    def internal_error(self, error: Exception) -> None:
-        super().internal_error(error)
-        if self.failed is not None:
-            self.failed(error)
+    def error(event: str, per: str, *, error: Exception | None = None, **fields: str) -> None:
+        written(event, per, error=error, **fields)
+        if error is not None or not may_be_damaged:
+            failed(error or AssertionError(f"{event}: {fields}"))
+
+    written = log.error
+    log.error = error  # type: ignore[method-assign, assignment]
 
 
 class ClusterNode:
@@ -143,6 +155,7 @@ class ClusterNode:
                 world.timers,
                 self.retained.newest,
                 limit_bytes=world.record_bytes,
+                longest_pause_us=0,  # the logs of a world hold records back as they are told
             )
             for log in logs
         ]
@@ -169,7 +182,7 @@ class ClusterNode:
                 log,
                 CLUSTER_ID,
                 tables,
-                _Timed(self.log.listener(vnode), self.record_clock, self.registries.replaced),
+                _Timed(self.log.listener(vnode), self.record_clock, self.registries.replaced, self._watched),
                 world.wait,
             )
             for vnode, (log, tables) in enumerate(zip(logs, self.tables, strict=True))
@@ -240,13 +253,17 @@ class ClusterNode:
             stores_all=True,
             delivered=delivered,
         )
-        self.broker = LoudBroker(policy, self.record_clock, Authenticator(), self.stores)
-        self.broker.failed = world.note_failure
+        self.broker = Broker(policy, self.record_clock, Authenticator(), self.stores)
+        make_loud(self.broker._client_log, world.note_failure)
         self._tasks: list[asyncio.Task[object]] = []
         self.dead = False
 
     def _lost(self, session_id: str, lost: LostRange) -> None:
         raise AssertionError(f"{session_id} has lost {lost}")
+
+    def _watched(self, outcome: Outcome) -> None:
+        if self.world.watch is not None:
+            self.world.watch(self, outcome)
 
     def _leader_of(self, session_id: str) -> int:
         row = leader_of(self.tables[vnode_of(session_id, len(self.tables))])
@@ -336,6 +353,8 @@ class ClusterWorld:
         self, nodes: int = 3, vnodes: int = 2, policy: Policy | None = None, record_bytes: int = MAX_RECORD_BYTES
     ) -> None:
         self.clock = ManualClock()
+        #: Is told what a node has applied, with every record.
+        self.watch: Callable[[ClusterNode, Outcome], None] | None = None
         self.record_bytes = record_bytes
         self.policy = policy or Policy()
         self.timers = FakeTimers()
@@ -345,7 +364,7 @@ class ClusterWorld:
         for vnode, log in enumerate(self.logs):
             zone = VnodeZone("default", vnode, "paged", {})
             self.foreign(log, ChangeSettings(1, VnodeSettings((zone,))))
-        self._loop = asyncio.new_event_loop()
+        self._loop = StillLoop()
         self._loop.set_exception_handler(self._failed)
         self._failures: list[BaseException] = []
         self._epoch = 0
@@ -395,11 +414,7 @@ class ClusterWorld:
         self.settle()
 
     def settle(self) -> None:
-        for _turn in range(200):
-            self._loop.call_soon(self._loop.stop)
-            self._loop.run_forever()
-            if not self._loop._ready:  # type: ignore[attr-defined]
-                break
+        self._loop.settle()
         if self._failures:
             raise self._failures.pop(0)
 

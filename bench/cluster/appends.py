@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from bench.cluster.clusters import VNODES, HoldfastCluster
 from bench.cluster.log_latency import append, measure_size
 from bench.cluster.nats_servers import SIZE, NatsServers
-from holdfast.cluster.nats_connection import NatsConnection
-from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_streams import LogStream, make_streams, stream_info
+from holdfast.cluster.nats.connection import NatsConnection
+from holdfast.cluster.nats.log import NatsOrderedLog
+from holdfast.cluster.nats.streams import LogStream, make_streams, stream_info
 from holdfast.node.system_clock import SystemClock
 
 _STREAM_BYTES = 512 << 20

@@ -27,11 +27,11 @@ from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.cluster.applier import VnodeApplier
 from holdfast.cluster.cluster_log import ClusterLog
-from holdfast.cluster.log_registry import LogRegistry
-from holdfast.cluster.vnode_leader import registration_of
-from holdfast.cluster.writer import VnodeWriter
+from holdfast.cluster.registry.log_registry import LogRegistry
+from holdfast.cluster.vnodes.applier import VnodeApplier
+from holdfast.cluster.vnodes.vnode_leader import registration_of
+from holdfast.cluster.vnodes.writer import VnodeWriter
 from holdfast.durable.commit import Batch
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.ordered_log import Answered, OrderedLog
@@ -176,7 +176,7 @@ async def write(size: int, total: int, profile: cProfile.Profile | None) -> tupl
             log.end()
             log.begin([VnodeWriter(cast(OrderedLog, SilentLog()), CLUSTER, 1, 1, clock, timers, lambda: 0)])
             for publisher in range(PUBLISHERS):
-                log.hold(f"publisher-{publisher}", publisher + 1)
+                log.hold(f"publisher-{publisher}", publisher + 1, has_replaced=False)
         batch = Batch(number + 1)
         batch.messages.extend([message(index, (number + index // 10) % PUBLISHERS) for index in range(size)])
         if profile is not None:

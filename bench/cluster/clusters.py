@@ -16,7 +16,7 @@ from bench.cluster.nats_servers import PASSWORD, USER, NatsServers
 from bench.ports import free_port
 from bench.queues.processes import DEADLINE_S, Server
 from holdfast.cluster.administration import ClusterStatus, init_cluster, read_status
-from holdfast.cluster.nats_server import find_server
+from holdfast.cluster.nats.server import find_server
 from holdfast.cluster.node_cluster import ClusterOptions
 from holdfast.model.errors import TransientError
 from holdfast.node.cluster_options import cluster_options
@@ -49,7 +49,7 @@ class HoldfastNode(Server):
             node=number,
             vnodes=VNODES,
             client_port=free_port(),
-            cluster_port=routes[number - 1],
+            cluster_port=routes[(number - 1) % len(routes)],
             monitor_port=free_port(),
             user=USER,
             password_file=password,
@@ -59,6 +59,11 @@ class HoldfastNode(Server):
             peers="" if nats else ",".join(f"127.0.0.1:{port}" for port in routes),
         )
         self._registry_mode: Final = registry_mode
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """Of its server, for nodes without one: that of clients, and that of its monitoring endpoint."""
+        return f"nats://127.0.0.1:{self._cluster.client_port}", f"127.0.0.1:{self._cluster.monitor_port}"
 
     def options(self) -> ClusterOptions:
         data = self.folder / "data"
@@ -87,15 +92,22 @@ class HoldfastNode(Server):
 
 
 class HoldfastCluster:
-    """Three nodes that serve as one broker, each with an embedded server, or on servers apart from them."""
+    """Three nodes that serve as one broker, each with an embedded server, or on servers apart from them.
 
-    def __init__(self, registry_mode: str = "linear", *, servers_apart: bool = False) -> None:
+    Replicants are further nodes, on the embedded servers of the three.
+    """
+
+    def __init__(self, registry_mode: str = "linear", *, servers_apart: bool = False, replicants: int = 0) -> None:
         self.servers: Final = NatsServers() if servers_apart else None
         routes = [free_port() for _node in range(SIZE)]
         processes = () if self.servers is None else self.servers.processes
         nats = ",".join(f"nats://127.0.0.1:{process.client_port}" for process in processes)
         monitors = ",".join(f"127.0.0.1:{process.monitor_port}" for process in processes)
         self.nodes: Final = [HoldfastNode(number + 1, routes, registry_mode, nats, monitors) for number in range(SIZE)]
+        addresses = [node.addresses for node in self.nodes]
+        nats, monitors = (",".join(column) for column in zip(*addresses, strict=True))
+        for number in range(SIZE, SIZE + replicants):
+            self.nodes.append(HoldfastNode(number + 1, routes, registry_mode, nats, monitors))
 
     def __enter__(self) -> HoldfastCluster:
         try:

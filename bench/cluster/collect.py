@@ -16,7 +16,7 @@ from bench.brokers.jobs import Job
 from bench.cluster import rows
 from bench.cluster.appends import append_latency, append_rate, log_size
 from bench.cluster.catch_up import measure_catch_up
-from bench.cluster.clusters import HoldfastCluster, NatsMqttCluster
+from bench.cluster.clusters import SIZE, HoldfastCluster, NatsMqttCluster
 from bench.cluster.failover import measure_failover
 from bench.cluster.key_value import compare_and_set_rates
 from bench.cluster.nats_servers import NatsServers
@@ -40,7 +40,7 @@ class Amounts:
     appends: int = 300
     connects: int = 3000
     failing_clients: int = 1000
-    missed_messages: int = 300_000
+    missed_messages: int = 1_000_000
     channels: int = 12_000
     #: Of these, so many are there before memory is counted.
     channels_before: int = 4_000
@@ -117,16 +117,13 @@ class Collector:
     def _registry(self) -> Iterator[Value]:
         """Connects of many clients, through all nodes; and the same by compare-and-set."""
         clients = self._amounts.connects
+        for label, mode, replicants in (("eventual", "eventual", 0), ("replicants", "linear", SIZE)):
+            with HoldfastCluster(mode, replicants=replicants) as cluster:
+                yield from self._storms(label, cluster, clients)
         with HoldfastCluster() as ours:
-            storm = Job(kind=jobs.STORM, clients=clients, ports=ours.ports, pids=ours.pids, limit_s=rows.LOAD_LIMIT_S)
-            for key, job in (
-                ("connects", storm),
-                ("reconnects", replace(storm, returning=True)),
-                ("one_id", replace(storm, one_id=True)),
-            ):
-                yield f"linear/{key}", self._figures(f"{key}, linear", job).get("rate", _NOTHING)
+            yield from self._storms("linear", ours, clients)
             idle = replace(
-                storm,
+                _storm(ours, clients),
                 kind=jobs.IDLE,
                 clients=self._amounts.channels,
                 already=self._amounts.channels_before,
@@ -139,6 +136,15 @@ class Collector:
         with _nats_servers() as servers:
             for key, rate in asyncio.run(compare_and_set_rates(servers, clients)).items():
                 yield f"cas/{key}", rate
+
+    def _storms(self, label: str, cluster: HoldfastCluster, clients: int) -> Iterator[Value]:
+        storm = _storm(cluster, clients)
+        for key, job in (
+            ("connects", storm),
+            ("reconnects", replace(storm, returning=True)),
+            ("one_id", replace(storm, one_id=True)),
+        ):
+            yield f"{label}/{key}", self._figures(f"{key}, {label}", job).get("rate", _NOTHING)
 
     def _failover(self) -> Iterator[Value]:
         """Nodes are killed: their clients come back elsewhere."""
@@ -153,6 +159,10 @@ class Collector:
             published, caught_up = measure_catch_up(cluster, self._amounts.missed_messages)
         yield "published/rate", published
         yield "catch_up/rate", caught_up
+
+
+def _storm(cluster: HoldfastCluster, clients: int) -> Job:
+    return Job(kind=jobs.STORM, clients=clients, ports=cluster.ports, pids=cluster.pids, limit_s=rows.LOAD_LIMIT_S)
 
 
 def _warm_up(ports: Sequence[int], pids: Sequence[int]) -> None:

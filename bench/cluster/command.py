@@ -78,7 +78,11 @@ def _rate_and_cpu(results: dict[str, float], peer: str, key: str) -> str:
 def _figure(results: dict[str, float], row: FigureRow) -> tuple[str, ...]:
     value = results[row.key]
     unit = "x" if row.against else f" {row.unit}"
-    goal = f"≥ {row.at_least:g}{unit}" if row.at_least is not None else f"≤ {row.at_most:g}{unit}"
+    goal = ""
+    if row.at_least is not None:
+        goal = f"≥ {row.at_least:g}{unit}"
+    elif row.at_most is not None:
+        goal = f"≤ {row.at_most:g}{unit}"
     if not row.against:
         return (row.label, _number(value, row.unit), "", "", goal)
     theirs = results[row.against]

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 from bench.cluster.nats_servers import PASSWORD, USER, NatsServers
-from holdfast.cluster.checkpoint_install import CheckpointInstaller, ClusterView
-from holdfast.cluster.checkpoint_source import CheckpointSource
-from holdfast.cluster.nats_connection import NatsConnection, NatsOptions
+from holdfast.cluster.checkpoint.install import CheckpointInstaller, ClusterView
+from holdfast.cluster.checkpoint.source import CheckpointSource
+from holdfast.cluster.nats.connection import NatsConnection, NatsOptions
 from holdfast.durable.changes import Changes
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.rocks.checkpoint import create_checkpoint

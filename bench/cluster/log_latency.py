@@ -13,8 +13,8 @@ import statistics
 import time
 
 from bench.cluster.nats_servers import NatsServers, leader_of
-from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_streams import LogStream, make_streams
+from holdfast.cluster.nats.log import NatsOrderedLog
+from holdfast.cluster.nats.streams import LogStream, make_streams
 from holdfast.durable.ordered_log import AppendResult, LogEntry
 from holdfast.node.system_clock import SystemClock
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from bench.ports import free_port
 from bench.queues.processes import Server
-from holdfast.cluster.nats_connection import NatsConnection, NatsOptions
-from holdfast.cluster.nats_server import ServerOptions, find_server, server_config, server_name
-from holdfast.cluster.nats_streams import LogStream, make_streams, stream_info
+from holdfast.cluster.nats.connection import NatsConnection, NatsOptions
+from holdfast.cluster.nats.server import ServerOptions, find_server, server_config, server_name
+from holdfast.cluster.nats.streams import LogStream, make_streams, stream_info
 from holdfast.model.errors import TransientError
 
 USER, PASSWORD = "node", "a-test_password.1"

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.cluster.administration import replay_control
-from holdfast.cluster.applier import ApplierStop, VnodeApplier
-from holdfast.cluster.nats_log import NatsOrderedLog
+from holdfast.cluster.nats.log import NatsOrderedLog
+from holdfast.cluster.vnodes.applier import ApplierStop, VnodeApplier
 from holdfast.durable.ordered_log import INSTALL, LogEntry, OrderedLog
 from holdfast.durable.state_machine.control import all_members
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
@@ -118,7 +118,7 @@ async def _read_copies(cluster: FaultCluster, folder: Path) -> tuple[list[NodeSt
         node.stop_now()
     try:
         for node, copy in zip(cluster.nodes, copies, strict=True):
-            shutil.copytree(node.data, copy)
+            shutil.copytree(node.data, copy, ignore=shutil.ignore_patterns("*.sock"))
     finally:
         for node in cluster.nodes:
             node.go_on()

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.cluster.nats_servers import PASSWORD, USER
 from holdfast.cluster.administration import init_cluster
 from holdfast.cluster.failpoints import FILE
-from holdfast.cluster.nats_streams import log_streams, stream_info
+from holdfast.cluster.nats.streams import log_streams, stream_info
 from holdfast.cluster.node_cluster import ClusterOptions
 from holdfast.model.errors import TransientError
 from holdfast.node.cluster_options import cluster_options
@@ -100,6 +100,10 @@ class FaultNode(BrokerProcess):
     def go_on(self) -> None:
         if self.alive():
             os.kill(self.pid(), signal.SIGCONT)
+
+    def check_was_killed(self) -> None:
+        """AssertionError: it ended by itself."""
+        assert self._process is None, f"node {self.number} ended by itself:\n{self.log_text()[-3000:]}"
 
     async def reap(self) -> None:
         """Take note of a death by itself."""
@@ -190,6 +194,7 @@ class FaultCluster:
             if node.alive():
                 node.go_on()
             else:
+                node.check_was_killed()
                 await node.start()
 
     # ---- who is who

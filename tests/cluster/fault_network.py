@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from bench.cluster.nats_servers import NatsProcess
 from bench.ports import free_port
-from holdfast.cluster.nats_server import find_server, server_config, server_name
+from holdfast.cluster.nats.server import find_server, server_config, server_name
 from tests.cluster.fault_cluster import NODES, FaultCluster
 from tests.cluster.nats_world import NatsWorld
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from holdfast.cluster.nats_streams import stream_info
+from holdfast.cluster.nats.streams import stream_info
 from tests.cluster.fault_cluster import NODES, FaultCluster
 from tests.cluster.fault_load import FaultLoad, Homed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.cluster.nats_log import NatsOrderedLog
+from holdfast.cluster.nats.log import NatsOrderedLog
 from holdfast.durable.ordered_log import LogEntry
 from tests.conformance.ordered_logs import append
 

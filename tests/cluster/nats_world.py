@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from bench.cluster.nats_servers import NatsServers
-from holdfast.cluster.nats_connection import NatsConnection
-from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_streams import (
+from holdfast.cluster.nats.connection import NatsConnection
+from holdfast.cluster.nats.log import NatsOrderedLog
+from holdfast.cluster.nats.streams import (
     LogStream,
     MissingStreamError,
     describe_absence,

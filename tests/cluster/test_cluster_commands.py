@@ -16,7 +16,7 @@ import pytest
 
 import holdfast
 from holdfast.cluster.administration import init_cluster, read_status
-from holdfast.cluster.membership import Membership, NodeProfile, control_applier
+from holdfast.cluster.membership.membership import Membership, NodeProfile, control_applier
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.errors import SettingsError, TransientError

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from bench.ports import free_port
 from bench.queues.processes import until
 from holdfast.cluster.administration import init_cluster
-from holdfast.cluster.nats_connection import NatsConnection
-from holdfast.cluster.nats_server import NatsServer, last_tls_error
+from holdfast.cluster.nats.connection import NatsConnection
+from holdfast.cluster.nats.server import NatsServer, last_tls_error
 from holdfast.cluster.node_cluster import ClusterConnection, ClusterOptions
 from holdfast.model.errors import SettingsError, TransientError
 from holdfast.node.cluster_options import cluster_options

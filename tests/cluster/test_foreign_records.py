@@ -11,8 +11,8 @@ import pytest
 from holdfast.client.asyncio_client import Client
 from holdfast.client.errors import LostError
 from holdfast.cluster.administration import ClusterStatus, read_status
-from holdfast.cluster.nats_connection import NatsConnection
-from holdfast.cluster.nats_streams import make_streams
+from holdfast.cluster.nats.connection import NatsConnection
+from holdfast.cluster.nats.streams import make_streams
 from holdfast.node.cluster_options import cluster_options
 from holdfast.node.system_clock import SystemClock
 from holdfast.records.cluster.items import Tick

@@ -12,10 +12,10 @@ import pytest
 
 from holdfast.client.asyncio_client import Client
 from holdfast.client.options import ConnectionOptions
-from holdfast.cluster import nats_reading
 from holdfast.cluster.administration import ClusterStatus, read_status
-from holdfast.cluster.nats_connection import NatsConnection
-from holdfast.cluster.nats_streams import stream_info
+from holdfast.cluster.nats import reader as nats_reader
+from holdfast.cluster.nats.connection import NatsConnection
+from holdfast.cluster.nats.streams import stream_info
 from holdfast.cluster.node_cluster import single_error
 from holdfast.model.errors import TransientError
 from holdfast.node.system_clock import SystemClock
@@ -267,7 +267,7 @@ def test_a_node_that_was_stopped_too_long_is_installed_without_a_restart(tmp_pat
         os.kill(process, signal.SIGSTOP)
         try:
             # Beyond what the servers may have sent already: that waits in its socket, and is applied without the log.
-            await cluster.trim_above(applied + nats_reading._PULL_MESSAGES + 100, 0, 1)
+            await cluster.trim_above(applied + nats_reader._PULL_MESSAGES + 100, 0, 1)
         finally:
             os.kill(process, signal.SIGCONT)
         await cluster.until(lambda _now: '"checkpoint is complete"' in cluster.nodes[2].log_text())

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.cluster.nats_connection import NatsConnection
-from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_streams import make_streams
+from holdfast.cluster.nats.connection import NatsConnection
+from holdfast.cluster.nats.log import NatsOrderedLog
+from holdfast.cluster.nats.streams import make_streams
 from holdfast.durable.ordered_log import FOLLOW, LOST, AppliedPlace, LogEnds, UnknownOutcome, compare
 from holdfast.model.errors import TransientError
 from tests.cluster.nats_world import on_connection

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import nats
 import pytest
 
 from bench.cluster.nats_servers import leader_of
-from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_streams import make_streams
+from holdfast.cluster.nats.log import NatsOrderedLog
+from holdfast.cluster.nats.streams import make_streams
 from holdfast.durable.ordered_log import UnknownOutcome
 from holdfast.records.cluster.record import MAX_RECORD_BYTES
 from tests.cluster.log_traffic import Writer, check_history
@@ -156,14 +157,17 @@ def test_a_foreign_message_on_the_subject_is_an_entry_like_any_other(nats_server
     stream = nats_servers.new_stream()
 
     async def act() -> None:
-        async with nats_servers.opened(stream) as log, nats_servers.connected() as connection:
+        options = nats_servers.nats_options()
+        async with nats_servers.opened(stream) as log:
             await append_all(log, [b"a"])
             reader = Collector()
             reading = log.read(1, reader)
-            await connection.request(stream.subject, b"")
+            foreign = await nats.connect(list(options.urls), user=options.user, password=options.password)
+            await foreign.request(stream.subject, b"", timeout=2)
             for status, text in (("409", "Consumer Deleted"), ("100", "Idle Heartbeat")):
                 headers = {"Status": status, "Description": text}
-                await connection._client.request(stream.subject, b"", timeout=2, headers=headers)
+                await foreign.request(stream.subject, b"", timeout=2, headers=headers)
+            await foreign.close()
             await append_all(log, [b"b"])
             assert [entry.record for entry in await reader.until(5)] == [b"a", b"", b"", b"", b"b"]
             reading.close()
@@ -196,7 +200,7 @@ def test_nothing_that_ended_as_unknown_without_a_connection_arrives_later(nats_s
             while without_connection < 3:
                 result = await append(log, b"b")
                 assert isinstance(result, UnknownOutcome)
-                without_connection += "connection closed" in result.why
+                without_connection += "there is no connection" in result.why
             await nats_servers.started()
             last = await append(log, b"c")
             while not isinstance(last, int):
@@ -220,7 +224,8 @@ def test_a_connection_that_was_closed_is_made_again(nats_servers: NatsWorld) -> 
                 reading = log.read(1, reader)
                 await append_all(log, [b"a"])
                 await reader.until(1)
-                await connection._client.close()  # as after an error of the protocol
+                assert connection._link is not None
+                connection._link.abort("an error of the protocol")
                 again = await append(log, b"b")
                 while not isinstance(again, int):
                     again = await append(log, b"b")

@@ -18,10 +18,10 @@ from structlog.testing import capture_logs
 
 from bench.ports import free_port
 from bench.queues.processes import until
-from holdfast.cluster import nats_server
-from holdfast.cluster.nats_connection import NatsConnection, NatsOptions
-from holdfast.cluster.nats_monitor import Report
-from holdfast.cluster.nats_server import NatsServer, ServerOptions
+from holdfast.cluster.nats import server as nats_server
+from holdfast.cluster.nats.connection import NatsConnection, NatsOptions
+from holdfast.cluster.nats.monitor import Report
+from holdfast.cluster.nats.server import NatsServer, ServerOptions
 from holdfast.model.errors import SettingsError, TransientError
 from tests.services import need
 
@@ -34,7 +34,7 @@ BROKER = """
 import sys
 from pathlib import Path
 import uvloop
-from holdfast.cluster.nats_server import NatsServer, ServerOptions
+from holdfast.cluster.nats.server import NatsServer, ServerOptions
 ports = [int(port) for port in sys.argv[2:]]
 routes = (f"127.0.0.1:{ports[1]}",)
 uvloop.run(NatsServer(ServerOptions("test", "n0", Path(sys.argv[1]), "node", "x", *ports, routes, 1 << 20)).run())

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench.cluster.nats_servers import leader_of
-from holdfast.cluster.nats_connection import NatsConnection
-from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_monitor import check_report, describe_missing_servers, read_report
-from holdfast.cluster.nats_streams import LogStream, log_streams, make_streams, stream_info
+from holdfast.cluster.nats.connection import NatsConnection, Replied
+from holdfast.cluster.nats.log import NatsOrderedLog
+from holdfast.cluster.nats.monitor import check_report, describe_missing_servers, read_report
+from holdfast.cluster.nats.streams import LogStream, log_streams, make_streams, stream_info
 from holdfast.durable.ordered_log import UnknownOutcome
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import SettingsError, TransientError
@@ -151,10 +151,11 @@ class DeafConnection(NatsConnection):
 
     deaf = ""
 
-    async def request(self, subject: str, payload: bytes, timeout_s: float = 0.0) -> bytes:
+    def post(self, subject: str, payload: bytes, replied: Replied, timeout_s: float = 0.0) -> None:
         if subject == self.deaf:
-            raise TransientError("no answer")
-        return await super().request(subject, payload)
+            asyncio.get_running_loop().call_soon(replied, TransientError("no answer"))
+        else:
+            super().post(subject, payload, replied, timeout_s)
 
 
 @pytest.mark.parametrize("leads", [True, False])

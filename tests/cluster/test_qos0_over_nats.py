@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from holdfast.cluster.filter_exchange import FilterExchange
-from holdfast.cluster.nats_connection import NatsConnection
+from holdfast.cluster.nats.connection import NatsConnection
 from holdfast.cluster.qos0_relay import Qos0Relay, connect_relay
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message

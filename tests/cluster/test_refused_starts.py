@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
+import re
+import socket
+import socketserver
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 import holdfast
+from bench.cluster.nats_servers import NatsProcess
 from bench.ports import free_port
 from bench.queues.processes import Server
 from holdfast.cluster.administration import init_cluster
-from holdfast.cluster.nats_monitor import check_servers, read_report
-from holdfast.cluster.nats_server import ServerOptions, find_server, server_config
+from holdfast.cluster.nats.monitor import check_servers, read_report
+from holdfast.cluster.nats.server import ServerOptions, find_server, server_config
 from holdfast.model.errors import SettingsError, TransientError
 from holdfast.node.cluster_options import cluster_options
 from holdfast.node.system_clock import SystemClock
@@ -110,6 +117,84 @@ def test_a_server_that_a_cluster_cannot_rely_on_is_named(
     assert f"NATS server wrong-server {words}" in output
     with pytest.raises(SettingsError, match="NATS server wrong-server"):
         asyncio.run(init_cluster(cluster_options(folder.settings(monitors=monitors)), CLOCK))
+
+
+class OldServer:
+    """A server of the tests behind two ports of our own, at which it says that it is an older version.
+
+    No old server is at hand: what a version says of itself is all that is looked at, so that is changed on the way.
+    """
+
+    def __init__(self, behind: NatsProcess, version: str) -> None:
+        self._behind = behind
+        self._version = version.encode()
+        self._folder = ExitStack()
+        self.client_port = self._serve(self._talk)
+        self.monitor_port = self._serve(self._report)
+
+    def close(self) -> None:
+        self._folder.close()
+
+    def _serve(self, talk: Callable[[socket.socket], None]) -> int:
+        class Talk(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                with suppress(OSError):
+                    talk(self.request)
+
+        server = self._folder.enter_context(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Talk))
+        server.daemon_threads = True
+        self._folder.callback(server.shutdown)
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        return int(server.server_address[1])
+
+    def _older(self, said: bytes) -> bytes:
+        changed, count = re.subn(rb'"version": ?"[^"]*"', b'"version":"' + self._version + b'"', said)
+        assert count == 1
+        return changed
+
+    def _report(self, asked: socket.socket) -> None:
+        """One answer of the monitoring endpoint."""
+        page = asked.recv(1 << 16).split()[1].decode()
+        with closing(http.client.HTTPConnection("127.0.0.1", self._behind.monitor_port, timeout=10)) as real:
+            real.request("GET", page)
+            body = self._older(real.getresponse().read())
+        asked.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    def _talk(self, client: socket.socket) -> None:
+        """INFO comes first, and in one piece."""
+        with socket.create_connection(("127.0.0.1", self._behind.client_port), timeout=10) as real:
+            said = b""
+            while not said.endswith(b"\r\n"):
+                said += real.recv(1 << 16)
+            client.sendall(self._older(said))
+            pump = Thread(target=_copy, args=(client, real), daemon=True)
+            pump.start()
+            _copy(real, client)
+            pump.join(10)
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("version", ["2.9.25", "2.14.3"])
+def test_a_server_that_is_too_old_is_refused_by_its_report_and_by_its_greeting(
+    version: str, nats_servers: NatsWorld, folder: ClusterFolder
+) -> None:
+    """With `cluster.monitors` its report says so; without, what it says to every client."""
+    behind = nats_servers.processes[0]
+    words = f"NATS server {behind.server_name} has version = '{version}'; right would be 2.15 or later"
+    with closing(OldServer(behind, version)) as old:
+        others = folder.monitors.partition(",")[2]
+        monitors = f"127.0.0.1:{old.monitor_port},{others}"
+        assert words in serve(folder.arguments(monitors=monitors))
+        with pytest.raises(SettingsError, match=re.escape(words)):
+            asyncio.run(init_cluster(cluster_options(folder.settings(monitors=monitors)), CLOCK))
+        assert words in serve(folder.arguments(nats=f"nats://127.0.0.1:{old.client_port}"))
 
 
 def test_fewer_than_three_servers_make_no_cluster(nats_servers: NatsWorld, folder: ClusterFolder) -> None:

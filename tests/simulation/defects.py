@@ -17,15 +17,15 @@ import pytest
 
 from holdfast.broker.connections.connections import ClientConnections
 from holdfast.broker.sessions.sessions import BrokerSessions
-from holdfast.cluster import retained_compaction
 from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.groups.assigned_work import AssignedWork
 from holdfast.cluster.groups.dispatcher import GroupDispatcher
-from holdfast.cluster.groups.led_group import LedGroup
+from holdfast.cluster.groups.led_group import LedGroup, group_id_of
 from holdfast.cluster.groups.member_shares import MemberShares
-from holdfast.cluster.log_registry import LogRegistry
-from holdfast.cluster.retained_compaction import RetainedCompaction
-from holdfast.cluster.writer import ItemOutcome, VnodeWriter
+from holdfast.cluster.registry.log_registry import LogRegistry
+from holdfast.cluster.vnodes import retained_compaction
+from holdfast.cluster.vnodes.retained_compaction import RetainedCompaction
+from holdfast.cluster.vnodes.writer import ItemOutcome, VnodeWriter
 from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.ordered_log import UnknownOutcome
 from holdfast.durable.sessions.publish_numbers import PublishNumbers
@@ -298,6 +298,16 @@ def record_time_follows_one_writer(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def record_time_stands_still_for_slow_clocks(patch: pytest.MonkeyPatch) -> None:
+    """A claim that lies behind moves no time, however far, until another node writes (A12)."""
+    tell = record_time._record_time
+
+    def tell_or_stand_still(clock: ClockRow, stamp_us: int, claimed_us: int, other_us: int) -> int:
+        return clock.time_us if claimed_us <= clock.time_us else tell(clock, stamp_us, claimed_us, other_us)
+
+    patch.setattr(record_time, "_record_time", tell_or_stand_still)
+
+
 def record_time_follows_the_stamps(patch: pytest.MonkeyPatch) -> None:
     """The time of a record is the stamp of the log, whatever its writer says (A12)."""
     advance = record_time.advance_clock
@@ -317,6 +327,21 @@ def groups_begin_when_their_leader_hears_of_them(patch: pytest.MonkeyPatch) -> N
 
     patch.setattr(GroupDispatcher, "_join", join_at_present)
     patch.setattr(MemberShares, "await_standing", lambda _self, _client, _records, decided: decided(set()))
+
+
+def groups_that_list_a_member_confirm_it(patch: pytest.MonkeyPatch) -> None:
+    """SUBACK does not wait if the group lists the member, which an earlier subscription may be the reason for (A20)."""
+    await_standing = MemberShares.await_standing
+
+    def await_unlisted(self: Any, client: Any, records: list[SubscriptionRecord], decided: Any) -> None:
+        session = client.session
+        groups = [group_id_of(record) for record in records]
+        if all(self._services.is_listed(group_id, session.client_id, session.revision) for group_id in groups):
+            decided(set())
+        else:
+            await_standing(self, client, records, decided)
+
+    patch.setattr(MemberShares, "await_standing", await_unlisted)
 
 
 def progress_of_groups_passes_open_work(patch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from holdfast.cluster.applier import VnodeApplier
 from holdfast.cluster.cluster_log import ClusterLog
-from holdfast.cluster.log_registry import LogRegistry
-from holdfast.cluster.vnode_leader import registration_of
-from holdfast.cluster.writer import VnodeWriter
+from holdfast.cluster.registry.log_registry import LogRegistry
+from holdfast.cluster.vnodes.applier import VnodeApplier
+from holdfast.cluster.vnodes.vnode_leader import registration_of
+from holdfast.cluster.vnodes.writer import VnodeWriter
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.durable.state_machine.tables import MemoryTables

@@ -15,9 +15,11 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.client.message import encode_message
+from holdfast.durable.memory_ordered_log import MemoryOrderedLog
+from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import RETAINED
 from holdfast.model.protocol import V5
-from holdfast.records.retained import has_payload, retained_key, retained_order
+from holdfast.records.retained import MESSAGE, has_payload, retained_key, retained_order, retained_topic
 from holdfast.wire.packets import Publish
 from tests.cluster_world import ClusterNode
 from tests.simulation.seeded_cluster import Action, SeededCluster
@@ -54,6 +56,8 @@ class RetainedSimulation(SeededCluster):
         #: By node and life: the ends of the logs when it was seen first, and by topic the greatest entry that it had.
         self._started_at: dict[ClusterNode, list[int]] = {}
         self._greatest: dict[ClusterNode, dict[str, tuple[int, int, bool]]] = {}
+        self._still: MemoryOrderedLog | None = None
+        self.world.watch = self._note_entries
 
     def begin(self) -> None:
         for client in self.clients.values():
@@ -68,13 +72,34 @@ class RetainedSimulation(SeededCluster):
             (self._move, 5.0),
             (self.slow_clock, 3.0),
             (self.world.lead, 8.0),
+            (self._stand_still, 4.0),
         ]
+
+    def _stand_still(self) -> None:
+        """Nothing arrives in one log for a while, or its time stands still: the other one is compacted meanwhile."""
+        self._still = self.random.choice((None, *self.world.logs))
+        if self._still is not None:
+            self.slow_stamps(self._still)
+
+    def chosen_log(self) -> MemoryOrderedLog:
+        others = [log for log in self.world.logs if log is not self._still]
+        return self.random.choice(others)
 
     def let_through(self) -> None:
         super().let_through()
         for node in self.alive():
             if not node.fenced:
                 self._check_node(node)
+
+    def _note_entries(self, node: ClusterNode, outcome: Outcome) -> None:
+        """A removal, and the end of what it leaves, may be applied between two looks at a node."""
+        greatest = self._greatest.setdefault(node, {})
+        for family, changes in outcome.changes.families():
+            for key, value in changes.operations if family == RETAINED else ():
+                if isinstance(value, bytes) and key[0] == MESSAGE:
+                    entry = (*retained_order(value), has_payload(value))
+                    topic = retained_topic(key).decode()
+                    greatest[topic] = max(entry, greatest.get(topic, entry))
 
     def _check_node(self, node: ClusterNode) -> None:
         """What a node shows is the greatest that it ever had of a topic, in this life."""

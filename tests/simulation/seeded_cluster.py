@@ -8,7 +8,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from holdfast.cluster.takeover_begin import BEGIN
+from holdfast.cluster.registry.takeover_begin import BEGIN
+from holdfast.durable.memory_ordered_log import MemoryOrderedLog
+from holdfast.durable.state_machine.record_time import MAX_LEAP_US
 from tests.cluster_world import ClusterNode, ClusterWorld
 from tests.simulation.sim_client import SimClient
 
@@ -116,10 +118,12 @@ class SeededCluster:
             self.world.lead()
 
     def slow_clock(self) -> None:
-        """The time of one vnode stands still, and that of the other goes on."""
-        slow = self.random.choice(self.world.logs)
+        """The time of one vnode stands still for as long as it may, and that of the other goes on."""
+        self.slow_stamps(self.random.choice(self.world.logs))
+
+    def slow_stamps(self, slow: MemoryOrderedLog) -> None:
         for log in self.world.logs:
-            log.stamp_offset_us = -600_000_000 if log is slow else 0
+            log.stamp_offset_us = -MAX_LEAP_US + 1 if log is slow else 0
         self.world.advance(1)
 
     def check(self, holds: bool, what: str) -> None:
@@ -172,9 +176,13 @@ class SeededCluster:
     def node_fails(self, node: ClusterNode) -> None:
         """A node is about to be fenced or killed."""
 
+    def chosen_log(self) -> MemoryOrderedLog:
+        """The log in which something goes on."""
+        return self.random.choice(self.world.logs)
+
     def let_through(self) -> None:
         """Something that waits in a log goes on."""
-        log = self.random.choice(self.world.logs)
+        log = self.chosen_log()
         while log.held and self.random.random() < 0.8:
             self.world.do(lambda: log.arrive(self.random.randrange(len(log.held))))
         for reading in log.readings():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.client.core import ClientCore, SessionOptions
-from holdfast.cluster.vnode_leader import registration_of
+from holdfast.cluster.vnodes.vnode_leader import registration_of
 from holdfast.model.time import MILLISECOND_US
 from holdfast.records.cluster.rows import RegistrationRow
 from holdfast.records.cluster.vnode_keys import vnode_of

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from holdfast.cluster.log_registry import LogRegistry
+from holdfast.cluster.registry.log_registry import LogRegistry
 from holdfast.durable.takeover.registry import PATIENCE_S, Registration, Unsettled
 from holdfast.model.ids import ClientId
 from tests.linearizability import NEVER, Operation, Read, Register, Remove, violations

@@ -1,7 +1,7 @@
 """A cluster keeps its promises whatever happens in which order, for many seeds.
 
-HOLDFAST_SIMULATION_SEEDS and HOLDFAST_SIMULATION_FIRST choose the seeds (`make soak` takes thousands). A failure prints
-its seed and the story of the run; `Simulation(seed).run()` tells it again.
+HOLDFAST_SIMULATION_SEEDS and HOLDFAST_SIMULATION_FIRST choose the seeds; `seed_run.py` is for very many of them. A
+failure prints its seed and the story of the run; `SIMULATIONS[kind](seed).run()` tells it again.
 """
 
 import logging
@@ -11,16 +11,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from tests.simulation.clock_simulation import ClockSimulation
-from tests.simulation.cluster_simulation import Simulation
-from tests.simulation.group_simulation import GroupSimulation
-from tests.simulation.half_open_simulation import HalfOpenSimulation
-from tests.simulation.number_simulation import NumberSimulation
-from tests.simulation.retained_simulation import RetainedSimulation
-from tests.simulation.seeded_cluster import SeededCluster, ViolationError
-from tests.simulation.subscription_simulation import SubscriptionSimulation
-from tests.simulation.takeover_simulation import TakeoverSimulation
-from tests.simulation.will_simulation import WillSimulation
+from tests.simulation.simulations import SIMULATIONS
 
 SEEDS = int(os.environ.get("HOLDFAST_SIMULATION_SEEDS", "200"))
 FIRST = int(os.environ.get("HOLDFAST_SIMULATION_FIRST", "0"))
@@ -29,26 +20,8 @@ PART = 50
 #: Seeds that are not worth waiting for the slow tests.
 QUICK_SEEDS = 20
 
-SIMULATIONS: dict[str, type[SeededCluster]] = {
-    "messages": Simulation,
-    "half open": HalfOpenSimulation,
-    "numbers": NumberSimulation,
-    "wills": WillSimulation,
-    "subscriptions": SubscriptionSimulation,
-    "retained": RetainedSimulation,
-    "takeovers": TakeoverSimulation,
-    "clocks": ClockSimulation,
-    "groups": GroupSimulation,
-}
-
 #: Seeds that once found a defect of the product, by simulation.
-KEPT_SEEDS = [("wills", 102), ("wills", 159), ("wills", 295)]
-
-#: Seeds that break a promise now. Each fails in a test of its own, which notices when it is mended.
-#:
-#: clocks 185 (A12): the node with a slow clock is for minutes the only one that writes. Record time stands still, and
-#: jumps when another node writes again: a session that was left meanwhile ends minutes too early.
-BROKEN_SEEDS = [("clocks", 185)]
+KEPT_SEEDS = [("wills", 102), ("wills", 159), ("wills", 295), ("clocks", 185)]
 
 
 @pytest.fixture(autouse=True)
@@ -70,14 +43,7 @@ def test_a_cluster_keeps_its_promises(name: str) -> None:
 @pytest.mark.parametrize("name", SIMULATIONS)
 def test_a_cluster_keeps_its_promises_for_many_seeds(name: str, first: int) -> None:
     for seed in range(first, min(first + PART, FIRST + SEEDS)):
-        if (name, seed) not in BROKEN_SEEDS:
-            SIMULATIONS[name](seed).run()
-
-
-@pytest.mark.xfail(raises=ViolationError)
-@pytest.mark.parametrize(("name", "seed"), BROKEN_SEEDS)
-def test_a_promise_that_is_known_to_be_broken(name: str, seed: int) -> None:
-    SIMULATIONS[name](seed).run()
+        SIMULATIONS[name](seed).run()
 
 
 @pytest.mark.parametrize(("name", "seed"), KEPT_SEEDS)

@@ -4,14 +4,13 @@ Every connection has a will of its own. Promised, of each connection that was ac
 
     twice       its will comes once at most
     too many    it does not come behind a goodbye that the node has read, if that node has stayed, and the client
-                has not gone to another one at once
+                has not gone to another one before it was accepted again
     missing     it comes if the connection was lost and the client is not back within the delay: at once without a
                 delay, and for the last connection of a client in any case
 """
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Final
 
 from holdfast.client.core import ClientCore, SessionOptions
@@ -153,20 +152,27 @@ class WillSimulation(SeededCluster):
         received = Counter(self.clients[WATCHER].received)
         self.check(wills == received, f"the watcher got {received}, published were {wills}")
         for connections in self._connections.values():
-            for connection, successor in zip_longest(connections, connections[1:]):
-                self._judge_connection(connection, successor, wills[connection.will])
+            for index, connection in enumerate(connections):
+                self._judge_connection(connection, connections[index + 1 :], wills[connection.will])
         self.check_digests()
 
-    def _judge_connection(self, connection: _Connection, successor: _Connection | None, count: int) -> None:
+    def _judge_connection(self, connection: _Connection, later: list[_Connection], count: int) -> None:
         will = connection.will
         node_failed = any(node is connection.node for node in self._failed)
         self.check(count <= 1, f"twice: the will {will!r}")
         if not connection.accepted:
             return
         if connection.parted:
-            # At another node the next connection may overtake a goodbye, which nobody acknowledges.
-            overtaken = successor is not None and successor.node is not connection.node
-            if not node_failed and not overtaken:
+            if not node_failed and not _may_be_overtaken(connection, later):
                 self.check(count == 0, f"too many: the will {will!r} behind a goodbye")
-        elif successor is None or (connection.delay_s == 0 and not node_failed):
+        elif not later or (connection.delay_s == 0 and not node_failed):
             self.check(count == 1, f"missing: the will {will!r}")
+
+
+def _may_be_overtaken(connection: _Connection, later: list[_Connection]) -> bool:
+    """Whether a later connection, at another node, may overtake a goodbye, which nobody acknowledges.
+
+    One that was accepted at the same node came behind the goodbye, and so did all that followed it.
+    """
+    accepted = next((index for index, one in enumerate(later) if one.accepted), len(later))
+    return any(one.node is not connection.node for one in later[: accepted + 1])

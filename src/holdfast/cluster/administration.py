@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from holdfast.cluster.control_snapshot import install_snapshot
-from holdfast.cluster.founding import find_founding, found_cluster
-from holdfast.cluster.nats_connection import NatsConnection
-from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_monitor import check_report, check_servers, describe_missing_servers, read_report
-from holdfast.cluster.nats_server import ServerOptions, last_tls_error
-from holdfast.cluster.nats_streams import COPIES, describe_absence, make_streams, stream_info
+from holdfast.cluster.membership.control_snapshot import install_snapshot
+from holdfast.cluster.membership.founding import find_founding, found_cluster
+from holdfast.cluster.nats.connection import NatsConnection
+from holdfast.cluster.nats.log import NatsOrderedLog
+from holdfast.cluster.nats.monitor import check_report, check_servers, describe_missing_servers, read_report
+from holdfast.cluster.nats.server import ServerOptions, last_tls_error
+from holdfast.cluster.nats.streams import COPIES, describe_absence, make_streams, stream_info
 from holdfast.cluster.node_cluster import ClusterOptions, check_founding, single_error
 from holdfast.durable.ordered_log import LogEntry, OrderedLog
 from holdfast.durable.state_machine.control import ControlMachine, all_members, last_beat
@@ -162,10 +162,10 @@ class ClusterStatus:
         if not there:
             found.append("no node has joined")
         for member in there:
+            why = f": {'; '.join(member.reasons)}" if member.reasons else ""
             if member.state != LIVE:
-                found.append(f"node {member.node} is {member.state}")
+                found.append(f"node {member.node} is {member.state}{why}")
             elif not member.ready:
-                why = f": {'; '.join(member.reasons)}" if member.reasons else ""
                 found.append(f"node {member.node} is not ready{why}")
         return found
 

@@ -24,8 +24,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from holdfast.cluster import failpoints
-from holdfast.cluster.applier import ApplierStop
-from holdfast.cluster.writer import ItemOutcome, Settled, TimerHandle, Timers, VnodeWriter
+from holdfast.cluster.vnodes.applier import ApplierStop
+from holdfast.cluster.vnodes.writer import ItemOutcome, Settled, TimerHandle, Timers, VnodeWriter
 from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.sessions.session_store import SessionStep
@@ -45,9 +45,11 @@ MAX_UNSETTLED_BYTES: Final = 16 * 1024 * 1024
 class _HeldSession:
     """A session that a channel of this node has claimed."""
 
-    def __init__(self, session_id: str, revision: int, vnode: int) -> None:
+    def __init__(self, session_id: str, revision: int, vnode: int, *, has_replaced: bool) -> None:
         self.entry: Final = SessionEntry(session_id, revision)
         self.vnode: Final = vnode
+        #: Whether the claim ended another channel.
+        self.has_replaced: Final = has_replaced
 
 
 class _Waiter:
@@ -190,9 +192,14 @@ class ClusterLog:
     def revision_of(self, session_id: str) -> int:
         return self.held_revision(session_id) or 0
 
-    def hold(self, session_id: str, revision: int) -> None:
+    def has_replaced(self, session_id: str) -> bool:
+        held = self._held.get(session_id)
+        return held is not None and held.has_replaced
+
+    def hold(self, session_id: str, revision: int, *, has_replaced: bool) -> None:
         """A claim of this node was accepted: items of the session count at its revision."""
-        self._held[session_id] = _HeldSession(session_id, revision, vnode_of(session_id, self._vnodes))
+        vnode = vnode_of(session_id, self._vnodes)
+        self._held[session_id] = _HeldSession(session_id, revision, vnode, has_replaced=has_replaced)
         self._fenced.discard(session_id)
 
     def held_revision(self, session_id: str) -> int | None:

@@ -4,8 +4,8 @@
                         │      ──closed──▶ `Closed` into every vnode
                         └────── fenced ──▶ all sessions of this node are fenced; it joins again by itself
 
-    once a second   whether this node may serve, and lead (`readiness.py`); leaders propose what is due; a leader trims
-                    its log (`log_trimming.py`)
+    once a second   whether this node may serve, and lead (`membership/readiness.py`); leaders propose what is due; a
+                    leader trims its log (`vnodes/trim_rules.py`)
 
 The broker takes `log`, `registry` and `life`. It is opened when `start` has returned: the node has joined, and has
 applied what was in the logs by then, or has waited long enough for it.
@@ -13,35 +13,36 @@ applied what was in the logs by then, or has waited long enough for it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final, NamedTuple
 
 import structlog
 
 from holdfast.cluster import failpoints
-from holdfast.cluster.applier import OutcomeListener, VnodeApplier
-from holdfast.cluster.claim_history import ClaimHistory
 from holdfast.cluster.cluster_log import ClusterLog
-from holdfast.cluster.digest_watch import DigestWatch
-from holdfast.cluster.gossip_registry import NodeRegistries
 from holdfast.cluster.groups.node_groups import NodeGroups
-from holdfast.cluster.log_registry import LogRegistry, load_newest_version
-from holdfast.cluster.log_trimming import CheckpointHolds, TrimLimits, describe_late, is_worth_a_trim, trim_before
-from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
+from holdfast.cluster.membership.membership import Closing, Membership, NodeProfile, control_applier
+from holdfast.cluster.membership.readiness import NodeBounds, Readiness, VnodeState
+from holdfast.cluster.membership.record_clock import RecordClock
+from holdfast.cluster.nats.stamp_watch import StampWatches
 from holdfast.cluster.node_requests import NodeRequests
-from holdfast.cluster.outcome_watch import WatchedLog, WatchedVnode
-from holdfast.cluster.readiness import NodeBounds, Readiness, VnodeState
-from holdfast.cluster.record_clock import RecordClock
-from holdfast.cluster.record_counts import RecordCounts
-from holdfast.cluster.retained_compaction import NOTHING_ERASED, RetainedCompaction
-from holdfast.cluster.stamp_watch import StampWatches
-from holdfast.cluster.takeover_begin import TakeoverBegin
-from holdfast.cluster.vnode_leader import VnodeLeader, leader_of, registration_of
-from holdfast.cluster.writer import Timers, VnodeWriter
+from holdfast.cluster.registry.claim_history import ClaimHistory
+from holdfast.cluster.registry.gossip_registry import NodeRegistries
+from holdfast.cluster.registry.log_registry import LogRegistry, load_newest_version
+from holdfast.cluster.registry.takeover_begin import TakeoverBegin
+from holdfast.cluster.vnodes.applier import OutcomeListener, VnodeApplier
+from holdfast.cluster.vnodes.digest_watch import DigestWatch
+from holdfast.cluster.vnodes.outcome_watch import WatchedLog, WatchedVnode
+from holdfast.cluster.vnodes.record_counts import RecordCounts
+from holdfast.cluster.vnodes.retained_compaction import NOTHING_ERASED, RetainedCompaction
+from holdfast.cluster.vnodes.trim_rules import CheckpointHolds, TrimLimits, synced_by_member, trim_log
+from holdfast.cluster.vnodes.vnode_leader import VnodeLeader, leader_of, registration_of
+from holdfast.cluster.vnodes.writer import Timers, VnodeWriter
 from holdfast.durable.erasures import Erasures
 from holdfast.durable.ordered_log import INSTALL, OrderedLog
 from holdfast.durable.sessions.session_store import SessionStore
-from holdfast.durable.state_machine.control import all_members, last_beat, member_row
+from holdfast.durable.state_machine.control import last_beat, member_row
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.durable.state_machine.tables import CLUSTER, StateStore
 from holdfast.durable.takeover.registry import NodeLife
@@ -50,7 +51,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import PeerError, PermanentError, TransientError
 from holdfast.model.reasons import SERVER_UNAVAILABLE
 from holdfast.records.cluster.control import Beat, VnodeProgress
-from holdfast.records.cluster.control_rows import LEFT, BeatRow, FoundedRow
+from holdfast.records.cluster.control_rows import BeatRow, FoundedRow
 from holdfast.records.cluster.items import ChangeSettings, Closed, Item, Tick
 from holdfast.records.cluster.rows import CLOCK_KEY, RegistrationRow, decode_clock
 from holdfast.records.cluster.vnode_keys import vnode_of
@@ -211,10 +212,10 @@ class ClusterNode:
         if stop.reason == INSTALL:
             self._install(f"the log of vnode {number} was trimmed: {stop.why}", False)
 
-    def close(self) -> None:
-        """Write nothing more. The epoch stays open: other nodes fence it, or the next start closes it."""
+    def close(self, why: str = "") -> None:
+        """Write nothing more; `why` goes into a last beat. Other nodes fence the epoch, or the next start closes it."""
         self.readiness.is_member = False
-        self.membership.close()
+        self.membership.close(replace(self._beat(), ready=False, reasons=(why,)) if why else None)
         self.log.end()
 
     def registration(self, session_id: str) -> RegistrationRow | None:
@@ -338,7 +339,9 @@ class ClusterNode:
             if self.groups is not None:
                 self.groups.tick()
             self._sync()
-            self._compare_digests({node: row.beat for node, row in beats.items()})
+            if self._must_stop({node: row.beat for node, row in beats.items()}):
+                self._look()
+                return
             self.claims.forget_old()
 
     async def _trim_logs(self) -> None:
@@ -347,7 +350,9 @@ class ClusterNode:
             await self._wait(_SECOND_S)
             for number in range(len(self._vnodes)):
                 if self.leads(number):
-                    await self._trim(number)
+                    synced = synced_by_member(self._control_store, number) | {self.life.node: self._synced[number]}
+                    log, holds = self._vnodes[number].log, self.holds.of(number)
+                    await trim_log(log, number, synced, holds, self._trim_limits)
 
     def _look(self) -> dict[int, BeatRow]:
         """See whether this node may serve and lead; the last beats of all members that live."""
@@ -392,18 +397,18 @@ class ClusterNode:
 
         self._stores.sync(synced)
 
-    def _compare_digests(self, beats: dict[int, Beat]) -> None:
-        """Stop if this node has come to something else than the others."""
+    def _must_stop(self, beats: dict[int, Beat]) -> bool:
+        """Whether this node has come to something else than the others, and has stopped."""
         for found in self._digests.compare(beats):
             if found.must_stop:
-                self.close()
-                why = f"its tables of vnode {found.vnode} differ from those of nodes {found.nodes} at {found.sequence}"
+                self.close(found.describe())
                 if found.is_outvoted:
-                    self._install(why, True)
+                    self._install(found.describe(), True)
                 else:
-                    self._ended(f"{why}, and there is no majority that says which are right")
-                return
+                    self._ended(found.describe())
+                return True
             _log.error("a node has other tables", vnode=found.vnode, nodes=found.nodes, at=found.sequence)
+        return False
 
     def _trim_control(self, before: int) -> None:
         async def trim() -> None:
@@ -414,32 +419,6 @@ class ClusterNode:
 
         if self._spawn is not None:
             self._spawn(trim())
-
-    async def _trim(self, number: int) -> None:
-        """Forget what a majority of members has on its disks, as far as no member may still need it."""
-        log = self._vnodes[number].log
-        synced = self._synced_by_member(number)
-        try:
-            ends = await log.ends()
-            before = trim_before(ends, synced.values(), self.holds.of(number), self._trim_limits)
-            if is_worth_a_trim(ends, before, self._trim_limits):
-                late = describe_late(synced, before)
-                if late:
-                    _log.warning("members are left behind by a trim", vnode=number, nodes=late, before=before)
-                await log.trim(before)
-        except TransientError as error:
-            _log.info("the log of a vnode is not trimmed now", vnode=number, why=str(error))
-
-    def _synced_by_member(self, number: int) -> dict[int, int]:
-        """What each member has on its disk of a vnode, by its last beat; dead ones included."""
-        found: dict[int, int] = {}
-        for node, member in all_members(self._control_store).items():
-            if member.reason == LEFT:
-                continue
-            beat = last_beat(self._control_store, node)
-            vnodes = () if beat is None else beat.beat.vnodes
-            found[node] = next((one.synced for one in vnodes if one.vnode == number), 0)
-        return {**found, self.life.node: self._synced[number]}
 
     def caught_up(self) -> list[int] | None:
         """What is applied here in each vnode; None while this node is not ready."""

@@ -55,7 +55,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from holdfast.cluster.applier import ApplierStop, OutcomeListener
+from holdfast.cluster.vnodes.applier import ApplierStop, OutcomeListener
 from holdfast.durable.ordered_log import (
     Answered,
     AppendResult,

@@ -17,12 +17,12 @@ from typing import Final, TypeVar
 
 import structlog
 
-from holdfast.cluster.founding import find_founding
-from holdfast.cluster.nats_connection import NatsConnection, NatsOptions
-from holdfast.cluster.nats_log import NatsOrderedLog
-from holdfast.cluster.nats_monitor import check_info, check_servers
-from holdfast.cluster.nats_server import NatsServer, ServerOptions, last_tls_error
-from holdfast.cluster.nats_streams import LogStream, log_streams
+from holdfast.cluster.membership.founding import find_founding
+from holdfast.cluster.nats.connection import NatsConnection, NatsOptions
+from holdfast.cluster.nats.log import NatsOrderedLog
+from holdfast.cluster.nats.monitor import check_info, check_servers
+from holdfast.cluster.nats.server import NatsServer, ServerOptions, last_tls_error
+from holdfast.cluster.nats.streams import LogStream, log_streams
 from holdfast.durable.ordered_log import OrderedLog
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, SettingsError, TransientError

@@ -10,7 +10,7 @@ the credentials to send and to hear on these subjects.
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from holdfast.cluster.nats_connection import NatsConnection
+from holdfast.cluster.nats.connection import NatsConnection
 from holdfast.model.errors import TransientError
 
 #: Answers a request; must not raise.
@@ -52,7 +52,7 @@ class NatsRequests:
         await self._connection.answer(self._subject(self._node, what), answer)
 
     async def tell(self, what: str, body: bytes) -> None:
-        await self._connection.send(f"{self._prefix}.{what}", body)
+        self._connection.publish(f"{self._prefix}.{what}", body)
 
     async def hear(self, what: str, received: Callable[[bytes], None]) -> None:
         await self._connection.listen(f"{self._prefix}.{what}", received)

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, fields
 from typing import Any, Final
 
-from holdfast.cluster.claim_history import ClaimHistory, PastClaim
 from holdfast.cluster.node_requests import NodeRequests
+from holdfast.cluster.registry.claim_history import ClaimHistory, PastClaim
 from holdfast.model.errors import PermanentError
 
 #: Never change.

@@ -19,7 +19,7 @@ from typing import Final
 import structlog
 
 from holdfast.cluster.filter_exchange import FilterExchange
-from holdfast.cluster.nats_connection import NatsConnection
+from holdfast.cluster.nats.connection import NatsConnection
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.model.message import Message
 from holdfast.records.fields import RecordReader, blob, u8, u32
@@ -53,10 +53,10 @@ async def connect_relay(
     subject = f"holdfast-{cluster}"
 
     async def tell_filters(news: bytes) -> None:
-        await nats.send(f"{subject}.filters", news)
+        nats.publish(f"{subject}.filters", news)
 
     async def send(to_node: int, pack: bytes) -> None:
-        await nats.send(f"{subject}.qos0.{to_node}", pack)
+        nats.publish(f"{subject}.qos0.{to_node}", pack)
 
     filters = FilterExchange(node, tell_filters, others)
     relay = Qos0Relay(node, send, filters.nodes_for, deliver, dropped)

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from holdfast.cluster.administration import connected, replay_control
-from holdfast.cluster.claim_history import PastClaim
-from holdfast.cluster.nats_log import NatsOrderedLog
+from holdfast.cluster.nats.log import NatsOrderedLog
 from holdfast.cluster.node_cluster import ClusterOptions
 from holdfast.cluster.node_requests import NatsRequests, NodeRequests
 from holdfast.cluster.node_service import CLAIMS, KICK, ask_all, past_claims
+from holdfast.cluster.registry.claim_history import PastClaim
 from holdfast.durable.state_machine.control import all_members
 from holdfast.model.clock import Clock
 

@@ -2,7 +2,15 @@
 
 import pytest
 
-from holdfast.cluster.takeover_begin import ASKED_BEGUN, ASKED_GONE, BEGIN, BROKEN, NO_ANSWER, SERVED, SERVED_GONE
+from holdfast.cluster.registry.takeover_begin import (
+    ASKED_BEGUN,
+    ASKED_GONE,
+    BEGIN,
+    BROKEN,
+    NO_ANSWER,
+    SERVED,
+    SERVED_GONE,
+)
 from holdfast.durable.takeover.registry import ChannelVersion, Registration
 from holdfast.model.ids import ClientId
 from holdfast.model.protocol import V5

@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.broker.policy import Policy, RegistrySettings
-from holdfast.cluster.log_registry import load_newest_version
-from holdfast.cluster.takeover_begin import BEGIN
-from holdfast.cluster.vnode_leader import registration_of
+from holdfast.cluster.registry.log_registry import load_newest_version
+from holdfast.cluster.registry.takeover_begin import BEGIN
+from holdfast.cluster.vnodes.vnode_leader import registration_of
 from holdfast.durable.changes import Changes
 from holdfast.durable.state_machine.tables import CLUSTER
 from holdfast.model.protocol import PUBREC, V5, V311

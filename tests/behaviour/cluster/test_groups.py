@@ -71,6 +71,36 @@ def test_suback_says_0x80_if_the_leader_does_not_answer() -> None:
         assert member.subscribe(FILTER, qos=1) == [1], "it may try again"
 
 
+def test_suback_waits_for_a_listing_behind_the_end_of_an_earlier_one() -> None:
+    """A20: a member that is listed for a subscription that has ended is about to be dropped, and the group with it."""
+    with led_world() as world:
+        node = next(node for node in world.nodes if node is not leader(world))
+        member = kept(node, "press")  # of another vnode than the group
+        world.hold_packets = True
+        member.send(Subscribe(1, (Subscription(parse_filter(FILTER.encode()), 1),)))
+        world.do(world.carry_packet)  # the report; what the leader answers is lost
+        world.packets.clear()
+        world.advance(6)
+        assert list(member.take(Suback).reasons) == [0x80]
+        log = world.log_of(GROUP)
+        log.hold_appends = True
+        while world.packets:
+            world.do(world.carry_packet)  # a report without the member: the leader drops it, and is not heard yet
+        assert node.groups.standing.listed(GROUP), "by what is applied it is listed still"
+        member.send(Subscribe(2, (Subscription(parse_filter(FILTER.encode()), 1),)))
+        world.hold_packets = False
+        while world.packets:
+            world.do(world.carry_packet)
+        assert member.inbox == []
+        log.hold_appends = False
+        world.let_appends_through()
+        world.lead(2)
+        assert list(member.take(Suback).reasons) == [1]
+        publish(world.nodes[2].connect("writer"), [b"owed"])
+        world.lead(2)
+        assert member.payloads() == [b"owed"]
+
+
 def test_packets_of_a_client_wait_for_its_suback() -> None:
     with led_world() as world:
         world.hold_packets = True

@@ -4,7 +4,7 @@ These are the problems that the linear channel registry was made for. The wrong 
 `eventual` means when nodes hear of each other late.
 """
 
-from holdfast.cluster.takeover_begin import BEGIN, SERVED
+from holdfast.cluster.registry.takeover_begin import BEGIN, SERVED
 from holdfast.model.ids import ClientId
 from holdfast.model.protocol import V5
 from holdfast.wire.packets import Connack, Connect

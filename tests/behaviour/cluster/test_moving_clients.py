@@ -3,7 +3,7 @@
 Client ids with an `s` and a `p` are of different vnodes.
 """
 
-from holdfast.cluster.takeover_begin import BEGIN
+from holdfast.cluster.registry.takeover_begin import BEGIN
 from holdfast.durable.sessions.publish_numbers import PUBLISH_NUMBER
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V5
 from holdfast.wire.packets import Ack, Connack, Connect, Disconnect, Publish

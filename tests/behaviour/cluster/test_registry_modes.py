@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.cluster.gossip_map import GossipMap
-from holdfast.cluster.takeover_lock import LOCKS
+from holdfast.cluster.registry.gossip_map import GossipMap
+from holdfast.cluster.registry.takeover_lock import LOCKS
 from holdfast.model.ids import ClientId
 from holdfast.wire.packets import Ack, Publish
 from holdfast.wire.properties import Properties

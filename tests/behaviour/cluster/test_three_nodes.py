@@ -37,6 +37,17 @@ def test_a_session_goes_on_at_another_node() -> None:
         assert new.payloads() == [b"1"]
 
 
+def test_a_session_that_comes_back_before_the_first_message_leaves_its_node_at_rest() -> None:
+    """No shard is there to be read: the node does not look again and again. The world settles, or fails."""
+    with ClusterWorld() as world:
+        one, two, three = world.nodes
+        assert one.connect("reader", clean_start=True, properties=KEPT).subscribe("a", qos=1) == [1]
+        back = two.connect("reader", clean_start=False, properties=KEPT)
+        assert back.connack.session_present
+        three.connect("writer").send(Publish("a", b"1", 1, 1))
+        assert back.payloads() == [b"1"]
+
+
 def test_a_killed_node_loses_nothing_that_was_acknowledged() -> None:
     """Its clients go on elsewhere with their sessions, and get what came meanwhile."""
     with ClusterWorld() as world:

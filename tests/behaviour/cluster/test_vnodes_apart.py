@@ -3,7 +3,7 @@
 Client ids with an `s` and a `p` are of different vnodes; it is that of `p` that stands still.
 """
 
-from holdfast.cluster.takeover_begin import BEGIN
+from holdfast.cluster.registry.takeover_begin import BEGIN
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL, V5
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.codec import encode

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 
-from holdfast.cluster.membership import Closing, Membership, NodeProfile, control_applier
+from holdfast.cluster.membership.membership import Closing, Membership, NodeProfile, control_applier
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.ordered_log import Answered, LogEnds, LogReader, LogReading, UnknownOutcome
 from holdfast.durable.state_machine.control import ControlMachine, ControlOutcome, all_members

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from holdfast.cluster.applier import ApplierStop, VnodeApplier
-from holdfast.cluster.writer import VnodeWriter
+from holdfast.cluster.vnodes.applier import ApplierStop, VnodeApplier
+from holdfast.cluster.vnodes.writer import VnodeWriter
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.state_machine.outcome import Outcome
@@ -65,6 +65,7 @@ class FakeTimers:
 
     def advance(self, passed_s: float) -> None:
         until_s = self.now_s + passed_s
+        self._timers = [timer for timer in self._timers if not timer.cancelled]
         while True:
             ready = [timer for timer in self._timers if not timer.cancelled and timer.at_s <= until_s]
             if not ready:

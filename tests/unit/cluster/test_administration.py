@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.cluster import administration
 from holdfast.cluster.administration import LIVE, SILENT, ClusterStatus, MemberStatus, _member_status, replay_control
-from holdfast.cluster.nats_monitor import MAX_PAYLOAD_BYTES, Report
-from holdfast.cluster.nats_server import ServerOptions
+from holdfast.cluster.nats.monitor import MAX_PAYLOAD_BYTES, Report
+from holdfast.cluster.nats.server import ServerOptions
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.state_machine.control import all_members
 from holdfast.model.clock import ManualClock

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from holdfast.cluster.readiness import NodeBounds
+from holdfast.cluster.membership.readiness import NodeBounds
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.model.reasons import SERVER_UNAVAILABLE, USE_ANOTHER_SERVER
 from tests.unit.cluster.whole_node_world import VNODES, WholeNode, WholeWorld, client_of, whole_world

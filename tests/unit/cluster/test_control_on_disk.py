@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from holdfast.cluster.applier import VnodeApplier
+from holdfast.cluster.vnodes.applier import VnodeApplier
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.state_machine.control import ControlMachine, all_members, founded_row, last_beat
 from holdfast.durable.state_machine.machine import applied_row

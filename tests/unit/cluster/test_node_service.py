@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.cluster.claim_history import ClaimHistory
 from holdfast.cluster.node_service import CLAIMS, KICK, NodeService, ask_all, past_claims
+from holdfast.cluster.registry.claim_history import ClaimHistory
 from holdfast.model.clock import ManualClock
 from tests.memory_requests import MemoryNetwork
 from tests.unit.cluster.node_world import FakeTimers
-from tests.unit.cluster.test_claim_history import applied, claim
+from tests.unit.cluster.registry.test_claim_history import applied, claim
 
 
 class Nodes:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from holdfast.cluster.log_trimming import TrimLimits
+from holdfast.cluster.vnodes.trim_rules import TrimLimits
 from holdfast.durable.ordered_log import INSTALL
 from tests.unit.cluster.whole_node_world import WholeNode, WholeWorld, whole_world
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
-from holdfast.cluster.log_trimming import TrimLimits
-from holdfast.cluster.membership import NodeProfile
-from holdfast.cluster.readiness import MQTT, NodeBounds
+from holdfast.cluster.membership.membership import NodeProfile
+from holdfast.cluster.membership.readiness import MQTT, NodeBounds
+from holdfast.cluster.vnodes.trim_rules import TrimLimits
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.ordered_log import (
     Answered,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.cluster.groups.led_group import MemberName
-from holdfast.cluster.writer import Settled
+from holdfast.cluster.vnodes.writer import Settled
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.state_machine.tables import StateTables
 from holdfast.records.cluster.group_packs import GroupPack

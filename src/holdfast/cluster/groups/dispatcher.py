@@ -11,6 +11,8 @@
    is given out again.
 4. A listed member that no node reports is dropped once this node has applied what was in the member's own log by then,
    and found it without a session or without the subscription. Its session may be on its way to another node.
+5. A SUBSCRIBE that waits is confirmed when a `KeepMember` has counted that was proposed after it was reported, and so
+   behind every `DropMember` for an earlier subscription of the same session. Being listed is not enough.
 """
 
 from collections import Counter, deque
@@ -23,7 +25,7 @@ from holdfast.cluster.groups.assignments import Assignments, stored_progress
 from holdfast.cluster.groups.dispatch_services import DispatchServices
 from holdfast.cluster.groups.led_group import LedGroup, LedMember, MemberName, OpenWork, Place, group_record
 from holdfast.cluster.groups.standing_groups import format_member
-from holdfast.cluster.writer import ItemOutcome
+from holdfast.cluster.vnodes.writer import ItemOutcome, Settled
 from holdfast.durable.log import NO_END
 from holdfast.durable.sessions.session_store import (
     DropMember,
@@ -72,6 +74,9 @@ class NodeLink:
         self.sent = 0
         self.messages: Final[list[GroupMessage]] = []
         self.members: set[tuple[str, MemberName]] = set()
+        #: The SUBSCRIBEs that its last report had, and those of them whose members are listed for certain.
+        self.asks: set[int] = set()
+        self.confirmed: Final[set[int]] = set()
         self.silent_s = 0
         self.is_due = False
 
@@ -133,8 +138,8 @@ class GroupDispatcher:
         group.listed.add(name)
         self._groups_of.setdefault(name[0], set()).add(group.id)
 
-    def _step(self, step: SessionStep) -> None:
-        self._services.propose(step_item(step, 0), None, SessionEntry(step.client_id, self.lead))
+    def _step(self, step: SessionStep, settled: Settled | None = None) -> None:
+        self._services.propose(step_item(step, 0), settled, SessionEntry(step.client_id, self.lead))
 
     def _join(self, state: MemberState) -> LedGroup | None:
         """The group of a member that reports itself. One that is not listed has to say where it begins."""
@@ -158,8 +163,24 @@ class GroupDispatcher:
             self._step(KeepGroup(group.id, _record_of(group)))
             self._step(keep_progress(group.id, Progress(start, [], 0)))
         self._list(group, name)
-        self._step(KeepMember(group.id, format_member(name)))
+        if not state.ask:
+            self._step(KeepMember(group.id, format_member(name)))
         return group
+
+    def _confirm(self, link: NodeLink, group: LedGroup, state: MemberState) -> None:
+        """List a member whose SUBSCRIBE waits, behind all that was said of it before; then tell its node (rule 5)."""
+        if state.ask in link.confirmed:
+            link.is_due = True  # its node has not heard it
+        elif state.ask not in link.asks:
+            link.asks.add(state.ask)
+            name = (state.session_id, state.revision)
+            self._step(KeepMember(group.id, format_member(name)), partial(self._kept, link, state.ask))
+
+    def _kept(self, link: NodeLink, ask: int, outcome: ItemOutcome) -> None:
+        if outcome.accepted and ask in link.asks:
+            link.confirmed.add(ask)
+            link.is_due = True
+            self.flush()
 
     def _check(self, group_id: str, name: MemberName, *, has_left: bool = False) -> None:
         """Drop a member that no node reports, if it is none any more (rule 4).
@@ -210,6 +231,7 @@ class GroupDispatcher:
             link.sent = max(0, link.sent - 1)
         self._take_results(link, report)
         seen: set[tuple[str, MemberName]] = set()
+        asks: set[int] = set()
         unseen = Counter([(one.group, one.session_id, one.revision) for one in link.references])
         for state in report.members:
             group = self._join(state)
@@ -217,9 +239,14 @@ class GroupDispatcher:
                 member = self._note(group, link, state, report.known)
                 member.unseen = unseen[group.id, *member.name]
                 seen.add((group.id, member.name))
+                if state.ask:
+                    asks.add(state.ask)
+                    self._confirm(link, group, state)
         for group_id, name in link.members - seen:
             self._miss(link, group_id, name, has_left=True)
         link.members = seen
+        link.asks = asks
+        link.confirmed.intersection_update(asks)
         for group_id in {group_id for group_id, _name in seen} | {result.group for result in report.results}:
             if group_id in self.groups:
                 self._dispatch(self.groups[group_id])
@@ -368,7 +395,8 @@ class GroupDispatcher:
             del link.messages[: len(messages)]
             numbers = (link.epoch, link.stream, link.heard, link.first + link.sent)
             link.sent += len(references)
-            pack = GroupPack(self._node, self._vnode, self.lead, *numbers, references, messages)
+            confirmed = tuple(sorted(link.confirmed))
+            pack = GroupPack(self._node, self._vnode, self.lead, *numbers, references, messages, confirmed)
             self._services.send(link.node, pack)
             if link.sent == len(link.references) and not link.messages:
                 return

@@ -4,7 +4,7 @@ What cannot be sent now is dropped. Whoever wrote it repeats what it said, as lo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -25,7 +25,7 @@ def subject_of(cluster: str, node: int) -> str:
 class GroupWire:
     """Requires: the event loop. `run` sends for as long as it is not cancelled."""
 
-    def __init__(self, cluster: str, publish: Callable[[str, bytes], Awaitable[None]]) -> None:
+    def __init__(self, cluster: str, publish: Callable[[str, bytes], None]) -> None:
         """`publish` sends to a subject. TransientError: there is no connection."""
         self._cluster: Final = cluster
         self._publish: Final = publish
@@ -45,6 +45,6 @@ class GroupWire:
             waiting, self._waiting = self._waiting, []
             for node, packet in waiting:
                 try:
-                    await self._publish(subject_of(self._cluster, node), packet)
+                    self._publish(subject_of(self._cluster, node), packet)
                 except TransientError as error:
                     _log.debug("a packet between nodes is not sent", about="groups", node=node, why=str(error))

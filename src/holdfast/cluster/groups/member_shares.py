@@ -1,6 +1,6 @@
 """The members of groups at one node: what its broker knows of shared subscriptions in a cluster.
 
-    SUBSCRIBE ──▶ stored, and listed in the group's vnode ──▶ SUBACK
+    SUBSCRIBE ──▶ stored ──▶ listed in the group's vnode, as its leader confirms ──▶ SUBACK
     reference ──▶ waits until its place is applied here ──▶ the member's share ──▶ PUBLISH ──▶ done, or back
     Assign    ──▶ the same, for QoS 2; it is in flight in the member's own vnode before PUBLISH is sent
 
@@ -8,6 +8,8 @@
    that member alone.
 2. What a member has of QoS 0 or 1 is reported once: done, or back when its connection is gone.
 3. QoS 2 is assigned in the log, and goes to no other member (`assigned_work.py`).
+4. A new member is reported once its subscription is stored: a leader that finds it listed and looks into its session
+   finds the subscription.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,8 +46,8 @@ class ShareServices(NamedTuple):
     find: Callable[[tuple[bytes, ...], Place], Message | None]
     #: Whether a group stands, and lists this member.
     is_listed: Callable[[str, str, int], bool]
-    #: Calls back with True when it does, or with False if that takes too long.
-    await_listed: Callable[[str, str, int, Callable[[bool], None]], None]
+    #: The number under which a SUBSCRIBE asks its group's leader; calls back once it is answered, or too late.
+    ask: Callable[[Callable[[bool], None]], int]
     #: Told what has become of a message, or that there is something to report.
     result: Callable[[str, Place, bool], None]
     changed: Callable[[str], None]
@@ -65,6 +67,11 @@ class LocalMember:
     share: Group
     subscribed: Subscribed
     steal_after_us: int = 0
+    #: Whether it was no member before, and whether its subscription is stored.
+    is_new: bool = False
+    is_stored: bool = True
+    #: The question of a SUBSCRIBE that waits; 0 for none.
+    ask: int = 0
     #: Places of QoS 0 and 1 that are given to it, and not done.
     in_hand: set[Place] = field(default_factory=set)
     #: Those of them that are not applied here, and how many seconds they have waited.
@@ -112,6 +119,7 @@ class MemberShares:
         key = (client.session.client_id, group_id)
         before = self._members.get(key)
         self._members[key] = LocalMember(group_id, group, subscribed, group.steal_after_us)
+        self._members[key].is_new = before is None
         if before is not None:
             self._members[key].in_hand = before.in_hand
             self._members[key].uncovered = before.uncovered
@@ -178,20 +186,28 @@ class MemberShares:
         self, client: BrokerClient, records: list[SubscriptionRecord], decided: Callable[[set[bytes]], None]
     ) -> None:
         """Call back when the groups of these subscriptions list the client, with the filters whose groups do not."""
-        left = {record.filter.raw for record in records}
+        session_id = client.session.client_id
+        asking = {record.filter.raw: self._members[session_id, group_id_of(record)] for record in records}
+        left = set(asking)
         failed: set[bytes] = set()
 
         def heard(raw: bytes, listed: bool) -> None:
+            asking[raw].ask = 0
             if not listed:
                 failed.add(raw)
             left.discard(raw)
             if not left:
                 decided(failed)
 
-        session = client.session
-        for record in records:
-            raw = record.filter.raw
-            self._services.await_listed(group_id_of(record), session.client_id, session.revision, partial(heard, raw))
+        def stored() -> None:
+            for member in asking.values():
+                member.is_stored = True
+                self._services.changed(member.group_id)
+
+        for raw, member in asking.items():
+            member.ask = self._services.ask(partial(heard, raw))
+            member.is_stored = not member.is_new
+        self._state.follow_up(session_id, stored)
 
     # ---- reports
 
@@ -199,7 +215,7 @@ class MemberShares:
         """The members of some groups that are connected here."""
         found: list[MemberState] = []
         for (session_id, group_id), member in self._members.items():
-            if not is_wanted(group_id) or member.subscribed.client.channel is None:
+            if not is_wanted(group_id) or not member.is_stored or member.subscribed.client.channel is None:
                 continue
             record = member.subscribed.record
             session = member.subscribed.client.session
@@ -213,9 +229,10 @@ class MemberShares:
                 free=max(0, min(self._free(member), MAX_FREE)),
                 in_flight=min(len(session.window), MAX_FREE),
                 settled=0 if done is None else done.settled,
-                since=None if listed else dict(record.since_heads or {}),
+                since=None if listed and not member.ask else dict(record.since_heads or {}),
                 steal_after_us=member.steal_after_us,
                 replay_from_us=record.since_us,
+                ask=member.ask,
             )
             found.append(state)
         return found

@@ -20,8 +20,9 @@ from holdfast.cluster.groups.dispatch_services import DispatchServices, StoredMe
 from holdfast.cluster.groups.dispatcher import GroupDispatcher
 from holdfast.cluster.groups.led_group import MemberName, Place, group_id_of
 from holdfast.cluster.groups.member_shares import MemberShares, ShareServices
-from holdfast.cluster.groups.standing_groups import PATIENCE_S, StandingGroups
-from holdfast.cluster.writer import ItemOutcome, Settled, Timers
+from holdfast.cluster.groups.standing_groups import StandingGroups
+from holdfast.cluster.groups.subscribe_asks import PATIENCE_S, SubscribeAsks
+from holdfast.cluster.vnodes.writer import ItemOutcome, Settled, Timers
 from holdfast.durable.log import MessageLog
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.sessions.session_store import (
@@ -140,7 +141,8 @@ class NodeGroups:
         self._strategy: Final = strategy
         self._upgrade_qos: Final = upgrade_qos
         vnodes = len(stores.tables)
-        self.standing: Final = StandingGroups(timers, self._changed)
+        self.standing: Final = StandingGroups(self._changed)
+        self._asks: Final = SubscribeAsks(timers)
         self._links: Final = [LeaderLink() for _vnode in range(vnodes)]
         self.dispatchers: Final[list[GroupDispatcher | None]] = [None] * vnodes
         #: By vnode, the revision up to which it is applied here.
@@ -165,7 +167,7 @@ class NodeGroups:
                 self._stores.heads,
                 self._find,
                 lambda group_id, *name: name in self.standing.listed(group_id),
-                self.standing.await_listed,
+                self._asks.begin,
                 self._result,
                 self._changed,
                 self.standing.assignments_of,
@@ -424,6 +426,8 @@ class NodeGroups:
                 self._shares.take(reference)
         for sent in pack.messages:
             self._shares.pass_on(sent)
+        for ask in pack.confirmed:
+            self._asks.confirm(ask)
 
     def tick(self) -> None:
         """A second has passed."""

@@ -5,7 +5,6 @@ from typing import Final
 
 from holdfast.cluster.groups.assigned_work import Assignment, AssignmentName
 from holdfast.cluster.groups.led_group import MemberName, Place
-from holdfast.cluster.writer import TimerHandle, Timers
 from holdfast.durable.sessions.session_store import (
     DropMember,
     DropSession,
@@ -27,12 +26,6 @@ from holdfast.records.cluster.rows import (
 )
 from holdfast.records.groups import GROUP_PREFIX, GroupRecord
 
-#: How long a SUBACK waits until the group lists the member.
-PATIENCE_S: Final = 5.0
-
-#: Told whether a group lists a member, or that this takes too long.
-Heard = Callable[[bool], None]
-
 
 def format_member(name: MemberName) -> str:
     """A member as its group lists it in a cluster. U+0000 is in no client id."""
@@ -47,13 +40,11 @@ def parse_member(member: str) -> MemberName:
 class StandingGroups:
     """Requires: `load` for each vnode, and `applied` for every record behind that."""
 
-    def __init__(self, timers: Timers, changed: Callable[[str], None]) -> None:
+    def __init__(self, changed: Callable[[str], None]) -> None:
         """`changed` is told of groups that list less than before."""
-        self._timers: Final = timers
         self._changed: Final = changed
         self._listed: Final[dict[str, set[MemberName]]] = {}
         self._records: Final[dict[str, GroupRecord]] = {}
-        self._waiting: Final[dict[tuple[str, MemberName], list[Heard]]] = {}
         #: By session, the assignments that are not settled; and by group and place, whose they are.
         self._assigned_to: Final[dict[str, dict[AssignmentName, Assignment]]] = {}
         self.assigned_at: Final[dict[tuple[str, Place], tuple[str, AssignmentName]]] = {}
@@ -103,10 +94,7 @@ class StandingGroups:
         elif isinstance(step, KeepGroup) and group_id in self._listed:
             self._records[group_id] = step.record
         elif isinstance(step, KeepMember) and group_id in self._listed:
-            name = parse_member(step.member)
-            self._listed[group_id].add(name)
-            for heard in self._waiting.pop((group_id, name), []):
-                heard(True)
+            self._listed[group_id].add(parse_member(step.member))
         elif isinstance(step, DropMember) and group_id in self._listed:
             self._listed[group_id].discard(parse_member(step.member))
             self._changed(group_id)
@@ -122,26 +110,3 @@ class StandingGroups:
         del assigned[name]
         if not assigned:
             del self._assigned_to[session_id]
-
-    def await_listed(self, group_id: str, session_id: str, revision: int, decided: Heard) -> None:
-        """Call back with True when a group lists a member, or with False if that takes too long."""
-        name = (session_id, revision)
-        if name in self.listed(group_id):
-            decided(True)
-            return
-        key = (group_id, name)
-
-        def give_up() -> None:
-            waiting = self._waiting.get(key, [])
-            if heard in waiting:
-                waiting.remove(heard)
-                if not waiting:
-                    del self._waiting[key]
-                decided(False)
-
-        def heard(listed: bool) -> None:
-            timer.cancel()
-            decided(listed)
-
-        self._waiting.setdefault(key, []).append(heard)
-        timer: TimerHandle = self._timers.call_later(PATIENCE_S, give_up)

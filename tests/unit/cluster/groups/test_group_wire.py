@@ -10,7 +10,7 @@ def test_packets_go_to_the_subject_of_their_node_and_a_lost_one_holds_up_none() 
     sent: list[tuple[str, bytes]] = []
     lost = {b"2"}
 
-    async def publish(subject: str, packet: bytes) -> None:
+    def publish(subject: str, packet: bytes) -> None:
         if packet in lost:
             raise TransientError("no connection")
         sent.append((subject, packet))

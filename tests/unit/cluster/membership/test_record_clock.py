@@ -1,0 +1,29 @@
+"""The time of a broker in a cluster."""
+
+import pytest
+
+from holdfast.cluster.membership.record_clock import RecordClock
+from holdfast.model.clock import ManualClock
+from tests.unit.durable.state_machine.vnode import S, T
+
+
+@pytest.mark.parametrize(
+    ("record_s", "time_s"), [(None, 0), (-100, -93), (-37, 0), (-5, 0), (0, 0), (20, 0), (100, 107), (86_400, 86_407)]
+)
+def test_a_broker_has_the_time_of_its_machine_as_far_as_the_logs_agree(record_s: int | None, time_s: int) -> None:
+    """A12: the machine may be wrong, and then record time holds it."""
+    machine = ManualClock(T - 7 * S)
+    clock = RecordClock(machine)
+    if record_s is not None:
+        clock.applied(T + record_s * S)
+        clock.applied(T - 200 * S)
+    machine.advance(7 * S)
+    assert clock.wall_us() == T + time_s * S
+
+
+def test_durations_are_those_of_the_machine() -> None:
+    machine = ManualClock(T)
+    clock = RecordClock(machine)
+    clock.applied(T + 100 * S)
+    machine.advance(S)
+    assert clock.monotonic_us() == S
