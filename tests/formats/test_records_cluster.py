@@ -1,5 +1,7 @@
 """Golden bytes of records of a cluster, of every item and session step in them, and of the rows of a vnode."""
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.model.errors import PermanentError
@@ -193,8 +195,12 @@ def test_a_packet_about_groups_is_written_and_read_as_its_golden_bytes(
             decode_group_packet(value[:length])
     with pytest.raises(PermanentError, match="unknown kind 3"):
         decode_group_packet(value[:1] + b"\x03" + value[2:])
-    with pytest.raises(PermanentError, match="version 2"):
-        decode_group_packet(b"\x02" + value[1:])
+    with pytest.raises(PermanentError, match="version 3"):
+        decode_group_packet(b"\x03" + value[1:])
+
+
+def test_a_packet_about_groups_of_version_1_is_read_as_one_without_questions() -> None:
+    assert repr(decode_group_packet(golden.PACK_BYTES_V1)) == repr(replace(golden.PACK, confirmed=()))
 
 
 def test_keys_of_assignments_and_of_groups_can_be_read_back() -> None:

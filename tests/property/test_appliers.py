@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from holdfast.cluster.applier import VnodeApplier
+from holdfast.cluster.vnodes.applier import VnodeApplier
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.state_machine.machine import applied_row
 from holdfast.model.clock import ManualClock

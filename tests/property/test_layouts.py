@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.records.messages import stored_position, stored_topic
 from holdfast.storage.rocks.layouts.build import ALL_LAYOUTS, Parameters, make_layout
+from holdfast.storage.rocks.layouts.layout import Layout
 from tests.learned_dump import dump
 from tests.property.test_matching import brute_force
 from tests.unit.storage.rocks.layouts.store import END_US, Log, Store
@@ -134,6 +135,20 @@ class Run:
         levels = tuple(text.encode().split(b"/"))
         found = filter(None, reader.read(self.log.cells, levels, lo_us, hi_us))
         assert [stored_position(value) for value in found] == wanted, (self.name, text, "reader")
+        for layout in (self.log.layout, make_layout(self.name, self.parameters)):
+            self.check_back(layout, levels, lo_us, hi_us, wanted)
+
+    def check_back(self, layout: Layout, levels: tuple[bytes, ...], lo_us: int, hi_us: int, wanted: list[int]) -> None:
+        """The newest first; where it says how far it has come, no match is left at or above."""
+        found: list[int] = []
+        for position_us, value in layout.read_back(self.log.cells, levels, lo_us, hi_us):
+            if value:
+                assert stored_position(value) == position_us
+                found.append(position_us)
+            else:
+                assert lo_us <= position_us <= hi_us
+                assert found == [one for one in reversed(wanted) if one >= position_us]
+        assert found == wanted[::-1], (self.name, levels, "backwards")
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

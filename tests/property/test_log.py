@@ -7,7 +7,7 @@ in every way there is. What it wrote is kept in a list, and brute force over the
 import shutil
 import tempfile
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -20,6 +20,7 @@ from holdfast.durable.zones import FSYNC, MEMORY, OS, Zone
 from holdfast.model.message import Message
 from holdfast.records.cursors import decode_cursor, encode_cursor
 from tests.replays import resumed_replay
+from tests.unit.storage.rocks.log.cluster_store import ClusterStore
 from tests.unit.storage.rocks.log.store import (
     HOUR_US,
     Store,
@@ -81,10 +82,13 @@ class LogMachine(RuleBasedStateMachine):
     def open(self, data: st.DataObject) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-log-"))
         zones, default, mounts = data.draw(zone_settings(self.layouts))
-        self.store = Store(self.folder / "data", *zones, default=default, mounts=mounts)
+        self.store: Store = self.open_store(zones, default, mounts)
         self.running: list[tuple[LogReplay, str, int, list[Message]]] = []
         #: Places that retention has taken.
         self.gone: set[tuple[int, int]] = set()
+
+    def open_store(self, zones: list[Zone], default: Zone, mounts: list[str]) -> Any:
+        return Store(self.folder / "data", *zones, default=default, mounts=mounts)
 
     # ---- writing
 
@@ -111,21 +115,19 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def rotate(self, data: st.DataObject) -> None:
-        names = [zone_log.zone.name for zone_log in self.store.log.zone_logs.values() if zone_log.zone.store]
+        names = self.store.zone_names()
         if names:
             self.store.rotate(data.draw(st.sampled_from(names)))
 
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
-        zone_logs = self.store.log.zone_logs.values()
-        sealed = [zone_log for zone_log in zone_logs if zone_log.live and zone_log.live[0].record.end_us]
+        sealed = self.store.zone_names(sealed=True)
         if sealed:
-            zone_log = data.draw(st.sampled_from(sealed))
-            record = zone_log.live[0].record
-            self.store.maintenance.drop_oldest(zone_log)
+            dropped = self.store.drop_oldest(data.draw(st.sampled_from(sealed)))
             self.gone.update(
                 place
                 for place in places(self.store.written)
+                for record in dropped
                 if place[0] in record.shards and record.start_us <= place[1] < record.end_us
             )
 
@@ -256,6 +258,34 @@ class LogMachine(RuleBasedStateMachine):
         if hasattr(self, "store"):
             self.store.close()
             shutil.rmtree(self.folder)
+
+
+class ClusterLogMachine(LogMachine):
+    """The same over the vnodes of a cluster: zones stay as they are, and nothing is written behind."""
+
+    layouts = ("timeline", "bitmask", "paged")
+
+    def open_store(self, zones: list[Zone], default: Zone, mounts: list[str]) -> Any:
+        return ClusterStore(self.folder / "data", *zones, default=default, mounts=mounts)
+
+    def write_behind(self) -> None:
+        """No rule."""
+
+    def tick(self) -> None:
+        """No rule."""
+
+    def reopen_with_other_settings(self) -> None:
+        """No rule."""
+
+    def heads_are_behind(self) -> None:
+        """No invariant: heads are what was applied."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_log_of_a_cluster_gives_what_brute_force_gives() -> None:
+    """L1, L2, L3, L4, L11, L12, L13, L14, L20, Q9."""
+    run_state_machine_as_test(ClusterLogMachine, settings=_SETTINGS)
 
 
 @pytest.mark.slow

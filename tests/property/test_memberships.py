@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from holdfast.cluster.membership import SILENT_BEATS
+from holdfast.cluster.membership.membership import SILENT_BEATS
 from holdfast.durable.state_machine.control import ControlOutcome
 from holdfast.records.cluster.control import Beat, Fence, Join
 from tests.unit.cluster.member_world import Member, MemberWorld, member_world

@@ -98,7 +98,12 @@ def test_the_index_and_the_map_lead_to_every_message(commits: list[tuple[list[Me
     directory = decode_directory(segment.directory.first_us, encode_directory(segment.directory))
     assert (directory.messages, directory.last_us) == (len(stored), stored[-1][1].position_us)
     assert page_map.serials == directory.serials == stored[-1][0] - stored[0][0] + 1
+    before = (-1, -1)
     for serial, message in stored:
+        assert page_map.last_before(message.position_us - directory.first_us) == before
+        before = (message.position_us - directory.first_us, serial - directory.first_serial)
+        assert page_map.last_before(before[0] + 1) == before
+        assert page_map.position_of(before[1]) == before[0]
         number = page_map.page_at(message.position_us - directory.first_us)
         assert number == page_map.page_of(serial - directory.first_serial)
         row = pages[number].row_at(message.position_us)

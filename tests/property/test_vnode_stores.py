@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 
-from holdfast.cluster.applier import VnodeApplier
+from holdfast.cluster.vnodes.applier import VnodeApplier
 from holdfast.durable.changes import Changes
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.sessions.session_store import KeepIncoming, KeepSession, MemorySessions, SessionStep

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from holdfast.cluster.writer import ItemOutcome, VnodeWriter
+from holdfast.cluster.vnodes.writer import ItemOutcome, VnodeWriter
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog, MemoryReading
 from holdfast.durable.ordered_log import LogEntry
 from holdfast.durable.state_machine.machine import StateMachine

@@ -108,10 +108,11 @@ class VnodeModel:
         others = [claimed for node, _stamp, claimed in self.claims if node != record.node]
         if not self.claims:
             self.now_us = max(1, claim_us)
-        elif claim_us - self.now_us > 30 * S:
+        elif abs(claim_us - self.now_us) > 30 * S:
             passed_us = sorted([0, stamp_us - self.claims[-1][1], 30 * S])[1]
+            ahead_us = stamp_us - self.now_us
             agreed_us = min(others[-1], claim_us) if others else 0
-            self.now_us = max(self.now_us + passed_us, agreed_us)
+            self.now_us = max(self.now_us + (min(passed_us, ahead_us) if ahead_us > 0 else passed_us), agreed_us)
         else:
             self.now_us = max(self.now_us, claim_us)
         self.claims.append((record.node, stamp_us, claim_us))

@@ -17,42 +17,11 @@ if TYPE_CHECKING:
     from tests.spark.publishers import Broker
 
 
-#: Files that take half a minute or more, the longest first. Processes that test side by side get whole files, and none
-#: of these should be begun when the others are through.
-_LONG = (
-    "test_stream_kills.py",
-    "test_audit.py",
-    "test_learn.py",
-    "test_run.py",
-    "test_load.py",
-    "test_archive_kills.py",
-    "test_retain.py",
-    "test_stream_writer.py",
-    "test_archive.py",
-    "test_stream_lag.py",
-    "test_session.py",
-    "test_endpoint.py",
-    "test_examples.py",
-    "test_relayout.py",
-    "test_batch.py",
-    "test_replay.py",
-    "test_shell_examples.py",
-    "test_spark_smoke.py",
-    "test_parallel_smoke.py",
-    "test_migrate.py",
-    "test_spark_run_guide.py",
-)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
-    yield
-    # Stable, so that chance orders the rest.
-    places = {name: place for place, name in enumerate(_LONG)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 #: Spark gives a Python worker ten seconds to start and call back, and no setting changes that: too few on a machine

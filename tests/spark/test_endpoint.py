@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.main import app
-from holdfast.history.tokens import add_token
+from holdfast.files.token_file import add_token
 from holdfast.pipeline import history
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.storage.rocks.log.leases import read_leases

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from holdfast.cli.main import app
+from holdfast.files.token_file import add_token
 from holdfast.history.flight.server import FlightServer
 from holdfast.history.reader.reader_pool import ReaderPool
-from holdfast.history.tokens import Tokens, add_token
+from holdfast.history.tokens import Tokens
 from holdfast.pipeline.sql.views import Sql, SqlError, SqlJob
 from tests.spark.lakes import archive_some
 from tests.spark.plant import GROUP, MESSAGES, OFFLINE, Plant

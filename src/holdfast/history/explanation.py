@@ -7,7 +7,7 @@
    answer shows its count and range.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from holdfast.durable.log import NO_END
 from holdfast.exchange.drops import (
     DROP_DENIED,
     DROP_EXPIRED,
+    DROP_PURGED,
     DROP_QUOTA,
     DROP_REFUSED,
     DROP_RETENTION,
@@ -42,7 +43,17 @@ WITH_GROUP: Final = "with_its_group"
 
 #: Reasons for which a subscriber does not get a message; others concern publishers and connections.
 _TAKES: Final = frozenset(
-    {DROP_DENIED, DROP_EXPIRED, DROP_QUOTA, DROP_REFUSED, DROP_RETENTION, DROP_SLOW, DROP_TOO_LARGE, DROP_UNREADABLE}
+    {
+        DROP_DENIED,
+        DROP_EXPIRED,
+        DROP_PURGED,
+        DROP_QUOTA,
+        DROP_REFUSED,
+        DROP_RETENTION,
+        DROP_SLOW,
+        DROP_TOO_LARGE,
+        DROP_UNREADABLE,
+    }
 )
 
 #: Messages read at once.
@@ -84,13 +95,19 @@ def explain(
     limit: int,
     events: Iterable[Event],
     now_us: int,
+    check: Callable[[], None] = lambda: None,
 ) -> Explanation:
-    """Explain the newest `limit` messages that match a filter, from a time on."""
+    """Explain the newest `limit` messages that match a filter, from a time on.
+
+    `check` is called now and then; what it raises ends the reading.
+    """
     found = 0
 
     def counted() -> Iterator[Message]:
         nonlocal found
         for message in _messages(reader, topic_filter, since_us):
+            if found % _PAGE == 0:
+                check()
             found += 1
             yield message
 
@@ -191,7 +208,7 @@ class _Judge:
 
     def _refuses(self, record: SubscriptionRecord, message: Message) -> str:
         """Why a matching subscription does not cover a message; empty if it does."""
-        if record.since_us > message.position_us:
+        if not record.begins_before(message.shard, message.position_us):
             return "the subscription began later"
         if record.no_local and message.publisher == self._session.session_id:
             return "the client's own message, and the subscription is 'no local'"

@@ -1,7 +1,13 @@
-"""The two servers of history in one process: Arrow Flight and HTTP, on the same readers and tokens."""
+"""The servers of history in one process, on the same readers: two ports for programs, a private socket for the console.
+
+    Arrow Flight, HTTP     ports; whoever has a token may read       need Arrow
+    past/server.py         a Unix socket; for the console alone      needs nothing
+
+Without its ports the process needs no Arrow, and can end when nothing was asked for a while.
+"""
 
 import shutil
-import socket
+import socket as sockets
 import ssl
 import tempfile
 import threading
@@ -12,8 +18,7 @@ from typing import Final
 
 import structlog
 
-from holdfast.history.flight.server import FlightServer
-from holdfast.history.http.server import HistoryHttp
+from holdfast.history.past.server import PastServer
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.settings import History
 from holdfast.history.tokens import Tokens
@@ -29,37 +34,70 @@ _POLL_S: Final = 0.1
 _GRACE_S: Final = 2.0
 
 
+class Ports:
+    """Arrow Flight and HTTP. They serve as soon as they are made. Requires: `stop` at the end."""
+
+    def __init__(self, folder: Path, settings: History, pool: ReaderPool) -> None:
+        """SettingsError if a port is taken or a file is wrong."""
+        # Imported here: the private socket is served without Arrow.
+        from holdfast.history.flight.server import FlightServer
+        from holdfast.history.http.server import HistoryHttp
+
+        tls, context = _tls(settings)
+        tokens = Tokens(settings.token_file)
+        _check_port(settings.host, settings.flight_port)
+        with _listening(settings.host, settings.http_port):
+            self._http: Final[HistoryHttp] = HistoryHttp(pool, tokens, settings, context)
+        self._flight: Final[FlightServer] = FlightServer(folder, pool, tokens, settings.host, settings.flight_port, tls)
+        self.flight_port: Final = int(self._flight.port)
+        self.http_port: Final = int(self._http.server_address[1])
+        _begin(lambda: self._http.serve_forever(_POLL_S))
+
+    def stop(self) -> None:
+        _within(_GRACE_S, self._http.shutdown)
+        self._http.server_close()
+        _within(_GRACE_S, self._flight.shutdown)
+
+
 class HistoryService:
     """Serves as soon as it is constructed. Requires: `stop` at the end."""
 
-    def __init__(self, folder: Path, settings: History) -> None:
-        """PermanentError if the folder holds no data; SettingsError if a port is taken or a file is wrong."""
+    def __init__(self, folder: Path, settings: History, socket: Path | None = None, *, ports: bool = True) -> None:
+        """`socket` is where the console is served. PermanentError if the folder holds no data; SettingsError if a port
+        is taken or a file is wrong.
+        """
         # RocksDB secondaries write log files: all in one folder, which is removed with this process.
         self._scratch: Final = tempfile.mkdtemp(prefix="holdfast-history-")
         tempfile.tempdir = self._scratch
         self._stopped: Final = threading.Event()
+        self._past: PastServer | None = None
         try:
-            tls, context = _tls(settings)
-            tokens = Tokens(settings.token_file)
             self._pool: Final = ReaderPool(folder, settings.max_readers)
-            _check_port(settings.host, settings.flight_port)
-            with _listening(settings.host, settings.http_port):
-                self._http: Final = HistoryHttp(self._pool, tokens, settings, context)
-            self._flight: Final = FlightServer(folder, self._pool, tokens, settings.host, settings.flight_port, tls)
+            if socket is not None:
+                self._past = PastServer(socket, self._pool)
+            self.ports: Final = Ports(folder, settings, self._pool) if ports else None
         except BaseException:
+            if self._past is not None:
+                self._past.server_close()
             self._clean()
             raise
-        self.flight_port: Final = int(self._flight.port)
-        self.http_port: Final = int(self._http.server_address[1])
-        for work in (lambda: self._http.serve_forever(_POLL_S), self._tend):
-            threading.Thread(target=work, daemon=True, name="holdfast-history").start()
+        if self._past is not None:
+            past = self._past
+            _begin(lambda: past.serve_forever(_POLL_S))
+        _begin(self._tend)
+
+    def idle_s(self) -> float:
+        """Seconds since the console asked last."""
+        return 0.0 if self._past is None else self._past.idle_s()
 
     def stop(self) -> None:
         """Stop within a time limit. Running responses may be cut off, which their clients notice."""
         self._stopped.set()
-        _within(_GRACE_S, self._http.shutdown)
-        self._http.server_close()
-        _within(_GRACE_S, self._flight.shutdown)
+        if self._past is not None:
+            _within(_GRACE_S, self._past.shutdown)
+            self._past.server_close()
+        if self.ports is not None:
+            self.ports.stop()
         _within(_GRACE_S, self._pool.close)
         self._clean()
 
@@ -73,6 +111,10 @@ class HistoryService:
                 self._pool.maintain()
             except Exception:
                 _log.exception("readers could not be looked after")
+
+
+def _begin(work: Callable[[], object]) -> None:
+    threading.Thread(target=work, daemon=True, name="holdfast-history").start()
 
 
 def _within(limit_s: float, work: Callable[[], object]) -> None:
@@ -98,9 +140,9 @@ def _tls(settings: History) -> tuple[tuple[bytes, bytes] | None, ssl.SSLContext 
 
 def _check_port(host: str, port: int) -> None:
     """Check that a port is free. SettingsError if not; gRPC would not say why."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with _listening(host, port), socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family = sockets.AF_INET6 if ":" in host else sockets.AF_INET
+    with _listening(host, port), sockets.socket(family, sockets.SOCK_STREAM) as probe:
+        probe.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
         probe.bind(("" if host == "*" else host, port))
 
 

@@ -45,6 +45,10 @@ class Event:
         """Whether a place in the log is inside of what it concerns."""
         return self.shard == shard and 0 < self.from_us <= position_us <= self.to_us
 
+    def is_about(self, client: str) -> bool:
+        """Whether it is about a client, whatever mount point that came through."""
+        return self.client == client or self.client.endswith(f"\0{client}")
+
 
 def event_fields(event: Event) -> dict[str, object]:
     """What an event says, without what it does not say."""

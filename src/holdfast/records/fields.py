@@ -9,7 +9,7 @@ errors, so that a report of damage says what was lost.
 """
 
 from struct import Struct, error
-from typing import Final
+from typing import Any, Final
 
 from holdfast.model.errors import MisuseError, PermanentError
 
@@ -70,6 +70,10 @@ class RecordReader:
     def i64(self, field: str) -> int:
         return int(_I64.unpack_from(self._value, self._step(8, field))[0])
 
+    def numbers(self, layout: Struct, fields: str) -> tuple[int, ...]:
+        """Numbers of fixed size, read with one call."""
+        return layout.unpack_from(self._value, self._step(layout.size, fields))
+
     def text(self, field: str) -> str:
         count = self.u16(field)
         start = self._step(count, field)
@@ -107,6 +111,14 @@ class RecordReader:
         return start
 
 
+def read_fixed(layout: Struct, value: bytes, record: str, newest: int) -> tuple[Any, ...]:
+    """All fields of a record of fixed size, with its version in front. It fails as `RecordReader` does."""
+    if len(value) != layout.size or not 1 <= value[0] <= newest:
+        version = RecordReader(value, record, newest).version
+        raise PermanentError(f"{record} of version {version} has {len(value)} bytes, {layout.size} would be right")
+    return layout.unpack(value)
+
+
 def _packed(layout: Struct, value: int) -> bytes:
     try:
         return layout.pack(value)
@@ -140,6 +152,14 @@ def i64(value: int) -> bytes:
     return _packed(_I64, value)
 
 
+def numbers(layout: Struct, *values: int) -> bytes:
+    """Numbers of fixed size, written with one call."""
+    try:
+        return layout.pack(*values)
+    except error as wrong:
+        raise MisuseError(f"{values} do not fit into their fields ({wrong})") from wrong
+
+
 def text(value: str) -> bytes:
     encoded = value.encode()
     return u16(len(encoded)) + encoded
@@ -147,7 +167,7 @@ def text(value: str) -> bytes:
 
 def blob(value: bytes) -> bytes:
     """Bytes behind their length."""
-    return u32(len(value)) + value
+    return len(value).to_bytes(4, "little") + value
 
 
 def key_u16(value: int) -> bytes:

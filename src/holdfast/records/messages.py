@@ -44,6 +44,7 @@ _pack_header: Final = _HEADER.pack
 _unpack_header: Final = _HEADER.unpack_from
 _unpack_position: Final = Struct("<q").unpack_from
 _unpack_serial: Final = Struct("<Q").unpack_from
+_unpack_payload_bytes: Final = Struct("<I").unpack_from
 
 
 class StoredMessage:
@@ -162,6 +163,11 @@ def stored_publisher(value: bytes) -> str:
     """The publisher alone. Requires: a value that `encode_message` wrote; nothing is checked."""
     start = HEADER_BYTES + value[2] + (value[3] << 8)
     return value[start : start + value[4] + (value[5] << 8)].decode()
+
+
+def stored_payload(value: bytes) -> bytes:
+    """The payload alone. Requires: a value that `encode_message` wrote; nothing is checked."""
+    return value[len(value) - int(_unpack_payload_bytes(value, 10)[0]) :]
 
 
 def stored_position(value: bytes) -> int:

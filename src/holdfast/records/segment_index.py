@@ -284,19 +284,55 @@ class PageMap:
 
     def page_at(self, after_us: int) -> int:
         """The page with the message at a position after the segment's first; -1 if there is none."""
+        run = self._runs_until(after_us) - 1
+        if run < 0:
+            return -1
+        rank = self._run_rank(run) + after_us - self._run_us(run)
+        return self.page_of(rank) if rank < self._run_rank(run + 1) else -1
+
+    def last_before(self, after_us: int) -> tuple[int, int]:
+        """Position after the segment's first, and rank, of the last message before a position; -1 if there is none."""
+        run = self._runs_until(after_us - 1) - 1
+        if run < 0:
+            return -1, -1
+        first_us, first_rank = self._run_us(run), self._run_rank(run)
+        rank = min(first_rank + after_us - 1 - first_us, self._run_rank(run + 1) - 1)
+        while self.page_of(rank) < 0:  # what was left out lies behind the messages of a run
+            rank -= 1
+        return first_us + rank - first_rank, rank
+
+    def position_of(self, rank: int) -> int:
+        """The position of a message after the segment's first; -1 if it was left out."""
+        if self.page_of(rank) < 0:
+            return -1
         low, high = 0, self._runs
         while low < high:
             middle = (low + high) // 2
-            if int(read_i64_le(self._value, _MAP_HEAD.size + _RUN.size * middle)) <= after_us:
+            if self._run_rank(middle) <= rank:
                 low = middle + 1
             else:
                 high = middle
-        if not low:
-            return -1
-        at = _MAP_HEAD.size + _RUN.size * (low - 1)
-        rank = (int(read_i32_le(self._value, at + 8)) & _U32) + after_us - int(read_i64_le(self._value, at))
-        end = self.serials if low == self._runs else int(read_i32_le(self._value, at + _RUN.size + 8)) & _U32
-        return self.page_of(rank) if rank < end else -1
+        return self._run_us(low - 1) + rank - self._run_rank(low - 1)
+
+    def _runs_until(self, after_us: int) -> int:
+        """How many runs begin at or before a position."""
+        low, high = 0, self._runs
+        while low < high:
+            middle = (low + high) // 2
+            if self._run_us(middle) <= after_us:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _run_us(self, run: int) -> int:
+        return int(read_i64_le(self._value, _MAP_HEAD.size + _RUN.size * run))
+
+    def _run_rank(self, run: int) -> int:
+        """Of the first message of a run; of the one behind the last run, the number of serials."""
+        if run == self._runs:
+            return self.serials
+        return int(read_i32_le(self._value, _MAP_HEAD.size + _RUN.size * run + 8)) & _U32
 
     def page_of(self, rank: int) -> int:
         """The page of a message; -1 if it was left out."""

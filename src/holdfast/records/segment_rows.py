@@ -102,6 +102,15 @@ class SegmentRows:
                 end += 1
         return end
 
+    def begin_of(self, first: int, end: int) -> int:
+        """Where the matches before `end` begin, at least at `first`: `end` itself if a large message stands there."""
+        if not self._large:
+            return first
+        begin = end
+        while begin > first and self.large_page(begin - 1) < 0:
+            begin -= 1
+        return begin
+
     def messages(self, begin: int, end: int, shard: int) -> list[Message]:
         """The matches [begin, end).
 

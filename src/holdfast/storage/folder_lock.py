@@ -1,10 +1,9 @@
 """One process per data folder.
 
-The content of the lock's file is for people: it names the holder. The file of a dead process holds no lock and is no
-obstacle.
+The content of the lock's file names the holder, and where it can be asked (`files/socket_path.py`). The file of a dead
+process holds no lock and is no obstacle.
 """
 
-import json
 import os
 import socket
 from datetime import UTC, datetime
@@ -13,9 +12,8 @@ from typing import Final
 
 import holdfast
 from holdfast.files.lock import FileLock
+from holdfast.files.socket_path import LOCK_NAME, parse_holder, write_holder
 from holdfast.storage.rocks.engine.failures import FolderHeldError
-
-LOCK_NAME: Final = "holdfast.lock"
 
 
 class FolderLock:
@@ -35,20 +33,15 @@ class FolderLock:
             raise FolderHeldError(
                 f"the data folder {folder} is in use by {holder}; stop that process or choose another folder"
             )
-        text = json.dumps(
+        write_holder(
+            lock.descriptor,
             {
                 "pid": os.getpid(),
                 "host": socket.gethostname(),
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
                 "version": holdfast.__version__,
-            }
+            },
         )
-        try:
-            os.ftruncate(lock.descriptor, 0)
-            os.pwrite(lock.descriptor, text.encode() + b"\n", 0)
-        except OSError:
-            # On a full disk the text does not fit. The lock holds nevertheless.
-            pass
         return cls(lock, path)
 
     def release(self) -> None:
@@ -56,8 +49,8 @@ class FolderLock:
 
 
 def _describe(content: bytes) -> str:
+    fields = parse_holder(content)
     try:
-        fields = json.loads(content)
         return f"pid {fields['pid']} on {fields['host']}, holdfast {fields['version']}, started {fields['started']}"
-    except (ValueError, KeyError, TypeError):
+    except KeyError:
         return "a process that has not said who it is"

@@ -1,12 +1,15 @@
 """A damaged commit page under a broker: sessions are told what they lost, once, and get everything else (L21)."""
 
 from pathlib import Path
+from typing import Any
 
 from holdfast.durable.changes import Changes
+from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.layout import MESSAGES, POSTINGS
 from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter
+from tests.broker_backends import ThreeNodes
 from tests.disk_world import DiskWorld, back, payloads, publish
 from tests.slow_world import kept
 
@@ -47,3 +50,27 @@ def test_a_session_is_told_once_what_a_damaged_page_cost_it(tmp_path: Path) -> N
         world.settle()
         assert payloads(reader) == [b"5"]
         assert world.broker.exchange.counters.drops.get("damaged") is None, "it was told once"
+
+
+def test_a_session_gets_from_another_node_what_a_damaged_page_has_cost_one(tmp_path: Path) -> None:
+    """L21: the node with the damage is never shorter in silence, and the others have it all."""
+    open_cluster = ThreeNodes(tmp_path)
+    world: Any = open_cluster.cluster()
+    with world:
+        reader = kept(world, "c")
+        reader.subscribe("a", qos=1)
+        reader.drop()
+        for number in range(5):
+            publish(world, ("a", b"%d" % number))
+        engine = world.nodes[0].storage.engine
+        changes = Changes()
+        key = [key for key, _value in scan_items(engine.family(SHARD), MESSAGES, POSTINGS)][2]
+        changes.into(SHARD).put(key, b"\x01broken")
+        engine.write(engine.written + 1, changes)
+    world = open_cluster.cluster(start_us=1_700_000_060_000_000)
+    with world:
+        reader = back(world, "c")
+        assert reader.closed, "it is told, and may come again"
+        reader.drop()
+        assert payloads(back(world, "c")) == [b"%d" % number for number in range(5)]
+    assert [bool(verify_folder(folder).problems) for folder in open_cluster.folders()] == [True, False, False]

@@ -1,20 +1,19 @@
 """Replays that a crash interrupts."""
 
-from pathlib import Path
-
 import pytest
 
 from holdfast.wire.packets import Publish
-from tests.disk_world import DiskWorld, back, payloads, publish, replay
+from tests.broker_backends import OpenWorld
+from tests.disk_world import back, payloads, publish, replay
 from tests.slow_world import kept
 
 
 @pytest.mark.parametrize("window", [2, 100])
 def test_what_a_replay_sent_with_qos_1_and_nobody_acknowledged_comes_again_after_a_crash(
-    tmp_path: Path, window: int
+    open_world: OpenWorld, window: int
 ) -> None:
     """M6, L13: a QoS 2 message behind it has its place stored, and with it that of the replay."""
-    world = DiskWorld(tmp_path)
+    world = open_world()
     publish(world, ("a", b"1"))
     publish(world, ("a", b"2"), qos=2)
     publish(world, ("a", b"3"))
@@ -23,7 +22,7 @@ def test_what_a_replay_sent_with_qos_1_and_nobody_acknowledged_comes_again_after
     sent = [packet.payload for packet in reader.take_all(Publish)]
     assert sent == [b"1", b"2", b"3"][:window]
     world.crash()
-    with DiskWorld(tmp_path, start_us=1_700_000_010_000_000) as world:
+    with open_world(start_us=1_700_000_010_000_000) as world:
         reader = back(world, "c", receive_maximum=window)
         assert [packet.dup for packet in reader.inbox if isinstance(packet, Publish)][: len(sent)] == [True] * len(sent)
         assert payloads(reader) == [b"1", b"2", b"3"]

@@ -1,5 +1,6 @@
 """What became of a message: the finer cases, on the real log, beside the broker that writes it."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.exchange.drops import MAX_KINDS
@@ -83,6 +84,25 @@ def test_qos_0_that_a_slow_client_missed_is_found_by_its_time(tmp_path: Path) ->
         assert (
             found["before"] == found["after"] == "qos0: QoS 0: sent if the client was connected and reading; not kept"
         )
+
+
+def test_what_an_administrator_purged_is_named(tmp_path: Path) -> None:
+    with DiskWorld(tmp_path) as world:
+        reader = kept(world, "reader", receive_maximum=1)
+        reader.subscribe("a", qos=1)
+        publish(world, ("a", b"sent"), ("a", b"purged"), ("a", b"too"))
+
+        def purge() -> None:
+            with suppress(StopIteration):
+                world.broker.administration.purge("reader", None).send(None)
+
+        world.do(purge)
+        publish(world, ("a", b"later"))
+        found = whys(world, tmp_path, "reader")
+        assert found["sent"].startswith("in_flight:")
+        assert found["purged"].startswith("dropped: purged: an administrator emptied the client's queue")
+        assert found["too"] == found["purged"]
+        assert found["later"].startswith("owed:")
 
 
 def test_messages_of_a_group_are_with_the_group(tmp_path: Path) -> None:

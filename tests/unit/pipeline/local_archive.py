@@ -7,9 +7,10 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from holdfast.files.token_file import add_token
 from holdfast.history.flight.server import FlightServer
 from holdfast.history.reader.reader_pool import ReaderPool
-from holdfast.history.tokens import Tokens, add_token
+from holdfast.history.tokens import Tokens
 from holdfast.pipeline.lake.archive_job import ArchiveJob, ArchiveOutcome, run_archive
 from holdfast.pipeline.source.read_options import parse_read_options
 from tests.unit.pipeline.filled_log import Key, keys

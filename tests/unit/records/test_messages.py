@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.messages import StoredMessage, decode_message, encode_message, stored_topic
+from holdfast.records.messages import StoredMessage, decode_message, encode_message, stored_payload, stored_topic
 from tests.unit.records.stored_messages import stored_messages
 
 pytestmark = pytest.mark.compiled
@@ -19,6 +19,7 @@ def test_everything_of_a_message_comes_back(stored: StoredMessage) -> None:
 
     assert decode_message(value) == stored
     assert stored_topic(value) == stored.message.topic
+    assert stored_payload(value) == stored.message.payload
 
 
 def test_the_longest_topic_and_client_id_fit() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.storage.folder_lock import LOCK_NAME, FolderLock
+from holdfast.files.socket_path import LOCK_NAME
+from holdfast.storage.folder_lock import FolderLock
 from holdfast.storage.rocks.engine.failures import FolderHeldError
 
 

@@ -28,6 +28,7 @@ from holdfast.history.arrow.property_columns import (
     USER_PROPERTY,
     PropertyTable,
 )
+from holdfast.history.columns import COLUMNS as MESSAGE_COLUMNS
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.time import SECOND_US
 from holdfast.records.messages import EXPIRES, FLAGS, HEADER_BYTES, QOS, RETAIN, VERSION, decode_message
@@ -56,7 +57,7 @@ SCHEMA: Final = pa.schema(
         pa.field("properties", pa.binary(), nullable=False),
     ]
 )
-COLUMNS: Final = tuple(SCHEMA.names)
+COLUMNS: Final = MESSAGE_COLUMNS
 
 _HEADER: Final = np.dtype(
     [

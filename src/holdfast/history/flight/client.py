@@ -24,7 +24,8 @@ from pyarrow import ArrowException, flight  # type: ignore[import-untyped]
 from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.flight import protocol
 from holdfast.history.reader.reader import BATCH_ROWS, ScanRequest
-from holdfast.history.reader.record_replay import SERIAL, SeenSerials
+from holdfast.history.reader.record_replay import SERIAL
+from holdfast.history.reader.seen_serials import SeenSerials
 from holdfast.history.reader.view import Part, View, ViewReader
 from holdfast.history.tables.tables import TableQuery
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError

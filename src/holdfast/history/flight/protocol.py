@@ -1,6 +1,6 @@
 """The protocol of Flight client and server: JSON in tickets and actions, for clients in any language.
 
-    action `state`     {}                                            → heads, zones, generations
+    action `state`     {}                                            → heads, zones, generations, of_cluster
     action `parts`     {"since_us": 0, "until_us": …, "zone": …}     → [part, …]
     action `lost`      {"shard": 0, "from_us": 0, "before_us": …}    → {"from_us", "to_us", "at_most"} or null
     action `first`     {"part": part}                                → {"position_us", "serial"} or null
@@ -11,8 +11,8 @@
     ticket             {"part": part, "filter": "a/+/#", "columns": [...], "in_order": true, "rows": 16384}
     ticket             {"table": "sessions", "columns": [...]}       all of a table of `tables.py`; also a "filter" for
                                                                      `retained`, and "exact": true for `queues`
-    error              {"family": "permanent" | "dropped" | "transient", "text": …} in the extra information of a
-                       Flight error
+    error              {"family": "permanent" | "dropped" | "transient" | "behind", "text": …} in the extra information
+                       of a Flight error
 
 Every batch of a read in order carries the position behind it (position i64, serial i64, little-endian), from which a
 client continues after it lost its server.
@@ -27,7 +27,7 @@ from typing import Any, Final
 from holdfast.durable.log import NO_END
 from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.reader.reader import BATCH_ROWS, ScanRequest
-from holdfast.history.reader.view import UNKNOWN, DroppedError, Part, View, ZoneView
+from holdfast.history.reader.view import UNKNOWN, BehindError, DroppedError, Part, View, ZoneView
 from holdfast.history.tables.tables import QUEUES, RETAINED, TableQuery
 from holdfast.history.tables.tables import schema_of as table_schema_of
 from holdfast.model.errors import HoldfastError, MisuseError, PeerError, PermanentError, TransientError
@@ -36,7 +36,13 @@ from holdfast.storage.rocks.log.published_heads import Head
 from holdfast.topics.filters import parse_filter
 
 PLACE: Final = struct.Struct("<qq")
-_FAMILIES: Final = {"transient": TransientError, "dropped": DroppedError, "permanent": PermanentError}
+#: The first that fits is sent: those of a family before it.
+_FAMILIES: Final = {
+    "behind": BehindError,
+    "transient": TransientError,
+    "dropped": DroppedError,
+    "permanent": PermanentError,
+}
 _MAX_BYTES: Final = 1 << 20
 #: The most rows of a batch.
 MAX_ROWS: Final = 65_536
@@ -179,6 +185,7 @@ def encode_view(view: View) -> dict[str, Any]:
         "zones": [zone._asdict() for _name, zone in sorted(view.zones.items())],
         "live": [_generation_words(record) for name in sorted(view.live) for record in view.live[name]],
         "dropped": [_generation_words(record) for name in sorted(view.dropped) for record in view.dropped[name]],
+        "of_cluster": view.of_cluster,
     }
 
 
@@ -192,7 +199,7 @@ def decode_view(words: Mapping[str, Any]) -> View:
         for one in words[key]:
             records[key][one["zone"]].append(_generation(one))
     heads = {head["shard"]: Head(head["position_us"], head["serial"]) for head in words["heads"]}
-    return View(heads, zones, records["live"], records["dropped"])
+    return View(heads, zones, records["live"], records["dropped"], bool(words.get("of_cluster", False)))
 
 
 def _generation_words(record: Generation) -> dict[str, Any]:

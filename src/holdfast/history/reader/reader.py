@@ -3,48 +3,49 @@
     heads ──▶ catch up ──▶ generations ──▶ parts ──▶ start_replay ──▶ encoded messages, record batches
     first     then         what there is   [lo, hi) of one shard and one generation each
 
-1. Nothing above a durable head is shown: heads are read first, and by then all below them is in the files.
+1. Nothing above a durable head is shown: heads are read first, and by then all below them is in the files. A part that
+   another node of a cluster has shown may be above those of this one: BehindError.
 2. The parts of a call do not overlap. Messages of the range that are in no part were dropped by retention (`lost`).
 3. A part can be read by any reader, also in another process, as long as its generation exists.
 4. Serials have no gaps: a read without a filter knows how many messages it must return, and raises if some are missing.
 5. Erased messages are counted and not shown. The erasures are those at the time the read began.
+6. Arrow is needed for record batches alone.
 """
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from pyarrow.compute import min_max  # type: ignore[import-untyped]
 from rocksdict import Rdict
 
 from holdfast.durable.erasures import Erasures, no_erasures
-from holdfast.history.arrow.message_batches import COLUMNS, record_batch
-from holdfast.history.arrow.page_batches import stored_batches
-from holdfast.history.reader.erasure_filter import ERASABLE, without_erased
-from holdfast.history.reader.record_replay import SERIAL, RecordReplay, SerialCount
-from holdfast.history.reader.secondary import ROCKS, Secondary
+from holdfast.history.columns import COLUMNS
+from holdfast.history.reader.catalog import Catalog
+from holdfast.history.reader.record_replay import RecordReplay
+from holdfast.history.reader.secondary import Secondary
 from holdfast.history.reader.view import UNKNOWN, DroppedError, Part, View, ViewReader, ZoneView
-from holdfast.model.errors import PermanentError, TransientError
-from holdfast.records.generations import Generation, decode_generation, decode_zone
-from holdfast.records.messages import stored_position, stored_serial
-from holdfast.records.meta_keys import GENERATION, ZONE, all_of
-from holdfast.storage.rocks.engine.column_families import META, check_format, refuse_cluster
+from holdfast.model.errors import PermanentError
+from holdfast.records.cluster import vnode_keys
+from holdfast.records.messages import stored_position, stored_publisher, stored_serial, stored_topic
+from holdfast.storage.rocks.engine.column_families import CLUSTER, RETAINED, SESSIONS, refuse_cluster
 from holdfast.storage.rocks.engine.scan import scan_items
+from holdfast.storage.rocks.layouts.layout import NOTHING_YET, Passed
 from holdfast.storage.rocks.layouts.patterns import read_patterns
-from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.storage.rocks.log.erasure_file import ErasureFile
 from holdfast.storage.rocks.log.leases import remove_lease, renew_lease
 from holdfast.storage.rocks.log.published_heads import Head, read_heads
-from holdfast.storage.rocks.log.zone_generations import LiveGeneration
+from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ShardGeneration
+from holdfast.storage.rocks.vnodes.stored_parts import merged_rows
 from holdfast.topics.learned import LearnedPattern
 
 __all__ = ["BATCH_ROWS", "UNKNOWN", "HistoryReader", "Part", "ScanRequest", "ZoneView"]
 
 #: Rows of a record batch: enough for numpy, and few enough to send one while the next is made.
 BATCH_ROWS: Final = 16_384
+#: Tables of a vnode, by the family that one node has for them.
+_TABLES: Final = {SESSIONS: vnode_keys.SESSIONS, RETAINED: vnode_keys.RETAINED}
 
 
 class ScanRequest(NamedTuple):
@@ -63,14 +64,12 @@ class HistoryReader(ViewReader):
     def __init__(self, folder: Path) -> None:
         """PermanentError if it is not a data folder."""
         self.folder: Final = folder
-        heads = _read_heads(folder)
+        heads = read_heads(folder)
         self._erasures: Final = ErasureFile(folder)
         self._secondary: Final = Secondary(folder)
-        self._segments: Final = SegmentFamilies(self._secondary)
-        #: What can be read, with the layouts that read it, by zone and number.
-        self._generations: dict[tuple[str, int], LiveGeneration] = {}
+        self._catalog: Final = Catalog(folder, self._secondary)
         try:
-            self._view: View = self._load(heads)
+            self._view: View = self._catalog.load(heads)
         except BaseException:
             self._secondary.close()
             raise
@@ -80,23 +79,40 @@ class HistoryReader(ViewReader):
         return cls(folder)
 
     def close(self) -> None:
-        self._generations.clear()
+        self._catalog.clear()
         self._secondary.close()
 
     def refresh(self) -> None:
         """Show all that was durable when this was called. Reads that have begun keep their state."""
         heads = read_heads(self.folder)
         self._secondary.catch_up()
-        self._view = self._load(heads)
+        self._view = self._catalog.load(heads)
 
     # ---- what can be read
+
+    def refuse_cluster(self, what: str) -> None:
+        """PermanentError if the folder is one of a cluster, for what would write there."""
+        refuse_cluster(self._secondary.names(), self.folder, what)
 
     def view(self) -> View:
         return self._view
 
     def family(self, name: str) -> Rdict:
-        """A column family, for reading: `meta`, `sessions`, `retained`. Invalid after a `refresh`."""
+        """A column family of messages, for reading. Invalid after a `refresh`."""
         return self._secondary.family(name)
+
+    def piece(self, part: Part) -> ShardGeneration:
+        """The column family and the layout of a part. DroppedError if retention has removed it."""
+        return self._live(part).by_shard[part.shard]
+
+    def rows(self, name: str, lo: bytes, hi: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """What is stored in `sessions` or `retained` under keys in [lo, hi), in order; in a cluster, in all vnodes.
+
+        Invalid after a `refresh`.
+        """
+        if self.is_of_cluster:
+            return merged_rows(self._secondary.family(CLUSTER), _TABLES[name], lo, hi)
+        return scan_items(self._secondary.family(name), lo, hi)
 
     # ---- reading
 
@@ -118,6 +134,30 @@ class HistoryReader(ViewReader):
         read = partial(self._found, levels=levels, in_order=in_order)
         return RecordReplay([part], read, no_erasures(), counted=False, in_order=in_order)
 
+    def read_back(self, part: Part, levels: tuple[bytes, ...] = ()) -> Iterator[Passed]:
+        """The encoded messages of a part that match a filter, with their positions, the newest first.
+
+        In between, and in the place of erased ones, come empty values: no other match lies at or above their position.
+        """
+        piece = self._live(part).by_shard[part.shard]
+        found = piece.layout.read_back(self._secondary.family(piece.family), levels, part.lo_us, part.hi_us)
+        return self._unless_erased(part, found)
+
+    def read_on(self, part: Part, levels: tuple[bytes, ...] = ()) -> Iterator[Passed]:
+        """The same, the oldest first: no other match lies at or below the position of an empty value."""
+        return self._unless_erased(part, _with_positions(self._stored(part, levels), part.lo_us - 1))
+
+    def _unless_erased(self, part: Part, found: Iterator[Passed]) -> Iterator[Passed]:
+        erasures = self.erasures()
+        if not erasures.may_hide(part.shard, part.lo_us):
+            return found
+        return (
+            (at_us, NOTHING_YET)
+            if value and erasures.hides(part.shard, at_us, stored_topic(value), stored_publisher(value))
+            else (at_us, value)
+            for at_us, value in found
+        )
+
     def erasures(self) -> Erasures:
         """The present erasures. PermanentError if they cannot be read: then no message may be shown."""
         return self._erasures.current()
@@ -138,50 +178,31 @@ class HistoryReader(ViewReader):
         in_order: bool = True,
     ) -> Iterator[Any]:
         """The messages of a part as pyarrow.RecordBatches, of at most `rows` rows and about PAGE_BYTES."""
-        erasures = self.erasures()
-        erased = erasures.may_hide(part.shard, part.lo_us)
-        own = [*(() if levels else (SERIAL,)), *(ERASABLE if erased else ())]
-        wanted = list(dict.fromkeys([*columns, *own]))
-        count = SerialCount(part)
-        # Rows are counted, and erased ones removed, on whole columns.
-        read = self._ordered_batches if in_order else self._unordered_batches
-        for batch in read(part, levels, wanted, rows):
-            if not levels:
-                bounds = min_max(batch.column(SERIAL))
-                count.add(batch.num_rows, bounds["min"].as_py(), bounds["max"].as_py())
-            if erased:
-                batch = without_erased(batch, part.shard, erasures)
-            if batch.num_rows:
-                yield batch.select(columns)
-        if not levels:
-            count.check()
+        # Imported here: encoded messages are read without Arrow.
+        from holdfast.history.arrow.part_batches import StoredPart, part_batches
 
-    def _ordered_batches(
-        self, part: Part, levels: tuple[bytes, ...], columns: Sequence[str], rows: int
-    ) -> Iterator[Any]:
-        replay = self._as_stored(part, levels, in_order=True)
-        while not (page := replay.next(rows)).at_end:
-            yield record_batch(page.messages, part.shard, columns)
+        replay = self._as_stored(part, levels, in_order=True) if in_order else None
+        pages = iter(()) if in_order else self._pages(part, levels)
+        yield from part_batches(StoredPart(part, levels, replay, pages), columns, rows, self.erasures())
 
-    def _unordered_batches(
-        self, part: Part, levels: tuple[bytes, ...], columns: Sequence[str], rows: int
-    ) -> Iterator[Any]:
+    def _pages(self, part: Part, levels: tuple[bytes, ...]) -> Iterator[bytes]:
         piece = self._live(part).by_shard[part.shard]
         family = self._secondary.family(piece.family)
-        found = filter(None, piece.layout.read_pages(family, levels, part.lo_us, part.hi_us))
-        return stored_batches(found, part.shard, part.lo_us, part.hi_us, levels, columns, rows)
+        return filter(None, piece.layout.read_pages(family, levels, part.lo_us, part.hi_us))
 
     def _found(self, part: Part, levels: tuple[bytes, ...], *, in_order: bool) -> Iterator[bytes]:
-        generation = self._live(part)
-        piece = generation.by_shard[part.shard]
+        return filter(None, self._stored(part, levels, in_order=in_order))
+
+    def _stored(self, part: Part, levels: tuple[bytes, ...], *, in_order: bool = True) -> Iterator[bytes]:
+        piece = self._live(part).by_shard[part.shard]
         family = self._secondary.family(piece.family)
-        return filter(None, piece.layout.read(family, levels, part.lo_us, part.hi_us, in_order=in_order))
+        return piece.layout.read(family, levels, part.lo_us, part.hi_us, in_order=in_order)
 
     def patterns(self) -> list[LearnedPattern]:
         """The learned patterns of the newest generation of every zone, with the messages of each."""
         found: list[LearnedPattern] = []
         for zone in self.zones():
-            for record in self.generations(zone.name)[-1:]:
+            for record in self._view.newest(zone.name):
                 for piece in LiveGeneration(record).by_shard.values():
                     found += read_patterns(piece.layout, self.family(piece.family))
         return found
@@ -201,47 +222,20 @@ class HistoryReader(ViewReader):
 
     # ---- internal
 
-    def _load(self, heads: dict[int, Head]) -> View:
-        meta = self._secondary.family(META)
-        check_format(meta, self.folder)
-        zones = {
-            record.name: ZoneView(record.name, record.filters, record.shards)
-            for record in (decode_zone(key, value) for key, value in scan_items(meta, *all_of(ZONE)))
-        }
-        live: dict[str, list[Generation]] = {name: [] for name in zones}
-        dropped: dict[str, list[Generation]] = {name: [] for name in zones}
-        there = set(self._secondary.names())
-        known, self._generations = self._generations, {}
-        for key, value in scan_items(meta, *all_of(GENERATION)):
-            record = decode_generation(key, value)
-            place = (record.zone, record.number)
-            if all(record.family(shard) in there for shard in record.shards):
-                generation = known.get(place)
-                if generation is None or generation.record.edition != record.edition:
-                    generation = LiveGeneration(record, segments=self._segments)
-                self._generations[place] = generation
-                generation.record = record
-                live[record.zone].append(record)
-            else:
-                dropped[record.zone].append(record)
-        return View(heads, zones, live, dropped)
-
     def _live(self, part: Part) -> LiveGeneration:
         self._view.generations(part.zone)
-        found = self._generations.get((part.zone, part.generation))
-        if found is None or part.shard not in found.by_shard:
+        self._view.check_has(part.shard, part.hi_us)
+        found = self._catalog.find(part.shard, part.generation)
+        if found is None or found.record.zone != part.zone:
             raise DroppedError(
                 f"generation {part.generation} of zone {part.zone!r} was dropped by retention before it was read"
             )
         return found
 
 
-def _read_heads(folder: Path) -> dict[int, Head]:
-    """The heads of a log. A node of a cluster publishes none: then that is what is said."""
-    try:
-        return read_heads(folder)
-    except PermanentError:
-        if (folder / ROCKS / "CURRENT").is_file():
-            with suppress(TransientError), closing(Secondary(folder)) as secondary:
-                refuse_cluster(secondary.names(), folder)
-        raise
+def _with_positions(values: Iterator[bytes], before_us: int) -> Iterator[Passed]:
+    at_us = before_us
+    for value in values:
+        if value:
+            at_us = stored_position(value)
+        yield at_us, value

@@ -15,14 +15,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.history.reader.reader import HistoryReader, ScanRequest
 from holdfast.history.reader.view import Part, View
-from holdfast.history.tables.tables import TableQuery, table_batches
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.storage.rocks.log.published_heads import Head
 from holdfast.topics.learned import LearnedPattern
+
+if TYPE_CHECKING:
+    from holdfast.history.tables.tables import TableQuery
 
 STALL_S: Final = 300.0
 #: Less than WAIT_S, so that stalled scans give way to waiting ones.
@@ -64,7 +66,7 @@ class ReaderPool:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """PermanentError if the folder is no data folder."""
-        self._folder: Final = folder
+        self.folder: Final = folder
         self._most: Final = most
         self._stall_s: Final = stall_s
         self._idle_s: Final = idle_s
@@ -88,7 +90,7 @@ class ReaderPool:
             self._own_used_s = self._clock()
             try:
                 if self._own is None:
-                    self._own = HistoryReader.open(self._folder)
+                    self._own = HistoryReader.open(self.folder)
                 else:
                     self._own.refresh()
             except BaseException:
@@ -103,9 +105,18 @@ class ReaderPool:
         """
         return self._passed_on(request.part, lambda reader: _sliced(reader, request), gone)
 
-    def scan_table(self, query: TableQuery, now_us: int, gone: Callable[[], bool] = lambda: False) -> Iterator[Any]:
+    def scan_table(self, query: "TableQuery", now_us: int, gone: Callable[[], bool] = lambda: False) -> Iterator[Any]:
         """The same for a table, as of now."""
+        # Imported here: tables need Arrow, and a pool serves readers that have none.
+        from holdfast.history.tables.tables import table_batches
+
         return self._passed_on(None, lambda reader: table_batches(reader, query, now_us), gone)
+
+    def read(
+        self, read: Callable[[HistoryReader], Iterator[Any]], gone: Callable[[], bool] = lambda: False
+    ) -> Iterator[Any]:
+        """What `read` gives of a reader that shows the present state; a None of it lets others have a turn."""
+        return self._passed_on(None, read, gone)
 
     def _passed_on(
         self, part: Part | None, read: Callable[[HistoryReader], Iterator[Any]], gone: Callable[[], bool]
@@ -127,6 +138,15 @@ class ReaderPool:
                     return
                 if batch is not None:
                     yield batch
+
+    @contextmanager
+    def reading(self, wait_s: float | None = None) -> Iterator[HistoryReader]:
+        """A reader that shows the present state, for one question; nobody else has it meanwhile.
+
+        TransientError if no reader is free within `wait_s`, or within the pool's own limit.
+        """
+        with self._lending(None, wait_s) as lent, lent.turn:
+            yield lent.reader
 
     def first(self, part: Part) -> Head | None:
         """As `HistoryReader.first`. TransientError as in `scan`."""
@@ -183,9 +203,9 @@ class ReaderPool:
     # ---- readers in use
 
     @contextmanager
-    def _lending(self, part: Part | None) -> Iterator[_Lent]:
+    def _lending(self, part: Part | None, wait_s: float | None = None) -> Iterator[_Lent]:
         """Lend a reader. After an error that may be its own it is closed."""
-        lent = self._lend(part)
+        lent = self._lend(part, self._wait_s if wait_s is None else wait_s)
         sound = False
         try:
             yield lent
@@ -196,12 +216,12 @@ class ReaderPool:
         finally:
             self._take_back(lent, sound=sound)
 
-    def _lend(self, part: Part | None) -> _Lent:
+    def _lend(self, part: Part | None, wait_s: float) -> _Lent:
         """A reader that sees a part; without a part, one that sees the present state."""
-        lent = self._next_free(part)
+        lent = self._next_free(part, wait_s)
         try:
             if lent is None:
-                lent = _Lent(HistoryReader.open(self._folder), self._clock())
+                lent = _Lent(HistoryReader.open(self.folder), self._clock())
             elif part is None:
                 lent.reader.refresh()
             if part is not None and not _sees(lent.reader, part):
@@ -223,9 +243,9 @@ class ReaderPool:
             self._lent.append(lent)
         return lent
 
-    def _next_free(self, part: Part | None) -> _Lent | None:
+    def _next_free(self, part: Part | None, wait_s: float) -> _Lent | None:
         """A free reader, or None if a new one may be opened, which is then counted."""
-        deadline_s = self._clock() + self._wait_s
+        deadline_s = self._clock() + wait_s
         with self._changed:
             while not self._free and len(self._lent) + self._coming >= self._most:
                 left_s = deadline_s - self._clock()
@@ -276,7 +296,7 @@ def _sees(reader: HistoryReader, part: Part) -> bool:
     return (
         head is not None
         and head.position_us + 1 >= part.hi_us
-        and any(record.number == part.generation for record in live)
+        and any(record.number == part.generation and part.shard in record.shards for record in live)
     )
 
 
@@ -285,6 +305,7 @@ def _check(reader: HistoryReader, part: Part) -> None:
     view = reader.view()
     if view.zone_of(part.shard) != part.zone:
         raise PermanentError(f"shard {part.shard} is not of zone {part.zone!r}, but of {view.zone_of(part.shard)!r}")
+    view.check_has(part.shard, part.hi_us)
     head = view.heads.get(part.shard)
     if head is None or head.position_us + 1 < part.hi_us:
         end_us = 0 if head is None else head.position_us + 1

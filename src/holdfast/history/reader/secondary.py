@@ -1,7 +1,7 @@
 """The broker's database, opened read-only beside the broker as a RocksDB secondary.
 
 A secondary follows the primary only when `catch_up` is called, so that reads between two calls see one state. It cannot
-follow four things, and in each case it is replaced by a new secondary:
+follow five things, and in each case it is replaced by a new secondary:
 
 1. A column family that was made after it was opened: every catch-up fails from then on. One that is made while it is
    being opened is worse: it shows what refers to the family, and does not have it. So families are listed afterwards,
@@ -9,6 +9,7 @@ follow four things, and in each case it is replaced by a new secondary:
 2. A column family that was dropped: it still shows the family, and keeps its disk space.
 3. A file that the primary removed after the list of files was read and before the file was opened.
 4. A restart of the primary: it has written its WAL into tables, and has another MANIFEST.
+5. Another database in its place, as that of a node that was installed from another one: its files have the same names.
 
 It never reads while the primary is being opened (`open_lock.py`). An open file stays readable when the primary removes
 it, so all files are opened at once and kept open.
@@ -17,6 +18,7 @@ it, so all files are opened at once and kept open.
 import os
 import shutil
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -31,6 +33,9 @@ ROCKS: Final = "rocks"
 _PREFIX: Final = "holdfast-secondary-"
 #: Attempts to open, because files may be removed meanwhile.
 _TRIES: Final = 20
+#: Tries that follow at once. Then the primary may be in the middle of a change, on a machine that has no time for it.
+_QUICK_TRIES: Final = 5
+_PAUSE_S: Final = 0.1
 
 
 class Secondary:
@@ -48,6 +53,8 @@ class Secondary:
         self._names: list[str] = []
         #: The MANIFEST that it follows.
         self._current = b""
+        #: Another number for each database that was in the folder.
+        self.database = 0
         self._families: dict[str, Rdict] = {}
         self._database: Rdict | None = None
         try:
@@ -62,13 +69,13 @@ class Secondary:
         if self._database is None:
             raise MisuseError("this secondary is closed")
         with lock_to_look(self._folder):
-            if self._list() == (self._names, self._current):
+            if self._list() == (self._names, self._current, self.database):
                 try:
                     self._database.try_catch_up_with_primary()
                 except Exception:
                     pass  # rule 3, or a family was made just now
                 else:
-                    if self._list() == (self._names, self._current):
+                    if self._list() == (self._names, self._current, self.database):
                         return False
             self._open()
         return True
@@ -90,22 +97,25 @@ class Secondary:
         self._let_go()
         shutil.rmtree(self._own, ignore_errors=True)
 
-    def _list(self) -> tuple[list[str], bytes]:
-        """The column families, and the name of the primary's MANIFEST."""
+    def _list(self) -> tuple[list[str], bytes, int]:
+        """The column families, the name of the primary's MANIFEST, and the number of the database."""
         try:
-            return sorted(Rdict.list_cf(self._path)), (Path(self._path) / "CURRENT").read_bytes()
+            path = Path(self._path)
+            return sorted(Rdict.list_cf(self._path)), (path / "CURRENT").read_bytes(), path.stat().st_ino
         except Exception as error:
             raise TransientError(f"{self._path} cannot be read now: {error}") from error
 
     def _open(self) -> None:
         failure: Exception | None = None
         self._let_go()
-        for _try in range(_TRIES):
+        for attempt in range(_TRIES):
+            if attempt >= _QUICK_TRIES:
+                time.sleep(_PAUSE_S)
             # A new folder each time: RocksDB's log file of the last one may still be open.
             self._number += 1
             own = Path(self._own) / str(self._number)
             try:
-                names, current = self._list()
+                names, current, number = self._list()
                 database = Rdict(
                     self._path,
                     options=_options(),
@@ -114,13 +124,13 @@ class Secondary:
                 )
                 self._database = database
                 database.try_catch_up_with_primary()
-                if self._list() != (names, current):
+                if self._list() != (names, current, number):
                     raise TransientError("a column family was made or dropped meanwhile")
             except Exception as error:
                 failure = error
                 self._let_go()
                 continue
-            self._names, self._current = names, current
+            self._names, self._current, self.database = names, current, number
             return
         raise TransientError(f"{self._path} cannot be opened for reading: {failure}") from failure
 

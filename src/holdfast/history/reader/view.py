@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from holdfast.durable.log import NO_END, LostRange
-from holdfast.model.errors import PermanentError
+from holdfast.model.errors import PermanentError, TransientError
 from holdfast.records.generations import Generation
 from holdfast.records.lanes import zone_of_lane
 from holdfast.storage.rocks.log.published_heads import Head
@@ -21,6 +21,10 @@ UNKNOWN: Final = -1
 
 class DroppedError(PermanentError):
     """Retention dropped a part before it was read."""
+
+
+class BehindError(TransientError):
+    """A node of a cluster has not come so far yet. It will, or another one has."""
 
 
 class ZoneView(NamedTuple):
@@ -68,15 +72,36 @@ class View:
 
     heads: dict[int, Head]
     zones: dict[str, ZoneView]
-    #: By zone, oldest first: generations that can be read, and records of dropped ones.
+    #: By zone, oldest first: generations that can be read, and records of dropped ones. In a cluster each has a shard.
     live: dict[str, list[Generation]]
     dropped: dict[str, list[Generation]]
+    #: Whether it is that of a node in a cluster. What others have shown, it may have later.
+    of_cluster: bool = False
+
+    def check_has(self, shard: int, before_us: int) -> None:
+        """BehindError if a shard of a node in a cluster does not reach up to a position yet.
+
+        On a node without a cluster nothing that was shown can be missing: what was asked for is of other data, and
+        found to be so when it is read.
+        """
+        head = self.heads.get(shard)
+        end_us = 0 if head is None else head.position_us + 1
+        if self.of_cluster and end_us < before_us:
+            raise BehindError(
+                f"this node of the cluster is behind: it has shard {shard} up to {end_us}, and {before_us} was asked "
+                "for; wait until it has caught up, or ask another node"
+            )
 
     def generations(self, zone: str) -> list[Generation]:
         found = self.live.get(zone)
         if found is None:
             raise PermanentError(f"there is no zone {zone!r}; there are {', '.join(sorted(self.live))}")
         return found
+
+    def newest(self, zone: str) -> list[Generation]:
+        """The generations that are written to, one for each shard in a cluster; the last one if none is."""
+        found = self.generations(zone)
+        return [record for record in found if not record.end_us] or found[-1:]
 
     def zone_of(self, shard: int) -> str:
         for zone in self.zones.values():
@@ -104,7 +129,8 @@ class View:
 
     def lost(self, shard: int, from_us: int, before_us: int) -> LostRange | None:
         zone = self.zone_of(shard)
-        dropped = lost_range(self.live[zone], self.dropped[zone], shard, from_us, before_us)
+        live = [record for record in self.live[zone] if shard in record.shards]
+        dropped = lost_range(live, self.dropped[zone], shard, from_us, before_us)
         damaged = self.damaged(shard, from_us, before_us)
         if dropped is None or damaged is None:
             return dropped or damaged
@@ -166,6 +192,11 @@ class ViewReader(ABC):
     @abstractmethod
     def view(self) -> View:
         """The state that it shows, as data: also for clients that cannot read the files."""
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether it is that of a node in a cluster: its zones are in parts, and it may be behind other nodes."""
+        return self.view().of_cluster
 
     def heads(self) -> dict[int, Head]:
         """The durable head of every shard."""

@@ -91,7 +91,7 @@ def _subscription(view: SessionView, record: SubscriptionRecord) -> dict[str, An
         "filter": raw.decode(errors="replace"),
         "group": record.filter.group or None,
         "qos": record.qos,
-        "since": record.since_us,
+        "since": record.began_us(),
         "identifier": record.identifier or None,
         "no_local": record.no_local,
         "retain_as_published": record.retain_as_published,

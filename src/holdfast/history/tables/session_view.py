@@ -27,7 +27,6 @@ from holdfast.records.session_keys import (
 from holdfast.records.session_record import SessionRecord, decode_session
 from holdfast.records.sessions import ReplayProgress, StoredInflight, decode_replay, decode_subscription, slot_of
 from holdfast.storage.rocks.engine.column_families import SESSIONS
-from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.topics.subscription import SubscriptionRecord
 
 #: Where the name of a session begins in its keys.
@@ -76,13 +75,13 @@ class SessionView:
 
 def read_session(reader: HistoryReader, session_id: str) -> SessionView | None:
     """The stored session; None if there is none."""
-    items = scan_items(reader.family(SESSIONS), *session_range(session_id))
+    items = reader.rows(SESSIONS, *session_range(session_id))
     return _view(session_id, items, len(client_prefix(session_id)))
 
 
 def scan_sessions(reader: HistoryReader, lo: bytes, hi: bytes) -> Iterator[SessionView]:
     """The sessions and groups whose keys are in [lo, hi), which divides none."""
-    for prefix, items in groupby(scan_items(reader.family(SESSIONS), lo, hi), key=lambda item: owner_of(item[0])):
+    for prefix, items in groupby(reader.rows(SESSIONS, lo, hi), key=lambda item: owner_of(item[0])):
         view = _view(prefix[_NAME_AT:].decode(errors="replace"), items, len(prefix))
         if view is None:
             raise PermanentError(f"{prefix!r} has stored records and no session; run: holdfast verify")

@@ -1,7 +1,7 @@
 """Sessions, queues and retained messages as tables: record batches by name, read beside the broker.
 
     sessions    connected and disconnected clients      session_table.py
-    queues      what each of them is owed               queue_table.py
+    queues      what each of them is owed               queue_table.py, its rows: queue_view.py
     retained    the retained message of each topic      retained_table.py
 
 A table can be divided into ranges of keys for several processes. Each range shows one state of the database, but not
@@ -16,14 +16,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.tables import queue_table, retained_table, session_table
+from holdfast.history.tables.queue_view import queue_rows
+from holdfast.history.tables.retained_view import retained_range
 from holdfast.history.tables.session_view import owner_of
 from holdfast.model.errors import MisuseError
-from holdfast.records.retained import subtree
 from holdfast.records.session_keys import RECORD
 from holdfast.storage.rocks.engine.column_families import RETAINED as RETAINED_FAMILY
 from holdfast.storage.rocks.engine.column_families import SESSIONS as SESSIONS_FAMILY
 from holdfast.storage.rocks.engine.scan import check_end, open_cursor
-from holdfast.topics.filters import ONE, REST
 
 SESSIONS: Final = "sessions"
 QUEUES: Final = "queues"
@@ -72,9 +72,9 @@ def schema_of(table: str, columns: Sequence[str] | None = None) -> Any:
 def key_ranges(reader: HistoryReader, query: TableQuery, keys_each: int | None = None) -> list[KeyRange]:
     """The whole table, in ranges of about so many keys."""
     whole = _whole(query)
-    family = reader.family(RETAINED_FAMILY if query.table == RETAINED else SESSIONS_FAMILY)
+    name = RETAINED_FAMILY if query.table == RETAINED else SESSIONS_FAMILY
     cuts: list[bytes] = []
-    for key in islice(_keys(family, whole), None, None, keys_each or _KEYS_EACH[query.table]):
+    for key in islice(_keys(reader, name, whole), None, None, keys_each or _KEYS_EACH[query.table]):
         cut = key if query.table == RETAINED else owner_of(key)
         if not cuts or cut > cuts[-1]:
             cuts.append(cut)
@@ -89,19 +89,21 @@ def table_batches(reader: HistoryReader, query: TableQuery, now_us: int, keys: K
     if query.table == RETAINED:
         return retained_table.retained_batches(reader, lo, hi, query.columns, query.levels, now_us)
     if query.table == QUEUES:
-        return _batches(queue_table.queue_rows(reader, lo, hi, now_us, exact=query.exact), schema)
+        return _batches(queue_rows(reader, lo, hi, now_us, exact=query.exact), schema)
     return _batches(session_table.session_rows(reader, lo, hi), schema)
 
 
 def _whole(query: TableQuery) -> KeyRange:
     if query.table != RETAINED:
         return KeyRange(bytes((RECORD,)), bytes((RECORD + 1,)))
-    concrete = [i for i, level in enumerate(query.levels) if level in (ONE, REST)]
-    return KeyRange(*subtree(query.levels[: concrete[0]] if concrete else query.levels))
+    return KeyRange(*retained_range(query.levels))
 
 
-def _keys(family: Any, bounds: KeyRange) -> Iterator[bytes]:
-    cursor = open_cursor(family, bounds.hi)
+def _keys(reader: HistoryReader, name: str, bounds: KeyRange) -> Iterator[bytes]:
+    if reader.is_of_cluster:
+        yield from (key for key, _value in reader.rows(name, *bounds))
+        return
+    cursor = open_cursor(reader.family(name), bounds.hi)
     cursor.seek(bounds.lo)
     while cursor.valid():
         yield cursor.key()

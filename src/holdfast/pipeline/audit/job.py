@@ -19,6 +19,7 @@ from pyspark.sql.functions import col, xxhash64
 
 from holdfast.durable.log import NO_END
 from holdfast.history.reader.view import Part, View
+from holdfast.model.errors import PermanentError
 from holdfast.pipeline.audit.findings import AuditReport, Check, by_shard, judge
 from holdfast.pipeline.audit.index_check import index_faults, topics_of
 from holdfast.pipeline.audit.lake_check import archived_faults, archived_messages, differing_faults, uncovered_faults
@@ -71,7 +72,12 @@ def run_audit(job: AuditJob, master: str | None, progress: Progress) -> AuditRep
 
 
 def audit_history(spark: SparkSession, job: AuditJob, progress: Progress = no_progress) -> AuditReport:
-    """PermanentError: the data cannot be read."""
+    """PermanentError: the data cannot be read, or are those of a node in a cluster."""
+    if read_view(job.data).of_cluster:
+        raise PermanentError(
+            f"{job.data} belongs to a node of a cluster, and the checks are those of one node: it would take different "
+            "times of vnodes for faults; `holdfast verify` checks the folder, and nodes compare their tables themselves"
+        )
     with ExitStack() as kept:
 
         def keep(frame: DataFrame) -> DataFrame:

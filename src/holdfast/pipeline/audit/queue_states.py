@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from holdfast.durable.log import NO_END
 from holdfast.history.reader.reader import HistoryReader
-from holdfast.history.tables.queue_table import queue_rows
+from holdfast.history.tables.queue_view import queue_rows
 from holdfast.history.tables.session_view import SessionView, scan_sessions
 from holdfast.history.tables.tables import QUEUES, SCHEMAS, KeyRange, TableQuery, key_ranges
 from holdfast.pipeline.audit.log_rows import first_positions, numbered_tasks

@@ -119,8 +119,8 @@ class _Load:
         self._now_us: Final = time.time_ns() // 1_000
 
     def run(self) -> LoadOutcome:
+        view = read_view(self._data, "what is loaded")
         sweep(self._data)
-        view = read_view(self._data)
         name = self._job.name
         if name is not None and (done := self._there_already(view, name)) is not None:
             return done

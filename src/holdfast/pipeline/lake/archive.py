@@ -159,7 +159,11 @@ class Archive:
         """Patterns stay the same until there is another generation, or there would be files of too many."""
         if not self._most_patterns:
             return
-        generations = {part.part.zone: part.part.generation for task in tasks for part in task}
+        generations: dict[str, int] = {}
+        for part in [part.part for task in tasks for part in task]:
+            # In a cluster the shards of a zone may be in different ones.
+            newest = max(part.generation, generations.get(part.zone, 0), self._learnt_from.get(part.zone, 0))
+            generations[part.zone] = newest
         if not generations.items() <= self._learnt_from.items():
             with open_source(self._options) as source:
                 self._patterns = busiest_patterns(source.patterns(), self._most_patterns)

@@ -99,6 +99,7 @@ class _Relayout:
         self._progress: Final = progress
 
     def run(self) -> RelayoutOutcome:
+        read_view(self._data, "a generation that is written again")
         sweep(self._data)
         for name in waiting_shipments(self._data):
             if name.startswith(PREFIX):  # a run that was killed has left it

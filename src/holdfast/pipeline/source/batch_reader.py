@@ -13,7 +13,14 @@ from pyspark.sql.types import StructType
 from holdfast.durable.log import NO_END
 from holdfast.history.reader.reader import UNKNOWN, HistoryReader, Part
 from holdfast.history.tables.tables import KeyRange, TableQuery, key_ranges
-from holdfast.pipeline.source.history_source import HistorySource, check_zone, open_source, refresh_heads, table_rows
+from holdfast.pipeline.source.history_source import (
+    HistorySource,
+    check_zone,
+    open_source,
+    refresh_heads,
+    table_rows,
+    wait_for_offsets,
+)
 from holdfast.pipeline.source.offsets import EARLIEST, LATEST, NOWHERE, Offset, Offsets, parse_offsets
 from holdfast.pipeline.source.partitions import HistoryPartition, cut_parts, lost_behind, read_partition, report_lost
 from holdfast.pipeline.source.pushdown import Pushdown
@@ -37,12 +44,14 @@ class BatchReader(DataSourceReader):
         with open_source(self._options) as source:
             heads = refresh_heads(source)
             check_zone(source, self._options.zone)
+            starts = self._starts(heads)
+            if source.is_of_cluster and self._options.starting_offsets != LATEST:
+                heads = wait_for_offsets(source, starts)
             parts = source.parts(since_us, until_us, self._options.zone)
             if wanted.is_empty:
                 return []
             if wanted.shards is not None:
                 parts = [part for part in parts if part.shard in wanted.shards]
-            starts = self._starts(heads)
             if self._options.starting_offsets not in (EARLIEST, LATEST):
                 self._check_lost(source, starts, heads, since_us, until_us)
             parts = _since(parts, starts)

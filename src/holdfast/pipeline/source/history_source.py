@@ -9,12 +9,13 @@ is imported when the options name it, since Spark imports this module in every w
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from holdfast.history.reader.view import BehindError
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
-from holdfast.pipeline.source.offsets import Offsets
+from holdfast.pipeline.source.offsets import Offset, Offsets
 from holdfast.pipeline.source.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Seconds that a check of the options waits for a server that is being started.
 CHECK_PATIENCE_S: Final = 10.0
+#: Seconds that a node of a cluster has to catch up with offsets of another one, and between two looks.
+PATIENCE_S: Final = 60.0
+_PAUSE_S: Final = 0.25
 
 
 #: Durable history, as it was at the last refresh: nothing above those heads is shown. Requires: `close`, or use as a
@@ -32,11 +36,13 @@ CHECK_PATIENCE_S: Final = 10.0
 HistorySource: TypeAlias = "HistoryReader | FlightHistory"
 
 
-def read_view(folder: Path) -> "View":
-    """The state of a data folder, as of now."""
+def read_view(folder: Path, writing: str = "") -> "View":
+    """The state of a data folder, as of now. PermanentError if the caller is `writing` and it is one of a cluster."""
     from holdfast.history.reader.reader import HistoryReader
 
     with HistoryReader.open(folder) as reader:
+        if writing:
+            reader.refuse_cluster(writing)
         return reader.view()
 
 
@@ -44,6 +50,48 @@ def refresh_heads(source: HistorySource) -> Offsets:
     """Refresh the view; the durable head of every shard."""
     source.refresh()
     return source.heads()
+
+
+def wait_for_offsets(
+    source: HistorySource,
+    wanted: Offsets,
+    patience_s: float = PATIENCE_S,
+    pause: Callable[[float], None] = time.sleep,
+) -> Offsets:
+    """Refresh until the source has all up to these offsets; its durable heads.
+
+    Offsets that one node of a cluster has given hold at all others, and a node may not have come so far yet: it is
+    waited for, and BehindError says so if that takes too long. A node without a cluster has what it has shown, so
+    PermanentError says at once that it is not there.
+    """
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        heads = refresh_heads(source)
+        missing = _first_missing(heads, wanted)
+        if missing is None:
+            return heads
+        shard, found = missing
+        if not source.is_of_cluster:
+            raise PermanentError(
+                f"shard {shard} was read up to message {wanted[shard].serial}, and it has {found.serial}: these are "
+                "other data than those that the offsets belong to, or the broker was not started since a power loss; "
+                "then start it"
+            )
+        if time.monotonic() >= deadline_s:
+            raise BehindError(
+                f"this node of the cluster is behind: shard {shard} has messages up to {found.serial}, and the offsets "
+                f"name {wanted[shard].serial}; wait until it has caught up, or read from another node"
+            )
+        pause(_PAUSE_S)
+
+
+def _first_missing(heads: Offsets, wanted: Offsets) -> tuple[int, Offset] | None:
+    """A shard that does not reach up to its offset, and its head. One whose serial is not known is a time."""
+    for shard, offset in sorted(wanted.items()):
+        head = heads.get(shard, Offset(0, 0))
+        if offset.serial > 0 and head.position_us < offset.position_us:
+            return shard, head
+    return None
 
 
 def check_zone(source: HistorySource, zone: str | None) -> None:

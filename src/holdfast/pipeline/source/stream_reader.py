@@ -11,6 +11,8 @@
 4. With `inStep`, a batch that a limit cuts ends at one time in all shards: windows by time would take a shard
    that was read less far for late.
 5. What retention dropped before it was read is an error, unless `failOnDataLoss` is false; then the gap is reported.
+6. Offsets of one node of a cluster hold at every other one. A node that is behind them has nothing new until it has
+   caught up, and is waited for where a batch needs what it does not have.
 """
 
 import time
@@ -23,7 +25,13 @@ from pyspark.sql.types import StructType
 
 from holdfast.history.reader.reader import UNKNOWN, Part
 from holdfast.model.errors import PermanentError
-from holdfast.pipeline.source.history_source import HistorySource, check_zone, open_source, refresh_heads
+from holdfast.pipeline.source.history_source import (
+    HistorySource,
+    check_zone,
+    open_source,
+    refresh_heads,
+    wait_for_offsets,
+)
 from holdfast.pipeline.source.offsets import (
     EARLIEST,
     LATEST,
@@ -107,9 +115,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begun = from_json(start)
         filters = (self._options.levels,) if self._options.levels else ()
-        heads = refresh_heads(self._opened())
+        ends = from_json(end)
+        # Spark plans the last batch of a run that was ended again, perhaps at a node that is behind.
+        heads = wait_for_offsets(self._opened(), ends)
         planned = []
-        for shard, last in from_json(end).items():
+        for shard, last in ends.items():
             parts = self._parts(shard, begun.get(shard, NOWHERE), last)
             planned += cut_parts(self._opened(), parts, heads, self._options.rows_per_partition)
         return [HistoryPartition(part, filters) for part in planned]
@@ -153,8 +163,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             heads = {shard: head for shard, head in heads.items() if shard in shards}
         until_us = self._options.until_us(time.time_ns() // 1000)
         if until_us is not None:
-            heads = {shard: self._before(shard, until_us, head) for shard, head in heads.items()}
+            heads = {shard: self._end(shard, until_us, head) for shard, head in heads.items()}
         return heads
+
+    def _end(self, shard: int, until_us: int, head: Offset) -> Offset:
+        """The offset before a time. A node of a cluster that is behind still gets messages of times that are past."""
+        found = self._before(shard, until_us, head)
+        return head if self._opened().is_of_cluster and found.position_us > head.position_us else found
 
     def _before(self, shard: int, at_us: int, head: Offset) -> Offset:
         """The offset with which everything from a position on is still to be read."""

@@ -1,12 +1,14 @@
 """What the leader of a group's vnode and the nodes of its members tell each other, over core NATS: reports and packs.
 
-    report   01 │ kind u8 = 1 │ node u32 │ epoch u64 │ vnode u16 │ lead u64 │ number u64 │ stream u64 │ taken u64
+    report   02 │ kind u8 = 1 │ node u32 │ epoch u64 │ vnode u16 │ lead u64 │ number u64 │ stream u64 │ taken u64
              │ known u64 │ members u32, each a member │ first u64 │ results u32, each a result
     member   group text │ session id text │ revision u64 │ QoS u8 │ free u16 │ in flight u16 │ settled u64
              │ flags u8: 1 since │ [shards u16, each u16 and i64] │ steal after u64 (µs) │ replay from i64 (µs)
+             │ ask u64
     result   group text │ shard u16 │ position i64 │ outcome u8: 1 done, 2 back
-    pack     01 │ kind u8 = 2 │ node u32 │ vnode u16 │ lead u64 │ epoch u64 │ stream u64 │ heard u64
+    pack     02 │ kind u8 = 2 │ node u32 │ vnode u16 │ lead u64 │ epoch u64 │ stream u64 │ heard u64
              │ first u64 │ references u32, each a reference │ messages u32, each a message
+             │ confirmed u32, each u64
     reference  group text │ session id text │ revision u64 │ shard u16 │ position i64
     message  group text │ session id text │ revision u64 │ the message (`records/messages.py`) blob
 
@@ -14,7 +16,8 @@ A report goes from a node to a leader, a pack back. Either may be lost: referenc
 again until the other side has said up to which number it has them (`taken`, `heard`). `stream` names the numbering of
 references. `lead` is the revision of the leader's `Lead`, `epoch` that of the member's node, and `known` the revision
 up to which the node has applied the group's vnode. A group is named by the session id that it is stored under. A
-message that is sent itself has QoS 0, and comes once at most.
+message that is sent itself has QoS 0, and comes once at most. A SUBSCRIBE that waits for its group asks under a number
+of its node's own, in every report until a pack confirms it. Version 1 had neither; nothing of these is ever stored.
 """
 
 from collections.abc import Iterable
@@ -28,7 +31,7 @@ from holdfast.records.messages import decode_message, encode_message
 from holdfast.records.progress import encode_places, read_places
 
 #: Never change.
-VERSION: Final = 1
+VERSION: Final = 2
 _REPORT: Final = 1
 _PACK: Final = 2
 _SINCE: Final = 0x01
@@ -58,12 +61,15 @@ class MemberState:
     in_flight: int = 0
     #: Assignments up to this revision are done.
     settled: int = 0
-    #: Where its subscription begins, by shard; None if the group lists it already, by the tables of its node.
+    #: Where its subscription begins, by shard; None if the group lists it already, by the tables of its node, and no
+    #: SUBSCRIBE waits.
     since: dict[int, int] | None = None
     #: How long QoS 1 work may rest with a member, if it has asked for that; else 0.
     steal_after_us: int = 0
     #: Where in the past it wants the group to begin; 0 for the present, which is what `since` says.
     replay_from_us: int = 0
+    #: The number of the SUBSCRIBE that waits until the group lists it; 0 for none.
+    ask: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,8 @@ class GroupPack:
     first: int
     references: tuple[Reference, ...]
     messages: tuple[GroupMessage, ...] = ()
+    #: Numbers of SUBSCRIBEs whose groups list their members.
+    confirmed: tuple[int, ...] = ()
 
 
 _Entry = TypeVar("_Entry", Reference, WorkResult, GroupMessage)
@@ -158,7 +166,7 @@ def encode_report(report: GroupReport) -> bytes:
         parts += [u16(member.in_flight), u64(member.settled), u8(0 if member.since is None else _SINCE)]
         if member.since is not None:
             parts.append(encode_places(member.since))
-        parts += [u64(member.steal_after_us), i64(member.replay_from_us)]
+        parts += [u64(member.steal_after_us), i64(member.replay_from_us), u64(member.ask)]
     parts += [u64(report.first_result), u32(len(report.results))]
     for result in report.results:
         outcome = _DONE if result.is_done else _BACK
@@ -175,6 +183,7 @@ def encode_pack(pack: GroupPack) -> bytes:
     parts.append(u32(len(pack.messages)))
     for sent in pack.messages:
         parts += [text(sent.group), text(sent.session_id), u64(sent.revision), blob(encode_message(sent.message, 0, 0))]
+    parts += [u32(len(pack.confirmed)), *[u64(ask) for ask in pack.confirmed]]
     return b"".join(parts)
 
 
@@ -218,7 +227,8 @@ def _read_member(fields: RecordReader) -> MemberState:
     since = read_places(fields) if fields.u8("the flags") & _SINCE else None
     steal_after_us = fields.u64("the time before stealing")
     from_us = fields.i64("the start")
-    return MemberState(group, session_id, revision, qos, free, in_flight, settled, since, steal_after_us, from_us)
+    ask = fields.u64("its question") if fields.version > 1 else 0
+    return MemberState(group, session_id, revision, qos, free, in_flight, settled, since, steal_after_us, from_us, ask)
 
 
 def _read_result(fields: RecordReader) -> WorkResult:
@@ -241,7 +251,9 @@ def _read_pack(fields: RecordReader) -> GroupPack:
     first = fields.u64("the first reference")
     references = tuple([_read_reference(fields) for _reference in range(fields.u32("the references"))])
     messages = tuple([_read_message(fields) for _message in range(fields.u32("the messages"))])
-    return GroupPack(node, vnode, lead, epoch, stream, heard, first, references, messages)
+    asks = fields.u32("the confirmations") if fields.version > 1 else 0
+    confirmed = tuple([fields.u64("a confirmation") for _ask in range(asks)])
+    return GroupPack(node, vnode, lead, epoch, stream, heard, first, references, messages, confirmed)
 
 
 def _read_reference(fields: RecordReader) -> Reference:

@@ -27,6 +27,7 @@ The revision of a session is that of the claim by which its connection was regis
 too. That of a group is the revision of the `Lead` whose node writes it.
 """
 
+from struct import Struct
 from typing import Final
 from zlib import crc32
 
@@ -34,7 +35,7 @@ from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.records.cluster.item_codec import decode_item, encode_item
 from holdfast.records.cluster.items import Item, MessageItem
 from holdfast.records.cluster.session_steps import StepItem
-from holdfast.records.fields import RecordReader, ValueRecord, i64, text, u8, u16, u32, u64
+from holdfast.records.fields import RecordReader, ValueRecord, numbers, text, u8, u16, u32, u64
 
 #: Never change.
 MAGIC: Final = b"HFCR"
@@ -42,6 +43,8 @@ FORMAT: Final = 1
 CLUSTER_ID_BYTES: Final = 16
 _CLUSTER_AT: Final = 5
 CHECK_BYTES: Final = 4
+#: From the level to the number of sessions. Never change.
+_HEADER: Final = Struct("<HIQQqqH")
 
 #: The newest level that this Holdfast knows. Raised with every new kind of item, and every new form of one.
 LEVEL: Final = 1
@@ -135,17 +138,12 @@ def join_record(record: ClusterRecord, encoded: list[bytes], limit_bytes: int = 
         raise MisuseError(f"a record has {len(encoded)} items of {len(record.sessions)} sessions; at most 65,535")
     if not 0 <= record.seen_version < MAX_VERSION:
         raise MisuseError(f"{record.seen_version} is no version of a retained message")
+    writer = (record.node, record.epoch, record.number, record.time_us)
     parts = [
         MAGIC,
         u8(FORMAT),
         record.cluster_id,
-        u16(record.level),
-        u32(record.node),
-        u64(record.epoch),
-        u64(record.number),
-        i64(record.time_us),
-        i64(record.seen_version),
-        u16(len(record.sessions)),
+        numbers(_HEADER, record.level, *writer, record.seen_version, len(record.sessions)),
     ]
     parts.extend([encode_session_entry(entry) for entry in record.sessions])
     parts.append(u16(len(encoded)))
@@ -192,18 +190,13 @@ def split_record(value: bytes, cluster_id: bytes) -> tuple[ClusterRecord, list[t
     if u32(checksum) != value[end:]:
         raise PermanentError("a record of the cluster is damaged: its check does not fit")
     fields.raw(CLUSTER_ID_BYTES, "the cluster")
-    level = fields.u16("the level")
+    level, node, epoch, number, time_us, seen_version, count = fields.numbers(_HEADER, "its header")
     if not 1 <= level <= LEVEL:
         raise PermanentError(f"a record of the cluster has level {level}, this Holdfast reads levels 1 to {LEVEL}")
-    node = fields.u32("the node")
-    epoch = fields.u64("the epoch")
-    number = fields.u64("the number")
-    time_us = fields.i64("the time")
-    seen_version = fields.i64("the version seen")
     if not 0 <= seen_version < MAX_VERSION:
         raise PermanentError(f"a record of the cluster has seen version {seen_version}, which is none")
     sessions: list[SessionEntry] = []
-    for _entry in range(fields.u16("the sessions")):
+    for _entry in range(count):
         session_id = fields.text("a session")
         sessions.append(SessionEntry(session_id, fields.u64("a revision")))
     encoded: list[tuple[int, bytes]] = []

@@ -23,11 +23,25 @@
 Times are record times in µs. Numbers in keys are big-endian.
 """
 
+from struct import Struct
 from typing import Final
 
 from holdfast.records.cluster.items import VersionParts
 from holdfast.records.cluster.settings import VnodeSettings, decode_settings, encode_settings
-from holdfast.records.fields import RecordReader, ValueRecord, i64, key_u16, key_u32, key_u64, text, u8, u16, u32, u64
+from holdfast.records.fields import (
+    RecordReader,
+    ValueRecord,
+    key_u16,
+    key_u32,
+    key_u64,
+    numbers,
+    read_fixed,
+    text,
+    u8,
+    u16,
+    u32,
+    u64,
+)
 from holdfast.records.progress import encode_places, read_places
 
 #: Never change.
@@ -44,6 +58,15 @@ INCARNATION_KEY: Final = b"\x0c"
 #: folders of earlier versions have none.
 NEWEST_VERSION_KEY: Final = b"\x0d"
 DIGEST_BYTES: Final = 16
+
+# Rows that every record reads and writes. Never change.
+_CLOSED_KEY: Final = Struct(">BIQ")
+_APPLIED: Final = Struct("<BQI16s")
+_CLOCK: Final = Struct("<BqqIqqq")
+_WRITER: Final = Struct("<BQQ")
+_CLOSED: Final = Struct("<Bq")
+_LEADER: Final = Struct("<BIQQq")
+_REGISTRATION: Final = Struct("<BIQQQQIQq")
 
 
 class AppliedRow(ValueRecord):
@@ -147,7 +170,7 @@ def node_of_writer(key: bytes) -> int:
 
 
 def closed_key(node: int, before: int) -> bytes:
-    return b"\x04" + key_u32(node) + key_u64(before)
+    return numbers(_CLOSED_KEY, 0x04, node, before)
 
 
 def closed_prefix() -> bytes:
@@ -217,67 +240,47 @@ def encode_applied_row(row: AppliedRow) -> bytes:
 
 
 def decode_applied_row(value: bytes) -> AppliedRow:
-    fields = RecordReader(value, "what a vnode has applied", VERSION)
-    sequence = fields.u64("the sequence")
-    checksum = fields.u32("the checksum")
-    row = AppliedRow(sequence, checksum, fields.raw(DIGEST_BYTES, "the digest"))
-    fields.end()
-    return row
+    _version, sequence, checksum, digest = read_fixed(_APPLIED, value, "what a vnode has applied", VERSION)
+    return AppliedRow(sequence, checksum, digest)
 
 
 def encode_clock(row: ClockRow) -> bytes:
-    times = (i64(row.time_us), i64(row.stamp_us), u32(row.node), i64(row.claimed_us), i64(row.other_claimed_us))
-    return b"".join((u8(VERSION), *times, i64(row.version)))
+    times = (row.time_us, row.stamp_us, row.node, row.claimed_us, row.other_claimed_us)
+    return numbers(_CLOCK, VERSION, *times, row.version)
 
 
 def decode_clock(value: bytes) -> ClockRow:
-    fields = RecordReader(value, "the clock of a vnode", VERSION)
-    time_us = fields.i64("the time")
-    stamp_us = fields.i64("the stamp")
-    node = fields.u32("the node")
-    claimed_us = fields.i64("the time claimed")
-    other_us = fields.i64("the time claimed by another")
-    row = ClockRow(time_us, stamp_us, node, claimed_us, other_us, fields.i64("the version"))
-    fields.end()
-    return row
+    fields = read_fixed(_CLOCK, value, "the clock of a vnode", VERSION)
+    _version, time_us, stamp_us, node, claimed_us, other_us, version = fields
+    return ClockRow(time_us, stamp_us, node, claimed_us, other_us, version)
 
 
 def encode_writer(epoch: int, number: int) -> bytes:
-    return b"".join((u8(VERSION), u64(epoch), u64(number)))
+    return numbers(_WRITER, VERSION, epoch, number)
 
 
 def decode_writer(value: bytes) -> tuple[int, int]:
     """Epoch and number of a node's last record."""
-    fields = RecordReader(value, "a writer of a vnode", VERSION)
-    epoch = fields.u64("the epoch")
-    number = fields.u64("the number")
-    fields.end()
+    _version, epoch, number = read_fixed(_WRITER, value, "a writer of a vnode", VERSION)
     return epoch, number
 
 
 def encode_closed(at_us: int) -> bytes:
-    return u8(VERSION) + i64(at_us)
+    return numbers(_CLOSED, VERSION, at_us)
 
 
 def decode_closed(value: bytes) -> int:
-    fields = RecordReader(value, "closed epochs of a node", VERSION)
-    at_us = fields.i64("the time")
-    fields.end()
-    return at_us
+    _version, at_us = read_fixed(_CLOSED, value, "closed epochs of a node", VERSION)
+    return int(at_us)
 
 
 def encode_leader(row: LeaderRow) -> bytes:
-    return b"".join((u8(VERSION), u32(row.node), u64(row.epoch), u64(row.revision), i64(row.tick_us)))
+    return numbers(_LEADER, VERSION, row.node, row.epoch, row.revision, row.tick_us)
 
 
 def decode_leader(value: bytes) -> LeaderRow:
-    fields = RecordReader(value, "the leader of a vnode", VERSION)
-    node = fields.u32("the node")
-    epoch = fields.u64("the epoch")
-    revision = fields.u64("the revision")
-    row = LeaderRow(node, epoch, revision, fields.i64("the tick"))
-    fields.end()
-    return row
+    _version, node, epoch, revision, tick_us = read_fixed(_LEADER, value, "the leader of a vnode", VERSION)
+    return LeaderRow(node, epoch, revision, tick_us)
 
 
 def encode_holders(control: int, nodes: tuple[int, ...]) -> bytes:
@@ -316,24 +319,15 @@ def decode_level(value: bytes) -> int:
 
 
 def encode_registration(row: RegistrationRow) -> bytes:
-    connected_ms, version_node, counter = row.version
-    channel = (u32(row.node), u64(row.epoch), u64(row.connection_id), u64(row.revision))
-    version = (u64(connected_ms), u32(version_node), u64(counter))
-    return b"".join((u8(VERSION), *channel, *version, i64(row.released_us)))
+    channel = (row.node, row.epoch, row.connection_id, row.revision)
+    return numbers(_REGISTRATION, VERSION, *channel, *row.version, row.released_us)
 
 
 def decode_registration(value: bytes) -> RegistrationRow:
-    fields = RecordReader(value, "a registration", VERSION)
-    node = fields.u32("the node")
-    epoch = fields.u64("the epoch")
-    connection_id = fields.u64("the connection")
-    revision = fields.u64("the revision")
-    connected_ms = fields.u64("the time of connecting")
-    version_node = fields.u32("the node of the version")
-    version = (connected_ms, version_node, fields.u64("the counter"))
-    row = RegistrationRow(node, epoch, connection_id, revision, version, fields.i64("the release"))
-    fields.end()
-    return row
+    fields = read_fixed(_REGISTRATION, value, "a registration", VERSION)
+    _version, node, epoch, connection_id, revision, connected_ms, version_node, counter, released_us = fields
+    version = (connected_ms, version_node, counter)
+    return RegistrationRow(node, epoch, connection_id, revision, version, released_us)
 
 
 def encode_newest_version(version: VersionParts) -> bytes:

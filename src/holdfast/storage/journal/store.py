@@ -26,9 +26,10 @@ from holdfast.durable.queues.queue_store import AppendBatch, Appended, QueueEntr
 from holdfast.files.folders import make_folders
 from holdfast.files.private import make_private_folder
 from holdfast.files.replacement import sync_path
+from holdfast.files.socket_path import LOCK_NAME
 from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
-from holdfast.storage.folder_lock import LOCK_NAME, FolderLock
+from holdfast.storage.folder_lock import FolderLock
 from holdfast.storage.journal.commit.commit_file import Checkpoint
 from holdfast.storage.journal.commit.recovery import JournalRecovery, RecoveredJournal
 from holdfast.storage.journal.journal import Journal

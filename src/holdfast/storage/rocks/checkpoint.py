@@ -8,11 +8,12 @@
 
     step     what is there                               what a start does
     ───────  ──────────────────────────────────────────  ────────────────────────────────────────────────────────
-    wanted   the old database, perhaps a part of a new   the rest is fetched (`cluster/checkpoint_install`)
+    wanted   the old database, perhaps a part of a new   the rest is fetched (`cluster/checkpoint/install`)
     staged   all of the new one, synced, in `install/`   `complete_installation`, before anything is opened
 
 1. The old database is in its place until the new one is complete and on disk.
-2. `synced` is of the old database, so it goes before the new one is opened: its numbers would look like damage.
+2. `synced` is of the old database, so it goes before the new one is opened: its numbers would look like damage. `heads`
+   stays until the node publishes others: readers beside it do not believe what is above the database.
 3. Everything else in the folder is this node's own, and stays: its id, the store of its NATS server, locks, events.
 4. `complete_installation` may end at any step. Called again, it goes on from there.
 """
@@ -31,6 +32,7 @@ from holdfast.files.replacement import read_json, replace_json, sync_path
 from holdfast.model.errors import PermanentError
 from holdfast.storage.folder_lock import FolderLock
 from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.engine.open_lock import lock_to_open
 from holdfast.storage.rocks.engine.synced_mark import MARK_NAME
 
 #: Names in the data folder. Never change those that a killed process may leave behind.
@@ -116,7 +118,9 @@ def complete_installation(folder: Path, reached: Reached = lambda _step: None) -
         found = find_installation(folder)
         if found is None or not found.is_staged:
             return False
-        _swap(folder, reached)
+        # Readers beside the node open their secondaries of the one or of the other.
+        with lock_to_open(folder):
+            _swap(folder, reached)
         _clean_up(folder, keep_replaced=found.keep_replaced)
         reached("install.cleaned")
         (folder / _STEP_NAME).unlink()

@@ -200,3 +200,7 @@ def test_slices_are_collected_in_each_of_the_ways(pieces: list[bytes], longer: i
 
     column.validate(full=True)
     assert column.to_pylist() == pieces
+
+
+def test_the_schema_has_the_columns_that_readers_without_arrow_know() -> None:
+    assert tuple(SCHEMA.names) == COLUMNS

@@ -12,6 +12,7 @@ import pytest
 from pyarrow import flight
 
 from holdfast.durable.log import NO_END
+from holdfast.files.token_file import add_token, remove_token
 from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.flight import protocol
 from holdfast.history.flight.client import FlightHistory
@@ -19,7 +20,7 @@ from holdfast.history.flight.server import FlightServer
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.reader.view import UNKNOWN, DroppedError
-from holdfast.history.tokens import Tokens, add_token, remove_token
+from holdfast.history.tokens import Tokens
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.storage.rocks.log.leases import read_leases

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.files.token_file import add_token
 from holdfast.history.http.admission import HEAD_S, KEEP_ALIVE_S, SPARE_PLACES, Admission, SlotDecision, network_of
 from holdfast.history.http.server import HEAD_BYTES
-from holdfast.history.tokens import add_token
 from holdfast.model.errors import PermanentError
 from tests.unit.history.http.test_server import Served
 from tests.unit.server.certificates import Authority

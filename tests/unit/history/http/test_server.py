@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from holdfast.files.token_file import add_token
 from holdfast.history.http.server import LOST_HEADER, HistoryHttp
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.settings import History
-from holdfast.history.tokens import Tokens, add_token
+from holdfast.history.tokens import Tokens
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError, TransientError
 from tests.unit.storage.rocks.log_node import Node

@@ -12,6 +12,7 @@ from holdfast.model.clock import ManualClock
 from holdfast.model.errors import TransientError
 from holdfast.storage.rocks.engine import open_lock
 from holdfast.storage.rocks.engine.column_families import META
+from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.open_lock import OPENING_NAME, lock_to_look, lock_to_open
 from tests.unit.storage.rocks.log_node import Node
 
@@ -48,7 +49,7 @@ class _SlowToOpen(Secondary):
 
     meanwhile: ClassVar[list[Callable[[], None]]] = []
 
-    def _list(self) -> tuple[list[str], bytes]:
+    def _list(self) -> tuple[list[str], bytes, int]:
         found = super()._list()
         if self.meanwhile:
             self.meanwhile.pop()()
@@ -122,3 +123,30 @@ def test_a_folder_of_an_older_broker_has_no_turns(node: Node) -> None:
     (node.folder / OPENING_NAME).unlink()
     with lock_to_look(node.folder):
         assert not (node.folder / OPENING_NAME).exists()
+
+
+def test_another_database_in_its_place_is_opened_though_its_files_have_the_same_names(tmp_path: Path) -> None:
+    """A node of a cluster is installed from another one."""
+
+    def make(name: str, value: bytes) -> Path:
+        engine = Engine.open(tmp_path / name, reserve_bytes=0)
+        changes = Changes()
+        changes.into(META).put(b"who", value)
+        engine.write(engine.written + 1, changes)
+        engine.close()
+        return tmp_path / name / "rocks"
+
+    one, two = make("one", b"first"), make("two", b"second")
+    assert (one / "CURRENT").read_bytes() == (two / "CURRENT").read_bytes()
+    found = Secondary(tmp_path / "one")
+    try:
+        assert found.family(META).get(b"who") == b"first"
+        one.rename(tmp_path / "replaced")
+        two.rename(one)
+        before = found.database
+        assert found.catch_up() is True
+        assert found.family(META).get(b"who") == b"second"
+        assert found.database != before
+        assert found.catch_up() is False
+    finally:
+        found.close()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.history.tokens import Tokens, add_token
+from holdfast.files.token_file import add_token
+from holdfast.history.tokens import Tokens
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.source import history_source
 from holdfast.pipeline.source.data_source import HoldfastSource

@@ -2,15 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+
+from rocksdict import Rdict
 
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.checking.meta_records import StoredMeta, live_generations, read_meta
 from holdfast.storage.rocks.checking.verify_report import CheckedReader, VerifyReport
-from holdfast.storage.rocks.engine.column_families import META, refuse_cluster
+from holdfast.storage.rocks.engine.column_families import CLUSTER, META
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.layouts.patterns import read_patterns
+from holdfast.storage.rocks.layouts.segments import FamilyLookup, SegmentFamilies
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration
+from holdfast.storage.rocks.vnodes.stored_parts import missing_generations, read_parts, serial_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,10 @@ class PatternView:
 
 
 def generations_of(engine: Engine) -> list[GenerationView]:
-    """Every live generation, zones by name and then oldest first; PermanentError if `meta` is damaged."""
+    """Every live generation, zones by name and then oldest first; PermanentError if the rows of the log are damaged.
+
+    In a cluster each shard has generations of its own.
+    """
     stored, live = _read(engine)
     there = set(engine.families())
     return [
@@ -53,7 +61,7 @@ def generations_of(engine: Engine) -> list[GenerationView]:
             record.start_us,
             record.end_us,
             _messages(stored, record),
-            sum(_size_bytes(engine, name) for name in record.families() if name in there),
+            sum(family_bytes(engine.family(name)) for name in record.families() if name in there),
         )
         for zone in sorted(live)
         for record in live[zone]
@@ -67,13 +75,19 @@ def patterns_of(engine: Engine, zone: str | None = None) -> Iterator[PatternView
         if zone is not None and name != zone:
             continue
         for record in live[name]:
-            for shard, piece in LiveGeneration(record).by_shard.items():
-                for pattern in read_patterns(piece.layout, engine.family(piece.family)):
-                    yield PatternView(name, shard, record.number, pattern.text, pattern.messages)
+            yield from generation_patterns(record, engine)
+
+
+def generation_patterns(record: Generation, families: FamilyLookup) -> Iterator[PatternView]:
+    """What was learnt in one generation, shard by shard."""
+    for shard, piece in LiveGeneration(record).by_shard.items():
+        for pattern in read_patterns(piece.layout, families.family(piece.family)):
+            yield PatternView(record.zone, shard, record.number, pattern.text, pattern.messages)
 
 
 def _read(engine: Engine) -> tuple[StoredMeta, dict[str, list[Generation]]]:
-    refuse_cluster(engine.families(), engine.folder)
+    if CLUSTER in engine.families():
+        return _read_parts(engine)
     report = VerifyReport()
     stored = read_meta(CheckedReader(report, None), engine.family(META))
     live = live_generations(stored, engine.families(), report)
@@ -82,9 +96,31 @@ def _read(engine: Engine) -> tuple[StoredMeta, dict[str, list[Generation]]]:
     return stored, live
 
 
+def _read_parts(engine: Engine) -> tuple[StoredMeta, dict[str, list[Generation]]]:
+    """The same of a node in a cluster. In place of what was dropped stand records with the serials before it."""
+    parts = read_parts(engine.family(CLUSTER))
+    stored = StoredMeta()
+    stored.zones.update(parts.zones)
+    stored.heads.update(parts.heads)
+    there, segments = set(engine.families()), SegmentFamilies(engine)
+    live: dict[str, list[Generation]] = {name: [] for name in parts.zones}
+    for shard, records in sorted(parts.generations.items()):
+        head = parts.heads.get(shard)
+        serial_of = partial(serial_before, head_serial=0 if head is None else head.serial, families=engine)
+        whole = [record for record in records if record.family(shard) in there]
+        gaps = missing_generations([LiveGeneration(record, segments=segments) for record in whole], serial_of)
+        live[records[0].zone] += whole
+        stored.generations.setdefault(records[0].zone, []).extend([*gaps, *records])
+    return stored, live
+
+
 def _messages(stored: StoredMeta, record: Generation) -> int | None:
-    earlier = [other for other in stored.generations[record.zone] if other.number < record.number]
-    if record.number > 1 and not earlier:
+    known = [other for other in stored.generations[record.zone] if other.number < record.number]
+    # Of a cluster, those of the same shard.
+    earlier = sorted(
+        [other for other in known if set(other.shards) & set(record.shards)], key=lambda other: other.number
+    )
+    if record.number > 1 and not known:
         return None
     total = 0
     for i, shard in enumerate(record.shards):
@@ -96,7 +132,7 @@ def _messages(stored: StoredMeta, record: Generation) -> int | None:
     return total
 
 
-def _size_bytes(engine: Engine, name: str) -> int:
-    family = engine.family(name)
+def family_bytes(family: Rdict) -> int:
+    """What a column family takes on disk and in memory."""
     names = ("rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
     return sum(int(family.property_int_value(name) or 0) for name in names)

@@ -30,12 +30,11 @@ class ColumnFamilies(Protocol):
     def drop_family(self, name: str) -> None: ...
 
 
-def refuse_cluster(families: Collection[str], folder: Path) -> None:
-    """PermanentError if a folder is one of a cluster, for whoever would find nothing there and take that for all."""
+def refuse_cluster(families: Collection[str], folder: Path, what: str) -> None:
+    """PermanentError if a folder is one of a cluster, for what would write there and be on one node alone."""
     if CLUSTER in families:
         raise PermanentError(
-            f"{folder} belongs to a node of a cluster, whose stored messages can be replayed by MQTT alone; `holdfast "
-            "verify` checks it"
+            f"{folder} belongs to a node of a cluster: {what} would be on this node alone, and all nodes have the same"
         )
 
 

@@ -32,8 +32,9 @@ from rocksdict import ColumnFamily, Rdict, WriteBatch
 from holdfast.durable.changes import Changes, RangeEnd
 from holdfast.durable.commit import SyncCounts
 from holdfast.files.private import make_private_folder
+from holdfast.files.socket_path import LOCK_NAME
 from holdfast.model.errors import HoldfastError, MisuseError, PoisonedError
-from holdfast.storage.folder_lock import LOCK_NAME, FolderLock
+from holdfast.storage.folder_lock import FolderLock
 from holdfast.storage.rocks.engine.column_families import META, check_format
 from holdfast.storage.rocks.engine.commit_thread import CommitThread, WrittenMark
 from holdfast.storage.rocks.engine.disk_space import FreeSpace

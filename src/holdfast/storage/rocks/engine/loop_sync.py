@@ -44,6 +44,7 @@ class LoopSyncRule:
     def synced_on_loop(self, took_s: float, now_s: float) -> None:
         counts = self.counts
         counts.on_loop += 1
+        counts.seconds.add(took_s)
         counts.longest_on_loop_us = max(counts.longest_on_loop_us, int(took_s * 1e6))
         if took_s >= SLOW_S:
             if now_s - self._slow_on_loop_s < _HOUR_S:
@@ -53,5 +54,6 @@ class LoopSyncRule:
 
     def synced_on_thread(self, took_s: float, now_s: float) -> None:
         self.counts.on_thread += 1
+        self.counts.seconds.add(took_s)
         if took_s >= SLOW_S:
             self._paused_until_s = now_s + _PAUSE_S

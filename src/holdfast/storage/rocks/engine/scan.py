@@ -55,6 +55,19 @@ def scan_values(family: FamilyReader, lo: bytes, hi: bytes) -> Iterator[bytes]:
     check_end(cursor)
 
 
+def scan_values_back(family: FamilyReader, lo: bytes, hi: bytes) -> Iterator[bytes]:
+    """The values of the keys of [lo, hi), the last key first."""
+    if lo >= hi:
+        return
+    cursor = open_cursor(family, hi)
+    valid, key, value, step = cursor.valid, cursor.key, cursor.value, cursor.prev
+    cursor.seek_to_last()  # below `hi`
+    while valid() and key() >= lo:
+        yield value()
+        step()
+    check_end(cursor)
+
+
 def scan_items(family: FamilyReader, lo: bytes, hi: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The keys of [lo, hi) and their values."""
     if lo >= hi:

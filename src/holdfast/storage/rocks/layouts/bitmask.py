@@ -18,7 +18,7 @@ from holdfast.durable.tails import POSITION
 from holdfast.records.messages import stored_position, stored_topic
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end, open_cursor
 from holdfast.storage.rocks.layouts.bitmask_curve import TIME_BITS, Curve, next_match
-from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, POSTINGS
+from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, POSTINGS, Passed
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck, filter_check
 from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
 
@@ -87,6 +87,33 @@ class BitmaskLayout(WriteThroughLayout):
                     yield value
             if not found:
                 yield NOTHING_YET
+
+    def read_back(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[Passed]:
+        query, mask = self._curve.query(levels) if levels else (0, 0)
+        check = filter_check(levels)
+        lo_us = max(lo_us, 0)
+        epoch_us = self._last_epoch(family, hi_us)
+        while epoch_us >= 0:
+            found, _next_us = self._read_epoch(family, epoch_us, query, mask, check)
+            passed = [(stored_position(value), value) for value in found]
+            yield from sorted([one for one in passed if lo_us <= one[0] < hi_us], reverse=True)
+            # An epoch begins with its first message.
+            if epoch_us <= lo_us:
+                return
+            yield epoch_us, NOTHING_YET
+            epoch_us = self._last_epoch(family, epoch_us)
+
+    def _last_epoch(self, family: FamilyReader, before_us: int) -> int:
+        """The last epoch that begins before a position; -1 if there is none."""
+        if before_us <= 0:
+            return -1
+        end = MESSAGES + _pack(before_us)
+        cursor = open_cursor(family, end)
+        cursor.seek_to_last()  # below `end`; a bitmask stores nothing before its messages
+        if cursor.valid():
+            return self._epoch_at(cursor.key())
+        check_end(cursor)
+        return -1
 
     def _first_epoch(self, family: FamilyReader, lo_us: int) -> int:
         """The epoch that a message at `lo_us` would be in, or the first one after it; -1 if there is none."""

@@ -13,10 +13,10 @@ from typing import Final
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION
 from holdfast.storage.rocks.engine.scan import FamilyReader
-from holdfast.storage.rocks.layouts.layout import MESSAGES, Puts
-from holdfast.storage.rocks.layouts.postings import candidates, posting_prefix, read_posting
-from holdfast.storage.rocks.layouts.streams import StreamLayout, fetch, scan_stream
-from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
+from holdfast.storage.rocks.layouts.layout import MESSAGES, Passed, Puts
+from holdfast.storage.rocks.layouts.postings import candidates, posting_prefix, read_posting, read_posting_back
+from holdfast.storage.rocks.layouts.streams import StreamLayout, fetch, scan_stream, scan_stream_back
+from holdfast.storage.rocks.layouts.topic_check import filter_check, only, only_back, token_check
 from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
 from holdfast.topics.learned import LearnedTopics
 from holdfast.topics.learned_ids import FINGERPRINT_BITS
@@ -67,6 +67,16 @@ class IndexedLayout(StreamLayout, WriteThroughLayout):
             return fetch(family, stream, candidates(postings), check)
         values = scan_stream(family, stream, lo_us, hi_us)
         return only(values, check) if match.whole_topics else values
+
+    def _read_stream_back(
+        self, family: FamilyReader, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[Passed]:
+        stream = match.stream
+        postings = [read_posting_back(family, prefix, lo_us, hi_us) for prefix in self._prefixes_of(match)]
+        check = filter_check(levels) if match.whole_topics else token_check(match)
+        if postings:
+            return only_back(fetch(family, stream, candidates(postings, newest_first=True), check))
+        return only_back(scan_stream_back(family, stream, lo_us, hi_us), check if match.whole_topics else None)
 
     def load(self, family: FamilyReader) -> None:
         self._load_structure(family)

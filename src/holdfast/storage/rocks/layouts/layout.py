@@ -29,6 +29,9 @@ POSTINGS: Final = b"\x02"
 MARKS: Final = b"\x03"
 SEGMENTS: Final = b"\x04"
 
+#: A message that a backward read found, with its position in front; or `NOTHING_YET`: no other match lies at or above.
+Passed = tuple[int, bytes]
+
 #: What a read gives instead of a message while it looks through many that do not match: its reader may pause here.
 NOTHING_YET: Final = b""
 
@@ -58,6 +61,7 @@ class Layout(Protocol):
     1. A read gives exactly the messages whose topic matches the filter and whose position is in [lo, hi), each once,
        in the order of their positions.
     2. It gives the same whether or not anything was written behind, settled, or loaded after a crash.
+    3. A backward read gives the same in the opposite order.
     """
 
     @property
@@ -90,6 +94,12 @@ class Layout(Protocol):
 
         Requires: `hi_us` does not pass what `family` hold now (a reader stops at the durable head). A stream that is
         made meanwhile has later messages only, so the next read, from the last position on, finds it.
+        """
+        ...
+
+    def read_back(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[Passed]:
+        """What `read` gives in order, the newest first, each with its position. A `NOTHING_YET` has the position down
+        to which all was looked through, so a reader that stops there goes on below it.
         """
         ...
 

@@ -30,16 +30,17 @@ from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION, Tail, TailSink
 from holdfast.records.messages import stored_topic
 from holdfast.storage.rocks.engine.scan import FamilyReader, scan_items
-from holdfast.storage.rocks.layouts.layout import MESSAGES, Puts
+from holdfast.storage.rocks.layouts.layout import MESSAGES, Passed, Puts
 from holdfast.storage.rocks.layouts.postings import (
     candidates,
     encode_mark,
     read_mark,
     read_posting,
+    read_posting_back,
 )
-from holdfast.storage.rocks.layouts.streams import StreamLayout, add_counts, fetch, scan_stream
+from holdfast.storage.rocks.layouts.streams import StreamLayout, add_counts, fetch, scan_stream, scan_stream_back
 from holdfast.storage.rocks.layouts.tail import TailIndex
-from holdfast.storage.rocks.layouts.topic_check import filter_check, only, token_check
+from holdfast.storage.rocks.layouts.topic_check import filter_check, only, only_back, token_check
 from holdfast.topics.learned import LearnedTopics
 from holdfast.topics.learned_ids import FINGERPRINT_BITS
 from holdfast.topics.learned_trie import StreamMatch
@@ -117,6 +118,28 @@ class LearnedLayout(StreamLayout):
         if self._frozen is not None:
             youngest = self._frozen.positions(prefixes, lo_us, hi_us) + youngest
         return chain(indexed, fetch(family, stream, iter(youngest), check))
+
+    def _read_stream_back(
+        self, family: FamilyReader, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[Passed]:
+        stream = match.stream
+        prefixes = self._prefixes_of(match)
+        if not prefixes:
+            values = scan_stream_back(family, stream, lo_us, hi_us)
+            return only_back(values, filter_check(levels) if match.whole_topics else None)
+        check = filter_check(levels) if match.whole_topics else token_check(match)
+        tail_us = read_mark(family) + 1
+        postings = [read_posting_back(family, prefix, lo_us, min(hi_us, tail_us)) for prefix in prefixes]
+        indexed = only_back(fetch(family, stream, candidates(postings, newest_first=True), check))
+        if hi_us <= tail_us:
+            return indexed
+        lo_us = max(lo_us, tail_us)
+        if not self._is_writer:
+            return chain(only_back(scan_stream_back(family, stream, lo_us, hi_us), check), indexed)
+        youngest = self._live.positions(prefixes, lo_us, hi_us)
+        if self._frozen is not None:
+            youngest = self._frozen.positions(prefixes, lo_us, hi_us) + youngest
+        return chain(only_back(fetch(family, stream, reversed(youngest), check)), indexed)
 
     def keep_up(self, family: FamilyReader, puts: Puts) -> None:
         """Write entries behind with a commit that brought new topics, as many as keep memory bounded.

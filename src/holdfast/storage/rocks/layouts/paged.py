@@ -21,11 +21,12 @@ from holdfast.durable.tails import POSITION, PageSink, page_weight
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.message import Message
 from holdfast.records.commit_pages import CommitPage, page_bounds
+from holdfast.records.messages import stored_position
 from holdfast.records.segment_index import Directory
 from holdfast.records.segment_pages import PAGE_BYTES, PAGE_VERSION, SegmentPage
 from holdfast.records.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
-from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET
+from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, Passed
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED
 from holdfast.storage.rocks.layouts.segments import SegmentFamily, SegmentReader, open_shard
 from holdfast.storage.rocks.layouts.streams import add_counts, stored_structure
@@ -41,7 +42,6 @@ _BREATH: Final = 1_000
 _BREATH_PAGES: Final = 2
 #: What pages of segments begin with.
 _PAGE: Final = bytes([PAGE_VERSION])
-_NO_ROWS: Final = SegmentRows()
 _pack: Final = POSITION.pack
 
 
@@ -83,6 +83,10 @@ class PagedLayout(WriteThroughLayout):
     def learned(self) -> LearnedTopics:
         return self._topics
 
+    def segments_in(self, family: FamilyReader) -> SegmentReader:
+        """The segments of a shard, for those who count. Requires: there is one."""
+        return self._open_segments(family)
+
     def load(self, family: FamilyReader) -> None:
         sink = self._sink
         try:
@@ -122,6 +126,25 @@ class PagedLayout(WriteThroughLayout):
                         yield from rows.records(begin, end) or (NOTHING_YET,)
         for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, lo_us, hi_us):
             yield from commit.records(first, end, wanted) or (NOTHING_YET,)
+
+    def read_back(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[Passed]:
+        lo_us = max(lo_us, 0)
+        cursor, mark_us = open_shard(family)
+        segments = self._open_segments(family) if _in_segments(mark_us, lo_us, hi_us) else None
+        for value in commit_values_back(cursor, mark_us, lo_us, hi_us):
+            page = CommitPage(value)
+            wanted = _wanted(page, levels)
+            first, end = page.row_from(lo_us), page.row_from(hi_us)
+            while end > first and (wanted is None or any(wanted)):
+                begin = max(first, end - _ROWS)
+                yield from [(stored_position(one), one) for one in reversed(page.records(begin, end, wanted))]
+                end = begin
+            yield max(lo_us, page.first_us), NOTHING_YET
+        if segments is None:
+            return
+        for directory in segments.directories_back(lo_us, hi_us):
+            yield from self._matches_back(segments, directory, levels, lo_us, hi_us)
+            yield max(lo_us, directory.first_us), NOTHING_YET
 
     def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
         cursor, mark_us = open_shard(family)
@@ -197,27 +220,62 @@ class PagedLayout(WriteThroughLayout):
         """Matches [begin, end) of a segment in the order of time, a few at a time: either one large message, or none.
         No matches at all while pages are looked through.
         """
-        assert self._segments is not None
-        key = (self._segments.name, directory.number, levels)
-        rows = self._segments.rows.get(key)
+        rows = self._known_rows(directory, levels)
         if rows is None:
-            pages = segments.matching_pages(directory, levels)
-            if not pages:
-                yield _NO_ROWS, 0, 0
-                return
             rows = SegmentRows()
-            for count, number in enumerate(pages):
-                page = segments.page(directory, number)
-                rows.add(number, page, levels)
-                if count % _BREATH_PAGES == _BREATH_PAGES - 1:
-                    yield rows, 0, 0
-            rows.sort(directory.serials)
-            self._segments.rows.put(key, rows)
+            for _pause in self._fill(rows, segments, directory, levels):
+                yield rows, 0, 0
         begin, last = rows.first_from(lo_us), rows.first_from(hi_us)
         while begin < last:
             end = rows.end_of(begin, min(begin + _ROWS, last))
             yield rows, begin, end
             begin = end
+
+    def _matches_back(
+        self,
+        segments: SegmentReader,
+        directory: Directory,
+        levels: tuple[bytes, ...],
+        lo_us: int,
+        hi_us: int,
+    ) -> Iterator[Passed]:
+        """The matches of a segment, the newest first."""
+        rows = self._known_rows(directory, levels)
+        if rows is None:
+            rows = SegmentRows()
+            for _pause in self._fill(rows, segments, directory, levels):
+                yield min(hi_us, directory.last_us + 1), NOTHING_YET
+        first, end = rows.first_from(lo_us), rows.first_from(hi_us)
+        while end > first:
+            begin = rows.begin_of(max(first, end - _ROWS), end)
+            if begin == end:
+                begin = end - 1
+                found = [segments.page(directory, rows.large_page(begin)).record(0)]
+            else:
+                found = rows.records(begin, end)
+            yield from [(stored_position(one), one) for one in reversed(found)]
+            end = begin
+
+    def _known_rows(self, directory: Directory, levels: tuple[bytes, ...]) -> SegmentRows | None:
+        """The matches of a segment, if they were read lately."""
+        assert self._segments is not None
+        return self._segments.rows.get((self._segments.name, directory.number, levels))
+
+    def _fill(
+        self, rows: SegmentRows, segments: SegmentReader, directory: Directory, levels: tuple[bytes, ...]
+    ) -> Iterator[bool]:
+        """Take the matches of a segment, and pause now and then. They are complete, and in order, at the end."""
+        assert self._segments is not None
+        pages = segments.matching_pages(directory, levels)
+        if not pages:
+            yield True
+            return
+        for count, number in enumerate(pages):
+            rows.add(number, segments.page(directory, number), levels)
+            if count % _BREATH_PAGES == _BREATH_PAGES - 1:
+                yield True
+        rows.sort(directory.serials)
+        self._segments.rows.put((self._segments.name, directory.number, levels), rows)
 
 
 def _in_segments(mark_us: int, lo_us: int, hi_us: int) -> bool:
@@ -262,6 +320,27 @@ def commit_values(cursor: RdictIter, mark_us: int, lo_us: int, hi_us: int) -> It
     while cursor.valid() and cursor.key() < hi:
         yield bytes(cursor.value())
         cursor.next()
+    check_end(cursor)
+
+
+def commit_values_back(cursor: RdictIter, mark_us: int, lo_us: int, hi_us: int) -> Iterator[bytes]:
+    """The same, the newest first; the last one may end before `lo`."""
+    if max(lo_us, mark_us + 1) >= hi_us:
+        return
+    # What lies before the mark was deleted: RocksDB would step back through all of it.
+    cursor.seek(MESSAGES + _pack(mark_us + 1))
+    if not cursor.valid() or cursor.key()[:1] != MESSAGES:
+        check_end(cursor)
+        return
+    first = bytes(cursor.key())
+    lo = MESSAGES + _pack(lo_us)
+    cursor.seek_for_prev(MESSAGES + _pack(hi_us - 1))
+    while cursor.valid() and cursor.key() >= first:
+        key = cursor.key()
+        yield bytes(cursor.value())
+        if key <= max(first, lo):
+            return
+        cursor.prev()
     check_end(cursor)
 
 

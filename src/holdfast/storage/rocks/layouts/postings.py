@@ -13,6 +13,7 @@ Two tokens with the same fingerprint share a posting, so its readers check the t
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
+from operator import neg
 from struct import Struct, pack, unpack
 from typing import Final
 
@@ -104,19 +105,38 @@ def read_posting(family: FamilyReader, prefix: bytes, lo_us: int, hi_us: int) ->
     check_end(cursor)
 
 
-def candidates(postings: list[Iterator[int]]) -> Iterator[int]:
+def read_posting_back(family: FamilyReader, prefix: bytes, lo_us: int, hi_us: int) -> Iterator[int]:
+    """The same, the last position first."""
+    if lo_us >= hi_us:
+        return
+    end = prefix + POSITION.pack(hi_us)
+    cursor = open_cursor(family, end)
+    cursor.seek_to_last()  # below `end`
+    while cursor.valid() and cursor.key().startswith(prefix):
+        positions = block_positions(cursor.key(), cursor.value())
+        yield from [position for position in reversed(positions) if lo_us <= position < hi_us]
+        if positions[0] < lo_us:
+            return
+        cursor.prev()
+    check_end(cursor)
+
+
+def candidates(postings: list[Iterator[int]], *, newest_first: bool = False) -> Iterator[int]:
     """Positions, in order, among which are all that are in every posting.
 
     A token that few messages have decides alone: reading the posting of a common one beside it would cost more than
-    the few messages that it spares.
+    the few messages that it spares. Requires: the postings are in this order, too.
     """
     if len(postings) == 1:
         return postings[0]
     heads = [list(islice(posting, _FEW)) for posting in postings]
     short = [set(head) for head in heads if len(head) < _FEW]
     if short:
-        return iter(sorted(set.intersection(*short)))
-    return _intersect([chain(head, posting) for head, posting in zip(heads, postings, strict=True)])
+        return iter(sorted(set.intersection(*short), reverse=newest_first))
+    whole: list[Iterator[int]] = [chain(head, posting) for head, posting in zip(heads, postings, strict=True)]
+    if not newest_first:
+        return _intersect(whole)
+    return map(neg, _intersect([map(neg, posting) for posting in whole]))
 
 
 def _intersect(postings: list[Iterator[int]]) -> Iterator[int]:

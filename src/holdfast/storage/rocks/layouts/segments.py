@@ -216,6 +216,18 @@ class SegmentReader:
                 yield found
         check_end(cursor)
 
+    def directories_back(self, lo_us: int, hi_us: int) -> Iterator[Directory]:
+        """The same, the newest first."""
+        cursor = self._directories
+        cursor.seek_for_prev(directory_key(hi_us - 1))
+        while cursor.valid() and cursor.key()[:1] == MARKS and len(cursor.key()) == _DIRECTORY_BYTES:
+            found = decode_directory(int(_POSITION.unpack_from(cursor.key(), 1)[0]), cursor.value())
+            if found.last_us < lo_us:
+                return
+            cursor.prev()
+            yield found
+        check_end(cursor)
+
     def last_small(self, count: int, max_messages: int, max_serials: int) -> list[Directory]:
         """The last segments of a shard, as far as they have no index: at most `count`, with so many messages and
         serials in all.

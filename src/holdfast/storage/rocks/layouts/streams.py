@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, merge
 from itertools import chain, islice
 from typing import Final
 
@@ -10,11 +10,12 @@ from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION
 from holdfast.model.message import Message
 from holdfast.records.messages import stored_position, stored_topic
-from holdfast.storage.rocks.engine.scan import FamilyReader, get_many, scan_items, scan_values
-from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout, Puts, decode_each
+from holdfast.storage.rocks.engine.scan import FamilyReader, get_many, scan_items, scan_values, scan_values_back
+from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout, Passed, Puts, decode_each
 from holdfast.storage.rocks.layouts.postings import posting_prefix, read_counts
-from holdfast.storage.rocks.layouts.topic_check import TopicCheck
+from holdfast.storage.rocks.layouts.topic_check import TopicCheck, only_back
 from holdfast.topics.learned import LearnedTopics, TopicPlace
+from holdfast.topics.learned_ids import FINGERPRINT_BITS
 from holdfast.topics.learned_trie import StreamMatch
 
 #: Messages fetched at once. The first fetch is small, because many readers want only a few.
@@ -42,6 +43,21 @@ class StreamLayout(ABC):
             puts.put(STRUCTURE + key, value)
         return place
 
+    def topics_in(self, family: FamilyReader) -> LearnedTopics:
+        """What was learnt about topics, up to what is stored now."""
+        if not self._is_writer:
+            load_structure(self._topics, family)
+        return self._topics
+
+    def prefixes_of(self, match: StreamMatch) -> list[bytes]:
+        """What the keys of the postings begin with that a filter asks for."""
+        return self._prefixes_of(match)
+
+    @property
+    def tells_tokens_apart(self) -> bool:
+        """Whether fingerprints of tokens have all their bits, so that two of them do not meet."""
+        return self._hash_bits == FINGERPRINT_BITS
+
     def _load_structure(self, family: FamilyReader) -> None:
         """Become the writer of what is stored."""
         self._topics = stored_structure(self._topics, family)
@@ -64,6 +80,21 @@ class StreamLayout(ABC):
             return parts[0]
         return _merged(parts) if in_order else chain.from_iterable(parts)
 
+    def read_back(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[Passed]:
+        if not self._is_writer:
+            load_structure(self._topics, family)
+        lo_us = max(lo_us, 0)
+        if lo_us >= hi_us:
+            return iter(())
+        if levels:
+            matches = self._topics.streams_for(levels)
+            parts = [self._read_stream_back(family, match, levels, lo_us, hi_us) for match in matches]
+        else:
+            streams = self._topics.stream_ids()
+            parts = [only_back(scan_stream_back(family, stream, lo_us, hi_us)) for stream in streams]
+        # Of each stream, too, nothing comes above a position that it has passed.
+        return merge(*parts, reverse=True)
+
     def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
         return self.read(family, levels, lo_us, hi_us, in_order=False)
 
@@ -77,6 +108,12 @@ class StreamLayout(ABC):
         self, family: FamilyReader, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
     ) -> Iterator[bytes]:
         """What matches of one stream, in time order."""
+
+    @abstractmethod
+    def _read_stream_back(
+        self, family: FamilyReader, match: StreamMatch, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[Passed]:
+        """The same, the newest first."""
 
     def _prefixes_of(self, match: StreamMatch) -> list[bytes]:
         """The postings of the tokens that a filter asks for at varying levels."""
@@ -113,6 +150,12 @@ def scan_stream(family: FamilyReader, stream: bytes, lo_us: int, hi_us: int) -> 
     """The messages of a stream in [lo, hi)."""
     prefix = MESSAGES + stream
     return scan_values(family, prefix + POSITION.pack(lo_us), prefix + POSITION.pack(hi_us))
+
+
+def scan_stream_back(family: FamilyReader, stream: bytes, lo_us: int, hi_us: int) -> Iterator[bytes]:
+    """The same, the newest first."""
+    prefix = MESSAGES + stream
+    return scan_values_back(family, prefix + POSITION.pack(lo_us), prefix + POSITION.pack(hi_us))
 
 
 def fetch(family: FamilyReader, stream: bytes, positions: Iterator[int], check: TopicCheck) -> Iterator[bytes]:

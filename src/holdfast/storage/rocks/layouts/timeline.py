@@ -11,9 +11,9 @@ from typing import Final
 
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION
-from holdfast.storage.rocks.engine.scan import FamilyReader, scan_values
-from holdfast.storage.rocks.layouts.layout import MESSAGES
-from holdfast.storage.rocks.layouts.topic_check import filter_check, only
+from holdfast.storage.rocks.engine.scan import FamilyReader, scan_values, scan_values_back
+from holdfast.storage.rocks.layouts.layout import MESSAGES, Passed
+from holdfast.storage.rocks.layouts.topic_check import filter_check, only, only_back
 from holdfast.storage.rocks.layouts.write_through import WriteThroughLayout
 
 _pack: Final = POSITION.pack
@@ -38,3 +38,7 @@ class TimelineLayout(WriteThroughLayout):
     ) -> Iterator[bytes]:
         values = scan_values(family, MESSAGES + _pack(max(lo_us, 0)), MESSAGES + _pack(max(hi_us, 0)))
         return only(values, filter_check(levels))
+
+    def read_back(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[Passed]:
+        values = scan_values_back(family, MESSAGES + _pack(max(lo_us, 0)), MESSAGES + _pack(max(hi_us, 0)))
+        return only_back(values, filter_check(levels))

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from holdfast.records.messages import stored_topic
-from holdfast.storage.rocks.layouts.layout import NOTHING_YET
+from holdfast.records.messages import stored_position, stored_topic
+from holdfast.storage.rocks.layouts.layout import NOTHING_YET, Passed
 from holdfast.topics.filters import ONE, REST, levels_match
 from holdfast.topics.learned_trie import StreamMatch
 from holdfast.topics.names import SEPARATOR, is_dollar
@@ -63,3 +63,17 @@ def only(values: Iterator[bytes], check: TopicCheck) -> Iterator[bytes]:
             if passed == _BREATH:
                 passed = 0
                 yield NOTHING_YET
+
+
+def only_back(values: Iterator[bytes], check: TopicCheck | None = None) -> Iterator[Passed]:
+    """The messages whose topic passes, or all of them, with their positions; now and then how far down it has come."""
+    passed = 0
+    for value in values:
+        if check is None or check(stored_topic(value)):
+            passed = 0
+            yield stored_position(value), value
+        else:
+            passed += 1
+            if passed == _BREATH:
+                passed = 0
+                yield stored_position(value), NOTHING_YET

@@ -7,7 +7,7 @@ from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import MessageSink
 from holdfast.model.message import Message
 from holdfast.storage.rocks.engine.scan import FamilyReader
-from holdfast.storage.rocks.layouts.layout import Puts, decode_each
+from holdfast.storage.rocks.layouts.layout import Passed, Puts, decode_each
 from holdfast.topics.learned import LearnedTopics
 
 
@@ -23,6 +23,11 @@ class WriteThroughLayout(ABC):
     def read(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
     ) -> Iterator[bytes]: ...
+
+    @abstractmethod
+    def read_back(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[Passed]: ...
 
     @property
     def sink(self) -> MessageSink:

@@ -2,5 +2,6 @@
 
 Read `commit_log.py` (a batch on its way to its receipt), then `zone_log.py` (the generations of a zone) and
 `log_reader.py` (readers). `startup.py` opens a log, `maintenance.py` rotates, drops and indexes. Files that other
-processes share with the broker: `published_heads.py`, `leases.py`, `next_patterns.py`, `erasure_file.py`.
+processes share with the broker: `published_heads.py`, `head_marks.py`, `leases.py`, `next_patterns.py`,
+`erasure_file.py`.
 """

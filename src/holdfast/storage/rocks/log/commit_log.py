@@ -18,13 +18,14 @@ from typing import Final, Protocol
 import structlog
 
 from holdfast.durable.changes import Changes
-from holdfast.durable.commit import Batch, Receipt
+from holdfast.durable.commit import Batch, CommitCounts, Receipt
 from holdfast.durable.placement import Slot, ZoneWriter, place
 from holdfast.durable.positions import TrustedTime
 from holdfast.durable.shard import Shard
 from holdfast.durable.zones import FSYNC, Zone, Zones
 from holdfast.model.clock import Clock
 from holdfast.model.errors import TransientError
+from holdfast.model.time import SECOND_US
 from holdfast.records.meta_keys import ceiling_key, head_key
 from holdfast.records.positions import ShardHead, encode_ceiling, encode_head
 from holdfast.storage.rocks.engine.column_families import META
@@ -64,6 +65,8 @@ class _Pending:
         self.patient = False
         #: How many messages and other changes the batch had.
         self.size = 0
+        #: Monotonic time at which the batch was taken.
+        self.taken_us = 0
 
 
 class RocksLog:
@@ -90,6 +93,7 @@ class RocksLog:
         self._clock: Final = clock
         self.time: Final = TrustedTime(clock.wall_us(), clock.monotonic_us())
         self._companions: Final = companions
+        self.counts: Final = CommitCounts()
         self._heads: Final = PublishedHeads(
             engine.folder,
             {shard.id: Head(shard.head_us, shard.head_serial) for shard in self._shards()},
@@ -186,6 +190,8 @@ class RocksLog:
             strict = True
         pending = self._pending(batch.number, changes)
         pending.size = len(batch)
+        pending.taken_us = self._clock.monotonic_us()
+        self.counts.messages.add(len(batch.messages))
         pending.patient = batch.patient
         if touched:
             pending.shards = list(touched.values())
@@ -308,11 +314,14 @@ class RocksLog:
     def _receipt(self) -> Receipt | None:
         """A receipt for every batch that has come far enough, if there is a new one."""
         before = self._receipt_number
+        now_us = 0
         awaiting = self._awaiting
         while awaiting and (not awaiting[0].strict or awaiting[0].mark <= self._synced_mark):
             pending = awaiting.popleft()
             if pending.number:
                 self._receipt_number = pending.number
+                now_us = now_us or self._clock.monotonic_us()
+                self.counts.seconds.add((now_us - pending.taken_us) / SECOND_US)
             for shard in pending.shards:
                 shard.receipt(pending.mark)
                 self._heads.publish(shard.id, shard.head_us, shard.head_serial)

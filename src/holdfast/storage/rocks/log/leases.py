@@ -24,6 +24,7 @@ from holdfast.files.replacement import read_json, replace_json
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.model.time import SECOND_US
 from holdfast.records.generations import Generation
+from holdfast.storage.rocks.log.published_heads import Head
 
 _log = structlog.get_logger()
 
@@ -119,6 +120,33 @@ def read_leases(folder: Path, unreadable: Callable[[Path, str], None] | None = N
         else:
             found += [] if lease is None else [lease]
     return found
+
+
+class LeaseRow(NamedTuple):
+    """A lease, as it is listed."""
+
+    name: str
+    positions: Mapping[int, int]
+    #: Of the shard that it is furthest behind in.
+    behind_s: float
+    renewed_us: int
+    age_s: float
+
+
+def lease_rows(
+    folder: Path,
+    heads: Mapping[int, Head],
+    now_us: int,
+    unreadable: Callable[[Path, str], None] | None = None,
+) -> list[LeaseRow]:
+    """Every lease, with how far it is behind the heads of its shards."""
+    return [_row(lease, heads, now_us) for lease in read_leases(folder, unreadable)]
+
+
+def _row(lease: Lease, heads: Mapping[int, Head], now_us: int) -> LeaseRow:
+    behind_us = [heads[shard].position_us - done_us for shard, done_us in lease.positions.items() if shard in heads]
+    behind_s = max([0, *behind_us]) / SECOND_US
+    return LeaseRow(lease.name, lease.positions, behind_s, lease.renewed_us, lease.age_s(now_us))
 
 
 class Leases:

@@ -78,6 +78,8 @@ class RocksShardScan:
         self.shard: Final = shard
         self._levels: Final = levels
         self.from_us = max(from_us, _FIRST_US)
+        #: Whether it began with the earliest, and has passed nothing yet but what is gone.
+        self._at_earliest = from_us < _FIRST_US
         #: Messages on their way, and where the part of the log that they come from ends.
         self._source: Iterator[list[Message]] | None = None
         self._source_end_us = 0
@@ -93,6 +95,7 @@ class RocksShardScan:
             self._skip_dropped(before_us)
             if self.from_us >= before_us:
                 return []
+            self._at_earliest = False
             if self.shard.ring.covers(self.from_us):
                 return self._from_ring(before_us, limit)
         elif self.from_us >= before_us:
@@ -107,7 +110,7 @@ class RocksShardScan:
     def _skip_dropped(self, before_us: int) -> None:
         lost = self._zone_log.lost(self.shard.id, self.from_us, before_us)
         if lost is not None:
-            if self.from_us > _FIRST_US:  # a reader that wants the earliest there is has not lost what is gone
+            if not self._at_earliest:  # a reader that wants the earliest there is has not lost what is gone
                 self.lost.append(lost)
             self.from_us = max(self.from_us, lost.to_us)
 

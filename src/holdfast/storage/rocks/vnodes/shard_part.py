@@ -12,15 +12,14 @@
 
 from typing import Final
 
-from holdfast.durable.log import NO_END
 from holdfast.durable.ring import Ring
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
-from holdfast.records.messages import decode_message
 from holdfast.records.positions import ShardHead
 from holdfast.storage.rocks.engine.column_families import ColumnFamilies
 from holdfast.storage.rocks.layouts.segments import SegmentFamilies
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration, ZoneGenerations
+from holdfast.storage.rocks.vnodes.stored_parts import missing_generations, serial_before
 
 #: Layouts that write everything with the message. The others keep an index in memory, which nothing writes behind here.
 STORED_LAYOUTS: Final = ("paged", "timeline", "bitmask")
@@ -73,37 +72,5 @@ class ShardPart(ZoneGenerations):
             self.ring = Ring(RING_BYTES, self.head_us)
 
     def note_gaps(self, families: ColumnFamilies) -> None:
-        """Find out what is missing between live generations: a record in place of those that were dropped."""
-        self.dropped.clear()
-        number, end_us = 0, 0
-        for live in self.live:
-            record = live.record
-            if record.number > number + 1:
-                serial = self._serial_before(live, families)
-                self.dropped.append(
-                    Generation(
-                        self.zone,
-                        record.number - 1,
-                        record.layout,
-                        {},
-                        end_us,
-                        record.shards,
-                        0,
-                        end_us=max(record.start_us, 1),
-                        last_serials=(serial,),
-                    )
-                )
-            number, end_us = record.number, record.end_us
-
-    def _serial_before(self, live: LiveGeneration, families: ColumnFamilies) -> int:
-        """The last serial before a generation: that of its first message tells."""
-        record = live.record
-        piece = live.by_shard[self.id]
-        try:
-            for value in piece.layout.read(families.family(piece.family), (), record.start_us, NO_END):
-                if value:
-                    return decode_message(value).serial - 1
-        except PermanentError:
-            # Whoever reads what is damaged is told. The count is an upper bound.
-            pass
-        return record.last_serial(self.id) if record.end_us else self.head_serial
+        """Find out what is missing between live generations."""
+        self.dropped[:] = missing_generations(self.live, lambda one: serial_before(one, self.head_serial, families))

@@ -6,15 +6,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.durable.changes import Changes
-from holdfast.history.reader.reader import HistoryReader
-from holdfast.model.errors import PermanentError
 from holdfast.records.cluster import vnode_keys
 from holdfast.records.cluster.items import Border, Claim
 from holdfast.records.cluster.rows import CLOCK_KEY
 from holdfast.records.generations import family_name
 from holdfast.records.meta_keys import head_key
 from holdfast.records.positions import ShardHead, encode_head
-from holdfast.storage.rocks.checking.overview import generations_of
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.column_families import CLUSTER
 from holdfast.storage.rocks.engine.engine import Engine
@@ -83,11 +80,3 @@ def test_what_is_planted_is_found(tmp_path: Path, plant: Plant, where: str) -> N
     problems = verify_folder(tmp_path).problems
     assert problems
     assert any(problem.where.startswith(where) or "shard" in problem.where for problem in problems)
-
-
-def test_who_would_find_nothing_in_such_a_folder_says_so(tmp_path: Path) -> None:
-    fill(tmp_path)
-    with pytest.raises(PermanentError, match="belongs to a node of a cluster"):
-        HistoryReader.open(tmp_path)
-    with opened(tmp_path) as engine, pytest.raises(PermanentError, match="belongs to a node of a cluster"):
-        generations_of(engine)

@@ -36,6 +36,14 @@ def test_a_slow_sync_sends_all_to_the_commit_thread_for_a_minute() -> None:
         assert rule.allows(1, 0, 160.0)
 
 
+def test_syncs_are_counted_with_their_time_on_whichever_thread() -> None:
+    rule = LoopSyncRule()
+    rule.synced_on_loop(0.25, 1.0)
+    rule.synced_on_thread(0.5, 2.0)
+    assert rule.counts.seconds.sum == 0.75
+    assert sum(rule.counts.seconds.counts) == 2
+
+
 def test_quick_syncs_change_nothing() -> None:
     rule = LoopSyncRule()
     rule.synced_on_loop(QUICK_S, 1.0)

@@ -11,6 +11,8 @@ from holdfast.durable.zones import Zone
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
+from holdfast.records.generations import Generation
+from holdfast.storage.rocks.engine.column_families import ColumnFamilies
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.log.commit_log import RocksLog
 from holdfast.storage.rocks.log.log_reader import RocksLogReader
@@ -110,11 +112,29 @@ class Store:
     def zone_log(self, name: str = "default") -> ZoneLog:
         return self.log.zone_logs[name]
 
+    def layouts(self) -> list[str]:
+        """The layouts of the default zone's generations."""
+        return [generation.record.layout for generation in self.zone_log().live]
+
+    def end_behind(self, messages: list[Message]) -> int:
+        """Where a generation that was dropped is known to end, with these messages the last of it."""
+        return messages[-1].position_us + 1
+
     def rotate(self, name: str = "default") -> None:
         self.maintenance.rotate(self.zone_log(name))
 
-    def drop_oldest(self, name: str = "default") -> None:
+    def drop_oldest(self, name: str = "default") -> list[Generation]:
+        """What is gone then."""
+        record = self.zone_log(name).live[0].record
         self.maintenance.drop_oldest(self.zone_log(name))
+        return [record]
+
+    def zone_names(self, *, sealed: bool = False) -> list[str]:
+        """The zones that store; with `sealed` those that have a generation which can be dropped."""
+        zone_logs = self.log.zone_logs.values()
+        if sealed:
+            return [one.zone.name for one in zone_logs if one.live and one.live[0].record.end_us]
+        return [one.zone.name for one in zone_logs if one.zone.store]
 
     def index(self) -> None:
         """Write behind until nothing is left, sealed generations included."""
@@ -130,6 +150,10 @@ class Store:
     def reader(self) -> RocksLogReader:
         return self.log.reader
 
+    def reader_over(self, families: ColumnFamilies) -> RocksLogReader:
+        """A reader that sees the families as a test does."""
+        return RocksLogReader(families, self.log.zones, list(self.log.zone_logs.values()))
+
     def replay(self, text: str = "#", since_us: int = 0, until_us: int = NO_END, **how: bool) -> LogReplay:
         return replay_of(self.reader, levels(text), since_us, until_us, **how)
 
@@ -144,6 +168,10 @@ class Store:
             for message in self.written
             if matches(wanted, message.topic) and since_us <= message.position_us < until_us
         ]
+
+
+#: Opens a store with zones, and as options with those of `Store`.
+OpenStore = Callable[..., Store]
 
 
 def drain(replay: LogReplay, limit: int = 500) -> tuple[list[Message], list[LostRange]]:

@@ -61,6 +61,16 @@ def test_a_strict_batch_has_no_receipt_before_its_sync(store: Store) -> None:
     assert store.receipts == [1]
 
 
+def test_a_commit_is_counted_with_its_messages_and_the_time_until_its_receipt(store: Store) -> None:
+    store.write(*[store.message("a") for _number in range(3)])
+    store.clock.advance(30_000)
+    assert sum(store.log.counts.seconds.counts) == 0
+    store.settle()
+    assert sum(store.log.counts.seconds.counts) == 1
+    assert store.log.counts.seconds.sum == 0.03
+    assert store.log.counts.messages.sum == 3
+
+
 def test_serials_are_dense_from_one_on_and_go_on_after_a_restart(store: Store) -> None:
     store.publish(*["a"] * 5)
     store.rotate()

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.durable.positions import MAX_LEAP_US
 from holdfast.durable.zones import MEMORY
 from tests.replays import resumed_replay
-from tests.unit.storage.rocks.log.store import HOUR_US, SECOND_US, Store, drain, places, zone
+from tests.unit.storage.rocks.log.store import HOUR_US, SECOND_US, OpenStore, Store, drain, places, zone
 
 
+@pytest.mark.cluster_too
 def test_positions_increase_when_the_clock_steps_back_an_hour(store: Store) -> None:
     """L14."""
     before = store.publish("a", "a")
@@ -18,6 +21,7 @@ def test_positions_increase_when_the_clock_steps_back_an_hour(store: Store) -> N
     assert places(store.read()) == places(before + after)
 
 
+@pytest.mark.cluster_too
 def test_positions_increase_when_a_turn_has_more_messages_than_microseconds(store: Store) -> None:
     """L14."""
     many = store.publish(*["a"] * 3_000)
@@ -48,6 +52,7 @@ def test_a_leap_does_not_end_a_generation_or_drop_one(store: Store) -> None:
     assert places(store.read()) == places(store.written)
 
 
+@pytest.mark.cluster_too
 def test_no_position_repeats_over_restarts_with_a_clock_that_steps_back(store: Store) -> None:
     """Q9."""
     for _ in range(4):
@@ -59,6 +64,7 @@ def test_no_position_repeats_over_restarts_with_a_clock_that_steps_back(store: S
     assert places(store.read()) == places(store.written)
 
 
+@pytest.mark.cluster_too
 def test_positions_go_on_above_the_ceiling_when_retention_has_emptied_the_shard(store: Store) -> None:
     """Q9: never below a cursor, though nothing is left in the log to tell."""
     store.publish("a", "a")
@@ -102,16 +108,15 @@ def test_a_shard_that_comes_late_to_a_generation_stays_inside_it_after_a_restart
 
 
 def test_another_zones_messages_come_later_even_if_the_clock_stepped_back_before_the_topic_moved(
-    tmp_path: Path,
+    open_store: OpenStore,
 ) -> None:
     """L1: a topic that a new zone takes over goes on above what the old one gave out."""
-    store = Store(tmp_path / "data")
+    store = open_store()
     store.publish("x/1", "x/1")
     store.clock.step_wall(-HOUR_US)
     store.reopen(zone("x", "x/#"))
     store.publish("x/1")
     assert places(store.read(by_time=True)) == places(store.written)
-    store.close()
 
 
 def test_a_batch_that_brings_its_time_is_placed_by_it_and_by_no_clock(store: Store) -> None:

@@ -1,15 +1,13 @@
 """What the first page of a replay costs, in keys read and seeks done."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rocksdict import RdictIter, ReadOptions
 
 from holdfast.durable.zones import Zone
-from holdfast.storage.rocks.log.log_reader import RocksLogReader
 from tests.replays import replay_of
-from tests.unit.storage.rocks.log.store import Store, levels
+from tests.unit.storage.rocks.log.store import OpenStore, Store, levels
 
 
 class CountingFamily:
@@ -59,18 +57,18 @@ class CountingFamilies:
 def _cost(store: Store, text: str, since_us: int) -> int:
     """Keys read and seeks done until the first page is there."""
     counting = CountingFamilies(store)
-    reading = RocksLogReader(counting, store.log.zones, list(store.log.zone_logs.values()))
-    page = replay_of(reading, levels(text), since_us).next(10)
+    page = replay_of(store.reader_over(counting), levels(text), since_us).next(10)
     assert len(page.messages) == 10
     return counting.counter[0]
 
 
 @pytest.mark.slow
+@pytest.mark.cluster_too
 @pytest.mark.parametrize("text", ["#", "plant/+/temp", "plant/7/temp"])
 @pytest.mark.parametrize("layout", ["timeline", "learned"])
-def test_the_cost_of_starting_does_not_grow_with_the_log(tmp_path: Path, layout: str, text: str) -> None:
+def test_the_cost_of_starting_does_not_grow_with_the_log(open_store: OpenStore, layout: str, text: str) -> None:
     """L8: keys read and seeks done for a first page, from the same distance to the end, in a log ten times as long."""
-    store = Store(tmp_path / "data", default=Zone("default", layout=layout))
+    store = open_store(default=Zone("default", layout=layout))
     costs = []
     for length in (1, 10):
         for _ in range(length):
@@ -83,4 +81,3 @@ def test_the_cost_of_starting_does_not_grow_with_the_log(tmp_path: Path, layout:
         store.reopen(default=Zone("default", layout=layout))
         costs.append(_cost(store, text, since_us))
     assert costs[1] <= costs[0] * 1.5 + 10, costs
-    store.close()

@@ -7,18 +7,21 @@ import pytest
 from holdfast.durable.zones import Zone
 from holdfast.records.cursors import Cursor, decode_cursor, encode_cursor
 from tests.replays import resumed_replay
-from tests.unit.storage.rocks.log.store import Store, by_shard, drain, levels, places, zone
+from tests.unit.storage.rocks.log.store import OpenStore, Store, by_shard, drain, levels, places, zone
 
 
 def saved(cursor: Cursor) -> Cursor:
     return decode_cursor(encode_cursor(cursor))
 
 
+@pytest.mark.cluster_too
 @pytest.mark.parametrize("by_time", [False, True])
 @pytest.mark.parametrize("limit", [1, 4, 13])
-def test_a_reader_that_is_resumed_after_every_page_misses_nothing(tmp_path: Path, limit: int, *, by_time: bool) -> None:
+def test_a_reader_that_is_resumed_after_every_page_misses_nothing(
+    open_store: OpenStore, limit: int, *, by_time: bool
+) -> None:
     """L3: iterators serialise."""
-    store = Store(tmp_path / "data", default=Zone("default", shards=3))
+    store = open_store(default=Zone("default", shards=3))
     for n in range(40):
         store.clock.advance(5)
         store.publish("a", "b", publisher=f"p{n}")
@@ -36,9 +39,9 @@ def test_a_reader_that_is_resumed_after_every_page_misses_nothing(tmp_path: Path
     assert {shard: places(messages) for shard, messages in by_shard(found).items()} == {
         shard: places(messages) for shard, messages in by_shard(store.expected("a")).items()
     }
-    store.close()
 
 
+@pytest.mark.cluster_too
 def test_a_cursor_survives_a_restart(store: Store) -> None:
     """L3."""
     store.publish("a", "a", "a")
@@ -51,6 +54,7 @@ def test_a_cursor_survives_a_restart(store: Store) -> None:
     assert places(first + rest) == places(store.written)
 
 
+@pytest.mark.cluster_too
 @pytest.mark.parametrize("since_us", [0, 1, 5])
 def test_a_reader_that_has_read_nothing_has_a_cursor_too(store: Store, since_us: int) -> None:
     """And it is the one of a reader that begins: nothing is skipped, and nothing counts as lost."""
@@ -63,6 +67,7 @@ def test_a_reader_that_has_read_nothing_has_a_cursor_too(store: Store, since_us:
     assert lost == []
 
 
+@pytest.mark.cluster_too
 def test_the_earliest_stays_the_earliest_in_a_cursor(store: Store) -> None:
     store.publish("a")
     store.rotate()
@@ -91,9 +96,10 @@ def test_a_shard_that_the_cursor_does_not_know_is_read_from_the_start_asked_for(
     store.close()
 
 
-def test_what_was_read_ahead_is_not_done(tmp_path: Path) -> None:
+@pytest.mark.cluster_too
+def test_what_was_read_ahead_is_not_done(open_store: OpenStore) -> None:
     """A merge holds messages that nobody has seen: its cursor stands before them."""
-    store = Store(tmp_path / "data", default=Zone("default", shards=2))
+    store = open_store(default=Zone("default", shards=2))
     for n in range(30):
         store.clock.advance(5)
         store.publish("a", publisher=f"p{n}")
@@ -101,7 +107,6 @@ def test_what_was_read_ahead_is_not_done(tmp_path: Path) -> None:
     first = replay.next(7).messages
     rest, _lost = drain(resumed_replay(store.reader, (b"#",), saved(replay.cursor()), 0, by_time=True))
     assert places(first + rest) == places(store.written)
-    store.close()
 
 
 def test_a_closed_replay_lets_go_of_the_store_and_keeps_its_place(store: Store) -> None:

@@ -15,11 +15,12 @@ from holdfast.records.messages import stored_position
 from holdfast.storage.rocks.layouts.learned import LearnedLayout
 from holdfast.storage.rocks.layouts.timeline import TimelineLayout
 from tests.replays import replay_of
-from tests.unit.storage.rocks.log.store import Store, by_shard, drain, places, zone
+from tests.unit.storage.rocks.log.store import OpenStore, Store, by_shard, drain, places, zone
 
 LAYOUTS = ("timeline", "learned", "bitmask", "paged")
 
 
+@pytest.mark.cluster_too
 def test_readers_never_pass_the_durable_head(store: Store) -> None:
     """L20: with receipts withheld, nobody sees what was written, in memory or on disk."""
     store.publish("a", "b")
@@ -36,9 +37,10 @@ def test_readers_never_pass_the_durable_head(store: Store) -> None:
     assert store.reader.heads()[0] == store.written[-1].position_us
 
 
+@pytest.mark.cluster_too
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_page_of_large_messages_ends_before_it_is_full(tmp_path: Path, layout: str) -> None:
-    store = Store(tmp_path / "data", default=Zone("default", layout=layout))
+def test_a_page_of_large_messages_ends_before_it_is_full(open_store: OpenStore, layout: str) -> None:
+    store = open_store(default=Zone("default", layout=layout))
     for n in range(30):
         store.write(store.message(f"a/{n % 3}", payload=bytes(300_000)))
     store.settle()
@@ -52,7 +54,6 @@ def test_a_page_of_large_messages_ends_before_it_is_full(tmp_path: Path, layout:
 
     assert max(map(len, pages)) < 10, "a megabyte is enough"
     assert places([message for messages in pages for message in messages]) == places(store.written)
-    store.close()
 
 
 def test_what_a_crash_leaves_above_the_last_receipt_is_durable_after_the_next_start(store: Store) -> None:
@@ -62,11 +63,14 @@ def test_what_a_crash_leaves_above_the_last_receipt_is_durable_after_the_next_st
     assert places(store.read()) == places(store.written)
 
 
+@pytest.mark.cluster_too
 @pytest.mark.parametrize("by_time", [False, True])
 @pytest.mark.parametrize("limit", [1, 3, 500])
-def test_a_replay_that_reaches_the_present_goes_on_without_a_gap(tmp_path: Path, limit: int, *, by_time: bool) -> None:
+def test_a_replay_that_reaches_the_present_goes_on_without_a_gap(
+    open_store: OpenStore, limit: int, *, by_time: bool
+) -> None:
     """L13: history from disk, then memory, then what arrives, each once."""
-    store = Store(tmp_path / "data", default=Zone("default", shards=2))
+    store = open_store(default=Zone("default", shards=2))
     for n in range(12):
         store.publish("a", "b", publisher=f"p{n}")
     store.reopen()
@@ -85,9 +89,9 @@ def test_a_replay_that_reaches_the_present_goes_on_without_a_gap(tmp_path: Path,
     assert {shard: places(messages) for shard, messages in by_shard(found).items()} == {
         shard: places(messages) for shard, messages in by_shard(store.expected("a")).items()
     }
-    store.close()
 
 
+@pytest.mark.cluster_too
 def test_an_iterator_at_its_end_goes_on_when_more_arrives(store: Store) -> None:
     """L3."""
     replay = store.replay("a")
@@ -102,9 +106,10 @@ def test_an_iterator_at_its_end_goes_on_when_more_arrives(store: Store) -> None:
     assert page.at_end
 
 
-def test_a_page_tells_when_the_shard_changes(tmp_path: Path) -> None:
+@pytest.mark.cluster_too
+def test_a_page_tells_when_the_shard_changes(open_store: OpenStore) -> None:
     """L3: `next` says end, messages, or messages of the next stream."""
-    store = Store(tmp_path / "data", default=Zone("default", shards=2))
+    store = open_store(default=Zone("default", shards=2))
     for n in range(20):
         store.publish("a", publisher=f"p{n}")
     replay = store.replay()
@@ -119,13 +124,13 @@ def test_a_page_tells_when_the_shard_changes(tmp_path: Path) -> None:
             break
     assert changes == [True] + [one != other for one, other in pairwise(shards)]
     assert set(shards) == {0, 1}
-    store.close()
 
 
+@pytest.mark.cluster_too
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_stream_first_created_while_a_replay_runs_is_not_skipped(tmp_path: Path, layout: str) -> None:
+def test_a_stream_first_created_while_a_replay_runs_is_not_skipped(open_store: OpenStore, layout: str) -> None:
     """L19: also while the reader is in the middle of a scan on disk."""
-    store = Store(tmp_path / "data", default=Zone("default", layout=layout))
+    store = open_store(default=Zone("default", layout=layout))
     store.publish(*["plant/1/temp"] * 10)
     store.reopen(default=Zone("default", layout=layout))
     replay = store.replay("plant/#")
@@ -134,9 +139,9 @@ def test_a_stream_first_created_while_a_replay_runs_is_not_skipped(tmp_path: Pat
     store.reader.revoke()
     found += drain(replay, 4)[0]
     assert places(found) == places(store.expected("plant/#"))
-    store.close()
 
 
+@pytest.mark.cluster_too
 def test_the_end_of_a_range_is_not_in_it_and_the_start_is(store: Store) -> None:
     messages = store.publish("a", "a", "a", "a")
     one, two, three = (message.position_us for message in messages[:3])
@@ -147,6 +152,7 @@ def test_the_end_of_a_range_is_not_in_it_and_the_start_is(store: Store) -> None:
         store.reopen()
 
 
+@pytest.mark.cluster_too
 def test_a_replay_with_an_end_is_at_its_end_for_good(store: Store) -> None:
     messages = store.publish("a", "a", "a")
     replay = store.replay("#", 0, messages[2].position_us)
@@ -157,6 +163,7 @@ def test_a_replay_with_an_end_is_at_its_end_for_good(store: Store) -> None:
     assert page.messages == []
 
 
+@pytest.mark.cluster_too
 def test_a_start_in_the_future_waits(store: Store) -> None:
     store.publish("a")
     since_us = store.clock.wall_us() + 1_000
@@ -172,8 +179,9 @@ def test_a_page_has_room_for_a_message(store: Store) -> None:
         store.replay().next(0)
 
 
-def test_shards_are_merged_by_time(tmp_path: Path) -> None:
-    store = Store(tmp_path / "data", zone("x", "x/#", shards=3), default=Zone("default", shards=2))
+@pytest.mark.cluster_too
+def test_shards_are_merged_by_time(open_store: OpenStore) -> None:
+    store = open_store(zone("x", "x/#", shards=3), default=Zone("default", shards=2))
     for n in range(100):
         store.clock.advance(7)
         store.publish("x/1" if n % 3 else "y", publisher=f"p{n % 10}")
@@ -182,7 +190,6 @@ def test_shards_are_merged_by_time(tmp_path: Path) -> None:
             found, _lost = drain(store.replay(by_time=True), limit)
             assert places(found) == places(store.written)
         store.reopen()
-    store.close()
 
 
 def test_a_merging_reader_waits_for_a_shard_that_scans_without_a_match(
@@ -244,14 +251,14 @@ def test_damage_is_told_each_time_and_what_lies_before_it_is_not_lost(
     store.close()
 
 
+@pytest.mark.cluster_too
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_levels_at_all_give_everything(tmp_path: Path, layout: str) -> None:
+def test_no_levels_at_all_give_everything(open_store: OpenStore, layout: str) -> None:
     """For copies and exports: `$`-topics too, which no filter gives together with the others."""
-    store = Store(tmp_path / "data", zone("x", "x/#", layout=layout), default=Zone("default", layout=layout))
+    store = open_store(zone("x", "x/#", layout=layout), default=Zone("default", layout=layout))
     store.publish("a", "$app/1", "x/1", "$app/1")
     for _ in range(2):
         found, _lost = drain(replay_of(store.reader, (), 0, by_time=True))
         assert sorted(places(found)) == sorted(places(store.written))
         store.reopen()
     assert len(store.read("#")) == 2
-    store.close()

@@ -10,7 +10,7 @@ from holdfast.model.message import Message
 from holdfast.records.cursors import Cursor, decode_cursor, encode_cursor
 from holdfast.storage.rocks.log import zone_log
 from tests.replays import resumed_replay
-from tests.unit.storage.rocks.log.store import SECOND_US, Store, drain, places
+from tests.unit.storage.rocks.log.store import SECOND_US, OpenStore, Store, drain, places, zone
 
 
 def generations(store: Store, *counts: int) -> list[list[Message]]:
@@ -31,6 +31,7 @@ def resumed(store: Store, done_us: int) -> tuple[list[tuple[int, int]], list[tup
     return places(messages), [(item.from_us, item.to_us, item.at_most) for item in lost]
 
 
+@pytest.mark.cluster_too
 def test_a_reader_in_a_dropped_generation_goes_on_at_the_oldest_message_kept(store: Store) -> None:
     """L12: with the range, and an upper bound of the count."""
     first, second, third = generations(store, 5, 4, 3)
@@ -38,17 +39,41 @@ def test_a_reader_in_a_dropped_generation_goes_on_at_the_oldest_message_kept(sto
     done_us = first[1].position_us
     found, lost = resumed(store, done_us)
     assert found == places(second + third)
-    assert lost == [(done_us + 1, first[-1].position_us + 1, 5)]
+    assert lost == [(done_us + 1, store.end_behind(first), 5)]
 
 
+@pytest.mark.cluster_too
+def test_a_reader_that_was_at_the_beginning_has_lost_what_came_and_went(store: Store) -> None:
+    """L12: it did not ask for the earliest there is: it had read an empty shard to its end."""
+    first, second = generations(store, 5, 4)
+    store.drop_oldest()
+    found, lost = resumed(store, 0)
+    assert found == places(second)
+    assert [(to_us, at_most) for _from_us, to_us, at_most in lost] == [(store.end_behind(first), 5)]
+
+
+@pytest.mark.cluster_too
 def test_several_dropped_generations_are_one_loss(store: Store) -> None:
     """L12."""
     first, second, third = generations(store, 5, 4, 3)
-    end_us = second[-1].position_us + 1
     store.drop_oldest()
     store.drop_oldest()
+    end_us = store.end_behind(second)
     assert resumed(store, first[0].position_us) == (places(third), [(first[0].position_us + 1, end_us, 9)])
-    assert resumed(store, second[0].position_us) == (places(third), [(second[0].position_us + 1, end_us, 4)])
+    lost = [(second[0].position_us + 1, end_us, 4 if isinstance(store, Store) else 9)]
+    assert resumed(store, second[0].position_us) == (places(third), lost), "a cluster counts all that was dropped"
+
+
+@pytest.mark.cluster_too
+def test_a_reader_that_has_read_all_has_lost_nothing_when_retention_empties_the_shard(store: Store) -> None:
+    """A session of a quiet shard is such a reader each time that it returns."""
+    (only,) = generations(store, 5)
+    store.rotate()
+    store.drop_oldest()
+    for _open in range(2):
+        assert resumed(store, only[-1].position_us) == ([], [])
+        assert resumed(store, only[-2].position_us)[1] == [(only[-1].position_us, only[-1].position_us + 1, 5)]
+        store.reopen()
 
 
 def test_a_reader_behind_a_dropped_generation_has_lost_nothing(store: Store) -> None:
@@ -58,6 +83,7 @@ def test_a_reader_behind_a_dropped_generation_has_lost_nothing(store: Store) -> 
     assert resumed(store, second[0].position_us) == (places(second[1:]), [])
 
 
+@pytest.mark.cluster_too
 def test_whoever_asks_for_the_earliest_has_lost_nothing(store: Store) -> None:
     _first, second = generations(store, 5, 4)
     store.drop_oldest()
@@ -65,6 +91,26 @@ def test_whoever_asks_for_the_earliest_has_lost_nothing(store: Store) -> None:
         assert (places(second), []) == (lambda found: (places(found[0]), found[1]))(drain(store.replay("#", since_us)))
 
 
+@pytest.mark.cluster_too
+def test_whoever_asks_for_the_earliest_has_lost_nothing_where_zones_begin_at_different_times(
+    open_store: OpenStore,
+) -> None:
+    """A replay comes to what each zone has dropped in parts, which end where generations of others do."""
+    store = open_store(zone("x", "x/#"))
+    for name, topic in (("default", "a"), ("x", "x/1"), ("default", "a"), ("x", "x/1")):
+        store.publish(topic, topic)
+        store.clock.advance(SECOND_US)
+        store.rotate(name)
+    kept = store.publish("a", "x/1")
+    for name in ("default", "x"):
+        store.drop_oldest(name)
+        store.drop_oldest(name)
+    messages, lost = drain(store.replay())
+    assert sorted(places(messages)) == sorted(places(kept))
+    assert lost == []
+
+
+@pytest.mark.cluster_too
 def test_a_loss_is_told_once_and_not_again_after_the_cursor_was_saved(store: Store) -> None:
     first, _second = generations(store, 5, 4)
     store.drop_oldest()
@@ -75,6 +121,7 @@ def test_a_loss_is_told_once_and_not_again_after_the_cursor_was_saved(store: Sto
     assert drain(resumed_replay(store.reader, (b"#",), decode_cursor(encode_cursor(replay.cursor())), 0))[1] == []
 
 
+@pytest.mark.cluster_too
 def test_a_reader_in_the_middle_of_a_generation_when_it_goes(store: Store) -> None:
     """L12: what it had read is no loss; from there on it is told."""
     first, second = generations(store, 50, 4)
@@ -85,13 +132,14 @@ def test_a_reader_in_the_middle_of_a_generation_when_it_goes(store: Store) -> No
     store.drop_oldest()
     messages, lost = drain(replay)
     assert places(messages) == places(second)
-    assert [(item.from_us, item.to_us) for item in lost] == [(first[19].position_us + 1, first[-1].position_us + 1)]
+    assert [(item.from_us, item.to_us) for item in lost] == [(first[19].position_us + 1, store.end_behind(first))]
     assert 30 <= lost[0].at_most <= 50
 
 
-def test_a_merging_reader_returns_what_it_has_and_is_told_of_the_rest(tmp_path: Path) -> None:
+@pytest.mark.cluster_too
+def test_a_merging_reader_returns_what_it_has_and_is_told_of_the_rest(open_store: OpenStore) -> None:
     """L12, by time."""
-    store = Store(tmp_path / "data", default=Zone("default", shards=2))
+    store = open_store(default=Zone("default", shards=2))
     for n in range(40):
         store.publish(*["a"] * 10, publisher=f"p{n % 8}")
     old = list(store.written)
@@ -108,9 +156,9 @@ def test_a_merging_reader_returns_what_it_has_and_is_told_of_the_rest(tmp_path: 
     gone = len(old) + 1 - len(messages)
     assert gone > 0
     assert sum(item.at_most for item in lost) >= gone
-    store.close()
 
 
+@pytest.mark.cluster_too
 def test_an_end_inside_a_dropped_generation_bounds_the_loss(store: Store) -> None:
     first, _second = generations(store, 5, 4)
     store.drop_oldest()
@@ -121,6 +169,7 @@ def test_an_end_inside_a_dropped_generation_bounds_the_loss(store: Store) -> Non
     ]
 
 
+@pytest.mark.cluster_too
 def test_a_loss_is_told_after_a_restart_too(store: Store) -> None:
     first, second = generations(store, 5, 4)
     store.drop_oldest()

@@ -13,6 +13,7 @@ from tests.learned_dump import dump
 from tests.unit.storage.rocks.log.store import (
     HOUR_US,
     SECOND_US,
+    OpenStore,
     Store,
     by_publisher_and_topic,
     drain,
@@ -69,24 +70,22 @@ def test_what_was_inherited_is_there_after_a_restart_before_the_first_message(le
     assert dump(after) == dump(before)
 
 
+@pytest.mark.cluster_too
 @pytest.mark.parametrize("other", LAYOUTS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_old_generations_stay_readable_with_their_own_layout(tmp_path: Path, layout: str, other: str) -> None:
+def test_old_generations_stay_readable_with_their_own_layout(open_store: OpenStore, layout: str, other: str) -> None:
     """L11: new settings take effect with the next generation."""
-    store = Store(tmp_path / "data", default=Zone("default", layout=layout))
+    store = open_store(default=Zone("default", layout=layout))
     store.publish("a/1", "b/1")
     store.reopen(default=Zone("default", layout=other))
     store.publish("a/2", "b/1")
-    assert [generation.record.layout for generation in store.zone_log().live] == (
-        [layout, other] if layout != other else [layout]
-    )
+    assert store.layouts() == ([layout, other] if layout != other else [layout])
     for text in ("#", "a/+", "b/1"):
         assert places(store.read(text)) == places(store.expected(text))
     store.index()
     store.reopen()
     for text in ("#", "a/+", "b/1"):
         assert places(store.read(text)) == places(store.expected(text))
-    store.close()
 
 
 def test_the_same_settings_go_on_with_the_same_generation(tmp_path: Path) -> None:
@@ -124,9 +123,11 @@ def test_a_publishers_order_is_kept_when_the_number_of_shards_changes(
 
 
 @pytest.mark.parametrize("by_time", [False, True], ids=["zone by zone", "by time"])
-def test_a_publishers_order_is_kept_when_a_topic_moves_from_zone_to_zone(tmp_path: Path, *, by_time: bool) -> None:
+def test_a_publishers_order_is_kept_when_a_topic_moves_from_zone_to_zone(
+    open_store: OpenStore, *, by_time: bool
+) -> None:
     """L1, L17: into a zone that appears, and back into the default zone when it is gone."""
-    store = Store(tmp_path / "data")
+    store = open_store()
     store.publish("x/1", "x/1", "y")
     store.reopen(zone("x", "x/#"))
     store.publish("x/1", "x/1", "y")
@@ -135,18 +136,16 @@ def test_a_publishers_order_is_kept_when_a_topic_moves_from_zone_to_zone(tmp_pat
     for limit in (1, 2, 500):
         found, _lost = drain(store.replay("x/#", by_time=by_time), limit)
         assert places(found) == places(store.expected("x/#"))
-    store.close()
 
 
-def test_a_zone_that_appears_takes_only_new_messages(tmp_path: Path) -> None:
+def test_a_zone_that_appears_takes_only_new_messages(open_store: OpenStore) -> None:
     """L17."""
-    store = Store(tmp_path / "data")
+    store = open_store()
     (old,) = store.publish("x/1")
     store.reopen(zone("x", "x/#"))
     (new,) = store.publish("x/1")
     assert old.shard != new.shard
     assert places(store.read("x/1")) == places([old, new])
-    store.close()
 
 
 def test_a_zone_that_is_removed_stays_readable(tmp_path: Path) -> None:
@@ -204,17 +203,16 @@ def test_a_zone_that_stores_no_longer_keeps_what_it_stored(tmp_path: Path) -> No
     ("filters", "mounts"), [(["y/#"], ["m/"]), (["x/#"], []), (["x/a"], ["m/", "n/"])], ids=["filter", "mount", "both"]
 )
 def test_what_a_zone_holds_is_found_though_its_filters_have_changed(
-    tmp_path: Path, filters: list[str], mounts: list[str]
+    open_store: OpenStore, filters: list[str], mounts: list[str]
 ) -> None:
     """L2: a message that was seen once is seen by later readers, whatever zone its topic would belong to now."""
-    store = Store(tmp_path / "data", zone("z", "x/#"), mounts=["m/"])
+    store = open_store(zone("z", "x/#"), mounts=["m/"])
     store.publish("x/1", "m/x/1")
     for _ in range(2):
         store.reopen(zone("z", *filters), mounts=mounts)
         store.publish("x/1", "m/x/1", "y/1")
         for text in ("x/1", "m/x/1", "y/+", "+/x/#", "#"):
             assert sorted(places(store.read(text))) == sorted(places(store.expected(text)))
-    store.close()
 
 
 def test_readers_do_not_look_into_zones_that_can_have_no_match(tmp_path: Path) -> None:

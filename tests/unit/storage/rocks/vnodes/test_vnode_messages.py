@@ -70,6 +70,7 @@ def test_messages_are_read_at_once_and_after_a_restart(engine: Engine, layout: s
 
 
 def test_a_record_is_one_commit_page_in_each_shard(engine: Engine, node: Node, logs: Logs) -> None:
+    """L18: messages share a key, as on one node."""
     logs.write(0, *[message(b"a", b"%d" % number) for number in range(5)], message(b"audit/x"))
     logs.write(0, message(b"a", b"5"))
     node.catch_up(logs)
@@ -338,6 +339,7 @@ def test_a_shard_of_two_vnodes_is_refused(node: Node, logs: Logs) -> None:
 
 
 def test_a_layout_that_keeps_an_index_in_memory_is_refused(engine: Engine, node: Node, logs: Logs) -> None:
+    """L9, L10: a cluster has no learned structure, and says so."""
     logs.write(0, Border("default", 2, "learned", {}))
     with pytest.raises(PermanentError, match="'learned'; a node of a cluster stores paged"):
         node.catch_up(logs)

@@ -5,7 +5,8 @@ from typing import Any
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from holdfast.history.reader.record_replay import SERIAL, SeenSerials
+from holdfast.history.reader.record_replay import SERIAL
+from holdfast.history.reader.seen_serials import SeenSerials
 from holdfast.history.reader.view import Part
 from holdfast.model.errors import PermanentError
 

@@ -1,0 +1,74 @@
+"""`/events`: what was dropped, refused or ended, and why, the newest first."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from zlib import crc32
+
+from holdfast.durable.log import NO_END
+from holdfast.exchange.drops import REASONS
+from holdfast.history.past.cursors import decode_cursor, encode_cursor
+from holdfast.history.past.questions import Question
+from holdfast.history.reader.reader_pool import ReaderPool
+from holdfast.records.events import Event, encode_event
+from holdfast.storage.event_files import read_events
+from holdfast.topics.filters import TopicFilter
+
+_MOST: Final = 1000
+_DEFAULT: Final = 100
+#: When it happened, and a number that tells events of one microsecond apart.
+_Order = tuple[int, int]
+
+
+def events(pool: ReaderPool, params: Mapping[str, list[str]], _gone: Callable[[], bool]) -> Iterator[dict[str, object]]:
+    question = Question(params, ("since", "until", "reason", "client", "topic", "limit", "cursor"))
+    since_us, until_us = question.moment_us("since", 0), question.moment_us("until", NO_END)
+    reason = question.choice("reason", "", ("", *REASONS))
+    client = question.text("client")
+    topic_filter: TopicFilter | None = question.filter("topic") if question.has("topic") else None
+    limit = question.number("limit", _DEFAULT, 1, _MOST)
+    below: _Order | None = None
+    if question.has("cursor"):
+        below = decode_cursor(question.text("cursor"), _Order)
+    chosen = [
+        event
+        for event in read_events(pool.folder)
+        if since_us <= event.time_us < until_us
+        and (not client or event.is_about(client))
+        and (topic_filter is None or (event.topic and topic_filter.matches(event.topic.encode())))
+    ]
+    counts: Counter[str] = Counter()
+    for event in chosen:
+        counts[event.reason] += event.count
+    rows = sorted(
+        [(_order(event), event) for event in chosen if not reason or event.reason == reason],
+        key=lambda row: row[0],
+        reverse=True,
+    )
+    rows = [row for row in rows if below is None or row[0] < below]
+    yield {
+        "events": [_fields(event) for _order, event in rows[:limit]],
+        "next_cursor": encode_cursor(rows[limit - 1][0]) if len(rows) > limit else None,
+        "counts_by_reason": dict(counts),
+        "ahead": question.is_ahead,
+        "as_of_us": question.now_us,
+    }
+
+
+def _order(event: Event) -> _Order:
+    return event.time_us, crc32(encode_event(event))
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    has_place = event.from_us > 0
+    return {
+        "at_us": event.time_us,
+        "reason": event.reason,
+        "client": event.client,
+        "topic": event.topic,
+        "count": event.count,
+        "detail": event.detail,
+        "shard": event.shard if has_place else None,
+        "from_us": event.from_us if has_place else None,
+        "to_us": event.to_us if has_place else None,
+    }

@@ -1,0 +1,73 @@
+"""No request to the console's API is answered with 500, whatever its parameters, path and body are."""
+
+import asyncio
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.console.api import ENDPOINTS
+from holdfast.console.web.endpoints import Endpoint
+from holdfast.control.words import ClientRows
+from tests.unit.console.fake_history import fake_history
+from tests.unit.console.visitor import console_place
+
+NO_CLIENTS = ClientRows((), last=True)
+TEXTS = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ["", "0", "-1", "1e9", "9" * 30, "#", "$share/a/b", "$replay/-1h/a", "null", "[]", "\0", "-1h", "a/+"]
+    ),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[Endpoint, str, str, bytes]:
+    """A call with parameters of its own and of no call, and any body."""
+    endpoint = draw(st.sampled_from([one for one in ENDPOINTS if one.path != "stream"]))
+    known = [parameter.name for parameter in endpoint.parameters] or ["x"]
+    names = st.sampled_from(known) | st.text(max_size=10)
+    query = urlencode(draw(st.lists(st.tuples(names, TEXTS), max_size=4)), errors="replace")
+    name = draw(st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()))
+    path = endpoint.path.replace("{id}", quote(name, safe="")).replace("{name}", quote(name, safe=""))
+    fields = [] if endpoint.body is None else list(endpoint.body.__struct_fields__)
+    objects = st.dictionaries(st.sampled_from(fields) if fields else st.text(max_size=5), JSON, max_size=3)
+    body = draw(st.one_of(st.binary(max_size=30), objects.map(lambda value: json.dumps(value).encode())))
+    return endpoint, path, query, body
+
+
+@given(asked=st.lists(requests(), min_size=1, max_size=20))
+@settings(max_examples=25)
+def test_no_request_is_answered_with_500(asked: list[tuple[Endpoint, str, str, bytes]]) -> None:
+    async def work(folder: Path) -> None:
+        async with fake_history(folder) as history, console_place(folder, history.find) as place:
+            answers: dict[str, Any] = {
+                "/sessions": {"sessions": []},
+                "/events": {"events": []},
+                "/messages": {"messages": []},
+            }
+            history.answers |= answers
+            for word in ("client", "subscriptions", "kick", "end_session", "purge_queue", "reload", "log_level"):
+                place.broker.refusals[word] = ("not_found", "no")
+            place.visitor.console.clients.take_rows(NO_CLIENTS)
+            admin = place.as_("admin")
+            for endpoint, path, query, body in asked:
+                raw = body if endpoint.method != "GET" else b""
+                answer = await admin.ask(endpoint.method, f"/api/v1/{path}?{query}", raw=raw)
+                assert answer.status in (200, 400, 401, 403, 404, 413, 415, 429, 503), (
+                    endpoint.path,
+                    query,
+                    answer.body,
+                )
+
+    with TemporaryDirectory() as folder:
+        asyncio.run(work(Path(folder)))
