@@ -21,6 +21,7 @@ from holdfast.broker.connections.takeovers import Takeovers
 from holdfast.broker.deadlines import Deadlines, PaceTimer
 from holdfast.broker.external.queue_backends import QueueBackends
 from holdfast.broker.policy import Policy
+from holdfast.broker.sessions.session_administration import SessionAdministration
 from holdfast.broker.sessions.session_recovery import SessionRecovery
 from holdfast.broker.sessions.sessions import BrokerSessions
 from holdfast.broker.stores import Stores
@@ -68,6 +69,7 @@ class Broker:
         self._authenticator: Final = authenticator
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
+        self._stored_sessions: Final = stores.sessions
         self._attach: Final = stores.attach
         self._deciding_log: Final = stores.deciding_log
         self.sync_counts: Final = stores.sync_counts
@@ -84,6 +86,7 @@ class Broker:
         )
         self.queue_backends: Final = QueueBackends(self.exchange, stores, clock, self.deadlines)
         self.sessions: Final = BrokerSessions(self.exchange, policy, clock, self.deadlines, stores, self.queue_backends)
+        self.administration: Final = SessionAdministration(self.exchange, self.sessions, stores.sessions, clock)
         self._recovery: Final = SessionRecovery(self.exchange, self.sessions, stores.sessions, clock)
         registry = stores.registry
         self._client_log: Final = ClientLog(self.deadlines)
@@ -149,13 +152,35 @@ class Broker:
 
     def kick(self, session_id: str, detail: str) -> str:
         """End the connection of a session as an administrator does; from where it came, empty if there is none."""
-        client = self.sessions.clients.get(session_id)
-        connection = None if client is None or client.owner is None else self.connections.of(client.owner)
+        connection = self.connection_of(session_id)
         if connection is None:
             return ""
         self.connections.disconnect(connection, ADMINISTRATIVE_ACTION, detail)
         self.exchange.run_iteration()
         return connection.origin.address
+
+    def end_session(self, session_id: str, detail: str) -> bool:
+        """End a session as an administrator does, and its connection first; False if there is none.
+
+        Fails as `SessionAdministration` does.
+        """
+        if not self.administration.check_end(session_id):
+            return False
+        connection = self.connection_of(session_id)
+        if connection is not None:
+            self.connections.disconnect(connection, ADMINISTRATIVE_ACTION, detail)
+        self.administration.end(session_id)
+        self.exchange.run_iteration()
+        return True
+
+    def session_count(self) -> int:
+        """Sessions, connected and offline; those that are in memory alone count while there are more of them."""
+        return max(len(self.sessions.clients), self._stored_sessions.count())
+
+    def connection_of(self, session_id: str) -> ClientConnection | None:
+        """The connection that a session has."""
+        client = self.sessions.clients.get(session_id)
+        return None if client is None or client.owner is None else self.connections.of(client.owner)
 
     def change_policy(self, policy: Policy) -> None:
         """Other settings hold from now on; rates concern open connections as well."""

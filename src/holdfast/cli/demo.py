@@ -233,7 +233,7 @@ class Demo:
             # In a new session, so that Ctrl-C ends the demo only, and the demo ends the broker.
             self._broker = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", PROGRAM, "serve"),
-                *("--port", str(self.port), "--data", str(self._folder / "data")),
+                *("--port", str(self.port), "--data", str(self._folder / "data"), "--set", "console.enabled=false"),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

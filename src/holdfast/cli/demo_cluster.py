@@ -52,6 +52,7 @@ class _DemoNode:
         self.settings: Final = Settings(cluster=cluster, storage=Storage(data=data))
         keys = ("name", "node", "vnodes", "peers", "client_port", "cluster_port", "monitor_port", "password_file")
         values = {f"cluster.{key}": getattr(cluster, key) for key in (*keys, "stream_bytes")}
+        values["console.enabled"] = "false"
         sets = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
         self._command: Final = ("serve", "--port", str(self.port), "--data", str(data), *sets)
         self.process: asyncio.subprocess.Process | None = None

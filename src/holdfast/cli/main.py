@@ -22,6 +22,16 @@ COMMANDS: Final = {
         "Run a broker with a publisher and a subscriber, and count what is acknowledged, delivered, missing and "
         "doubled."
     ),
+    "status.status": ("Print how a running broker is: its state, rates of the last second, clients, commits and disk."),
+    "status.health": "Exit with status 0 if a broker runs and takes messages, with 1 if it does not; say why.",
+    "clients.clients": "Clients that are connected to a running broker: list, show and disconnect.",
+    "clients.subscriptions": (
+        "List who gets a topic, or which subscriptions lie within a filter: of sessions in the broker's memory."
+    ),
+    "sessions.sessions": "Sessions of clients: end one, empty its queue; in a cluster, see who took over.",
+    "status.reload": (
+        "Have a running broker read settings, passwords, access rules and certificates again; say what changed."
+    ),
     "history.events.events": (
         "List what was dropped, refused or ended, and why: the newest last. The broker may be running."
     ),
@@ -31,6 +41,7 @@ COMMANDS: Final = {
     "history.command.history": (
         "Serve stored messages by Arrow Flight and HTTP, from a data folder, whether a broker runs on it or not."
     ),
+    "console.console": "The web console: serve it alone, open it, and its users.",
     "storage.leases.leases": (
         "List the leases of pipelines, which retention waits for: how far behind each is, and when it was renewed."
     ),
@@ -41,7 +52,6 @@ COMMANDS: Final = {
     "storage.command.restore": "Make a data folder from a backup, after checking every byte of it.",
     "storage.bench.bench": "Measure the log on this machine.",
     "cluster.cluster": "Several nodes as one broker: make a cluster, and see how it is.",
-    "sessions.sessions": "Connections of clients in a cluster: end one, see who took over.",
     "config.config": "Check and show settings.",
     "queue.command.queue": "Client queues outside the log.",
     "spark.command.spark": "Jobs over all of history, on Spark.",

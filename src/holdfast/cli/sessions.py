@@ -1,27 +1,50 @@
-"""`holdfast sessions`: end a connection, and see which connections of a client id took over from which."""
+"""`holdfast sessions`: end a session, empty its queue, and in a cluster close a connection or see who took over."""
 
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from holdfast.cli.clients import Client, MountPoint, session_id
 from holdfast.cli.cluster import described_cluster, run_in_cluster
 from holdfast.cli.commands import FAILED, Commands, fail
+from holdfast.cli.options.control_client import RunningBroker
 from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.options.settings import SettingsOptions
 from holdfast.cli.output.table import TableColumn, print_table
+from holdfast.control.words import Nothing, Purged, SessionRequest
 from holdfast.model.time import SECOND_US
 from holdfast.node.system_clock import SystemClock
 
 if TYPE_CHECKING:
-    from holdfast.cluster.claim_history import PastClaim
+    from holdfast.cluster.registry.claim_history import PastClaim
 
-sessions = Commands(name="sessions", help="Connections of clients in a cluster: end one, see who took over.")
+sessions = Commands(
+    name="sessions", help="Sessions of clients: end one, empty its queue; in a cluster, see who took over."
+)
 
-Client = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="The client id.", show_default=False)]
-MountPoint = Annotated[str, typer.Option(help="That of the client's listener, if it has one.", show_default=False)]
+
+@sessions.command()
+@grouped
+def end(client: Client, broker: RunningBroker, mount_point: MountPoint = "", as_json: Json = False) -> None:
+    """End a session of a running broker, connected or not: its subscriptions and all that it is owed go with it."""
+    with broker.connected() as control:
+        control.ask("end_session", SessionRequest(session_id(client, mount_point)), Nothing)
+    typer.echo(json.dumps({"client": client, "ended": True}) if as_json else f"ended the session of {client}")
+
+
+@sessions.command()
+@grouped
+def purge(client: Client, broker: RunningBroker, mount_point: MountPoint = "", as_json: Json = False) -> None:
+    """Drop all messages that wait in the queue of a session now. What is in flight, and what comes later, stays."""
+    with broker.connected() as control:
+        purged = control.ask("purge_queue", SessionRequest(session_id(client, mount_point)), Purged)
+    if as_json:
+        typer.echo(json.dumps({"client": client, "purged_at_most": purged.messages}))
+    else:
+        typer.echo(f"emptied the queue of {client}: at most {purged.messages} messages were dropped")
 
 
 @sessions.command()
@@ -31,7 +54,7 @@ def kick(client: Client, options: SettingsOptions, mount_point: MountPoint = "",
     described = described_cluster(options)
     from holdfast.cluster.session_administration import kick_session
 
-    found = run_in_cluster(kick_session(described, SystemClock(), _session_id(client, mount_point)))
+    found = run_in_cluster(kick_session(described, SystemClock(), session_id(client, mount_point)))
     if as_json:
         typer.echo(json.dumps({"client": client, **asdict(found)}, ensure_ascii=False))
     else:
@@ -49,7 +72,7 @@ def claims(client: Client, options: SettingsOptions, mount_point: MountPoint = "
     described = described_cluster(options)
     from holdfast.cluster.session_administration import read_claims
 
-    found = run_in_cluster(read_claims(described, SystemClock(), _session_id(client, mount_point)))
+    found = run_in_cluster(read_claims(described, SystemClock(), session_id(client, mount_point)))
     if as_json:
         typer.echo(json.dumps({"client": client, **asdict(found)}, indent=2, ensure_ascii=False))
         return
@@ -63,10 +86,6 @@ def claims(client: Client, options: SettingsOptions, mount_point: MountPoint = "
         TableColumn("version", lambda row: row.version),
         TableColumn("outcome", _format_outcome),
     )
-
-
-def _session_id(client: str, mount_point: str) -> str:
-    return f"{mount_point}\0{client}" if mount_point else client
 
 
 def _format_time(at_us: int) -> str:

@@ -8,8 +8,10 @@ order of events is the same without a disk.
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from holdfast.control.metrics import DURATION_BOUNDS, MESSAGE_BOUNDS
 from holdfast.durable.queues.outbox import OutboxChange
 from holdfast.durable.sessions.session_store import KeepProgress, MemorySessions, SessionStep
+from holdfast.model.histogram import HistogramCounts
 from holdfast.model.message import Message
 
 #: The sessions that a log of one node rejects.
@@ -84,12 +86,21 @@ class Batch:
 
 
 class SyncCounts:
-    """How often a log was synced on each thread, and the longest that the event loop stood still for it."""
+    """How often a log was synced on each thread, how long that took, and the longest that the loop stood still."""
 
     def __init__(self) -> None:
         self.on_loop = 0
         self.on_thread = 0
         self.longest_on_loop_us = 0
+        self.seconds: Final = HistogramCounts(DURATION_BOUNDS)
+
+
+class CommitCounts:
+    """What commits took, from the write of a batch to its receipt, and how many messages they had."""
+
+    def __init__(self) -> None:
+        self.seconds: Final = HistogramCounts(DURATION_BOUNDS)
+        self.messages: Final = HistogramCounts(MESSAGE_BOUNDS)
 
 
 class SegmentCounts:
@@ -150,6 +161,9 @@ class DecidingLog(Protocol):
 
     def revision_of(self, session_id: str) -> int:
         """The revision of the claim by which a session is owned here; 0 if it is not."""
+
+    def has_replaced(self, session_id: str) -> bool:
+        """Whether the claim by which a session is owned here ended a channel that was connected, at any node."""
 
 
 class MemoryLog(CommitLog):

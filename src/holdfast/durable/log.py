@@ -110,4 +110,4 @@ class MessageLog(Protocol):
         """The first position above at which a generation begins or ends; NO_END if there is none."""
 
     def scan(self, shard: int, levels: tuple[bytes, ...], from_us: int) -> ShardScan:
-        """Begin a scan at a position."""
+        """Begin a scan at a position; at 0 with the earliest there is, before which nothing counts as lost."""

@@ -289,7 +289,9 @@ class LogReplay(Replay[Message]):
         if shard in self._readers:
             reader = self._readers[shard]
         else:
-            from_us = self.done_us(shard) + 1
+            # With nothing done, a start at 0 asks for the earliest there is.
+            is_earliest = shard not in self._done and self._since_us <= 1
+            from_us = 0 if is_earliest else self.done_us(shard) + 1
             scans = [self._log.scan(shard, levels, from_us) for levels in self._filters_of(shard)]
             reader = self._readers[shard] = ShardReader(scans) if scans else None
         if reader is None and self._ends is not None:

@@ -29,6 +29,7 @@ DROP_PAYLOAD: Final = "payload_not_utf8"
 DROP_QUOTA: Final = "quota"
 DROP_UNREADABLE: Final = "queue_unreadable"
 DROP_AWAY: Final = "queue_away"
+DROP_PURGED: Final = "purged"  # of a session that reads the log at most so many
 DROP_NOT_RELAYED: Final = "not_relayed"  # QoS 0 that did not reach the other nodes of the cluster
 
 # What is no message that was dropped, but explains why messages did not come. On disk and in commands: never change.
@@ -53,6 +54,7 @@ REASONS: Final = {
     DROP_QUOTA: "the client's queue was full, and takes nothing until it has been read",
     DROP_AWAY: "the backend of a client's queue did not answer",
     DROP_NOT_RELAYED: "QoS 0, and the other nodes of the cluster could not be reached",
+    DROP_PURGED: "an administrator emptied the client's queue",
     DROP_UNREADABLE: "the client's queue could not be used",
     DROP_REFUSED: "the client answered with a reason of failure",
     DROP_RETAINED: "there are as many retained messages as may be",

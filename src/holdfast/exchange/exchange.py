@@ -381,7 +381,10 @@ class Exchange:
                 if channel is not None and message.qos == 1 and not deferred and not effect.answered:
                     channel.receiving -= 1
                 # By the plan of now: a client that subscribed meanwhile is sent it, as when it is read from the log.
-                self.delivery.deliver(effect, self.routing.plan_for(message.topic))
+                plan = effect.plan
+                if effect.routes_version != self.routing.routes.version:
+                    plan = self.routing.plan_for(message.topic)
+                self.delivery.deliver(effect, plan)
                 if message.position_us:
                     self.delivered[message.shard] = message.position_us
                 if effect.outstanding is not None:

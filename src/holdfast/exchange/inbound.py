@@ -214,7 +214,9 @@ class Inbound:
         elif number >= 0 and not self.numbering.take(_numbered_as(client), number, self._state.batch):
             self._repeated(channel, qos, frame)
             return
-        self._intake.accept(PendingPublish(message, plan, client, channel, frame))
+        pending = PendingPublish(message, plan, client, channel, frame)
+        pending.routes_version = self._routing.routes.version
+        self._intake.accept(pending)
 
     def _identify(self, client: BrokerClient, packet_id: int, number: int) -> None:
         """The message that is taken next is decided together with its packet id and its number."""

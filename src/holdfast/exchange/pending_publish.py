@@ -110,6 +110,8 @@ class PendingPublish(Effect):
         self.message: Final = message
         self.plan: Final = plan
         self.publisher: Final = publisher
+        #: The version of the routes for which the plan is right; -1 if that is not known.
+        self.routes_version = -1
         #: Whether the expiry interval it came with is still right; else each frame is made with what remains.
         self.fresh = True
         #: The clients and groups that were sent it before the commit.

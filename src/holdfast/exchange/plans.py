@@ -158,7 +158,7 @@ def make_plan(found: list[Subscribed], topic: bytes) -> DeliveryPlan:
         if subscribed.group is not None:
             if subscribed.group not in groups:
                 groups.append(subscribed.group)
-        elif _may_receive(subscribed.client, topic):
+        elif may_receive(subscribed.client, topic):
             single.setdefault(subscribed.client.session.client_id, []).append(subscribed)
         elif subscribed.client not in denied:
             denied.append(subscribed.client)
@@ -189,11 +189,22 @@ def plan_at(plan: DeliveryPlan, topic: bytes, position_us: int) -> DeliveryPlan:
 
 
 def _target(overlapping: list[Subscribed]) -> DeliveryTarget:
+    if len(overlapping) == 1:
+        return _single_target(overlapping[0])
     target = _merge(overlapping)
     local = [subscribed for subscribed in overlapping if not subscribed.record.no_local]
     if len(local) < len(overlapping):
         target.all_local = False
         target.less_local = _merge(local) if local else None
+    return target
+
+
+def _single_target(subscribed: Subscribed) -> DeliveryTarget:
+    """As most are: made for every topic that is new."""
+    record = subscribed.record
+    identifiers = (record.identifier,) if record.identifier else ()
+    target = DeliveryTarget(subscribed.client, record.qos, identifiers, keep_retain=record.retain_as_published)
+    target.all_local = not record.no_local
     return target
 
 
@@ -207,7 +218,7 @@ def _merge(overlapping: list[Subscribed]) -> DeliveryTarget:
     )
 
 
-def _may_receive(client: BrokerClient, topic: bytes) -> bool:
+def may_receive(client: BrokerClient, topic: bytes) -> bool:
     """Whether the client's present connection may get the topic. Offline it is asked again when it returns."""
     channel = client.channel
     return channel is None or channel.access is None or channel.access.may_receive(topic)

@@ -6,6 +6,7 @@ database ──▶ NATS server, connection, logs ──▶ [installation] ──
 """
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,11 +18,11 @@ from holdfast.broker.sys_topics import SysTopics
 from holdfast.cluster import failpoints
 from holdfast.cluster.cluster_node import ClusterNode
 from holdfast.cluster.groups.group_wire import GroupWire, subject_of
+from holdfast.cluster.membership.node_report import cluster_topics
+from holdfast.cluster.nats.replaced_servers import ReplacedServers
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
-from holdfast.cluster.node_report import cluster_topics
 from holdfast.cluster.node_service import NodeService
 from holdfast.cluster.qos0_relay import connect_relay
-from holdfast.cluster.replaced_servers import ReplacedServers
 from holdfast.durable.state_machine.control import founded_row
 from holdfast.model.message import Message
 from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
@@ -29,9 +30,13 @@ from holdfast.node.build_info import describe
 from holdfast.node.cluster_installation import describe_need, open_storage, serve_checkpoints, stage_checkpoint
 from holdfast.node.cluster_options import cluster_options, exposed_without_tls
 from holdfast.node.cluster_storage import ClusterStorage
+from holdfast.node.console_supervisor import start_console
+from holdfast.node.control_socket import ControlSocket, control_socket
 from holdfast.node.embedding import GRACE_S, GRACE_SHARE, Node
+from holdfast.node.history_supervisor import end_history, start_history
 from holdfast.node.segment_supervisor import SegmentSupervisor
 from holdfast.node.settings.tree import Settings
+from holdfast.node.supervision import end_task
 from holdfast.node.system_clock import SystemClock
 from holdfast.server.listeners import open_listeners
 
@@ -43,7 +48,9 @@ _LOOK_S = 0.01
 
 
 @asynccontextmanager
-async def running_in_cluster(settings: Settings, grace_s: float | None) -> AsyncIterator[Node]:
+async def running_in_cluster(
+    settings: Settings, grace_s: float | None, *, own_process: bool = False
+) -> AsyncIterator[Node]:
     """As `embedding.running`. It returns when the node has joined, and waits for its cluster until then.
 
     SettingsError if the cluster is another one than the settings describe. InstallationNeededError if the logs were
@@ -72,19 +79,23 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
                 storage = open_storage(settings, policy, clock)
             member = storage.open_node(connection)
             members.append(member)
-            await _open_groups(settings, connection, member, storage)
+            await open_groups(settings, connection, member, storage)
             try:
                 await member.start(storage.spawn)
                 if storage.failure is not None:
                     raise storage.failure
                 broker = Broker(policy, member.clock, authenticator, storage.stores(member))
-                await _relay_qos0(settings, connection, member, broker, storage)
-                await _answer_nodes(member, broker, storage)
+                await relay_qos0(settings, connection, member, broker, storage)
+                await answer_nodes(member, broker, storage)
                 await serve_checkpoints(settings, storage, connection, member)
                 if options.server is not None:
                     storage.spawn(ReplacedServers(connection.connection, options).run())
                 broker.connections.admission = member
-                async with broker, _serving(settings, broker, member, storage, grace_s) as node:
+                async with (
+                    control_socket(settings, broker, storage, own_process=own_process) as control,
+                    broker,
+                    _serving(settings, broker, member, storage, control, grace_s, own_process=own_process) as node,
+                ):
                     member.connections = lambda: len(broker.connections)
                     yield node
             finally:
@@ -94,19 +105,19 @@ async def running_in_cluster(settings: Settings, grace_s: float | None) -> Async
         storage.close()
 
 
-async def _open_groups(
+async def open_groups(
     settings: Settings, connection: ClusterConnection, member: ClusterNode, storage: ClusterStorage
 ) -> None:
     """Have the node dispatch and serve groups of shared subscriptions."""
     nats, cluster = connection.connection, settings.cluster
-    wire = GroupWire(cluster.name, nats.send)
+    wire = GroupWire(cluster.name, nats.publish)
     storage.open_groups(member, wire.send)
     assert member.groups is not None
     await nats.listen(subject_of(cluster.name, cluster.node), member.groups.received)
     storage.spawn(wire.run())
 
 
-async def _answer_nodes(member: ClusterNode, broker: Broker, storage: ClusterStorage) -> None:
+async def answer_nodes(member: ClusterNode, broker: Broker, storage: ClusterStorage) -> None:
     """Answer what other nodes, and commands, ask beside the logs."""
     await member.begin.start(broker.freeze.freeze)
     await NodeService(member.claims, broker.kick).start(member.requests)
@@ -115,7 +126,7 @@ async def _answer_nodes(member: ClusterNode, broker: Broker, storage: ClusterSto
         storage.spawn(run())
 
 
-async def _relay_qos0(
+async def relay_qos0(
     settings: Settings, connection: ClusterConnection, member: ClusterNode, broker: Broker, storage: ClusterStorage
 ) -> None:
     """Pass QoS 0 messages on to the nodes that want them, and deliver theirs."""
@@ -142,20 +153,33 @@ async def _relay_qos0(
 
 @asynccontextmanager
 async def _serving(
-    settings: Settings, broker: Broker, member: ClusterNode, storage: ClusterStorage, grace_s: float | None
+    settings: Settings,
+    broker: Broker,
+    member: ClusterNode,
+    storage: ClusterStorage,
+    control: ControlSocket,
+    grace_s: float | None,
+    *,
+    own_process: bool,
 ) -> AsyncIterator[Node]:
     listeners = await open_listeners(listener_specs(settings), broker)
     sys_topics = SysTopics(broker, describe(), settings.sys.interval_s, lambda: cluster_topics(member))
     sys_topics.start()
-    node = Node(settings, broker, listeners, sys_topics, storage)
+    node = Node(settings, broker, listeners, sys_topics, storage, control)
+    control.state.node = node
+    control.state.not_ready = lambda: "; ".join(member.readiness.reasons())
+    control.state.cluster = lambda: json.dumps(cluster_topics(member))
     storage.on_failure = node.fail
     if storage.failure is not None:
         node.fail(storage.failure)
     storage.spawn(storage.maintain(broker, member))
     storage.spawn(SegmentSupervisor(storage).run())
+    history = start_history(settings)
+    console = start_console(settings, by_default=own_process)
     try:
         yield node
     finally:
+        control.state.is_stopping = True
         await listeners.stop()
         await _commit_the_rest(broker)
         broker.disconnect_all()
@@ -163,6 +187,8 @@ async def _serving(
         await listeners.close(min(GRACE_S, share_s) if grace_s is None else grace_s)
         # The releases of the last connections.
         await _commit_the_rest(broker)
+        await end_task(console)
+        await end_history(history)
 
 
 async def _commit_the_rest(broker: Broker) -> None:

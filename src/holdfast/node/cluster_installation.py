@@ -13,11 +13,11 @@ import structlog
 from holdfast.broker.policy import Policy
 from holdfast.cluster import failpoints
 from holdfast.cluster.administration import replay_control
-from holdfast.cluster.applier import applied_place, describe_places
-from holdfast.cluster.checkpoint_install import CheckpointInstaller, ClusterView
-from holdfast.cluster.checkpoint_source import CheckpointSource
+from holdfast.cluster.checkpoint.install import CheckpointInstaller, ClusterView
+from holdfast.cluster.checkpoint.source import CheckpointSource
 from holdfast.cluster.cluster_node import ClusterNode
 from holdfast.cluster.node_cluster import ClusterConnection
+from holdfast.cluster.vnodes.applier import applied_place, describe_places
 from holdfast.durable.ordered_log import INSTALL, compare
 from holdfast.durable.state_machine.control import all_members, last_beat
 from holdfast.model.clock import Clock
@@ -105,7 +105,7 @@ async def serve_checkpoints(
     cluster_id = connection.founded.cluster_id
 
     async def announce(message: bytes) -> None:
-        await connection.connection.send(announced, message)
+        connection.connection.publish(announced, message)
 
     def heard(content: bytes) -> None:
         try:

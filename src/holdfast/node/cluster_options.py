@@ -4,8 +4,8 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from holdfast.cluster.nats_connection import NatsOptions
-from holdfast.cluster.nats_server import ServerOptions, TlsFiles
+from holdfast.cluster.nats.connection import NatsOptions
+from holdfast.cluster.nats.server import ServerOptions, TlsFiles
 from holdfast.cluster.node_cluster import ClusterOptions
 from holdfast.durable.zones import MAX_SHARDS
 from holdfast.history.settings import is_loopback

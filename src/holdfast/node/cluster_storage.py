@@ -12,14 +12,14 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.cluster.cluster_node import ClusterNode, NodeStores, NodeVnode
-from holdfast.cluster.generation_rules import GenerationRules, ShardState
 from holdfast.cluster.groups.node_groups import GroupStores, NodeGroups
-from holdfast.cluster.log_trimming import TrimLimits
-from holdfast.cluster.membership import NodeProfile
+from holdfast.cluster.membership.membership import NodeProfile
+from holdfast.cluster.membership.readiness import MQTT, NodeBounds
 from holdfast.cluster.node_cluster import ClusterConnection
 from holdfast.cluster.node_requests import NatsRequests
-from holdfast.cluster.readiness import MQTT, NodeBounds
-from holdfast.durable.commit import SegmentCounts
+from holdfast.cluster.vnodes.generation_rules import GenerationRules, ShardState
+from holdfast.cluster.vnodes.trim_rules import TrimLimits
+from holdfast.durable.commit import CommitCounts, SegmentCounts
 from holdfast.durable.erasures import Erasure, Erasures
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.queues.log_queue import LogQueue
@@ -35,6 +35,7 @@ from holdfast.node.disk_maintenance import watch_disk
 from holdfast.node.embedding import InstallationNeededError
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.zones import zones_of
+from holdfast.node.stored_log import StoredShard
 from holdfast.records.cluster.control import BOTH, EVENTUAL, ID_BYTES, LINEAR
 from holdfast.records.cluster.control_rows import CONTROL_VNODE
 from holdfast.records.cluster.items import Item
@@ -44,9 +45,11 @@ from holdfast.storage.rocks.checkpoint import want_installation
 from holdfast.storage.rocks.engine.disk_space import DiskState
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.layouts.paged import SegmentSize
+from holdfast.storage.rocks.log.head_marks import MAX_AGE_US, MarkFiles, MinuteMarks, ShardEnd, ShardMark
 from holdfast.storage.rocks.log.leases import Leases
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter, WrittenLog
 from holdfast.storage.rocks.vnodes.node_store import VnodeStores
+from holdfast.storage.rocks.vnodes.vnode_heads import VnodeHeads
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -78,6 +81,8 @@ class ClusterStorage:
             _log.error("the data was damaged", what=str(damage))
             self.drops.note(DAMAGED, "", b"", clock.wall_us(), detail=str(damage))
         self.vnodes: Final = VnodeStores(self.engine, clock, settings.cluster.vnodes, gone=self._gone)
+        self._published_heads: Final = VnodeHeads(self.engine.folder, self.vnodes.log)
+        self._marks: Final = self._open_marks()
         self.control: Final = RocksVnode(self.engine, CONTROL_VNODE)
         self._heads: Final = self.vnodes.log.heads()
         self._delivered: Final = dict(self._heads)
@@ -235,6 +240,18 @@ class ClusterStorage:
     def segmented_log(self) -> WrittenLog:
         return self.vnodes.segments
 
+    @property
+    def commit_counts(self) -> CommitCounts | None:
+        """The logs of the cluster decide, and their commits are not counted here."""
+        return None
+
+    def stored_shards(self) -> list[StoredShard]:
+        """The log's shards, in numbers. Of generations that were dropped there is no record."""
+        return [
+            StoredShard(part.zone, part.id, part.head_us, part.head_serial, [live.record for live in part.live], [])
+            for part in self.vnodes.log.parts()
+        ]
+
     def segment_writer(self, size: SegmentSize) -> SegmentWriter:
         return self.vnodes.segments.writer(size)
 
@@ -268,6 +285,7 @@ class ClusterStorage:
             send_away,
             broker.sessions.sweep,
             self.vnodes.segments.retry,
+            self._marks.look,
             self.store_events,
         ]
         while True:
@@ -277,6 +295,23 @@ class ClusterStorage:
                 except Exception:
                     _log.exception("maintenance of the disk failed")
             await asyncio.sleep(_SECOND_S)
+
+    def _open_marks(self) -> MinuteMarks:
+        """Of the shards of this node. Positions come from the log of a vnode, so a mark names a head, not the present:
+        while nothing is published there is none.
+        """
+        ends = {part.id: ShardEnd(part.head_serial, part.head_us + 1) for part in self.vnodes.log.parts()}
+        files = MarkFiles(self.engine.folder, ends)
+        return MinuteMarks(files, self._present_marks, self.clock.monotonic_us)
+
+    def _present_marks(self) -> list[ShardMark]:
+        heads = self._published_heads.published()
+        oldest_us = self.clock.wall_us() - MAX_AGE_US
+        return [
+            ShardMark(part.id, *heads[part.id], max(oldest_us, part.live[0].record.start_us))
+            for part in self.vnodes.log.parts()
+            if part.id in heads and part.live and heads[part.id].position_us > 0
+        ]
 
     def _check_space(self, broker: Broker, node: ClusterNode) -> None:
         """Refuse messages before the disk is full, and accept them again when there is room. Other nodes go on."""
@@ -318,11 +353,17 @@ class ClusterStorage:
     # ---- syncs
 
     def _sync(self, synced: Callable[[], None]) -> None:
-        """Have everything synced that is written by now."""
-        if self.engine.written <= self.engine.synced:
+        """Have everything synced that is written by now, and let readers beside the node see it then."""
+        publish = self._published_heads.note()
+
+        def tell() -> None:
+            publish()
             synced()
+
+        if self.engine.written <= self.engine.synced:
+            tell()
             return
-        self._waiting.append((self.engine.written, synced))
+        self._waiting.append((self.engine.written, tell))
         self.engine.request_sync()
 
     def _synced(self, mark: int) -> None:
@@ -391,5 +432,10 @@ class ClusterStorage:
     def close(self) -> None:
         """Ensures: what was written is synced."""
         self.store_events()
+        publish = self._published_heads.note()
         self.flush()
+        if self.engine.poison is None and self.engine.written <= self.engine.synced:
+            publish()
+        self._waiting.clear()
+        self._published_heads.close()
         self.engine.close()

@@ -1,4 +1,4 @@
-"""Maintenance of what a node has on disk: free space, the clock, expiry, retention, erasures, events.
+"""Maintenance of what a node has on disk: free space, the clock, expiry, retention, erasures, marks of heads, events.
 
 One round a second, and slices of long work (index entries, ingested messages) between the rounds. A step that fails is
 logged and tried again in the next round; the other steps go on.
@@ -83,6 +83,7 @@ class DiskMaintenance:
             self._storage.erasures.look,
             self._sweep,
             self._sync,
+            self._storage.marks.look,
             self._storage.store_events,
         ):
             self._try(step, "maintenance of the disk failed")

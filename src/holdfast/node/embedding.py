@@ -26,9 +26,12 @@ from holdfast.broker.sys_topics import SysTopics
 from holdfast.model.errors import HoldfastError, PermanentError, PoisonedError
 from holdfast.node.assembly import assemble, listener_specs
 from holdfast.node.build_info import describe
+from holdfast.node.console_supervisor import start_console
+from holdfast.node.control_socket import ControlSocket, control_socket
 from holdfast.node.history_supervisor import end_history, start_history
 from holdfast.node.reload import Reloaded, merge
 from holdfast.node.settings.tree import DEFAULT_LISTENER, Settings
+from holdfast.node.supervision import end_task
 from holdfast.server.listeners import Listeners, open_listeners
 
 if TYPE_CHECKING:
@@ -59,6 +62,8 @@ class Node:
     listeners: Listeners
     sys_topics: SysTopics
     disk: "DiskStorage | ClusterStorage | None" = None
+    #: Where commands and the console ask; None in tests that have none.
+    control: ControlSocket | None = None
     #: Set when the node cannot go on; `failure` says why.
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Exception | None = None
@@ -99,31 +104,38 @@ class Node:
 
 
 @asynccontextmanager
-async def running(settings: Settings, grace_s: float | None = None) -> AsyncIterator[Node]:
+async def running(
+    settings: Settings, grace_s: float | None = None, *, own_process: bool = False
+) -> AsyncIterator[Node]:
     """Run a node for the length of the block. At its end clients get a DISCONNECT, and have `grace_s` to read it.
 
+    `own_process`: the process is there for the node alone, so it has a control socket even without a data folder,
+    and a console unless the settings say otherwise.
     SettingsError if a listener cannot be opened, a file of the settings is wrong, or another process has the data.
     """
     if settings.cluster.is_on:
         # Imported here: a node that is alone does not need the cluster's libraries.
         from holdfast.node.cluster_embedding import running_in_cluster
 
-        async with running_in_cluster(settings, grace_s) as node:
+        async with running_in_cluster(settings, grace_s, own_process=own_process) as node:
             yield node
         return
     broker, disk, backends = await assemble(settings)
     try:
-        async with broker:
+        async with control_socket(settings, broker, disk, own_process=own_process) as control, broker:
             listeners = await open_listeners(listener_specs(settings), broker)
             sys_topics = SysTopics(broker, describe(), settings.sys.interval_s)
             sys_topics.start()
-            node = Node(settings, broker, listeners, sys_topics, disk)
+            node = Node(settings, broker, listeners, sys_topics, disk, control)
+            control.state.node = node
             maintenance = None if disk is None else _start_maintenance(node, disk)
             segments = None if disk is None else _start_segments(disk)
             history = start_history(settings)
+            console = start_console(settings, by_default=own_process)
             try:
                 yield node
             finally:
+                control.state.is_stopping = True
                 await listeners.stop()
                 # Before DISCONNECT: what clients have sent is acknowledged, so they need not send it again.
                 await _commit_the_rest(broker, disk)
@@ -134,9 +146,10 @@ async def running(settings: Settings, grace_s: float | None = None) -> AsyncIter
                 await _commit_the_rest(broker, disk)
                 await broker.queue_backends.settle()
                 await _commit_the_rest(broker, disk)
+                await end_task(console)
                 await end_history(history)
-                await _end(segments)
-                await _end(maintenance)
+                await end_task(segments)
+                await end_task(maintenance)
     finally:
         try:
             for backend in backends.values():
@@ -151,12 +164,6 @@ def _start_segments(disk: "DiskStorage") -> "asyncio.Task[None]":
     from holdfast.node.segment_supervisor import SegmentSupervisor
 
     return asyncio.create_task(SegmentSupervisor(disk).run())
-
-
-async def _end(task: "asyncio.Task[None] | None") -> None:
-    if task is not None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _start_maintenance(node: Node, disk: "DiskStorage") -> "asyncio.Task[None]":

@@ -1,4 +1,8 @@
-"""The history process: what `holdfast history` runs, and what a broker with `[history] enabled = true` runs beside it.
+"""The history process: what `holdfast history` runs, and what a broker runs beside it.
+
+    [history] enabled = true      two ports, and the private socket of the console; until the broker ends
+    otherwise                     the private socket alone, from the console's first question on; until none was asked
+                                  for IDLE_S
 
 A broker writes the settings to standard input, as a line of JSON, and keeps the pipe open: when the broker ends, in any
 way, the pipe ends. The process prints where its servers listen, as a line of JSON, to standard output.
@@ -26,22 +30,44 @@ _log = structlog.get_logger()
 _NICE: Final = 10
 SCRATCH_PREFIX: Final = "holdfast-history-"
 CANNOT_START: Final = 2
-#: The data folder, settings, level and form of logs, and the folder for temporary files.
-_Words = tuple[Path, History, str, str, Path]
+#: Seconds without a question after which a process that only the console needs ends.
+IDLE_S: Final = 600.0
+#: Seconds between two looks whether that is so.
+_LOOK_S: Final = 1.0
+#: The data folder, settings, level and form of logs, the folder for temporary files, the private socket, and whether
+#: the ports are served, too.
+_Words = tuple[Path, History, str, str, Path, Path | None, bool]
 
 
-def serve_history(folder: Path, settings: History, stop: threading.Event) -> None:
-    """Serve until `stop` is set. Prints the addresses to standard output. HoldfastError if it cannot serve."""
-    # Imported here: printing the help needs no Arrow.
+def serve_history(
+    folder: Path,
+    settings: History,
+    stop: threading.Event,
+    socket: Path | None = None,
+    *,
+    ports: bool = True,
+    idle_s: float = IDLE_S,
+) -> None:
+    """Serve until `stop` is set, or without ports until nothing was asked for `idle_s`. Prints the addresses to
+    standard output. HoldfastError if it cannot serve.
+    """
+    # Imported here: printing the help needs no database.
     from holdfast.history.servers import HistoryService
 
-    service = HistoryService(folder, settings)
+    service = HistoryService(folder, settings, socket, ports=ports)
     try:
-        places = {"flight_port": service.flight_port, "http_port": service.http_port}
-        tls = settings.certificate is not None
-        _log.info("history is served", host=settings.host, **places, tls=tls, pid=os.getpid())
+        places: dict[str, object] = {} if socket is None else {"socket": str(socket)}
+        if service.ports is not None:
+            places |= {"flight_port": service.ports.flight_port, "http_port": service.ports.http_port}
+            tls = settings.certificate is not None
+            _log.info("history is served", host=settings.host, **places, tls=tls, pid=os.getpid())
+        else:
+            _log.info("history is served to the console", **places, pid=os.getpid())
         print(json.dumps(places), flush=True)
-        stop.wait()
+        while not stop.wait(None if ports else _LOOK_S):
+            if service.idle_s() >= idle_s:
+                _log.info("the console has asked nothing for a while, and history ends", idle_s=idle_s)
+                return
     finally:
         service.stop()
 
@@ -53,9 +79,18 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
-def encode_settings(folder: Path, settings: History, level: str, form: str, scratch: str) -> bytes:
+def encode_settings(
+    folder: Path,
+    settings: History,
+    level: str,
+    form: str,
+    scratch: str,
+    socket: Path | None = None,
+    *,
+    ports: bool = True,
+) -> bytes:
     """The line that the process reads. `scratch` is the folder for its temporary files, which it removes at its end."""
-    return msgspec.json.encode((folder, settings, level, form, scratch), enc_hook=str) + b"\n"
+    return msgspec.json.encode((folder, settings, level, form, scratch, socket, ports), enc_hook=str) + b"\n"
 
 
 def decode_settings(line: bytes) -> _Words:
@@ -68,13 +103,13 @@ def main() -> None:
     stop = stop_on_signals()
     # Ctrl-C reaches both processes; the broker decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    folder, settings, level, form, scratch = decode_settings(sys.stdin.buffer.readline())
+    folder, settings, level, form, scratch, socket, ports = decode_settings(sys.stdin.buffer.readline())
     configure_logs(level, form)
     os.nice(_NICE)
     threading.Thread(target=_watch_the_broker, args=(stop,), daemon=True).start()
     status = 0
     try:
-        serve_history(folder, settings, stop)
+        serve_history(folder, settings, stop, socket, ports=ports)
     except HoldfastError as error:
         _log.error("history cannot be served", why=str(error))
         status = CANNOT_START

@@ -1,67 +1,123 @@
-"""Keeps the history process running beside a broker.
+"""Keeps the history process running beside a broker: always, if the settings enable it; else while the console asks.
 
 1. Its failure never ends the broker: the process is started again, after longer and longer pauses.
 2. It ends with the broker, also with one that was killed: then its standard input ends (`history_main`).
+3. A process that only the console needs is started by its first question, and ends by itself when no more are asked.
 """
 
 import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import structlog
 
+from holdfast.files.socket_path import HISTORY, prepare_socket_path
+from holdfast.model.errors import SettingsError, TransientError
 from holdfast.node.child_process import child_process
 from holdfast.node.history_main import SCRATCH_PREFIX, encode_settings
 from holdfast.node.settings.tree import Settings
+from holdfast.node.supervision import end_task, keep_running
 
 _log = structlog.get_logger()
 
-_FIRST_PAUSE_S: Final = 0.5
-_LONGEST_PAUSE_S: Final = 30.0
-#: A process that ran this long has started well: the next pause is short again.
-_LONG_S: Final = 60.0
+#: Seconds that a question waits for the process to serve.
+_START_S: Final = 20.0
 
 
 def start_history(settings: Settings) -> "asyncio.Task[None] | None":
     """Start the process and its supervision if the settings enable it. Pass the task to `end_history`."""
-    return asyncio.create_task(_keep(settings)) if settings.history.enabled else None
+    if not settings.history.enabled:
+        return None
+    return asyncio.create_task(keep_running("history", lambda: _run(settings, _own_socket(settings), ports=True)))
 
 
 async def end_history(keeping: "asyncio.Task[None] | None") -> None:
     """Ensures: the process has ended."""
-    if keeping is not None:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+    await end_task(keeping)
 
 
-async def _keep(settings: Settings) -> None:
-    loop = asyncio.get_running_loop()
-    pause_s = _FIRST_PAUSE_S
-    while True:
-        began_s = loop.time()
+class HistoryOnDemand:
+    """The history process for the console: one that serves its socket alone is started when the console asks.
+
+    Requires: `close` at the end. If the settings enable history, its process serves the socket, too: none is started.
+    """
+
+    def __init__(self, settings: Settings, *, start_s: float = _START_S) -> None:
+        self._settings: Final = settings
+        self._start_s: Final = start_s
+        self._serving: Final = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def socket(self) -> Path:
+        """Where the process serves, which was started if it did not run.
+
+        TransientError if it does not serve in time: it is tried again, so ask later. SettingsError if there is no place
+        for its socket.
+        """
+        path = _socket_of(self._settings.storage.data)
+        if self._settings.history.enabled:
+            return path
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.create_task(
+                keep_running("history", lambda: self._run(path), ends=lambda status: status == 0)
+            )
         try:
-            # A killed process leaves files of its RocksDB secondaries behind, so they are in a folder that is removed.
-            with TemporaryDirectory(prefix=SCRATCH_PREFIX, ignore_cleanup_errors=True) as scratch:
-                status = await _run(settings, scratch)
-        except Exception:
-            _log.exception("the history process cannot be kept running, and is started again", pause_s=pause_s)
-        else:
-            _log.warning("the history process has ended, and is started again", status=status, pause_s=pause_s)
-        if loop.time() - began_s >= _LONG_S:
-            pause_s = _FIRST_PAUSE_S
-        await asyncio.sleep(pause_s)
-        pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
+            async with asyncio.timeout(self._start_s):
+                await self._serving.wait()
+        except TimeoutError:
+            raise TransientError(
+                f"the history process has not come up within {self._start_s:g} s, and is started again; the log of the "
+                "broker says why"
+            ) from None
+        return path
+
+    async def close(self) -> None:
+        """Ensures: the process has ended."""
+        keeping, self._keeping = self._keeping, None
+        await end_history(keeping)
+
+    async def _run(self, path: Path) -> int:
+        try:
+            return await _run(self._settings, path, ports=False, on_served=self._serving.set)
+        finally:
+            self._serving.clear()
 
 
-async def _run(settings: Settings, scratch: str) -> int:
+async def _run(
+    settings: Settings, socket: Path | None, *, ports: bool, on_served: Callable[[], None] = lambda: None
+) -> int:
     """Run the process until it ends; its exit status."""
-    async with child_process("holdfast.node.history_main", {"TMPDIR": scratch}) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        logs = settings.log
-        words = encode_settings(settings.storage.data.absolute(), settings.history, logs.level, logs.format, scratch)
-        process.stdin.write(words)
-        # The log says where it listens. What it prints is for programs that run `holdfast history` themselves.
-        while await process.stdout.read(4096):
-            pass
-        return await process.wait()
+    # A killed process leaves files of its RocksDB secondaries behind, so they are in a folder that is removed.
+    with TemporaryDirectory(prefix=SCRATCH_PREFIX, ignore_cleanup_errors=True) as scratch:
+        async with child_process("holdfast.node.history_main", {"TMPDIR": scratch}) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            logs = settings.log
+            folder = settings.storage.data.absolute()
+            process.stdin.write(
+                encode_settings(folder, settings.history, logs.level, logs.format, scratch, socket, ports=ports)
+            )
+            # It prints where it listens as soon as it does.
+            while await process.stdout.read(4096):
+                on_served()
+            return await process.wait()
+
+
+def _socket_of(folder: Path) -> Path:
+    """Where the private socket lies: elsewhere, if nothing can be written beside the data. SettingsError: nowhere."""
+    try:
+        return prepare_socket_path(folder, HISTORY, on_disk=os.access(folder, os.W_OK | os.X_OK))
+    except OSError as error:
+        raise SettingsError(f"there is no place for the socket of the history process: {error}") from error
+
+
+def _own_socket(settings: Settings) -> Path | None:
+    """The private socket of a process that serves its ports in any case."""
+    try:
+        return _socket_of(settings.storage.data)
+    except SettingsError as error:
+        _log.warning("history serves no console", why=str(error))
+        return None

@@ -13,6 +13,7 @@ from holdfast.model.errors import SettingsError
 from holdfast.node.build_info import describe
 from holdfast.node.embedding import InstallationNeededError, Node, running
 from holdfast.node.logs import configure_logs
+from holdfast.node.reload import ReloadOutcome
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.values import format_toml
 from holdfast.node.shutdown import StopDeadline, release_signals, stop_on_signals
@@ -79,12 +80,15 @@ async def serve(settings: Settings, read_again: ReadSettings) -> None:
 
 async def _serve(settings: Settings, read_again: ReadSettings) -> None:
     deadline = StopDeadline()
-    async with running(settings) as node:
+    async with running(settings, own_process=True) as node:
         # Before the first log line: a program that reads it may send a signal at once.
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         stop_on_signals(loop, stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: reload(node, read_again))
+        if node.control is not None:
+            node.control.words.reload_all = lambda: reload(node, read_again)
+            node.control.words.set_log_level = lambda level: configure_logs(level, node.settings.log.format)
         _log.info(describe(), durability=settings.storage.durability)
         for name, (host, port) in node.listeners.addresses().items():
             _log.info("listening", listener=name, host=host, port=port)
@@ -125,10 +129,11 @@ async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
             wait.cancel()
 
 
-def reload(node: Node, read_again: ReadSettings) -> None:
+def reload(node: Node, read_again: ReadSettings) -> ReloadOutcome:
     """Apply what can be applied now. A part that is wrong stays as it was and does not hold up the others."""
+    outcome = ReloadOutcome()
     steps: dict[str, Callable[[], None]] = {
-        "settings": lambda: _reload_settings(node, read_again()),
+        "settings": lambda: _reload_settings(node, read_again(), outcome),
         "access": node.broker.reload_access,
         "certificates": node.listeners.reload_certificates,
     }
@@ -137,18 +142,23 @@ def reload(node: Node, read_again: ReadSettings) -> None:
             step()
         except SettingsError as error:
             _log.error("not reloaded, the old one stays", what=what, why=str(error))
+            outcome.errors[what] = str(error)
         else:
             _log.info("reloaded", what=what)
+    if node.control is not None:
+        node.control.state.reloads.note(outcome, node.broker.clock.wall_us())
+    return outcome
 
 
-def _reload_settings(node: Node, settings: Settings) -> None:
+def _reload_settings(node: Node, settings: Settings, outcome: ReloadOutcome) -> None:
     log = node.settings.log
     reloaded = node.change(settings)
+    outcome.changed, outcome.waiting = reloaded.live(), reloaded.waiting()
     if node.settings.log != log:
         configure_logs(node.settings.log.level, node.settings.log.format)
-    for change in reloaded.live():
+    for change in outcome.changed:
         _log.info("a setting changed", key=change.key, before=format_toml(change.before), now=format_toml(change.after))
-    for change in reloaded.waiting():
+    for change in outcome.waiting:
         _log.warning(
             "a setting needs a restart", key=change.key, now=format_toml(change.before), then=format_toml(change.after)
         )

@@ -44,6 +44,32 @@ class Reloaded:
         return [change for change in self.changes if not change.live]
 
 
+@dataclass
+class ReloadOutcome:
+    """What a reload of settings, access rules and certificates has done."""
+
+    changed: list[SettingChange] = field(default_factory=list)
+    #: Changes that need a restart.
+    waiting: list[SettingChange] = field(default_factory=list)
+    #: By part: why it stays as it was.
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class ReloadHistory:
+    """The reloads of a node since its start."""
+
+    #: When all of a reload succeeded last; 0 for never.
+    last_success_us: int = 0
+    failures: int = 0
+
+    def note(self, outcome: ReloadOutcome, now_us: int) -> None:
+        if outcome.errors:
+            self.failures += 1
+        else:
+            self.last_success_us = now_us
+
+
 def merge(old: Settings, new: Settings) -> Reloaded:
     """`old` with everything of `new` that can change while the node runs."""
     changes: list[SettingChange] = []

@@ -8,7 +8,7 @@ import structlog
 from holdfast import __version__
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
-from holdfast.durable.commit import SegmentCounts
+from holdfast.durable.commit import CommitCounts, SegmentCounts
 from holdfast.durable.erasures import Erasure
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.queues.log_queue import LogQueue
@@ -21,6 +21,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import PoisonedError, TransientError
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.zones import zones_of
+from holdfast.node.stored_log import StoredShard
 from holdfast.records.events import Event
 from holdfast.records.lanes import is_lane
 from holdfast.storage.event_files import EventFiles
@@ -29,6 +30,7 @@ from holdfast.storage.rocks.engine.loop_sync import LoopSyncRule
 from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.log.commit_log import Companion
 from holdfast.storage.rocks.log.erasure_worker import ErasureWorker
+from holdfast.storage.rocks.log.head_marks import open_marks
 from holdfast.storage.rocks.log.leases import Leases
 from holdfast.storage.rocks.log.maintenance import Maintenance
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter, WrittenLog
@@ -71,6 +73,8 @@ class DiskStorage:
         self.outbox: Final = RocksOutbox(self.engine)
         companions: list[Companion] = [self.sessions, self.retained, self.numbers, self.outbox]
         self.log: Final = open_log(self.engine, zones, default, mounts, clock, __version__, companions)
+        self.marks: Final = open_marks(self.log, clock.monotonic_us)
+        self._write_marks()
         #: Kept by those who have segments made.
         self.segment_counts: Final = SegmentCounts()
         self.leases: Final = Leases(storage.data, settings.history.lease_max_age_s)
@@ -115,6 +119,25 @@ class DiskStorage:
     @property
     def segmented_log(self) -> WrittenLog:
         return self.log
+
+    @property
+    def commit_counts(self) -> CommitCounts | None:
+        return self.log.counts
+
+    def stored_shards(self) -> list[StoredShard]:
+        """The log's shards, in numbers."""
+        return [
+            StoredShard(
+                zone_log.zone.name,
+                number,
+                shard.head_us,
+                shard.head_serial,
+                [generation.record for generation in zone_log.live],
+                zone_log.dropped,
+            )
+            for zone_log in self.log.zone_logs.values()
+            for number, shard in zone_log.shards.items()
+        ]
 
     def segment_writer(self, size: SegmentSize) -> SegmentWriter:
         return SegmentWriter(self.log, size)
@@ -209,4 +232,12 @@ class DiskStorage:
             _log.warning("index entries were not written; the next start makes them", why=str(error))
         finally:
             self.store_events()
+            self._write_marks()
             self.log.close()
+
+    def _write_marks(self) -> None:
+        """At the beginning and at the end: what lies between two lives is seen by these marks."""
+        try:
+            self.marks.write()
+        except OSError as error:
+            _log.warning("marks of heads cannot be written", why=str(error))

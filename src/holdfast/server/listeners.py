@@ -94,6 +94,10 @@ class Listeners:
         """By name: the host as it was asked for, and the port that was taken."""
         return {one.spec.name: (one.spec.host, one.port) for one in self._listeners}
 
+    def certificate_expiries(self) -> dict[str, float]:
+        """By the name of each listener with TLS: the Unix time at which its certificate ends."""
+        return {one.spec.name: one.tls.expires_s for one in self._listeners if one.tls is not None}
+
     def reload_certificates(self) -> None:
         """Let new connections use the files as they are now.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from holdfast.model.errors import SettingsError
+from holdfast.server.certificate_expiry import expiry_of
 from holdfast.server.listener_spec import ListenerSpec
 
 
@@ -47,10 +48,13 @@ class TlsContext:
     def __init__(self, spec: ListenerSpec) -> None:
         self._spec: Final = spec
         self.present = load(spec)
+        #: Unix time at which the certificate in use ends; 0 if it does not say.
+        self.expires_s = _expiry(spec)
 
     def reload(self) -> None:
         """Read the files again, for new connections. If one is bad, all stays as it was and SettingsError says why."""
         self.present = load(self._spec)
+        self.expires_s = _expiry(self._spec)
 
 
 class ConnectionTls(ssl.SSLContext):
@@ -129,6 +133,14 @@ def load(spec: ListenerSpec) -> ssl.SSLContext:
         # The client's own certificate: lists of every authority up to the root are rarely at hand.
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     return context
+
+
+def _expiry(spec: ListenerSpec) -> float:
+    assert spec.certificate is not None
+    try:
+        return expiry_of(spec.certificate)
+    except ValueError:
+        return 0.0
 
 
 def verified_subject(certificate: Mapping[str, Any] | None) -> str | None:

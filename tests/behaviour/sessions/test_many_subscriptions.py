@@ -15,6 +15,7 @@ from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.codec import encode
 from holdfast.wire.packets import Ack, Publish, Suback, Subscribe, Subscription, Unsubscribe
+from tests.broker_backends import OpenWorld
 from tests.disk_world import DiskWorld, back, payloads, publish, replay
 from tests.slow_world import kept, rules
 from tests.world import Peer, World
@@ -42,14 +43,14 @@ def test_by_default_a_session_may_have_a_hundred_thousand_subscriptions_and_a_to
         assert reader.payloads() == [payload]
 
 
-def test_a_session_with_many_subscriptions_gets_its_backlog_by_them(tmp_path: Path) -> None:
+def test_a_session_with_many_subscriptions_gets_its_backlog_by_them(open_world: OpenWorld) -> None:
     """L13: with as many as are found by a matcher, and with changes while it is behind."""
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         reader = kept(world, "c")
         subscribe_many(reader, MANY)
         reader.drop()
         publish(world, *((f"plant/{number}/temp", b"%d" % number) for number in range(0, MANY + 100, 100)))
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         assert payloads(back(world, "c")) == [b"%d" % number for number in range(0, MANY, 100)]
         slow = back(world, "c", receive_maximum=1)
         publish(world, *((f"plant/{number}/temp", b"%d" % number) for number in range(5)))

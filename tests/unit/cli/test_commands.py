@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli import main
 from holdfast.cli.spark import command as spark
-from holdfast.history.tokens import add_token
+from holdfast.files.token_file import add_token
 from holdfast.model.clock import ManualClock
 from tests.unit.storage.rocks.log_node import Node
 

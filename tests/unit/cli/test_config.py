@@ -14,6 +14,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to start in, so that no holdfast.toml of this machine is read."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("HOLDFAST__CONSOLE__ENABLED")
     return tmp_path
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.cluster.nats_server import TlsFiles, server_config
+from holdfast.cluster.nats.server import TlsFiles, server_config
 from holdfast.cluster.node_cluster import check_founding
 from holdfast.durable.state_machine.decisions import build_zones
 from holdfast.model.errors import MisuseError, SettingsError

@@ -22,6 +22,8 @@ class ClientConnection:
         self.number: Final = number
         #: When its transport connected, or its client says so: of two connections with one client id the newer wins.
         self.version = version
+        #: Monotonic time at which it was accepted.
+        self.opened_us = 0
         self.client_id = ""
         #: The session's name on this node: clients of different mount points may have the same client id.
         self.session_id = ""
@@ -47,6 +49,8 @@ class ClientConnection:
         self.packet_tick = 0
         #: The client said goodbye properly, or is told to go: nothing more to do for its will.
         self.parted = False
+        #: What those who watch clients were last told of it, as a number that differs when that does; 0 for nothing.
+        self.told = 0
 
     @property
     def owner(self) -> str:

@@ -50,6 +50,13 @@ class Admission(Protocol):
         """Where else clients may go, as MQTT 5 names servers; empty if that is not told."""
 
 
+class ConnectionWatch(Protocol):
+    """Who is told of clients that come and go, while anybody watches them."""
+
+    def changed(self, session_id: str) -> None:
+        """A session has got a connection, or has lost it."""
+
+
 class ClientConnections:
     """Every connection, from accept to close.
 
@@ -83,6 +90,10 @@ class ClientConnections:
         self._by_number: Final[dict[int, ClientConnection]] = {}
         self._count = 0
         self.most = 0
+        #: Connections whose CONNECT was accepted.
+        self.clients = 0
+        #: None while nobody watches.
+        self.watch: ConnectionWatch | None = None
         #: None: every client is served.
         self.admission: Admission | None = None
 
@@ -98,6 +109,7 @@ class ClientConnections:
         channel = Channel(link, self._policy.mqtt.max_packet_size, self._count)
         now_us = channel.heard_us = self._clock.monotonic_us()
         connection = ClientConnection(channel, origin, self._count, self._versions.next())
+        connection.opened_us = now_us
         self._by_number[self._count] = connection
         if len(self._by_number) > self.most:
             self.most = len(self._by_number)
@@ -120,6 +132,9 @@ class ClientConnections:
 
     def accepted(self, connection: ClientConnection) -> None:
         """CONNECT was accepted: from now on the keep alive counts."""
+        self.clients += 1
+        if self.watch is not None:
+            self.watch.changed(connection.session_id)
         self._rounds.forget(connection, connection.tick)
         connection.tick = 0
         if connection.keep_alive_us:
@@ -288,6 +303,10 @@ class ClientConnections:
         self._packets.forget(connection, connection.packet_tick)
         self._exchange.acks.forget(channel)
         client, channel.client = channel.client, None
+        if client is not None:
+            self.clients -= 1
+            if self.watch is not None:
+                self.watch.changed(connection.session_id)
         if client is not None and client.owner is channel:
             will = connection.will
             if will is not None and not connection.parted:

@@ -92,7 +92,7 @@ class BrokerSessions:
 
         self._restore: Final = SessionRestore(self.subscriptions, self.retained, self._slices, sent_up_to)
         #: Sessions that are being opened in slices, and whether a will of theirs came due meanwhile.
-        self._opening: Final[dict[str, bool]] = {}
+        self.opening: Final[dict[str, bool]] = {}
         self._removals: Final = SubscriptionRemovals(self.subscriptions, self._slices)
 
     # ---- begin
@@ -109,11 +109,11 @@ class BrokerSessions:
         Ensures: a session that was to be resumed is as it was before, if the client has left.
         """
         if self._deciding_log is not None:
-            await self._catch_up(client_id, self._deciding_log)
+            taken_over = await self._catch_up(client_id, self._deciding_log)
         opened = self._open(client_id, clean_start=clean_start, persistent=persistent, taken_over=taken_over)
         if isinstance(opened, tuple):
             return opened
-        self._opening[client_id] = False
+        self.opening[client_id] = False
         try:
             while opened is None and not has_left():
                 await self._removals.finished(client_id)
@@ -124,23 +124,22 @@ class BrokerSessions:
             if isinstance(opened, StoredSession):
                 opened = await self._restore_in_slices(client_id, opened, has_left)
         finally:
-            will_due = self._opening.pop(client_id)
+            will_due = self.opening.pop(client_id)
         if will_due and opened is None:
             self.will_due(client_id)
         return opened
 
-    async def _catch_up(self, client_id: str, log: DecidingLog) -> None:
-        """Have nothing of an earlier connection at hand, and everything that the stored session names.
-
-        What is remembered may not have counted; and what is not applied here yet would look as if it were gone.
+    async def _catch_up(self, client_id: str, log: DecidingLog) -> bool:
+        """Whether a connection was taken over, at any node. Ensures: nothing of an earlier one is at hand, and all that
+        the stored session names is: what is remembered may not have counted, what is not applied here would look gone.
         """
-        remembered = self.clients.get(client_id)
-        if remembered is not None:
+        if (remembered := self.clients.get(client_id)) is not None:
             self.fenced(remembered)
         if self._removals.under_way(client_id):
             await self._removals.finished(client_id)
         if not await log.has_all_of(client_id):
             raise PeerError(SERVER_UNAVAILABLE, "this node has not caught up with what the session was sent elsewhere")
+        return log.has_replaced(client_id)
 
     def _open(
         self, client_id: str, *, clean_start: bool, persistent: bool, taken_over: bool
@@ -155,7 +154,7 @@ class BrokerSessions:
                 return None
             record = self.record(client_id)
             if record is not None:
-                over = over or self._is_over(record)
+                over = over or self.is_over(record)
                 stored = None if over else self._stored.load(client_id, SLICE)
                 if stored is not None and stored.load_on is not None:
                     return stored
@@ -172,7 +171,8 @@ class BrokerSessions:
         if record is None and most and max(len(self.clients), self._stored.count()) >= most:
             raise PeerError(QUOTA_EXCEEDED, f"there are {most} sessions, which is the limit")
         if record is not None and over:
-            self._end_stored(client_id, record, _CLEAN if clean_start else _EXPIRED)
+            why = _CLEAN if clean_start else _EXPIRED
+            self.end_stored(client_id, record, why, drops_will=clean_start and not taken_over)
         backend, limits = self._policy.queue_of(client_id) if persistent and stored is None else ("", None)
         if backend and limits is not None:
             client = self._new_external(client_id, backend, limits, self._external.next_number())
@@ -205,7 +205,7 @@ class BrokerSessions:
         if client is not None:
             return client.session.user
         record = self.record(client_id)
-        if record is None or (self._is_over(record) and self.wills.waiting(client_id) is None):
+        if record is None or (self.is_over(record) and self.wills.waiting(client_id) is None):
             return None
         return record.user
 
@@ -213,7 +213,7 @@ class BrokerSessions:
         """What is stored of a session itself, unless it has ended."""
         return None if client_id in self._dropped else self._stored.record(client_id)
 
-    def _is_over(self, record: SessionRecord) -> bool:
+    def is_over(self, record: SessionRecord) -> bool:
         """Whether it ended already, and was only not removed yet; after a crash, one without expiry has."""
         if self._deciding_log is not None:
             return False  # it would be gone
@@ -412,10 +412,12 @@ class BrokerSessions:
         self._exchange.counters.drop(DROP_SESSION_ENDED, count)
         self._exchange.drops.note(DROP_SESSION_ENDED, client_id, b"", self._clock.wall_us(), count, detail=why)
 
-    def _end_stored(self, client_id: str, record: SessionRecord, why: str) -> None:
-        """The end of a session that has no object, and no will that waits."""
+    def end_stored(self, client_id: str, record: SessionRecord, why: str, *, drops_will: bool = False) -> None:
+        """The end of a session that has no object. The log of a cluster publishes the will that it still has."""
         if record.expiry_s:
             self._lose(client_id, 0, why)
+        if drops_will and self._deciding_log is not None and record.will is not None:
+            self._state.step(KeepSession(client_id, record.without_will(), record))
         self.drop_stored(client_id, record)
 
     def drop_stored(self, client_id: str, record: SessionRecord) -> None:
@@ -445,8 +447,8 @@ class BrokerSessions:
 
     def will_due(self, client_id: str) -> None:
         """The delay has passed. One commit publishes the will and forgets it, so that it comes once."""
-        if client_id in self._opening:
-            self._opening[client_id] = True  # its client is back in time, unless it leaves before its CONNACK
+        if client_id in self.opening:
+            self.opening[client_id] = True  # its client is back in time, unless it leaves before its CONNACK
             return
         if not self.wills.publish_waiting(client_id):
             return
@@ -472,7 +474,7 @@ class BrokerSessions:
         limits = self._policy.queue_of(client_id)[1]
         client = self._new_external(client_id, record.queue, limits, record.begun)
         self._restore.restore(client, stored)
-        if self._is_over(record):
+        if self.is_over(record):
             self._expire(client)
         elif record.ends_us() >= 0:
             self._expire_after(client, record.ends_us() - self._clock.wall_us())
@@ -487,12 +489,12 @@ class BrokerSessions:
             return
         now_us = self._clock.wall_us()
         for client_id in self._stored.expiring(now_us, _PAGE):
-            if client_id in self.clients or client_id in self._dropped or client_id in self._opening:
+            if client_id in self.clients or client_id in self._dropped or client_id in self.opening:
                 continue
             if self.wills.waiting(client_id) is not None:
                 continue
             record = self.record(client_id)
-            if record is not None and self._is_over(record):
+            if record is not None and self.is_over(record):
                 self.expired += 1
-                self._end_stored(client_id, record, _EXPIRED)
+                self.end_stored(client_id, record, _EXPIRED)
         self._state.schedule()

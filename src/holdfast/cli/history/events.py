@@ -51,7 +51,7 @@ def events(
         for event in read_events(folder)
         if event.time_us >= since_us
         and (reason is None or event.reason == reason)
-        and (client is None or is_client(event, client))
+        and (client is None or event.is_about(client))
         and (topic_filter is None or (event.topic and topic_filter.matches(event.topic.encode())))
     ]
     left_out = max(0, len(chosen) - limit)
@@ -85,11 +85,6 @@ def describe_place(event: Event) -> str:
         return ""
     more = "" if event.from_us == event.to_us else f"..{event.to_us}"
     return f"{event.shard}/{event.from_us}{more}"
-
-
-def is_client(event: Event, client: str) -> bool:
-    """Whether an event is about a client, whatever mount point it came through."""
-    return event.client == client or event.client.endswith(f"\0{client}")
 
 
 def describe_client(session_id: str) -> str:

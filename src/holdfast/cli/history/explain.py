@@ -14,7 +14,6 @@ from holdfast.cli.history.events import (
     Since,
     describe_client,
     format_event_time,
-    is_client,
     parse_filter_or_fail,
     parse_since_or_fail,
     print_events,
@@ -23,7 +22,7 @@ from holdfast.cli.options.groups import Json, grouped
 from holdfast.cli.output.table import TableColumn, print_table
 from holdfast.cli.storage.command import FolderOptions
 from holdfast.model.errors import HoldfastError
-from holdfast.records.events import Event, event_fields
+from holdfast.records.events import Event
 from holdfast.storage.event_files import read_events
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -34,6 +33,10 @@ if TYPE_CHECKING:
 #: The most events of the client that are shown below its messages.
 _EVENTS: Final = 20
 _NEVER_S: Final = 0xFFFFFFFF
+_ONE_NODE: Final = (
+    "this is a node of a cluster: events are those of this node alone, and what another node dropped is 'acknowledged' "
+    "or 'owed' here; ask each node that has served the client"
+)
 
 
 @grouped
@@ -55,87 +58,50 @@ def explain(
     topic_filter = parse_filter_or_fail(topic)
     since_us = parse_since_or_fail(since)
     session_id = f"{mount_point}\0{client}" if mount_point else client
-    try:
-        # Imported here: they need the libraries of `holdfast[history]`.
-        from holdfast.history.explanation import explain as explain_messages
-        from holdfast.history.reader.reader import HistoryReader
-        from holdfast.history.tables.session_view import read_session
-    except ImportError as error:
-        fail(f"{error.name} is missing; install it with: pip install 'holdfast[history]'")
+    # Imported here: printing the help needs no database.
+    from holdfast.history.explanation import explain as explain_messages
+    from holdfast.history.explanation_json import explanation_fields, of_node
+    from holdfast.history.reader.reader import HistoryReader
+    from holdfast.history.tables.session_view import read_session
+
     with exit_on(HoldfastError):
         folder = options.folder()
         with HistoryReader.open(folder) as reader:
+            of_cluster = reader.is_of_cluster
             session = read_session(reader, session_id)
             # After the reader was opened, so that events of all that it shows are stored.
             events = read_events(folder)
-            about = [event for event in events if event.time_us >= since_us and is_client(event, client)]
+            about = [event for event in events if event.time_us >= since_us and event.is_about(client)]
             if session is None:
-                _no_session(client, about, as_json=as_json)
+                _no_session(client, about, as_json=as_json, of_cluster=of_cluster)
                 return
             answer = explain_messages(
                 reader, session, topic_filter, since_us, limit, events, now_us=time.time_ns() // 1000
             )
     if as_json:
-        typer.echo(json.dumps(_plain(client, session, answer, about), indent=2, ensure_ascii=False))
+        plain = explanation_fields(client, session, answer, about) | of_node(of_cluster=of_cluster)
+        typer.echo(json.dumps(plain, indent=2, ensure_ascii=False))
     else:
         _print(client, session, answer, about)
+        if of_cluster:
+            typer.echo(_ONE_NODE)
 
 
-def _no_session(client: str, about: list[Event], *, as_json: bool) -> None:
+def _no_session(client: str, about: list[Event], *, as_json: bool, of_cluster: bool) -> None:
+    from holdfast.history.explanation_json import no_session_fields, of_node
+
     if as_json:
-        events = [event_fields(event) for event in about]
-        typer.echo(json.dumps({"client": client, "session": None, "messages": [], "events": events}, indent=2))
+        plain = no_session_fields(client, about) | of_node(of_cluster=of_cluster)
+        typer.echo(json.dumps(plain, indent=2))
     elif about:
         print_events(about[-_EVENTS:])
+    if of_cluster and not as_json:
+        typer.echo(_ONE_NODE)
     fail(
         f"there is no stored session of client {client!r}: it never had one that outlives its connection, or it has "
         "ended" + (" (see the events)" if any(event.reason == "session_ended" for event in about) else ""),
         FAILED,
     )
-
-
-def _plain(client: str, session: "SessionView", answer: "Explanation", about: list[Event]) -> dict[str, object]:
-    record = session.record
-    return {
-        "client": client,
-        "session": {
-            "connected": record.disconnected_us == 0,
-            "disconnected_us": record.disconnected_us or None,
-            "expiry_s": record.expiry_s,
-            "subscriptions": [_plain_subscription(one) for one in session.subscriptions.values()],
-        },
-        "found": answer.found,
-        "lost_by_retention_at_most": answer.lost_at_most,
-        "events_complete": answer.events_complete,
-        "messages": [_plain_fate(fate) for fate in answer.fates],
-        "events": [event_fields(event) for event in about],
-    }
-
-
-def _plain_subscription(record: SubscriptionRecord) -> dict[str, object]:
-    return {"filter": record.filter.raw.decode(), "qos": record.qos, "since_us": record.since_us}
-
-
-def _plain_fate(fate: "MessageFate") -> dict[str, object]:
-    message = fate.message
-    plain: dict[str, object] = {
-        "topic": message.topic.decode(),
-        "qos": message.qos,
-        "publisher": message.publisher,
-        "received_us": message.received_us,
-        "shard": message.shard,
-        "position_us": message.position_us,
-        "state": fate.state,
-        "why": fate.why,
-        "matched": [_plain_subscription(record) for record in fate.matched],
-    }
-    if fate.packet_id:
-        plain["packet_id"] = fate.packet_id
-    if message.expires_us:
-        plain["expires_us"] = message.expires_us
-    if fate.event is not None:
-        plain["event"] = event_fields(fate.event)
-    return plain
 
 
 # ---- as text
@@ -188,4 +154,4 @@ def _print_fates(fates: "list[MessageFate]") -> None:
 
 
 def _matched_text(record: SubscriptionRecord) -> str:
-    return f"{record.filter.raw.decode()} (QoS {record.qos}, since {format_event_time(record.since_us)})"
+    return f"{record.filter.raw.decode()} (QoS {record.qos}, since {format_event_time(record.began_us())})"

@@ -52,7 +52,10 @@ def learn(
     given = options.source(**({} if zone is None else {"zone": zone}))
     with job_output("learn", as_json=as_json, stopped=_STOPPED) as job:
         from holdfast.pipeline.learn.job import LearnJob, apply_patterns, choose_patterns, run_learn
+        from holdfast.pipeline.source.history_source import read_view
 
+        if apply and options.data is not None:
+            read_view(options.data, "what the next generation begins with")
         job.begin("starting Spark")
         result = run_learn(LearnJob(given, zone, options.lake), options.master, job.progress)
         zones = choose_patterns(result.found)

@@ -29,6 +29,7 @@ from holdfast.storage.rocks.backup import create_backup, restore_backup
 from holdfast.storage.rocks.checking.overview import generations_of, patterns_of
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.checking.verify_report import VerifyReport
+from holdfast.storage.rocks.engine.column_families import refuse_cluster
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.log.maintenance import Maintenance
 from holdfast.storage.rocks.log.startup import open_log
@@ -190,6 +191,7 @@ def rotate(name: Annotated[str, typer.Argument(metavar="ZONE", help="The zone.")
     """Begin a new generation of a zone, with the settings of the broker: layout, shards and thresholds take effect."""
     settings = options.read_or_fail()
     with exit_on(HoldfastError), FolderOptions(data=settings.storage.data).opened() as engine:
+        refuse_cluster(engine.families(), engine.folder, "a generation that begins here")
         own, default, mounts = zones_of(settings)
         stored = [zone.name for zone in (default, *own) if zone.store]
         if name not in stored:

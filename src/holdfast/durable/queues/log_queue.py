@@ -261,7 +261,8 @@ class LogQueue(SessionQueue):
         if replay is None:
             replay = self._replay = self._new_replay()
         replay.up_to_us = self.up_to_us
-        most = _LOOKED if self._by_time else limit * len(self._delivered)
+        # A node that has no message yet has no shard either: without a look it would be behind until one comes.
+        most = _LOOKED if self._by_time else limit * max(len(self._delivered), 1)
         looked = size_bytes = 0
         at_end = False
         while len(found) < limit and size_bytes < _MAX_READ_BYTES:
@@ -299,10 +300,21 @@ class LogQueue(SessionQueue):
             filters.filters_of,
             self._earliest_us(),
             self._until_us,
-            cursor=Cursor(EVERY_ZONE, self._sent or {}),
+            cursor=Cursor(EVERY_ZONE, self._done()),
             by_time=self._by_time,
             ends=self._delivered,
         )
+
+    def _done(self) -> dict[int, int]:
+        """By shard, up to where it was sent its messages. Requires: it is not read now.
+
+        History that has nothing of a shard yet begins with the earliest there is. A session was owed all of it: what is
+        gone is lost.
+        """
+        sent = self._sent or {}
+        if self._rule.with_qos0:
+            return {shard: sent_us for shard, sent_us in sent.items() if sent_us}
+        return {shard: self._sent_up_to(shard) for shard in {*sent, *self._log.heads()}}
 
     def at_end(self) -> bool:
         return not self._behind
@@ -319,6 +331,14 @@ class LogQueue(SessionQueue):
         """An estimate: whether anything is owed. An exact count would cost reading the backlog."""
         unlogged = 0 if self._unlogged is None else self._unlogged.count()
         return unlogged + (1 if self._behind else 0)
+
+    def drop_unread(self) -> int:
+        """Count everything that is owed now as sent; how many messages that are in no log went with it."""
+        self._behind = False
+        self._sent = None
+        self._replay = None
+        self._rule.caught_up()
+        return 0 if self._unlogged is None else self._unlogged.drop_unread()
 
     def drop(self) -> None:
         self._behind = False

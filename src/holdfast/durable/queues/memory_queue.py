@@ -106,6 +106,13 @@ class MemoryQueue(EntryQueue):
     def count(self) -> int:
         return self._count
 
+    def drop_unread(self) -> int:
+        """Forget what was not read yet; how many messages these were. What is in flight stays."""
+        serials = [owed.serial for owed in self._items if owed is not None and owed.serial >= self._next]
+        for serial in serials:
+            self.acknowledge(serial)
+        return len(serials)
+
     def drop(self) -> None:
         self._base += len(self._items)
         self._next = self._base

@@ -35,7 +35,7 @@ class OwedRule:
         self.subscriptions: Final = subscriptions
         self._upgrade_qos: Final = upgrade_qos
         #: Whether it is history that is read: then QoS 0 belongs to it, too.
-        self._with_qos0: Final = with_qos0
+        self.with_qos0: Final = with_qos0
         # None for empty, in all of them: there are as many as sessions.
         #: Subscriptions that deliver nothing from a position on.
         self._ends: dict[bytes, int] | None = None
@@ -139,7 +139,7 @@ class OwedRule:
                 identifiers.append(record.identifier)
         if not self._upgrade_qos:
             qos = min(qos, message.qos)
-        if qos < 0 or (qos == 0 and not self._with_qos0):  # QoS 0 is for who was there
+        if qos < 0 or (qos == 0 and not self.with_qos0):  # QoS 0 is for who was there
             return None
         owed = Owed(message, qos, retain=message.retain and keep_retain, identifiers=tuple(identifiers))
         if qos < 2 and self._repeated is not None:  # of QoS 2 nothing is sent before its entry in flight is stored

@@ -21,7 +21,8 @@
 
 A vnode hears of a closed epoch by a `Closed(node, before)` in its own log, which any node may write.
 
-There is no clock here: how long a node was silent is for the node that fences it to say (`cluster/membership.py`).
+There is no clock here: how long a node was silent is for the node that fences it to say
+(`cluster/membership/membership.py`).
 """
 
 from typing import Final

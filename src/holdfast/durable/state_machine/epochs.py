@@ -79,6 +79,7 @@ class Epochs:
         if value is not None and decode_writer(value)[0] < record.epoch:
             self.close(record.node, record.epoch)
         self._tables.put(CLUSTER, writer_key(record.node), encode_writer(record.epoch, record.number))
+        self._known[record.node, record.epoch] = OPEN  # else it would not have come here
 
     def closed_at(self, node: int, epoch: int) -> int:
         found = self._known.get((node, epoch))

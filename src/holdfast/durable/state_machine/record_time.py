@@ -1,13 +1,18 @@
 """Rule 4, the time of a record: no clock is looked at but those that stand in the log.
 
 A record claims the time min(stamp of the log, time of its writer). Its record time is the greater of that and the
-record time before. A claim that leaps ahead by more than 30 s is not believed by itself, since writer and server often
-share one wrong clock, and record time never goes back:
+record time before. A claim that is more than 30 s away is not believed by itself, since writer and server often share
+one wrong clock, and record time never goes back:
 
-    claim ≤ time                     time
-    claim ≤ time + 30 s              claim
-    a leap                           as far as the newest record of another node claims it, too, or by as much as the
-                                     stamps have gone on since the record before, at most 30 s: whichever is later
+    time + 30 s < claim              as far as the newest record of another node claims it, too, or by the pace of the
+                                     stamps: whichever is later
+    time < claim                     claim
+    time - 30 s ≤ claim              time
+    claim < time - 30 s              by the pace of the stamps
+
+The pace of the stamps is what they have gone on by since the record before, at most 30 s, and not beyond a stamp that
+is ahead. Time that stood still for a slow clock would jump when another node writes again, and end sessions too early;
+30 s is what it may stand still at most.
 
 The first record of a vnode sets its time: there is nothing to compare it with. Record time is never 0, which stands for
 "not yet" in other rows.
@@ -18,7 +23,7 @@ from typing import Final
 from holdfast.model.time import SECOND_US
 from holdfast.records.cluster.rows import ClockRow
 
-#: How far a single record may carry the time ahead.
+#: How far a single record may carry the time ahead, and how far behind a clock is that says nothing of the time.
 MAX_LEAP_US: Final = 30 * SECOND_US
 
 
@@ -34,7 +39,15 @@ def advance_clock(clock: ClockRow | None, node: int, stamp_us: int, writer_us: i
 
 def _record_time(clock: ClockRow, stamp_us: int, claimed_us: int, other_us: int) -> int:
     time_us = clock.time_us
-    if claimed_us <= time_us + MAX_LEAP_US:
-        return max(time_us, claimed_us)
-    by_stamps_us = time_us + min(max(stamp_us - clock.stamp_us, 0), MAX_LEAP_US)
-    return max(by_stamps_us, min(claimed_us, other_us))
+    if claimed_us > time_us + MAX_LEAP_US:
+        return max(_by_stamps(clock, stamp_us), min(claimed_us, other_us))
+    if claimed_us < time_us - MAX_LEAP_US:
+        return _by_stamps(clock, stamp_us)
+    return max(time_us, claimed_us)
+
+
+def _by_stamps(clock: ClockRow, stamp_us: int) -> int:
+    pace_us = min(max(stamp_us - clock.stamp_us, 0), MAX_LEAP_US)
+    if stamp_us > clock.time_us:
+        pace_us = min(pace_us, stamp_us - clock.time_us)
+    return clock.time_us + pace_us

@@ -14,6 +14,7 @@ every key.
 goes to the database as one batch, with the messages and session steps of the same record.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -85,6 +86,8 @@ class TableChanges(StateTables):
 
     def scan(self, family: str, lo: bytes, hi: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         own = {key: value for (of, key), value in self._rows.items() if of == family and lo <= key < hi}
+        if not own:
+            return self._tables.scan(family, lo, hi, limit)
         # Each row of our own hides at most one below.
         found = dict(self._tables.scan(family, lo, hi, limit + len(own) if limit else 0))
         for key, value in own.items():
@@ -128,6 +131,8 @@ class MemoryTables(StateStore):
 
     def __init__(self) -> None:
         self._families: Final[dict[str, dict[bytes, bytes]]] = {}
+        #: The keys of a family in their order, from a scan until a key comes or goes.
+        self._sorted: Final[dict[str, list[bytes]]] = {}
         self.sessions: Final = MemorySessions()
         #: The messages that were stored.
         self.messages: Final[list[PublishedMessage]] = []
@@ -136,8 +141,15 @@ class MemoryTables(StateStore):
         return self._families.get(family, {}).get(key)
 
     def scan(self, family: str, lo: bytes, hi: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        rows = sorted([row for row in self._families.get(family, {}).items() if lo <= row[0] < hi])
-        return rows[:limit] if limit else rows
+        rows = self._families.get(family, {})
+        keys = self._sorted.get(family)
+        if keys is None:
+            keys = self._sorted[family] = sorted(rows)
+        start = bisect_left(keys, lo)
+        end = bisect_left(keys, hi, start)
+        if limit and end > start + limit:
+            end = start + limit
+        return [(key, rows[key]) for key in keys[start:end]]
 
     def session(self, session_id: str) -> SessionRecord | None:
         return self.sessions.record(session_id)
@@ -148,6 +160,8 @@ class MemoryTables(StateStore):
             for key, value in family.operations:
                 if isinstance(value, RangeEnd):
                     raise MisuseError("a record writes no range")
+                if (key in rows) != (value is not None):
+                    self._sorted.pop(name, None)
                 if value is None:
                     rows.pop(key, None)
                 else:

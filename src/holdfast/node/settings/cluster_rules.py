@@ -7,7 +7,6 @@
 4. The logs have three copies, on three servers that reach each other.
 """
 
-import importlib.util
 import ipaddress
 import re
 from collections.abc import Iterator
@@ -30,7 +29,6 @@ LAYOUTS: Final = ("paged", "timeline", "bitmask")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~-]{1,128}")
 _MAX_PORT: Final = 65535
-_LIBRARY: Final = "nats"
 
 #: A key, its problem, and the other keys that cause it.
 _Found = Iterator[tuple[str, ...]]
@@ -50,8 +48,6 @@ def cluster_problems(settings: Settings) -> _Found:
 
 def _own_problems(settings: Settings) -> _Found:
     cluster = settings.cluster
-    if importlib.util.find_spec(_LIBRARY) is None:
-        yield "cluster.name", 'is set, and nats-py is not installed; run: pip install "holdfast[cluster]"'
     if not _NAME.fullmatch(cluster.name):
         yield "cluster.name", f"is {cluster.name!r}; it must be 1 to 64 letters, digits, dashes and underscores"
     if cluster.node == 0:
@@ -198,8 +194,6 @@ def _kept_problems(prefix: str, deliver_qos1: str, shards: int) -> Iterator[tupl
 
 
 def _client_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.history.enabled:
-        yield "history.enabled", "is true, and the history of a node in a cluster is not served yet; remove it"
     queues = {"sessions.queue": settings.sessions.queue}
     queues |= {f"classes.{name}.queue": rule.queue for name, rule in settings.classes.items()}
     for key, backend in queues.items():

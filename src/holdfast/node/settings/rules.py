@@ -9,7 +9,8 @@
 7. A zone can keep its promises: what survives the broker is stored, and a generation is no longer than the retention.
 8. Queues outside the log belong to sessions that outlive the broker, and a class names its clients.
 9. History is served to clients with a token, or to this machine alone; and messages are stored.
-10. A node of a cluster has the settings that its cluster can keep (`cluster_rules`).
+10. The console is served to this machine alone, or to people with credentials through TLS.
+11. A node of a cluster has the settings that its cluster can keep (`cluster_rules`).
 """
 
 import os
@@ -22,6 +23,7 @@ from typing import Final
 
 from holdfast.model.errors import SettingsError
 from holdfast.node.settings.cluster_rules import cluster_problems
+from holdfast.node.settings.console_rules import console_problems
 from holdfast.node.settings.section_rules import history_problems, queue_problems
 from holdfast.node.settings.tree import (
     DEFAULT_WEBSOCKET_PATH,
@@ -36,6 +38,13 @@ from holdfast.node.settings.zones import DEFAULT_ZONE, parse_thresholds, zones_o
 
 _TLS_FILES: Final = ("certificate", "key", "client_ca", "crl")
 _EVERY_ADDRESS: Final = frozenset({"*", "0.0.0.0", "::"})
+#: Commands that make a file that a setting names.
+_MAKERS: Final = {
+    "security.password_file": "user",
+    "history.token_file": "token",
+    "console.user_file": "console user",
+    "console.token_file": "token",
+}
 _LOCALHOST: Final = frozenset({"127.0.0.1", "::1"})
 
 
@@ -72,7 +81,12 @@ def problems_of(settings: Settings) -> list[SettingProblem]:
     for name, zone in settings.zones.items():
         problems += _kept_problems(settings, f"zones.{name}", zone)
     problems += _zone_problems(settings)
-    found = [*history_problems(settings), *queue_problems(settings), *cluster_problems(settings)]
+    found = [
+        *history_problems(settings),
+        *console_problems(settings),
+        *queue_problems(settings),
+        *cluster_problems(settings),
+    ]
     problems += [_problem(settings, key, text, *others) for key, text, *others in found]
     return problems
 
@@ -201,6 +215,9 @@ def _file_problems(settings: Settings) -> Iterator[SettingProblem]:
             named[f"listeners.{name}.{field}"] = getattr(listener, field)
     for field in ("token_file", "certificate", "key"):
         named[f"history.{field}"] = getattr(settings.history, field)
+    if settings.console.enabled is not False:
+        for field in ("user_file", "token_file", "certificate", "key"):
+            named[f"console.{field}"] = getattr(settings.console, field)
     for field in ("password_file", "tls_certificate", "tls_key", "tls_ca"):
         named[f"cluster.{field}"] = getattr(settings.cluster, field)
     named["redis.password_file"] = settings.redis.password_file
@@ -209,7 +226,7 @@ def _file_problems(settings: Settings) -> Iterator[SettingProblem]:
         if path is None:
             continue
         if not path.exists():
-            maker = {"security.password_file": "user", "history.token_file": "token"}.get(key)
+            maker = _MAKERS.get(key)
             hint = f"; holdfast {maker} add NAME --file {path} makes it" if maker else ""
             yield _problem(settings, key, f"is {path}, and there is no such file in {Path.cwd()}{hint}")
         elif not path.is_file():

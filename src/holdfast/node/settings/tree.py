@@ -13,6 +13,7 @@
     ├── redis       … in Redis
     ├── postgres    … in PostgreSQL
     ├── history     the process that serves stored messages
+    ├── console     the process that serves the web console, the API and metrics
     ├── cluster     several nodes as one broker
     ├── registry    which connection of a client id counts there
     ├── log         log lines
@@ -20,8 +21,9 @@
 
 The loader, the error messages and the reference page read the notes (`Key`) of this tree; a key is described nowhere
 else. `mqtt`, `limits`, `sessions`, `registry` and `classes` are in `broker.policy`, with the code that uses them;
-`history` is in `history.settings`, queue backends are in `queue_sections`, `cluster` in `cluster_section`. This module
-reads nothing: `loader` reads files and environment, and `rules` checks rules between keys.
+`history` is in `history.settings`, queue backends are in `queue_sections`, `cluster` in `cluster_section`, `console` in
+`console_section`. This module reads nothing: `loader` reads files and environment, and `rules` checks rules between
+keys.
 """
 
 from collections.abc import Mapping
@@ -33,6 +35,7 @@ from typing import Annotated, Final, Literal, get_type_hints
 from holdfast.broker.policy import ClientClass, Key, Limits, Mqtt, RegistrySettings, Sessions
 from holdfast.history.settings import History, is_loopback
 from holdfast.node.settings.cluster_section import ClusterSettings
+from holdfast.node.settings.console_section import ConsoleSettings
 from holdfast.node.settings.queue_sections import JournalSettings, PostgresSettings, RedisSettings
 
 ListenerKind = Literal["tcp", "tls", "ws", "wss"]
@@ -335,6 +338,7 @@ class Settings:
     redis: RedisSettings = field(default_factory=RedisSettings)
     postgres: PostgresSettings = field(default_factory=PostgresSettings)
     history: History = field(default_factory=History)
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     registry: RegistrySettings = field(default_factory=RegistrySettings)
     log: Log = field(default_factory=Log)

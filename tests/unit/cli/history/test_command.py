@@ -103,10 +103,7 @@ def test_a_broker_refuses_history_for_everybody_and_of_nothing() -> None:
 
 def test_settings_reach_the_process_as_they_are() -> None:
     settings = History(host="::1", token_file=Path("t"), certificate=Path("c"), key=Path("k"), max_readers=7)
-    assert decode_settings(encode_settings(Path("d"), settings, "debug", "json", "/tmp/x")) == (
-        Path("d"),
-        settings,
-        "debug",
-        "json",
-        Path("/tmp/x"),
-    )
+    plain = (Path("d"), settings, "debug", "json", Path("/tmp/x"))
+    assert decode_settings(encode_settings(Path("d"), settings, "debug", "json", "/tmp/x")) == (*plain, None, True)
+    line = encode_settings(Path("d"), settings, "debug", "json", "/tmp/x", Path("h.sock"), ports=False)
+    assert decode_settings(line) == (*plain, Path("h.sock"), False)

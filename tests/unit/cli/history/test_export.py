@@ -17,7 +17,11 @@ from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
+from holdfast.storage.rocks.vnodes.vnode_heads import VnodeHeads
+from tests.unit.durable.state_machine.vnode import message
 from tests.unit.storage.rocks.log_node import Node
+from tests.unit.storage.rocks.vnodes.vnode_world import VNODES, Logs, opened
+from tests.unit.storage.rocks.vnodes.vnode_world import Node as ClusterNode
 
 START_US = 1_700_000_000_000_000
 
@@ -124,3 +128,21 @@ def test_without_arrow_it_says_what_to_install(folder: Path) -> None:
     assert done.returncode == 2
     assert 'pip install "holdfast[history]"' in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_folder_of_a_node_in_a_cluster_is_exported_while_it_runs_and_when_it_has_stopped(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    logs = Logs()
+    for number in range(6):
+        logs.write(number % VNODES, message(b"plant/%d" % (number % 3), b"%d" % number))
+    with opened(data) as engine:
+        node = ClusterNode(engine)
+        node.catch_up(logs)
+        engine.sync_now()
+        VnodeHeads(data, node.stores.log).close()
+        running = invoke("plant/#", "--data", str(data), "--by-time", "--columns", "payload")
+    stopped = invoke("plant/#", "--data", str(data), "--by-time", "--columns", "payload")
+    for done in (running, stopped):
+        assert done.exit_code == 0, done.output
+        payloads = [json.loads(line)["payload"] for line in done.stdout.splitlines()]
+        assert payloads == ["0", "1", "2", "3", "4", "5"]

@@ -52,3 +52,40 @@ def test_a_file_that_is_wrong_is_refused_with_its_line_and_lets_nobody_in(tmp_pa
 
 def test_without_a_file_everybody_is_somebody() -> None:
     assert Tokens(None).name_of("") is not None
+
+
+def test_a_token_has_a_role_an_end_and_topics(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    made = run("add", "ci", "--file", file, "--role", "viewer", "--expires", "30d", "--filter", "plant/#")
+    assert made.exit_code == 0
+    shown = run("list", "--file", file).stdout
+    assert shown.startswith("ci  viewer  until 2")
+    assert shown.endswith("plant/#\n")
+    # It reads no history: its role is too small, and it is restricted to topics.
+    assert Tokens(file).name_of(f"Bearer {made.stdout.strip()}") is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--role", "king"),
+        ("--expires", "soon"),
+        ("--expires", "2001-01-01"),
+        ("--filter", "a/#/b"),
+        ("--filter", "$share/g/a"),
+    ],
+)
+def test_what_a_token_cannot_have_is_refused(tmp_path: Path, wrong: tuple[str, str]) -> None:
+    done = run("add", "ci", "--file", tmp_path / "tokens", *wrong)
+    assert done.exit_code == 2
+    assert not (tmp_path / "tokens").exists()
+
+
+def test_an_expired_token_and_one_of_some_topics_read_no_history(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    restricted = run("add", "some", "--file", file, "--filter", "a").stdout.strip()
+    ended = run("add", "ended", "--file", file, "--expires", "1h").stdout.strip()
+    tokens = Tokens(file, lambda: file.stat().st_mtime)
+    assert tokens.name_of(f"Bearer {restricted}") is None
+    assert tokens.name_of(f"Bearer {ended}") == "ended"
+    assert Tokens(file, lambda: file.stat().st_mtime + 3601).name_of(f"Bearer {ended}") is None

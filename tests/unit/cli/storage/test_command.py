@@ -12,7 +12,10 @@ from holdfast.durable.changes import Changes
 from holdfast.model.clock import ManualClock
 from holdfast.records.meta_keys import head_key
 from holdfast.storage.rocks.engine.engine import Engine
+from tests.unit.durable.state_machine.vnode import message
 from tests.unit.storage.rocks.log_node import Node
+from tests.unit.storage.rocks.vnodes.vnode_world import Logs, opened, shard_of
+from tests.unit.storage.rocks.vnodes.vnode_world import Node as ClusterNode
 
 app = typer.Typer()
 app.command()(command.verify)
@@ -143,6 +146,18 @@ def test_a_zone_is_rotated(data: Path) -> None:
     assert [row["number"] for row in rows] == [1, 2, 3]
     assert rows[1]["end_us"] > 0
     assert run("verify", "--data", data).exit_code == 0
+
+
+def test_a_zone_of_a_cluster_is_listed_and_not_rotated_on_one_node(tmp_path: Path) -> None:
+    logs = Logs()
+    logs.write(1, message(b"a/1"), message(b"a/2"))
+    with opened(tmp_path) as engine:
+        ClusterNode(engine).catch_up(logs)
+    rows = json.loads(run("zones", "list", "--json", "--data", tmp_path).stdout)
+    assert [row["messages"] for row in rows if row["shards"] == [shard_of(1)]] == [2]
+    done = run("zones", "rotate", "default", "--data", tmp_path)
+    assert done.exit_code == 2
+    assert "belongs to a node of a cluster" in done.output.replace("\n", " ")
 
 
 def test_a_zone_that_is_not_there_is_refused(data: Path) -> None:

@@ -71,3 +71,21 @@ def test_a_backlog_ends_with_its_newest_message() -> None:
 
     assert not queue.has_sent(end, 1)
     assert queue.has_sent(end, 2)
+
+
+def test_what_was_not_read_is_dropped_and_what_is_in_flight_stays() -> None:
+    queue = MemoryQueue(10, 1000)
+    queue.append([owed(number) for number in range(5)])
+    queue.read(0, 2)
+
+    assert queue.drop_unread() == 3
+    assert queue.count() == 2
+    assert queue.read(2, 9) == []
+    queue.check_invariants()
+    queue.append([owed(5)])
+    assert [one.serial for one in queue.read(2, 9)] == [6]
+    queue.acknowledge(1)
+    queue.acknowledge(2)
+    queue.acknowledge(6)
+    assert queue.count() == 0
+    queue.check_invariants()

@@ -36,6 +36,7 @@ def test_settings_of_an_earlier_or_the_same_decision_change_nothing() -> None:
     ],
 )
 def test_settings_that_are_impossible_change_nothing(settings: VnodeSettings) -> None:
+    """L17: zones of a vnode that overlap among them."""
     vnode = Vnode()
     rows = {key: value for key, value in vnode.tables.rows().items() if key[1] not in (b"\x01", b"\x02")}
     assert vnode.write(9, ChangeSettings(7, settings)).accepted == [False]

@@ -37,7 +37,7 @@ def test_a_record_claims_the_lesser_of_stamp_and_writers_time() -> None:
 
 
 def test_time_never_goes_back() -> None:
-    assert times((1, T + 9, T + 9), (2, T - MINUTES, T + 9), (2, T + 20, T - YEARS)) == [T + 9, T + 9, T + 9]
+    assert times((1, T + 9, T + 9), (2, T - MINUTES, T + 9), (2, T + 20, T + 1)) == [T + 9, T + 9, T + 9]
 
 
 def test_a_step_of_30_s_is_followed() -> None:
@@ -88,6 +88,31 @@ def test_a_node_does_not_confirm_itself() -> None:
     """The newest record of another node counts, however many the writer has put between."""
     late = T + MINUTES
     assert times((1, late, late), (1, late, late), (1, late, late)) == [T + 30 * S] * 3
+
+
+@pytest.mark.parametrize("off_us", [MINUTES, YEARS])
+def test_time_goes_on_while_the_only_writer_has_a_slow_clock(off_us: int) -> None:
+    """A12: it would jump when another node writes again, and end what began meanwhile."""
+    slow = [(1, T + second * S, T + second * S - off_us) for second in (5, 10, 15)]
+    assert times(*slow, (2, T + 340 * S, T + 340 * S - off_us)) == [T + 5 * S, T + 10 * S, T + 15 * S, T + 45 * S]
+
+
+@pytest.mark.parametrize("off_us", [MINUTES, YEARS])
+def test_time_goes_on_while_the_stamps_are_slow(off_us: int) -> None:
+    """A12: the change of the stream's leader itself moves nothing, there and back."""
+    slow = [(1, T + second * S - off_us, T + second * S) for second in (0, 5, 10)]
+    assert times(*slow, (1, T + 12 * S, T + 12 * S)) == [T, T + 5 * S, T + 10 * S, T + 12 * S]
+
+
+def test_stamps_that_come_back_carry_a_slow_writer_to_the_present_and_no_further() -> None:
+    """A12: a leap of the stamps is no time that has passed."""
+    assert times((1, T - MINUTES, T - MINUTES), (1, T + 20, T - MINUTES)) == [T, T + 20]
+
+
+def test_time_stands_still_for_30_s_at_most() -> None:
+    """Clocks of nodes that are ready differ by less."""
+    behind = [(1, T + second * S, T + (second - 30) * S) for second in (0, 10, 20, 30, 31)]
+    assert times(*behind) == [T, T, T, T, T + S]
 
 
 def test_stamps_that_go_back_move_nothing() -> None:

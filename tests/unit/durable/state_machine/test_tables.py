@@ -45,6 +45,20 @@ def test_a_scan_merges_what_was_written(limit: int) -> None:
     assert changes.scan(CLUSTER, b"a", b"z", limit) == (expected[:limit] if limit else expected)
 
 
+def test_a_scan_sees_keys_that_came_and_went_since_the_last_one() -> None:
+    tables = stored(b"a", b"c")
+    assert TableChanges(tables).scan(CLUSTER, b"a", b"d", 0) == [(b"a", b"a"), (b"c", b"c")]
+    changes = Changes()
+    changes.into(CLUSTER).put(b"b", b"b")
+    changes.into(CLUSTER).put(b"c", b"new")
+    changes.into(CLUSTER).delete(b"a")
+    tables.write(changes, [])
+    assert tables.scan(CLUSTER, b"a", b"d", 0) == [(b"b", b"b"), (b"c", b"new")]
+    assert tables.scan(CLUSTER, b"a", b"d", 1) == [(b"b", b"b")]
+    assert tables.scan(CLUSTER, b"c", b"d", 1) == [(b"c", b"new")]
+    assert tables.scan(CLUSTER, b"d", b"c", 0) == tables.scan(META, b"a", b"z", 0) == []
+
+
 def test_sessions_are_read_as_the_steps_leave_them() -> None:
     tables = MemoryTables()
     changes = TableChanges(tables)

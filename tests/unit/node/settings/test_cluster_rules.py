@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from holdfast.broker.policy import ClientClass, Mqtt, RegistrySettings, Sessions
-from holdfast.history.settings import History
 from holdfast.node.settings.cluster_rules import MAX_PACKET_BYTES
 from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.loader import load
@@ -111,7 +110,6 @@ def test_the_section_is_refused_with_what_would_be_right(changed: dict[str, Any]
         (Settings(storage=Storage(shards=2)), "storage.shards", "cluster.vnodes"),
         (Settings(storage=Storage(layout="learned")), "storage.layout", "write 'paged'"),
         (Settings(zones={"a": ZoneSettings(filter="a/#", layout="learned")}), "zones.a.layout", "write 'paged'"),
-        (Settings(history=History(enabled=True)), "history.enabled", "not served yet"),
         (Settings(zones={"a": ZoneSettings(filter="a/#", store=False)}), "zones.a.store", "remove it"),
         (Settings(zones={"a": ZoneSettings(filter="a/#", durability="os")}), "zones.a.durability", "remove it"),
         (

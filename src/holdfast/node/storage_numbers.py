@@ -1,0 +1,130 @@
+"""Numbers of what a node has on disk: the log by zone, RocksDB, the disk.
+
+Most of them change slowly and cost a look at every column family, so they are refreshed every REFRESH_S while somebody
+asks; files are looked at in a thread.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from holdfast.model.errors import HoldfastError
+from holdfast.model.time import SECOND_US
+from holdfast.node.stored_log import StoredLog, StoredShard
+from holdfast.records.lanes import zone_of_lane
+from holdfast.storage.rocks.engine.wal_scan import wal_files
+from holdfast.storage.rocks.log.leases import read_leases
+
+if TYPE_CHECKING:
+    from holdfast.durable.commit import CommitCounts
+    from holdfast.storage.rocks.engine.engine import Engine
+
+REFRESH_S: Final = 10.0
+_TABLES: Final = "rocksdb.total-sst-files-size"
+_MEMTABLES: Final = "rocksdb.cur-size-all-mem-tables"
+_COMPACTION: Final = "rocksdb.estimate-pending-compaction-bytes"
+
+
+class NumberedStorage(Protocol):
+    """What a node has on disk, as far as numbers are made of it."""
+
+    @property
+    def engine(self) -> "Engine": ...
+
+    @property
+    def commit_counts(self) -> "CommitCounts | None": ...
+
+    def stored_shards(self) -> list[StoredShard]: ...
+
+
+class StorageNumbers:
+    """Numbers of one data folder. Requires: the broker's event loop."""
+
+    def __init__(self, storage: NumberedStorage, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._storage: Final = storage
+        self._folder: Final = storage.engine.folder
+        self._clock_s: Final = clock_s
+        self.log: Final = StoredLog(storage.stored_shards)
+        #: By metric, and by metric and label, as of the last refresh.
+        self.numbers: Final[dict[str, float]] = {}
+        self.labelled: Final[dict[str, dict[str, float]]] = {}
+        self._refreshed_s = float("-inf")
+        self._looking: asyncio.Future[dict[str, float]] | None = None
+
+    def refresh(self) -> None:
+        """Look at what changes slowly, if the last look is old; at the heads of the log each time."""
+        self.log.refresh()
+        if self._looking is not None and self._looking.done():
+            self._take_files(self._looking)
+            self._looking = None
+        now_s = self._clock_s()
+        if now_s - self._refreshed_s < REFRESH_S:
+            return
+        self._refreshed_s = now_s
+        try:
+            self._look_at_zones()
+            self._look_at_families()
+        except HoldfastError:
+            return  # the database is being opened again: the last numbers stay
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().run_in_executor(None, _look_at_files, self._folder)
+
+    def disk(self) -> dict[str, float]:
+        """Free space as it is now."""
+        disk = os.statvfs(self._folder)
+        return {
+            "disk_free_bytes": disk.f_bavail * disk.f_frsize,
+            "disk_total_bytes": disk.f_blocks * disk.f_frsize,
+        }
+
+    def _look_at_zones(self) -> None:
+        zones = self.log.zones()
+        self.labelled["stored_messages"] = {name: zone.messages for name, zone in zones.items()}
+        self.labelled["generations"] = {name: zone.generations for name, zone in zones.items()}
+        self.labelled["oldest_message_timestamp_seconds"] = {
+            name: zone.oldest_us / SECOND_US for name, zone in zones.items() if zone.oldest_us
+        }
+
+    def _look_at_families(self) -> None:
+        engine = self._storage.engine
+        sizes: dict[str, int] = {}
+        memtables = compaction = 0
+        for name in engine.families():
+            family = engine.family(name)
+            sizes[name] = family.property_int_value(_TABLES) or 0
+            memtables += family.property_int_value(_MEMTABLES) or 0
+            compaction += family.property_int_value(_COMPACTION) or 0
+        self.numbers["rocksdb_memtable_bytes"] = memtables
+        self.numbers["rocksdb_pending_compaction_bytes"] = compaction
+        by_zone: dict[str, set[str]] = {}
+        for shard in self._storage.stored_shards():
+            families = by_zone.setdefault(zone_of_lane(shard.zone), set())
+            for record in shard.live:
+                families.update(record.families())
+        self.labelled["stored_bytes"] = {
+            zone: sum(sizes.get(name, 0) for name in families) for zone, families in by_zone.items()
+        }
+
+    def _take_files(self, looked: "asyncio.Future[dict[str, float]]") -> None:
+        if looked.cancelled() or looked.exception() is not None:
+            return
+        found = looked.result()
+        wal_bytes = found.pop("", None)
+        if wal_bytes is not None:
+            self.numbers["rocksdb_wal_bytes"] = wal_bytes
+        self.labelled["lease_age_seconds"] = found
+
+
+def _look_at_files(folder: Path) -> dict[str, float]:
+    """In a thread: the age of each lease by its name, and the bytes of the write-ahead log under the empty name."""
+    now_us = time.time_ns() // 1000
+    found: dict[str, float] = {}
+    try:
+        found.update({lease.name: lease.age_s(now_us) for lease in read_leases(folder)})
+        found[""] = sum(path.stat().st_size for path in wal_files(folder / "rocks"))
+    except (OSError, HoldfastError):
+        pass  # a file that RocksDB removes meanwhile: the next look finds the others
+    return found
