@@ -15,10 +15,11 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PINNED := $(PIP) install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
-# Quick tests share nothing. Slow ones are handed out file by file, because those of a file may share a broker or a Java.
+# Quick tests share nothing. Slow ones are handed out file by file, because those of a file may share a broker or a Java,
+# and the longest first (tests/schedule.py).
 # All wait for disks, processes and Java now and then: two processors are busy with three at a time.
 SIDE_BY_SIDE := -n 3
-BY_FILE := --dist loadfile
+BY_FILE := $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 # No test runs long enough for Java's second compiler to earn what it costs; what a Java loads lies ready in an archive,
 # and what its Python workers load is compiled.
 SPARK_HOME := .build/spark-home
@@ -40,7 +41,7 @@ TREE := .build/tree.made
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run dev compiled test quick check soak bench docs format coverage clean FORCE
+.PHONY: help install run dev compiled test quick slow-tests spark-tests browser-tests check soak bench docs format coverage clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,16 +56,28 @@ dev: $(DEV) ## install the tools for development
 compiled: $(TREE) ## build the compiled modules into .compiled
 	@$(BIN)/python scripts/compiled_tree.py judge
 
-test: $(DEV) ## quick tests, then the compiled suites, then the slow tests
+test: $(DEV) ## quick tests, then the compiled suites and the slow tests
 	@scripts/services
 	@rm -rf .reports
 	@$(MAKE) --no-print-directory --jobs 3 quick compiled $(JAVA_CLASSES)
-	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
-		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
-	$(PYTEST) -n 4 $(BY_FILE) -m "slow and not spark" --junitxml=.reports/slow.xml
-	$(SHORT_LIVED) $(PYTEST) -n 3 $(BY_FILE) --no-loadscope-reorder -m "slow and spark" --junitxml=.reports/spark.xml
+	@$(MAKE) --no-print-directory --jobs 2 slow-tests spark-tests
+	@$(MAKE) --no-print-directory browser-tests
 	@$(BIN)/python scripts/compiled_tree.py judge
 	@$(BIN)/python scripts/test_totals.py .reports
+
+# Two parts of `test`, side by side: slow tests wait for kills, elections and grace periods more than they compute, Spark
+# computes more than it waits.
+slow-tests:
+	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
+		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
+	$(PYTEST) $(BY_FILE) -m "slow and not spark and not browser" --junitxml=.reports/slow.xml
+
+spark-tests:
+	$(SHORT_LIVED) $(PYTEST) $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml
+
+# A browser needs the processors, and its driver keeps an event loop in the process of the tests: nothing runs beside it.
+browser-tests:
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m browser --junitxml=.reports/browser.xml
 
 quick: $(DEV) ## the tests that need neither a compiler nor patience
 	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow" --junitxml=.reports/quick.xml
@@ -77,15 +90,20 @@ check: $(DEV) ## lint, formatting, types, import contracts, file sizes
 	$(BIN)/python scripts/size_gate.py
 	PYTHONPATH=src $(BIN)/python scripts/reference.py --check
 
-# Ends with 600 kills of a broker on the log and 100 with each kind of client queue, from three seeds, with thousands of
-# seeds of each cluster simulation, with every fault of the fault suite, and with an hour of real load.
+# Ends with 600 kills of a broker on the log and 100 with each kind of client queue, from three seeds, with 200 kills and 50
+# power losses of the log alone, with thousands of seeds of each cluster simulation, with every fault of the fault suite,
+# and with an hour of real load. CI runs a share of each.
+LOG_CRASHES := $(addprefix tests/crash/test_,log_crash.py kill.py power_loss.py broker_power_loss.py damage.py)
 soak: $(DEV) compiled ## a simulated day, hundreds of kills and faults, a real hour under load: takes four to five hours
 	@scripts/services
 	@mkdir -p .reports
 	HOLDFAST_SOAK_HOURS=24 $(PYTEST) tests/soak -s
 	for seed in 1 2 3; do \
 		HOLDFAST_CRASH_SEED=$$seed HOLDFAST_CRASH_RUNS=204 $(PYTEST) -n 2 tests/crash/test_broker_kill.py || exit 1; done
-	HOLDFAST_SIMULATION_SEEDS=5000 HOLDFAST_HISTORIES=10 $(PYTEST) -n 2 tests/simulation
+	HOLDFAST_CRASH_RUNS=203 $(PYTEST) -n 2 --timeout 3600 $(LOG_CRASHES)
+	PYTHONPATH=.compiled $(BIN)/python -m tests.simulation.seed_run --kinds all --seeds 5000 --processes 2
+	HOLDFAST_SIMULATION_SEEDS=5000 HOLDFAST_HISTORIES=10 $(PYTEST) -n 2 \
+		tests/simulation/test_defects.py tests/simulation/test_registry_histories.py
 	PYTHONPATH=src $(BIN)/python -m tests.cluster.fault_run --all --json .reports/faults.json
 	PYTHONPATH=.compiled $(BIN)/python -m tests.soak.steady_load --minutes 60
 

@@ -3,7 +3,7 @@
     python scripts/reference.py           write the pages
     python scripts/reference.py --check   fail if a page is not what the code says now
 
-Pages: settings, reason codes, properties, and which clauses of the standard are fulfilled and tested where.
+Pages: settings, metrics, reason codes, properties, and which clauses of the standard are fulfilled and tested where.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from holdfast.control.metrics import BROKER_METRICS, CONSOLE_METRICS, DURATION_BOUNDS, MESSAGE_BOUNDS
 from holdfast.model.protocol import CLIENT, EITHER, PACKET_NAMES
 from holdfast.model.reasons import REASONS
 from holdfast.node.settings.tree import SECTIONS, TABLES, TREE
@@ -58,6 +59,24 @@ def property_page() -> str:
         rows.append(f"| 0x{spec.identifier:02X} | `{spec.name}` | {kind} | {packet_list(spec.packets)} |")
     text = "Each stands at most once, except user properties, and subscription identifiers in PUBLISH.\n\n"
     return f"# Properties of MQTT 5\n\n{NOTE}{text}" + "\n".join(rows) + "\n"
+
+
+METRICS_INTRODUCTION = """\
+`/metrics` of the console has these with `holdfast_` in front, `holdfast status --json` without. A number that a broker
+does not have is left out: those of the disk without a data folder, those of external queues without a backend, and
+`commit_seconds` and `commit_messages` in a cluster.
+"""
+
+
+def metric_page() -> str:
+    seconds, messages = (" · ".join(f"{bound:g}" for bound in bounds) for bounds in (DURATION_BOUNDS, MESSAGE_BOUNDS))
+    text = f"{METRICS_INTRODUCTION}\nBuckets of seconds: {seconds}.\nBuckets of messages: {messages}.\n"
+    parts = [f"# Metrics\n\n{NOTE}{text}"]
+    for title, metrics in (("Of the broker", BROKER_METRICS), ("Of the console", CONSOLE_METRICS)):
+        rows = ["| metric | kind | label | meaning |", "|---|---|---|---|"]
+        rows += [f"| `{one.name}` | {one.kind} | {one.label and f'`{one.label}`'} | {one.help} |" for one in metrics]
+        parts.append(f"\n## {title}\n\n" + "\n".join(rows) + "\n")
+    return "".join(parts)
 
 
 def clauses_in(folder: str) -> dict[tuple[str, str], set[str]]:
@@ -187,6 +206,7 @@ def settings_page() -> str:
 def main(arguments: list[str]) -> int:
     pages = {
         "settings.md": settings_page(),
+        "reference/metrics.md": metric_page(),
         "reference/reason-codes.md": reason_page(),
         "reference/properties.md": property_page(),
         "reference/clauses.md": clause_page(),

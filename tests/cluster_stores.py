@@ -1,7 +1,7 @@
 """What a node of `cluster_world` has stored: the messages and sessions of all vnodes, in memory."""
 
 from holdfast.durable.log import NO_END, LostRange
-from holdfast.durable.sessions.session_store import MemorySessions, SessionStore, StoredSession, StoredShares
+from holdfast.durable.sessions.session_store import MemorySessions, StoredSession, StoredShares
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedShared
@@ -60,8 +60,8 @@ class MemoryMessages:
         return next((one for one in self.of(shard) if one.position_us == position_us), None)
 
 
-class VnodesInMemory(SessionStore):
-    """The sessions of all vnodes of a node. What is in flight is looked up in the log, as on disk."""
+class VnodesInMemory:
+    """A `SessionStore` by shape: the sessions of all vnodes of a node. What is in flight is looked up in the log."""
 
     def __init__(self, tables: list[MemoryTables], messages: MemoryMessages) -> None:
         self._tables = tables

@@ -15,6 +15,9 @@ from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
 from holdfast.node.disk_maintenance import DiskMaintenance
 from holdfast.node.settings.tree import Settings, Storage, ZoneSettings
 from holdfast.node.storage import DiskStorage
+from holdfast.records.session_keys import session_range
+from holdfast.storage.rocks.engine.column_families import SESSIONS
+from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Connack, Publish, Suback, Subscribe, Subscription
 from holdfast.wire.properties import Properties
@@ -92,6 +95,10 @@ class DiskWorld(World):
         """Let time pass, and do what a node does once a second."""
         self.advance(seconds)
         self.do(lambda: self.disk_maintenance.run_once(self.broker))
+
+    def count_keys(self, session_id: str) -> int:
+        """How many keys are stored of a session, or of a group."""
+        return len(list(scan_items(self.disk.engine.family(SESSIONS), *session_range(session_id))))
 
     def crash(self) -> None:
         """The process is gone: nothing is said, nothing is saved."""

@@ -4,7 +4,7 @@ The greatest (version, shard) of a topic wins; a removal is one, too. A scan is 
 """
 
 from holdfast.durable.retained.memory_retained import FoundScan, MemoryRetained
-from holdfast.durable.retained.retained_store import RetainedScan, RetainedStore
+from holdfast.durable.retained.retained_store import RetainedScan
 from holdfast.durable.state_machine.tables import CLUSTER, RETAINED, MemoryTables
 from holdfast.model.message import Message
 from holdfast.records.cluster.rows import CLOCK_KEY, decode_clock
@@ -15,8 +15,8 @@ from holdfast.topics.names import SEPARATOR, in_level_order, is_dollar
 _OWN = b"$SYS/"
 
 
-class VnodesRetained(RetainedStore):
-    """Nothing is written here: the appliers have written what is kept. The node's own topics are in memory."""
+class VnodesRetained:
+    """A `RetainedStore` by shape. The appliers write what is kept; the node's own topics are in memory."""
 
     def __init__(self, tables: list[MemoryTables]) -> None:
         self._tables = tables

@@ -16,6 +16,7 @@ from holdfast.broker.connections.origin import Origin
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.takeover.registry import MemoryRegistry
+from holdfast.exchange.client import BrokerClient
 from holdfast.model.clock import ManualClock
 from holdfast.model.protocol import SERVER, V5
 from holdfast.node.assembly import memory_stores
@@ -95,6 +96,14 @@ class World:
         self.clock.advance(int(seconds * 1_000_000))
         self._loop.call_soon(self.broker.deadlines.fire)
         self.settle()
+
+    def client_of(self, session_id: str) -> BrokerClient | None:
+        """A session that the broker has in memory."""
+        return self.broker.sessions.clients.get(session_id)
+
+    def drops(self) -> dict[str, int]:
+        """How many messages were dropped, by reason."""
+        return self.broker.exchange.counters.drops
 
     def peer(self, version: int = V5, origin: Origin = ORIGIN) -> "Peer":
         return Peer(self, version, origin)

@@ -114,6 +114,7 @@ def holdfast(name: str, title: str, settings: list[str], checkout: Path = ROOT) 
             f"security.acl_file={folder / 'access'}",
             "security.allow_anonymous=true",
             "log.level=error",
+            "console.enabled=false",
             f"mqtt.max_inflight={IN_FLIGHT}",
             "limits.max_connections=0",
             "limits.max_subscriptions=0",

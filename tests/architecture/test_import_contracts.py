@@ -43,7 +43,7 @@ VIOLATIONS = [
     Violation("layers", "node.planted", "import holdfast.cli.main"),
     Violation("layers", "records.planted", "import holdfast.wire"),
     Violation("layers", "server.planted", "import holdfast.storage.rocks", target="storage.rocks"),
-    Violation("layers", "storage.planted", "import holdfast.cluster.applier", target="cluster.applier"),
+    Violation("layers", "storage.planted", "import holdfast.cluster.vnodes.applier", target="cluster.applier"),
     Violation("layers", "history.planted", "import holdfast.pipeline.spark.session"),
     Violation("layers", "session.planted", "import holdfast.durable.log", target="durable.log"),
     Violation("purity", "model.planted", "import asyncio"),
@@ -53,12 +53,12 @@ VIOLATIONS = [
     Violation("files", "storage.planted", "import fcntl"),
     Violation("client-core", "client.state", "import time"),
     Violation("client", "client.planted", "import holdfast.durable.log", target="durable.log"),
+    Violation("console", "console.planted", "import holdfast.exchange.drops"),
     Violation("driver-rocksdict", "node.planted", "import rocksdict"),
     Violation("driver-rocksdict", "storage.journal.planted", "from rocksdict import Rdict"),
     Violation("driver-redis", "storage.journal.planted", "import redis.asyncio"),
     Violation("driver-redis", "broker.planted", "import hiredis"),
     Violation("driver-asyncpg", "storage.rocks.planted", "import asyncpg"),
-    Violation("driver-nats", "storage.planted", "from nats.aio import client"),
     Violation("driver-pyspark", "history.planted", "from pyspark.sql import SparkSession"),
     Violation("endpoint", "pipeline.planted", "from holdfast.history.flight.client import FlightHistory"),
     Violation("endpoint", "cli.planted", "import holdfast.history.flight.client"),
@@ -70,7 +70,6 @@ DRIVER_PACKAGES = [
     ("history", "rocksdict"),
     ("storage.redis", "redis"),
     ("storage.postgres", "asyncpg"),
-    ("cluster", "nats"),
     ("pipeline", "pyspark"),
 ]
 
@@ -150,4 +149,5 @@ def test_every_pure_package_that_exists_is_held_to_purity() -> None:
     packages = PROJECT["tool"]["holdfast"]["pure-packages"]
     existing = {f"holdfast.{name}" for name in packages if (ROOT / "src/holdfast" / name).is_dir()}
 
-    assert set(CONTRACTS["purity"]["source_modules"]) == existing
+    # Words of the control socket are pure and not compiled: msgspec makes their classes.
+    assert set(CONTRACTS["purity"]["source_modules"]) == {*existing, "holdfast.control"}

@@ -266,12 +266,14 @@ class Run:
                 self.ledger.wrong(f"{publisher.name}: not everything was acknowledged")
         loop = asyncio.get_running_loop()
         before, since = -1, loop.time()
-        while loop.time() - since < _QUIET_S:
+        while True:
             began = loop.time()
             if not self.missing():
                 break
             if self.ledger.delivered != before:
                 before, since = self.ledger.delivered, loop.time()
+            elif loop.time() - since >= _QUIET_S:
+                break
             # After many deaths a look takes long: the clients need the time in between.
             await asyncio.sleep(0.1 + 4 * (loop.time() - began))
         # What comes twice may come late.

@@ -20,7 +20,7 @@ from tests.crash.broker_run import Run, crash, mixed_clients, queue_server, rest
 from tests.services import need
 
 #: Deaths over all tests of this module.
-RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "30"))
+RUNS = int(os.environ.get("HOLDFAST_CRASH_RUNS", "18"))
 SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "1"))
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 15 * RUNS)]

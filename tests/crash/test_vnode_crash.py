@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cluster.applier import VnodeApplier
+from holdfast.cluster.vnodes.applier import VnodeApplier
 from holdfast.durable.changes import Changes
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.durable.ordered_log import LogEntry

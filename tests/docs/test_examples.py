@@ -88,6 +88,8 @@ def named_files(settings: Settings) -> list[Path]:
     paths = [settings.security.password_file, settings.security.acl_file, settings.cluster.password_file]
     paths += [settings.history.token_file, settings.history.certificate, settings.history.key]
     paths += [settings.cluster.tls_certificate, settings.cluster.tls_key, settings.cluster.tls_ca]
+    console = settings.console
+    paths += [console.user_file, console.token_file, console.certificate, console.key]
     for listener in settings.listeners.values():
         paths += [listener.certificate, listener.key, listener.client_ca]
     return [path for path in paths if path is not None]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bench.ports import free_port
+from holdfast.files.token_file import add_token
 from holdfast.history.flight.client import FlightHistory
-from holdfast.history.tokens import add_token
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId

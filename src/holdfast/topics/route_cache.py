@@ -75,6 +75,8 @@ class RouteCache(Generic[K, V]):
         self._seen_count = 0
         #: Topics that were matched because they were not cached, so far.
         self.misses = 0
+        #: Number of changes so far, of any kind: a route is right for as long as it does not move.
+        self.version = 0
         #: Number of wildcard changes so far; the newest of them are kept.
         self._change = 0
         self._changes: list[tuple[bytes, ...]] = []
@@ -118,6 +120,7 @@ class RouteCache(Generic[K, V]):
 
     def touch(self, topic_filter: TopicFilter) -> None:
         """Something about a filter's subscribers changed: routes of its topics are worked out again."""
+        self.version += 1
         if not topic_filter.wildcard:
             self._forget(topic_filter.inner())
             return
@@ -128,11 +131,13 @@ class RouteCache(Generic[K, V]):
 
     def touch_all(self) -> None:
         """The same for all filters, at once, however many there are."""
+        self.version += 1
         self._change += 1
         self._changes.clear()
 
     def clear(self) -> None:
         """Everything about everybody may have changed: work all routes out again."""
+        self.version += 1
         self._young = {}
         self._old = {}
         self._young_bytes = 0

@@ -34,6 +34,10 @@ class SubscriptionRecord:
             return self.since_us <= position_us
         return self.since_heads.get(shard, 0) < position_us
 
+    def began_us(self) -> int:
+        """When the subscription began, about: in a cluster it did at a position of each shard."""
+        return self.since_us or max([0, *(self.since_heads or {}).values()])
+
     def hides(self, topic: bytes) -> bool:
         """Whether `topic` is a `$`-topic to this client, whose wildcards leave those out [MQTT-4.7.2-1].
 

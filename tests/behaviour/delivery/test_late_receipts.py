@@ -4,14 +4,18 @@ import pytest
 
 from holdfast.durable.commit import Receipt
 from holdfast.model.protocol import PUBACK, PUBREC
+from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import (
     Ack,
     Connack,
     Disconnect,
     Publish,
     Suback,
+    Unsuback,
+    Unsubscribe,
 )
 from holdfast.wire.properties import Properties
+from tests.broker_backends import OpenSlowWorld
 from tests.slow_world import SlowWorld, at_once, connect, kept, subscribe
 from tests.world import World
 
@@ -59,9 +63,9 @@ def test_no_disconnect_before_the_connack() -> None:
         assert not any(isinstance(packet, Disconnect) for packet in peer.inbox)
 
 
-def test_nothing_is_acknowledged_or_delivered_before_its_receipt() -> None:
+def test_nothing_is_acknowledged_or_delivered_before_its_receipt(slow_world: OpenSlowWorld) -> None:
     """L20, as far as the broker goes: QoS 1 and 2 wait on both sides."""
-    with SlowWorld() as world:
+    with slow_world() as world:
         reader = world.connect("reader")
         reader.subscribe("a")
         writer = world.connect("writer")
@@ -71,6 +75,39 @@ def test_nothing_is_acknowledged_or_delivered_before_its_receipt() -> None:
         world.receipts()
         assert writer.take_all(Ack) == [Ack(PUBACK, 1), Ack(PUBREC, 2)]
         assert reader.payloads() == [b"1", b"2"]
+
+
+def test_a_topic_that_comes_once_is_matched_once_and_leaves_nothing_in_the_cache() -> None:
+    """Matching it again with its receipt would make a known topic of it, and push out those in use."""
+    with SlowWorld() as world:
+        reader = world.connect("reader")
+        reader.subscribe("#")
+        writer = world.connect("writer")
+        routes = world.broker.exchange.routes
+        before = routes.misses, routes.cached_topics()
+        world.hold()
+        writer.send(Publish("once", b"1", 1, 1))
+        world.receipts()
+        assert reader.payloads() == [b"1"]
+        assert (routes.misses, routes.cached_topics()) == (before[0] + 1, before[1])
+
+
+@pytest.mark.parametrize("topic_filter", ["once", "+"])
+def test_what_waits_for_its_receipt_is_delivered_by_the_subscriptions_of_then(topic_filter: str) -> None:
+    with SlowWorld() as world:
+        leaving = world.connect("leaving")
+        leaving.subscribe(topic_filter)
+        coming = world.connect("coming")
+        writer = world.connect("writer")
+        world.hold()
+        writer.send(Publish("once", b"1", 1, 1))
+        published = world.log.last
+        leaving.send(Unsubscribe(2, (parse_filter(topic_filter.encode()),)))
+        coming.send(subscribe(topic_filter))
+        world.receipts(published)
+        world.release()
+        assert [type(packet) for packet in leaving.inbox] == [Unsuback]
+        assert [packet.payload for packet in coming.inbox if isinstance(packet, Publish)] == [b"1"]
 
 
 def test_a_late_receipt_sends_what_waited_for_it_without_further_traffic() -> None:
@@ -130,9 +167,9 @@ def test_a_taker_that_leaves_while_the_receipt_is_late_leaves_the_old_channel_wo
         assert old.payloads() == [b"x"]
 
 
-def test_a_takeover_waits_for_the_receipts_of_the_old_channel() -> None:
+def test_a_takeover_waits_for_the_receipts_of_the_old_channel(slow_world: OpenSlowWorld) -> None:
     """Q8."""
-    with SlowWorld() as world:
+    with slow_world() as world:
         reader = world.connect("reader")
         reader.subscribe("a")
         old = kept(world, "c")

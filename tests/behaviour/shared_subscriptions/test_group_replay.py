@@ -9,6 +9,7 @@ from holdfast.model.reasons import TOPIC_FILTER_INVALID
 from holdfast.records.groups import GROUP_PREFIX, group_key, member_key
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.wire.packets import Publish
+from tests.broker_backends import OpenWorld
 from tests.disk_world import DiskWorld, back, payloads, publish
 from tests.group_world import join, leave, work
 from tests.slow_world import kept
@@ -19,9 +20,9 @@ LATER_US = 1_700_000_100_000_000
 
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("text", ["$share/g/a", "$share/g/$replay/earliest/a"])
-def test_the_members_of_a_group_split_history_and_both_of_them_work(tmp_path: Path, text: str, qos: int) -> None:
+def test_the_members_of_a_group_split_history_and_both_of_them_work(open_world: OpenWorld, text: str, qos: int) -> None:
     """L15, L16: by the user property as by the filter."""
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         one, two = kept(world, "one", receive_maximum=2), kept(world, "two", receive_maximum=2)
         publish(world, *(("a", payload) for payload in HISTORY), qos=qos)
         for peer in (one, two):
@@ -33,9 +34,9 @@ def test_the_members_of_a_group_split_history_and_both_of_them_work(tmp_path: Pa
             assert min(len(ones), len(twos)) >= 3, "one of them got next to nothing"
 
 
-def test_the_first_member_says_where_a_group_begins_and_suback_tells_the_others(tmp_path: Path) -> None:
+def test_the_first_member_says_where_a_group_begins_and_suback_tells_the_others(open_world: OpenWorld) -> None:
     """L15: first client wins, whatever later ones ask for."""
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         publish(world, ("a", b"before"))
         world.advance(1)
         one, two = kept(world, "one"), kept(world, "two")
@@ -47,19 +48,20 @@ def test_the_first_member_says_where_a_group_begins_and_suback_tells_the_others(
         assert payloads(one) == payloads(two) == []
 
 
-def test_history_comes_to_a_group_with_its_time_and_place_and_live_messages_without(tmp_path: Path) -> None:
-    with DiskWorld(tmp_path) as world:
+def test_history_comes_to_a_group_with_its_time_and_place_and_live_messages_without(open_world: OpenWorld) -> None:
+    with open_world() as world:
         publish(world, ("a", b"then"))
         peer = kept(world, "one")
         join(peer, replay_from="earliest")
         assert [name for name, _value in peer.take(Publish).properties.user_properties] == ["ts", "offset"]
+        world.tick()  # in a cluster, the leader of a group says once a second that it is in the present
         publish(world, ("a", b"now"))
         assert peer.take(Publish).properties.user_properties == ()
 
 
-def test_a_group_in_the_past_reads_qos_0_from_the_log_and_sends_none_twice(tmp_path: Path) -> None:
+def test_a_group_in_the_past_reads_qos_0_from_the_log_and_sends_none_twice(open_world: OpenWorld) -> None:
     """L13 for groups: a QoS 0 message that is published meanwhile comes in its place, once."""
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         publish(world, ("a", b"1"), ("a", b"2"))
         peer = kept(world, "one", receive_maximum=1)
         join(peer, replay_from="earliest")
@@ -74,23 +76,23 @@ def test_a_group_in_the_past_reads_qos_0_from_the_log_and_sends_none_twice(tmp_p
         assert payloads(back(world, "one")) == [b"7"], "who is in the present gets no QoS 0 that it was not there for"
 
 
-def test_a_group_goes_on_with_history_where_it_was_after_a_crash(tmp_path: Path) -> None:
+def test_a_group_goes_on_with_history_where_it_was_after_a_crash(open_world: OpenWorld) -> None:
     """L15, M6: with QoS 0 of the past, which a group in the present would leave out."""
-    world = DiskWorld(tmp_path)
+    world = open_world()
     publish(world, ("a", b"1"))
     publish(world, ("a", b"2"), qos=0)
     publish(world, ("a", b"3"))
     peer = kept(world, "one", receive_maximum=1)
     join(peer, replay_from="earliest")
     world.crash()
-    with DiskWorld(tmp_path, start_us=LATER_US) as world:
+    with open_world(start_us=LATER_US) as world:
         got = payloads(back(world, "one"))
         assert list(dict.fromkeys(got)) == [b"1", b"2", b"3"]
 
 
-def test_a_group_begins_where_its_first_member_said_though_another_is_back_first(tmp_path: Path) -> None:
+def test_a_group_begins_where_its_first_member_said_though_another_is_back_first(open_world: OpenWorld) -> None:
     """L15: the broker ends before anybody took anything."""
-    world = DiskWorld(tmp_path)
+    world = open_world()
     publish(world, *(("a", payload) for payload in HISTORY))
     one = kept(world, "one", receive_maximum=1)
     join(one, replay_from="earliest")
@@ -99,42 +101,44 @@ def test_a_group_begins_where_its_first_member_said_though_another_is_back_first
     join(two, replay_from="latest")
     two.drop()
     world.crash()
-    with DiskWorld(tmp_path, start_us=LATER_US) as world:
+    with open_world(start_us=LATER_US) as world:
         got = payloads(back(world, "two"))
         assert sorted(set(got)) == HISTORY
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_group_that_has_ended_begins_anew_where_its_next_first_member_says(tmp_path: Path, restart: bool) -> None:
+def test_a_group_that_has_ended_begins_anew_where_its_next_first_member_says(
+    open_world: OpenWorld, restart: bool
+) -> None:
     """L15: nothing of a group is left when its last member has gone."""
-    world = DiskWorld(tmp_path)
+    world = open_world()
     publish(world, ("a", b"1"), ("a", b"2"))
     one = kept(world, "one")
     join(one, replay_from="earliest")
     assert payloads(one) == [b"1", b"2"]
     world.tick()
     leave(one)
-    stored = world.disk.sessions.load("\0group\0$share/g/a")
+    stored = world.stores.sessions.load("\0group\0$share/g/a")
     assert stored is None
     if restart:
         world.crash()
-        world = DiskWorld(tmp_path, start_us=LATER_US)
+        world = open_world(start_us=LATER_US)
     with world:
         two = kept(world, "two")
         join(two, replay_from="earliest")
         assert payloads(two) == [b"1", b"2"]
 
 
-def test_a_group_lives_while_a_member_is_away_that_was_not_back_since_the_restart(tmp_path: Path) -> None:
+def test_a_group_lives_while_a_member_is_away_that_was_not_back_since_the_restart(open_world: OpenWorld) -> None:
     """L15: its session is stored, and so is its membership."""
-    world = DiskWorld(tmp_path)
+    world = open_world()
     for name in ("one", "two"):
         peer = kept(world, name)
         peer.subscribe("$share/g/a", qos=1)
     publish(world, ("a", b"1"))
     world.tick()
     world.crash()
-    with DiskWorld(tmp_path, start_us=LATER_US) as world:
+    with open_world(start_us=LATER_US) as world:
         one = back(world, "one")
         payloads(one)
         leave(one)
@@ -142,23 +146,23 @@ def test_a_group_lives_while_a_member_is_away_that_was_not_back_since_the_restar
         assert payloads(back(world, "two"))[-1:] == [b"2"]
 
 
-def test_a_group_whose_members_sessions_are_all_over_is_over(tmp_path: Path) -> None:
-    world = DiskWorld(tmp_path)
+def test_a_group_whose_members_sessions_are_all_over_is_over(open_world: OpenWorld) -> None:
+    world = open_world()
     publish(world, ("a", b"1"))
     join(kept(world, "one"), replay_from="latest")
     world.tick()
     world.crash()
-    with DiskWorld(tmp_path, start_us=LATER_US) as world:
+    with open_world(start_us=LATER_US) as world:
         world.tick(101)
         world.tick()
-        assert world.disk.sessions.load("one") is None, "it has expired"
+        assert world.stores.sessions.load("one") is None, "it has expired"
         two = kept(world, "two")
         join(two, replay_from="earliest")
         assert payloads(two) == [b"1"]
 
 
-def test_what_one_member_cannot_ask_for_all_of_them_is_refused(tmp_path: Path) -> None:
-    with DiskWorld(tmp_path) as world:
+def test_what_one_member_cannot_ask_for_all_of_them_is_refused(open_world: OpenWorld) -> None:
+    with open_world() as world:
         peer = kept(world, "one")
         for suback in (
             join(peer, replay_from="earliest", replay_until="latest"),

@@ -1,15 +1,10 @@
 """Shared subscriptions whose backlog lies in the log: nothing is lost, doubled or left lying."""
 
-from pathlib import Path
-
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
 from holdfast.records.groups import GROUP_PREFIX
-from holdfast.records.session_keys import session_range
-from holdfast.storage.rocks.engine.column_families import SESSIONS
-from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Publish, Suback, Unsuback, Unsubscribe
-from tests.disk_world import DiskWorld
+from tests.broker_backends import OpenWorld
 from tests.slow_world import SlowWorld, connect, kept, subscribe
 from tests.world import Peer
 
@@ -27,9 +22,9 @@ def finish(peer: Peer) -> list[bytes]:
     return got
 
 
-def test_what_a_leaver_gives_back_is_not_lost_while_others_have_no_room(tmp_path: Path) -> None:
+def test_what_a_leaver_gives_back_is_not_lost_while_others_have_no_room(open_world: OpenWorld) -> None:
     """L15: the group has a backlog already, and what comes back is older than that."""
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         leaver = kept(world, "leaver", receive_maximum=1)
         leaver.subscribe("$share/g/a", qos=1)
         stayer = kept(world, "stayer", receive_maximum=1)
@@ -40,9 +35,9 @@ def test_what_a_leaver_gives_back_is_not_lost_while_others_have_no_room(tmp_path
         assert sorted(finish(stayer)) == [b"1", b"2", b"3", b"4"]
 
 
-def test_what_a_leaver_gives_back_does_not_bring_back_what_others_have(tmp_path: Path) -> None:
+def test_what_a_leaver_gives_back_does_not_bring_back_what_others_have(open_world: OpenWorld) -> None:
     """Q10: the group's place in the log does not go back with it."""
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         leaver = kept(world, "leaver", receive_maximum=1)
         leaver.subscribe("$share/g/a", qos=2)
         writer = world.connect("writer")
@@ -55,9 +50,9 @@ def test_what_a_leaver_gives_back_does_not_bring_back_what_others_have(tmp_path:
         assert finish(stayer) == [b"2", b"1"]
 
 
-def test_a_member_that_returns_with_older_work_does_not_set_the_group_back(tmp_path: Path) -> None:
+def test_a_member_that_returns_with_older_work_does_not_set_the_group_back(open_world: OpenWorld) -> None:
     """Q10: what the stored progress has passed is not remembered as done any more, so it would come twice."""
-    world = DiskWorld(tmp_path)
+    world = open_world()
     returner = kept(world, "returner", receive_maximum=1)
     returner.subscribe("$share/g/a", qos=2)
     writer = world.connect("writer")
@@ -75,16 +70,16 @@ def test_a_member_that_returns_with_older_work_does_not_set_the_group_back(tmp_p
     assert finish(stayer) == [b"3"]
     world.tick()
     world.crash()
-    with DiskWorld(tmp_path, start_us=1_700_000_010_000_000) as world:
+    with open_world(start_us=1_700_000_010_000_000) as world:
         stayer = world.peer()
         stayer.send(connect("stayer"))
         stayer.inbox.pop(0)
         assert b"2" not in finish(stayer)
 
 
-def test_a_qos_2_message_goes_to_nobody_else_when_the_member_ended_with_the_broker(tmp_path: Path) -> None:
+def test_a_qos_2_message_goes_to_nobody_else_when_the_member_ended_with_the_broker(open_world: OpenWorld) -> None:
     """Q10: also without a session that is stored; [MQTT-4.8.2-5]."""
-    world = DiskWorld(tmp_path)
+    world = open_world()
     other = kept(world, "other")
     other.subscribe("$share/g/a", qos=2)
     other.drop()
@@ -94,30 +89,30 @@ def test_a_qos_2_message_goes_to_nobody_else_when_the_member_ended_with_the_brok
     writer.send(Publish("a", b"1", 2, 1))
     assert member.take(Publish).payload == b"1"
     world.crash()
-    with DiskWorld(tmp_path, start_us=1_700_000_010_000_000) as world:
+    with open_world(start_us=1_700_000_010_000_000) as world:
         other = world.peer()
         other.send(connect("other"))
         other.inbox.pop(0)
         assert finish(other) == []
 
 
-def test_a_group_survives_a_crash_before_its_progress_was_first_stored(tmp_path: Path) -> None:
+def test_a_group_survives_a_crash_before_its_progress_was_first_stored(open_world: OpenWorld) -> None:
     """M6, L15."""
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         member = kept(world, "member", receive_maximum=1)
         member.subscribe("$share/g/a", qos=1)
         writer = world.connect("writer")
         writer.send(*(Publish("a", b"%d" % number, 1, number) for number in (1, 2, 3)))
-    with DiskWorld(tmp_path, start_us=1_700_000_100_000_000) as world:
+    with open_world(start_us=1_700_000_100_000_000) as world:
         member = world.peer()
         member.send(connect("member"))
         member.inbox.pop(0)
         assert finish(member) == [b"1", b"2", b"3"]
 
 
-def test_a_long_stretch_of_other_messages_does_not_stall_a_group(tmp_path: Path) -> None:
+def test_a_long_stretch_of_other_messages_does_not_stall_a_group(open_world: OpenWorld) -> None:
     """L15: nothing happens to the group while it looks for its next message."""
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         member = kept(world, "member")
         member.subscribe("$share/g/a", qos=1)
         member.drop()
@@ -146,9 +141,9 @@ def test_who_subscribes_while_a_message_is_under_way_is_sent_it() -> None:
         assert reader.payloads() == [b"1", b"2"]
 
 
-def test_what_is_stored_of_a_group_does_not_grow_with_its_qos_2_messages(tmp_path: Path) -> None:
+def test_what_is_stored_of_a_group_does_not_grow_with_its_qos_2_messages(open_world: OpenWorld) -> None:
     """Q10: a message that is done is forgotten when the group's progress has passed it."""
-    with DiskWorld(tmp_path) as world:
+    with open_world() as world:
         member = kept(world, "member")
         member.subscribe("$share/g/a", qos=2)
         writer = world.connect("writer")
@@ -159,6 +154,5 @@ def test_what_is_stored_of_a_group_does_not_grow_with_its_qos_2_messages(tmp_pat
             assert len(finish(member)) == 10
             world.tick()
             world.tick()
-            stored = scan_items(world.disk.engine.family(SESSIONS), *session_range(GROUP_PREFIX + "$share/g/a"))
-            keys.append(len(list(stored)))
+            keys.append(world.count_keys(GROUP_PREFIX + "$share/g/a"))
         assert max(keys) == min(keys)

@@ -191,3 +191,24 @@ def test_a_plan_for_a_route_that_was_replaced_meanwhile_is_not_counted() -> None
     assert cache.route(b"a") is now
     assert now.plan is None
     cache.check_invariants()
+
+
+def test_the_version_moves_with_everything_that_may_change_a_route() -> None:
+    cache = cache_with("a/+")
+    seen = {cache.version}
+    literal, wildcard = parse_filter(b"a/b"), parse_filter(b"a/#")
+    for change in (
+        lambda: cache.subscribe(literal, "client", "a/b"),
+        lambda: cache.subscribe(wildcard, "client", "a/#"),
+        lambda: cache.unsubscribe(literal, "client"),
+        lambda: cache.unsubscribe(wildcard, "client"),
+        lambda: cache.touch(literal),
+        cache.touch_all,
+        cache.clear,
+    ):
+        change()
+        assert cache.version not in seen
+        seen.add(cache.version)
+    cache.route(b"a/b")
+    cache.unsubscribe(literal, "client")
+    assert cache.version in seen

@@ -1,0 +1,16 @@
+"""What the calls of the API do, by topic: people, node, clients, past.
+
+`ENDPOINTS` is the table of all calls; a call exists if it stands there, with its role.
+"""
+
+from typing import Final
+
+from holdfast.console.api import clients, node, past, people
+from holdfast.console.web.endpoints import Endpoint
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *people.ENDPOINTS,
+    *node.ENDPOINTS,
+    *clients.ENDPOINTS,
+    *past.ENDPOINTS,
+)

@@ -1,0 +1,157 @@
+"""The node: what it is, its numbers, charts, alarms, the event stream, reload and log level."""
+
+from typing import Any, Literal
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from holdfast.console.api.people import Empty
+from holdfast.console.live.charts import SERIES
+from holdfast.console.problems import ProblemError, bad_parameter
+from holdfast.console.web.endpoints import Call, Endpoint, Parameter
+from holdfast.console.web.event_stream import stream_events
+from holdfast.control.words import LogLevelRequest, Nothing, Reloaded
+from holdfast.model.roles import ADMIN, OPERATOR, VIEWER
+from holdfast.model.time import DAY_S, HOUR_US
+from holdfast.topics.since import MAX_US
+
+_MAX_SERIES = 64
+#: A reload reads files of users and rules.
+_RELOAD_S = 30.0
+
+
+class MuteBody(msgspec.Struct, forbid_unknown_fields=True):
+    #: How long; 0 ends it.
+    seconds: int
+
+
+class LogLevelBody(msgspec.Struct, forbid_unknown_fields=True):
+    level: Literal["debug", "info", "warning", "error"]
+
+
+async def node(call: Call) -> dict[str, Any]:
+    console = call.console
+    if console.link.is_connected:
+        try:
+            await console.ask_node()
+        except ProblemError:
+            # What it said last, and its age.
+            return console.shown_node()
+    return console.shown_node()
+
+
+async def stats(call: Call) -> dict[str, Any]:
+    return call.console.live.shown(call.console.now_s)
+
+
+async def series(call: Call) -> dict[str, Any]:
+    console = call.console
+    now_us = console.clock.wall_us()
+    text: str = call.parameters.get("names", "")
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        return {"step_s": None, "from_us": None, "names": list(SERIES), "values": []}
+    for name in names:
+        if name not in SERIES:
+            raise bad_parameter("names", f"has {name[:100]!r}, which is no series; without names, all are listed")
+    if len(names) > _MAX_SERIES:
+        raise bad_parameter("names", f"has {len(names)} names; at most {_MAX_SERIES} are taken")
+    to_us = call.parameters.get("to_us", now_us)
+    from_us = call.parameters.get("from_us", to_us - HOUR_US)
+    if from_us > to_us:
+        raise bad_parameter("from_us", f"is {from_us}, behind to_us ({to_us}); it must be before it")
+    # Nothing is known of times ahead of now.
+    to_us = min(to_us, now_us)
+    return console.charts.read(names, min(from_us, to_us), to_us, now_us)
+
+
+async def stream(call: Call) -> Response:
+    # Proxies pass events on one by one, and do not gather them.
+    headers = {"X-Accel-Buffering": "no"}
+    return StreamingResponse(stream_events(call), media_type="text/event-stream", headers=headers)
+
+
+async def alarms(call: Call) -> dict[str, Any]:
+    return call.console.alarms.shown()
+
+
+async def mute_alarm(call: Call) -> dict[str, Any]:
+    body: MuteBody = call.body
+    name = call.path["name"]
+    if not 0 <= body.seconds <= 30 * DAY_S:
+        raise bad_parameter("seconds", f"is {body.seconds}; it must be from 0 to {30 * DAY_S}")
+    if name not in call.console.alarms.active_names:
+        raise ProblemError(404, f"no alarm {name[:100]!r} is active")
+
+    async def change() -> dict[str, Any]:
+        muted = call.console.alarms.mute(name, body.seconds)
+        if muted is None:
+            raise ProblemError(404, f"the alarm {name} has just ended")
+        return muted.shown()
+
+    return dict(await call.audited("mute alarm", name, change, seconds=body.seconds))
+
+
+async def reload(call: Call) -> Reloaded:
+    async def change() -> msgspec.Struct:
+        return await call.console.link.request("reload", Nothing(), _RELOAD_S)
+
+    reloaded = await call.audited("reload", "", change)
+    assert isinstance(reloaded, Reloaded)
+    return reloaded
+
+
+async def log_level(call: Call) -> Empty:
+    body: LogLevelBody = call.body
+
+    async def change() -> msgspec.Struct:
+        return await call.console.link.request("log_level", LogLevelRequest(body.level))
+
+    await call.audited("log level", body.level, change)
+    return Empty()
+
+
+_TIMES = (
+    Parameter("from_us", "Begin, in microseconds since 1970.", "integer", None, 0, MAX_US),
+    Parameter("to_us", "End, in microseconds since 1970; now if it is not given.", "integer", None, 0, MAX_US),
+)
+
+ENDPOINTS = (
+    Endpoint("GET", "node", VIEWER, node, "What the broker is, and whether it takes messages."),
+    Endpoint("GET", "stats", VIEWER, stats, "The newest numbers of the broker, with their age and rates."),
+    Endpoint(
+        "GET",
+        "series",
+        VIEWER,
+        series,
+        "Charts: counters as rates per second, histograms as quantiles; null where the broker did not run.",
+        (Parameter("names", "Names of series, with commas; without it, all names are listed."), *_TIMES),
+    ),
+    Endpoint(
+        "GET",
+        "stream",
+        VIEWER,
+        stream,
+        "Server-sent events, one a second: `stats`, `node`, `alarms`.",
+        content_type="text/event-stream",
+    ),
+    Endpoint("GET", "alarms", VIEWER, alarms, "Active alarms, then past ones."),
+    Endpoint(
+        "POST",
+        "alarms/{name}/mute",
+        OPERATOR,
+        mute_alarm,
+        "Mute an active alarm for some seconds; 0 ends that.",
+        body=MuteBody,
+    ),
+    Endpoint(
+        "POST",
+        "reload",
+        ADMIN,
+        reload,
+        "Read settings, passwords, access rules and certificates again.",
+        body=Empty,
+        answer=Reloaded,
+    ),
+    Endpoint("POST", "log-level", ADMIN, log_level, "The least level of log lines.", body=LogLevelBody, answer=Empty),
+)

@@ -1,0 +1,198 @@
+"""Alarms: what somebody should look at, judged once a second from the broker's numbers.
+
+    measure ≥ raise_at ─▶ active ── measure < clear_at ─▶ past        two thresholds, so that none flutters
+
+1. Each alarm has a part of the runbook that says what to do.
+2. What cannot be measured leaves an alarm as it is: a broker that is away does not make its disk healthy.
+3. Active and past alarms survive the process (`alarms.json`); at most 500 past ones are kept.
+4. A muted alarm is active, and says until when nobody wants to hear of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from holdfast.console.live.live_stats import LiveStats
+from holdfast.files.private import FILE_MODE
+from holdfast.files.replacement import replace_file
+from holdfast.model.clock import Clock
+from holdfast.model.time import DAY_S, SECOND_US
+
+_log = structlog.get_logger()
+
+_MAX_PAST: Final = 500
+RUNBOOK: Final = "docs/runbook.md"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What alarms are judged by."""
+
+    live: LiveStats
+    #: Seconds since the last frame; None if none ever came.
+    age_s: float | None
+    now_s: float
+    #: Wrong files of users and tokens.
+    wrong_files: tuple[str, ...] = ()
+
+    def number(self, name: str) -> float | None:
+        return None if self.live.last is None else self.live.last.numbers.get(name)
+
+    def labelled(self, name: str) -> dict[str, float]:
+        return {} if self.live.last is None else self.live.last.labelled.get(name, {})
+
+
+@dataclass(frozen=True)
+class AlarmRule:
+    """A measure that is bad when it is large, and when."""
+
+    name: str
+    #: The part of the runbook that helps.
+    anchor: str
+    measure: Callable[[Situation], float | None]
+    raise_at: float
+    clear_at: float
+    #: `{0}` stands for the measure.
+    text: str
+
+
+def _disk_used_share(situation: Situation) -> float | None:
+    free, total = situation.number("disk_free_bytes"), situation.number("disk_total_bytes")
+    return None if free is None or not total else 100.0 * (1.0 - free / total)
+
+
+def _days_to_expiry(situation: Situation) -> float | None:
+    """Negative days until the first certificate ends, so that more is worse."""
+    ends = situation.labelled("certificate_expiry_timestamp_seconds").values()
+    return max((-(end_s - situation.now_s) / DAY_S for end_s in ends), default=None)
+
+
+def _largest(name: str) -> Callable[[Situation], float | None]:
+    return lambda situation: max(situation.labelled(name).values(), default=None)
+
+
+def _p99(name: str) -> Callable[[Situation], float | None]:
+    return lambda situation: situation.live.quantile(name, 0.99)
+
+
+RULES: Final = (
+    AlarmRule("broker_away", "the-broker-is-away", lambda s: s.age_s, 5, 2, "no sign of life for {0:.0f} s"),
+    AlarmRule("disk_low", "the-disk-is-full", _disk_used_share, 90, 88, "the disk is {0:.0f} % full"),
+    AlarmRule(
+        "disk_full", "the-disk-is-full", lambda s: s.number("disk_refusing"), 1, 1, "messages are refused: no room"
+    ),
+    AlarmRule("loop_stalled", "the-event-loop-stalls", _p99("loop_lag_seconds"), 1, 0.25, "the loop is {0:g} s late"),
+    AlarmRule("commit_slow", "commits-are-slow", _p99("commit_seconds"), 1, 0.25, "1 % of commits take {0:g} s"),
+    AlarmRule(
+        "certificate_expiring", "a-certificate-ends", _days_to_expiry, -14, -20, "a certificate ends in {0:.0f} days"
+    ),
+    AlarmRule(
+        "drops_rising",
+        "messages-are-dropped",
+        lambda s: s.live.rates().get("drops_total"),
+        10,
+        1,
+        "{0:.0f} messages a second do not reach a client",
+    ),
+    AlarmRule(
+        "queue_backend_away", "a-queue-backend-is-away", _largest("queue_backend_away"), 1, 1, "a backend is away"
+    ),
+    AlarmRule("lease_lagging", "a-lease-lags", _largest("lease_age_seconds"), 3600, 1800, "not renewed for {0:.0f} s"),
+    AlarmRule("credentials_wrong", "a-user-or-token-file-is-wrong", lambda s: float(len(s.wrong_files)), 1, 1, "{1}"),
+)
+NAMES: Final = tuple(rule.name for rule in RULES)
+
+
+class Alarm(msgspec.Struct):
+    """An alarm that is active, or was."""
+
+    alarm: str
+    since_us: int
+    detail: str
+    until_us: int | None = None
+    muted_until_us: int | None = None
+
+    def shown(self) -> dict[str, Any]:
+        anchor = next(rule.anchor for rule in RULES if rule.name == self.alarm)
+        return {**msgspec.structs.asdict(self), "runbook": f"{RUNBOOK}#{anchor}"}
+
+
+class _Kept(msgspec.Struct):
+    version: int
+    active: list[Alarm]
+    past: list[Alarm]
+
+
+class Alarms:
+    """The alarms of a broker."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path: Final = path
+        self._clock: Final = clock
+        kept = _load(path)
+        self._active: Final = {alarm.alarm: alarm for alarm in kept.active if alarm.alarm in NAMES}
+        self._past: Final = [alarm for alarm in kept.past if alarm.alarm in NAMES]
+
+    @property
+    def active_names(self) -> frozenset[str]:
+        return frozenset(self._active)
+
+    def judge(self, situation: Situation) -> bool:
+        """Raise and clear alarms; whether any was."""
+        changed = False
+        for rule in RULES:
+            value = rule.measure(situation)
+            if value is None:
+                continue
+            active = self._active.get(rule.name)
+            detail = rule.text.format(abs(value), "; ".join(situation.wrong_files))
+            if active is None and value >= rule.raise_at:
+                self._active[rule.name] = Alarm(rule.name, self._clock.wall_us(), detail)
+                _log.warning("alarm raised", alarm=rule.name, detail=detail)
+                changed = True
+            elif active is not None and value < rule.clear_at:
+                active.until_us = self._clock.wall_us()
+                del self._active[rule.name]
+                self._past.insert(0, active)
+                del self._past[_MAX_PAST:]
+                _log.info("alarm cleared", alarm=rule.name)
+                changed = True
+            elif active is not None and value >= rule.raise_at:
+                active.detail = detail
+        if changed:
+            self._save()
+        return changed
+
+    def mute(self, name: str, seconds: int) -> Alarm | None:
+        """Mute an active alarm from now on; 0 ends that. None if it is not active."""
+        active = self._active.get(name)
+        if active is not None:
+            active.muted_until_us = self._clock.wall_us() + seconds * SECOND_US if seconds else None
+            self._save()
+        return active
+
+    def shown(self) -> dict[str, Any]:
+        """Active alarms, then past ones, the newest first."""
+        active = sorted(self._active.values(), key=lambda alarm: -alarm.since_us)
+        return {"as_of_us": self._clock.wall_us(), "items": [alarm.shown() for alarm in (*active, *self._past)]}
+
+    def _save(self) -> None:
+        kept = _Kept(1, list(self._active.values()), self._past)
+        try:
+            replace_file(self._path, msgspec.json.encode(kept), mode=FILE_MODE)
+        except OSError as error:
+            _log.warning("alarms cannot be kept", why=error.strerror)
+
+
+def _load(path: Path) -> _Kept:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Kept)
+    except FileNotFoundError:
+        pass
+    except (OSError, msgspec.MsgspecError) as error:
+        _log.warning("kept alarms cannot be read, and are begun again", why=str(error))
+    return _Kept(1, [], [])

@@ -1,0 +1,1 @@
+"""The past: questions to the history process, and files made of its answers."""

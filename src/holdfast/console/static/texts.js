@@ -1,0 +1,184 @@
+/** Every text of the page that is more than a name of the field, in one place. English. */
+
+/** @param {number | string} n @param {string} one @param {string} many */
+const plural = (n, one, many) => `${n} ${String(n) === "1" ? one : many}`;
+
+export const T = {
+  product: "Holdfast",
+  skip: "Skip to the page",
+  nav: {
+    label: "Pages", menu: "Menu", overview: "Overview", clients: "Clients", subscriptions: "Subscriptions", time: "Time machine",
+    events: "Events", health: "Health", cluster: "Cluster",
+  },
+  bar: {
+    search: "Find a client, topic or page",
+    zone: "Times are shown in", utc: "UTC", local: "local",
+    theme: { system: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" },
+    logout: "Log out",
+    /** @param {number} n */
+    alarms: (n) => (n === 0 ? "No alarms" : plural(n, "alarm", "alarms")),
+    /** @param {string} name @param {string} role */
+    who: (name, role) => `${name}, ${role}`,
+  },
+  state: {
+    taking: "Taking messages", starting: "Starting", refusing: "Refusing messages", stopping: "Stopping", away: "Broker is away",
+    unknown: "No numbers yet", silent: "The broker is silent", lost: "No connection to the console",
+    /** @param {string} age */
+    old: (age) => `Silent for ${age}`,
+    /** @param {string} age */
+    oldLong: (age) => `The broker has not reported for ${age}. Everything below is the last that is known, from then.`,
+    lostLong: "The console does not answer. Everything below is the last that is known. Trying again.",
+    awayLong: "The broker does not run or does not answer. Numbers are the last that are known; the past can still be looked at.",
+    /** @param {string} age */
+    ageTag: (age) => `${age} old`,
+  },
+  problem: {
+    noConsole: "No answer.", forbidden: "Not allowed.", busy: "Not available now.", refused: "Refused.", again: "Try again",
+    broken: "This part of the page failed.", reload: "Reload the page", notFoundTitle: "No such page",
+    notFound: "There is no page at this address.",
+  },
+  table: {
+    empty: "Nothing to show.", loading: "Loading …",
+    /** @param {string} n @param {boolean} exact */
+    rows: (n, exact) => `${exact ? "" : "at least "}${plural(n, "row", "rows")}`,
+    /** @param {string} time */
+    asOf: (time) => `as of ${time}`,
+    refresh: "Refresh",
+  },
+  chart: {
+    time: "time", showTable: "Table", hideTable: "Hide table", noValue: "no value",
+    /** @param {number} n */
+    gaps: (n) => plural(n, "gap", "gaps"), gapsTitle: "hatched: the broker did not report",
+    range: "Range", hour: "1 h", day: "24 h", week: "7 d",
+    none: "No values yet.",
+  },
+  dialog: { cancel: "Cancel", busy: "Working …", typeAgain: "Type it once more to go on" },
+  search: {
+    /** @param {number} n */
+    hits: (n) => (n === 0 ? "Nothing found" : plural(n, "hit", "hits")),
+    page: "page", client: "client", topic: "topic", filter: "time machine", who: "who gets it",
+  },
+  overview: {
+    title: "Overview", in: "Messages in", out: "Messages out", clients: "Clients", behind: "Behind", commit: "Commit p99", lag: "Loop lag p99", drops: "Drops",
+    perSecond: "/s",
+    /** @param {string} p50 */
+    commitSub: (p50) => `p50 ${p50}`,
+    /** @param {string} change */
+    clientsSub: (change) => `${change} in 30 s`,
+    /** @param {string} n */
+    offline: (n) => `${n} offline`,
+    behindSub: "slowest first",
+    lagSub: "last 30 s",
+    dropsSub: "since start",
+    /** @param {string} uptime */
+    up: (uptime) => `up ${uptime}`,
+    compiled: "compiled", interpreted: "interpreted",
+    rates: "Messages per second", connections: "Connections", dropsChart: "Drops per second", behindChart: "Clients behind", disk: "Free disk",
+    commitChart: "Commits per second",
+    bytesChart: "Traffic, bytes per second", cpu: "Processor time, cores", memory: "Memory of the broker",
+    received: "in", sent: "out",
+    dropsTitle: "Drops by reason", dropsNote: "since the broker started", dropsNone: "Nothing was dropped since the broker started.",
+    refusalsTitle: "Refusals by reason",
+    storage: "Storage", used: "used", free: "free",
+    /** @param {string} days */
+    fullIn: (days) => `full in ${days} at the pace of the last 24 h`,
+    notFilling: "not filling at the pace of the last 24 h",
+    oldest: "oldest message",
+    messages: "messages", bytes: "bytes", zone: "zone", generations: "generations",
+    alarms: "Alarms", noAlarms: "No alarm is active.",
+    /** @param {string} age */
+    since: (age) => `for ${age}`,
+    certificate: "certificate", listeners: "Listeners", listener: "listener", address: "address", noPast: "This broker keeps its messages in memory: there is no past to look at.",
+    toEvents: "Events",
+  },
+  clients: {
+    title: "Clients", search: "Client, user or address", state: "State", all: "All", connected: "Connected", offline: "Offline", behind: "Behind", refused: "Refused",
+    client: "client", user: "user", address: "address", listener: "listener", since: "since", inflight: "in flight", owed: "owed", subscriptions: "subs", version: "MQTT",
+    empty: "No client matches.", label: "Clients",
+    /** @param {string} matched @param {string} total */
+    count: (matched, total) => (matched === total ? total : `${matched} of ${total}`),
+    bound: "≤ is a bound by serials; the client's queue has the exact number.",
+    isOffline: "offline", incomplete: "the list is still being filled",
+    listenerField: "Listener", userField: "User",
+  },
+  client: {
+    back: "Clients", connected: "Connected", offline: "Offline", behind: "behind",
+    /** @param {string} id */
+    notFound: (id) => `No session has the name ${id}. It may have ended, or it never was here.`,
+    kick: "Disconnect", end: "End session", purge: "Empty queue",
+    tabs: { session: "Session", queue: "Queue", inflight: "In flight", subscriptions: "Subscriptions", events: "Events", explain: "Explain" },
+    facts: {
+      address: "Address", listener: "Listener", protocol: "Protocol", user: "User", since: "Connected since", keepAlive: "Keep alive", expiry: "Session expiry",
+      disconnected: "Disconnected", subscriptions: "Subscriptions", inflight: "In flight", owed: "Owed", will: "Will", session: "Session", clientId: "Client id",
+    },
+    expiryNever: "never ends", expiryNow: "ends with the connection", yes: "yes", no: "no",
+    /** @param {string} n */
+    atMost: (n) => `at most ${n}`,
+    kickTitle: "Disconnect 1 client?",
+    /** @param {string} address */
+    kickEffects: (address) => [
+      `The connection from ${address} is closed; an MQTT 5 client is told why.`,
+      "Its session, queue and subscriptions stay. It may connect again at once.",
+    ],
+    endTitle: "End 1 session?",
+    /** @param {string} subscriptions @param {string} owed */
+    endEffects: (subscriptions, owed) => [
+      `${subscriptions} and a queue of at most ${owed} are removed.`,
+      "A connection of it is closed. Its will is published, if it has one.",
+      "This cannot be undone. The messages stay in the history.",
+    ],
+    /** @param {string} n */
+    purgeTitle: (n) => `Take at most ${n} out of 1 queue?`,
+    purgeEffects: ["The client will not get these messages.", "Its session and its subscriptions stay, and it gets what comes from now on.", "This cannot be undone. The messages stay in the history."],
+    /** @param {string} address */
+    kicked: (address) => `Disconnected (${address}).`,
+    ended: "The session has ended.",
+    /** @param {string} n */
+    purged: (n) => `${n} taken out of the queue.`,
+    queueEmpty: "Nothing waits for this client.", inflightEmpty: "Nothing is in flight.", subscriptionsEmpty: "It has no subscriptions.", eventsEmpty: "No events in this time.",
+    received: "received", topic: "topic", qos: "QoS", place: "place", payload: "payload", bytes: "bytes", packet: "packet", waitsFor: "waits for",
+    filter: "filter", options: "options", from: "from",
+    queueExact: "exact", queueBound: "at most, by serials",
+    readerNeeded: "The role reader is needed to see messages.",
+    noPast: "This broker keeps no past.", published: "What it published, in the time machine",
+    explainFilter: "Topic filter", explainSince: "Since", explainAsk: "Explain",
+    explainIntro: "What became of the messages that this client should have got, and why.",
+    explainNone: "No message of this filter in this time.",
+    newest: (/** @type {string} */ shown, /** @type {string} */ all) => `the newest ${shown} of ${all}`,
+    shown: (/** @type {string} */ shown, /** @type {string} */ all) => `the first ${shown} of ${all}`,
+  },
+  subscriptions: {
+    title: "Subscriptions", topic: "Who gets the topic", under: "or who subscribes within", ask: "Show",
+    filter: "filter", who: "client or group", qos: "QoS", members: "members", options: "options", group: "group", empty: "No subscription matches.",
+    intro: "Enter a topic to see who gets its messages, or a filter to see which subscriptions lie within it.",
+    more: "there are more than are shown",
+    matcher: "Found by the broker's own matcher, so this is who gets the next message.",
+  },
+  events: {
+    title: "Events", reason: "Reason", allReasons: "all reasons", client: "Client", topic: "Topic", since: "Since", empty: "No events match.",
+    at: "time", reasonColumn: "reason", clientColumn: "client", topicColumn: "topic", count: "count", detail: "detail", go: "go to",
+    explain: "explain", moment: "moment",
+    merged: "and others in this second",
+    /** @param {string} n */
+    total: (n) => plural(n, "event", "events"),
+    counts: "Events by reason",
+    label: "Events",
+  },
+  health: {
+    title: "Health", now: "Active now", past: "Ended", none: "No alarm is active.", nonePast: "No alarm has ended in the time that is kept.", runbook: "Runbook", mute: "Mute 1 h", muted: "muted until",
+    /** @param {string} name */
+    muteTitle: (name) => `Mute the alarm ${name} for 1 hour?`,
+    muteEffects: ["It stays on this page and in the metrics.", "It does not ring the bell, until the hour is over or it ends and comes again."],
+    muteAction: "Mute", alarm: "alarm", since: "since", until: "until", lasted: "lasted", detail: "detail",
+    audit: "Audit", auditIntro: "Who changed what, newest first.", auditEmpty: "Nothing was changed.", auditRole: "The role admin is needed to see the audit.",
+    time: "time", who: "who", from: "from", what: "what", target: "target", outcome: "outcome", underWay: "not known: the console ended meanwhile",
+  },
+  login: {
+    title: "Log in to Holdfast", name: "Name", password: "Password", submit: "Log in", busy: "Logging in …",
+    link: "Logging in with the one-time link …", linkFailed: "This link has been used already, or it has ended. Print a new one:",
+    hint: "There is no default password. The first start prints a link that logs in once, on this machine only. For a new one:",
+    command: "holdfast console open",
+    missing: "Enter a name and a password.",
+  },
+  cluster: { title: "Cluster", none: "This node is not part of a cluster.", facts: "This node", nodes: "Nodes", vnodes: "Vnodes", other: "More" },
+};

@@ -1,0 +1,105 @@
+"""The overview: it moves, it shows gaps, and it never passes off old numbers as new ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.browsing import Console, expect
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+
+def value_of(page: Any, tile: str) -> Any:
+    return page.locator(".tile", has_text=tile).locator(".tile-value")
+
+
+def wait_for_stream(page: Any, console: Console) -> None:
+    """A frame before the page listens would be missed."""
+    page.wait_for_function("performance.getEntriesByType('resource').length > 0")
+    while not console.stand_in.asked("GET", "/api/v1/stream"):
+        page.evaluate("new Promise(requestAnimationFrame)")
+
+
+def test_overview_moves_within_two_seconds_and_shows_a_gap_after_a_restart(
+    console: Console, open_page: Callable[..., Any]
+) -> None:
+    page = open_page("/")
+    before = value_of(page, "Messages in").inner_text()
+    wait_for_stream(page, console)
+    console.stand_in.tick(2)
+    expect(value_of(page, "Messages in")).not_to_have_text(before)
+    chart = page.get_by_role("figure", name="Messages per second")
+    # The data set has one gap, of a stop 25 minutes ago.
+    expect(chart.get_by_text("1 gap")).to_be_visible()
+    console.stand_in.broker.restart(away_s=90)
+    console.stand_in.tick()
+    expect(chart.get_by_text("2 gaps")).to_be_visible()
+    chart.get_by_role("button", name="Table").click()
+    assert chart.get_by_text("no value").count() > 0
+
+
+def test_a_broker_that_hangs_is_shown_as_old_not_as_empty(console: Console, open_page: Callable[..., Any]) -> None:
+    page = open_page("/")
+    wait_for_stream(page, console)
+    console.stand_in.tick()
+    expect(page.locator("#node-state")).to_contain_text("Taking messages")
+    last = value_of(page, "Clients").inner_text()
+    console.stand_in.broker.hangs = True
+    console.stand_in.tick(12)
+    expect(page.locator("#node-state")).to_contain_text("Silent for 12 s")
+    expect(page.get_by_text("has not reported for 12 s")).to_be_visible()
+    expect(value_of(page, "Clients")).to_have_text(last)
+    assert page.locator(".tile .tag.old").count() == page.locator(".tile").count()
+    console.stand_in.broker.hangs = False
+    console.stand_in.tick()
+    expect(page.locator("#node-state")).to_contain_text("Taking messages")
+
+
+def test_ranges_are_part_of_the_address(open_page: Callable[..., Any]) -> None:
+    page = open_page("/")
+    page.get_by_role("button", name="24 h").click()
+    assert page.url.endswith("?range=24h")
+    expect(page.get_by_role("button", name="24 h")).to_have_attribute("aria-pressed", "true")
+    page.go_back()
+    expect(page.get_by_role("button", name="1 h")).to_have_attribute("aria-pressed", "true")
+
+
+def test_the_disk_says_when_it_is_full(open_page: Callable[..., Any]) -> None:
+    page = open_page("/")
+    # 590 GB are free, and 31 GB a day go.
+    expect(page.get_by_text(re.compile(r"full in 19 d"))).to_be_visible()
+
+
+def test_a_hidden_tab_has_no_stream(console: Console, open_page: Callable[..., Any]) -> None:
+    page = open_page("/")
+    wait_for_stream(page, console)
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    before = value_of(page, "Messages in").inner_text()
+    console.stand_in.tick(5)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert value_of(page, "Messages in").inner_text() == before
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_function("true")
+    while len(console.stand_in.asked("GET", "/api/v1/stream")) < 2:
+        page.evaluate("new Promise(requestAnimationFrame)")
+    console.stand_in.tick()
+    expect(value_of(page, "Messages in")).not_to_have_text(before)
+
+
+def test_no_alarm_is_muted_without_a_question(console: Console, open_page: Callable[..., Any]) -> None:
+    page = open_page("/health")
+    page.get_by_role("button", name="Mute 1 h lease_lagging").click()
+    dialog = page.get_by_role("dialog", name="Mute the alarm lease_lagging for 1 hour?")
+    expect(dialog).to_be_visible()
+    assert console.stand_in.asked("POST", "/api/v1/alarms") == []
+    dialog.get_by_role("button", name="Mute").click()
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_text("muted until")).to_be_visible()
+    assert [body for _m, _p, body in console.stand_in.asked("POST", "/api/v1/alarms")] == ['{"seconds":3600}']

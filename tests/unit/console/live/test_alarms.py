@@ -1,0 +1,117 @@
+"""Alarms."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from holdfast.console.live.alarms import RULES, Alarms, Situation
+from holdfast.console.live.live_stats import LiveStats
+from holdfast.control.metrics import METRICS
+from holdfast.control.words import Histogram, Stats
+from holdfast.model.clock import ManualClock
+from holdfast.model.time import DAY_S, SECOND_US
+from tests.unit.console.stats_frames import frame
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def situation(*frames: Stats, age_s: float = 0, wrong: tuple[str, ...] = ()) -> Situation:
+    live = LiveStats()
+    for number, stats in enumerate(frames):
+        live.take(stats, number)
+    return Situation(live, age_s, 1_800_000_000, wrong)
+
+
+def labelled(name: str, value: float) -> Stats:
+    stats = frame(1)
+    return Stats(stats.at_us, stats.numbers, {name: {"a": 0.0, "b": value}}, {}, "taking")
+
+
+def slow(name: str, seconds: float) -> tuple[Stats, Stats]:
+    bounds = METRICS[name].bounds
+    nothing = [0] * (len(bounds) + 1)
+    some = list(nothing)
+    some[next(index for index, bound in enumerate(bounds) if bound >= seconds)] = 5
+    return frame(0, histograms={name: Histogram(tuple(nothing), 0)}), frame(
+        1, histograms={name: Histogram(tuple(some), 0)}
+    )
+
+
+def dropping(rate: float) -> tuple[Stats, Stats]:
+    first, second = frame(0), frame(1)
+    return (
+        Stats(first.at_us, first.numbers, {"drops_total": {"expired": 0.0}}, {}),
+        Stats(second.at_us, second.numbers, {"drops_total": {"expired": rate}}, {}),
+    )
+
+
+NOW_S = 1_800_000_000
+BAD = {
+    "broker_away": (situation(age_s=6), situation(age_s=3), situation(age_s=1)),
+    "disk_low": tuple(situation(frame(1, disk_free_bytes=free, disk_total_bytes=100)) for free in (9, 11, 13)),
+    "disk_full": tuple(situation(frame(1, disk_refusing=value)) for value in (1, 1, 0)),
+    "loop_stalled": tuple(situation(*slow("loop_lag_seconds", seconds)) for seconds in (1, 0.5, 0.1)),
+    "commit_slow": tuple(situation(*slow("commit_seconds", seconds)) for seconds in (2.5, 0.25, 0.01)),
+    "certificate_expiring": tuple(
+        situation(labelled("certificate_expiry_timestamp_seconds", NOW_S + days * DAY_S)) for days in (13, 17, 30)
+    ),
+    "drops_rising": tuple(situation(*dropping(rate)) for rate in (11, 5, 0)),
+    "queue_backend_away": tuple(situation(labelled("queue_backend_away", value)) for value in (1, 1, 0)),
+    "lease_lagging": tuple(situation(labelled("lease_age_seconds", value)) for value in (3600, 2000, 1000)),
+    "credentials_wrong": (situation(wrong=("users:3",)), situation(wrong=("users:3",)), situation()),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_alarm_is_raised_stays_between_its_thresholds_and_is_cleared(tmp_path: Path, name: str) -> None:
+    if name == "certificate_expiring":
+        # The other certificate of `labelled` ended in 1970, so only one that has one is looked at.
+        for one in BAD[name]:
+            assert one.live.last is not None
+            one.live.last.labelled["certificate_expiry_timestamp_seconds"].pop("a", None)
+    alarms = Alarms(tmp_path / "alarms.json", ManualClock())
+    raised, between, cleared = BAD[name]
+    assert alarms.judge(raised)
+    assert name in alarms.active_names
+    alarms.judge(between)
+    assert name in alarms.active_names
+    alarms.judge(cleared)
+    assert name not in alarms.active_names
+    past = next(item for item in alarms.shown()["items"] if item["alarm"] == name)
+    assert past["until_us"] is not None
+
+
+def test_every_alarm_is_tested() -> None:
+    assert set(BAD) == {rule.name for rule in RULES}
+
+
+def test_what_cannot_be_measured_leaves_an_alarm_as_it_is(tmp_path: Path) -> None:
+    alarms = Alarms(tmp_path / "alarms.json", ManualClock())
+    alarms.judge(situation(frame(1, disk_refusing=1)))
+    alarms.judge(situation(age_s=60))
+    assert alarms.active_names == {"disk_full", "broker_away"}
+
+
+def test_alarms_survive_the_process(tmp_path: Path) -> None:
+    clock = ManualClock()
+    alarms = Alarms(tmp_path / "alarms.json", clock)
+    alarms.judge(situation(age_s=60))
+    alarms.mute("broker_away", 100)
+    again = Alarms(tmp_path / "alarms.json", clock)
+    (item,) = again.shown()["items"]
+    assert item["muted_until_us"] == clock.wall_us() + 100 * SECOND_US
+    again.judge(situation(age_s=0))
+    assert Alarms(tmp_path / "alarms.json", clock).shown()["items"][0]["until_us"] is not None
+
+
+def test_a_damaged_file_is_begun_again(tmp_path: Path) -> None:
+    (tmp_path / "alarms.json").write_text("{")
+    assert Alarms(tmp_path / "alarms.json", ManualClock()).shown()["items"] == []
+
+
+def test_each_alarm_has_its_part_of_the_runbook() -> None:
+    text = (ROOT / "docs/runbook.md").read_text()
+    headings = re.findall(r"^##+ (.+)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert {rule.anchor for rule in RULES} <= anchors
