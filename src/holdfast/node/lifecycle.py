@@ -16,7 +16,7 @@ from holdfast.node.logs import configure_logs
 from holdfast.node.reload import ReloadOutcome
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.values import format_toml
-from holdfast.node.shutdown import StopDeadline, release_signals, stop_on_signals
+from holdfast.node.shutdown import StopDeadline, StopRequest, stop_on_signals
 
 _log = structlog.get_logger()
 
@@ -71,7 +71,6 @@ async def serve(settings: Settings, read_again: ReadSettings) -> None:
             _log.info("node is opened again to be installed", why=str(error))
         else:
             return
-        release_signals(asyncio.get_running_loop())
         try:
             settings = read_again()
         except SettingsError as error:
@@ -80,29 +79,52 @@ async def serve(settings: Settings, read_again: ReadSettings) -> None:
 
 async def _serve(settings: Settings, read_again: ReadSettings) -> None:
     deadline = StopDeadline()
-    async with running(settings, own_process=True) as node:
-        # Before the first log line: a program that reads it may send a signal at once.
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        stop_on_signals(loop, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, lambda: reload(node, read_again))
-        if node.control is not None:
-            node.control.words.reload_all = lambda: reload(node, read_again)
-            node.control.words.set_log_level = lambda level: configure_logs(level, node.settings.log.format)
-        _log.info(describe(), durability=settings.storage.durability)
-        for name, (host, port) in node.listeners.addresses().items():
-            _log.info("listening", listener=name, host=host, port=port)
-        for line in open_listeners(settings):
-            _log.warning(OPEN_TO_ALL, **line)
-        await _either(stop, node.failed)
-        timeout_s = node.settings.limits.stop_timeout_s
-        _log.info("stopping", within_s=timeout_s)
-        deadline.begin(timeout_s, node.sync_within)
+    stop = StopRequest(lambda: deadline.begin(settings.limits.stop_timeout_s, _nothing_to_sync))
+    loop = asyncio.get_running_loop()
+    stop_on_signals(loop, stop.make)
+    # Settings are being read and files opened: there is nothing to reload yet, and the default action ends the process.
+    loop.add_signal_handler(signal.SIGHUP, _ignore)
+    failure: Exception | None = None
+    try:
+        async with running(settings, own_process=True) as node:
+            stop.opened()
+            await _serve_node(node, settings, read_again, stop.made, deadline)
+        failure = node.failure
+    except asyncio.CancelledError:
+        if not stop.ended_opening():
+            raise
     deadline.met()
     _log.info("stopped")
     # Whoever stops a node that has to be installed does not want it to be opened again.
-    if node.failure is not None and not (stop.is_set() and isinstance(node.failure, InstallationNeededError)):
-        raise node.failure
+    if failure is not None and not (stop.made.is_set() and isinstance(failure, InstallationNeededError)):
+        raise failure
+
+
+async def _serve_node(
+    node: Node, settings: Settings, read_again: ReadSettings, stop: asyncio.Event, deadline: StopDeadline
+) -> None:
+    """Returns when the node is to be closed, with the time limit of the stop running."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: reload(node, read_again))
+    if node.control is not None:
+        node.control.words.reload_all = lambda: reload(node, read_again)
+        node.control.words.set_log_level = lambda level: configure_logs(level, node.settings.log.format)
+    _log.info(describe(), durability=settings.storage.durability)
+    for name, (host, port) in node.listeners.addresses().items():
+        _log.info("listening", listener=name, host=host, port=port)
+    for line in open_listeners(settings):
+        _log.warning(OPEN_TO_ALL, **line)
+    await _either(stop, node.failed)
+    timeout_s = node.settings.limits.stop_timeout_s
+    _log.info("stopping", within_s=timeout_s)
+    deadline.begin(timeout_s, node.sync_within)
+
+
+def _ignore() -> None:
+    pass
+
+
+def _nothing_to_sync(_timeout_s: float) -> None:
+    """What was written before a node is open was synced by what wrote it."""
 
 
 def open_listeners(settings: Settings) -> list[dict[str, str]]:

@@ -1,5 +1,6 @@
 """The end of a node within a time limit, whatever clients and disks do.
 
+    signal while it opens ─▶ cancel that ─▶ close ─▶ exit 0
     signal ─▶ stop accepting ─▶ commit and acknowledge ─▶ DISCONNECT 0x8B ─▶ sync, close ─▶ exit 0
        └─────────────────────── limits.stop_timeout_s ───────────────────────┘ then: sync ─▶ exit 1
     second signal ─▶ gone
@@ -44,10 +45,34 @@ def stop_on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -
         loop.add_signal_handler(number, first)
 
 
-def release_signals(loop: asyncio.AbstractEventLoop) -> None:
-    """Give the signals of a node their default action back."""
-    for number in (*_STOPS, signal.SIGHUP):
-        loop.remove_signal_handler(number)
+class StopRequest:
+    """A request to stop a node. Made while the node opens, which may take until its cluster is there, it cancels that.
+
+    Requires: made and used in the task that opens the node.
+    """
+
+    def __init__(self, on_cancelled: Callable[[], None]) -> None:
+        """`on_cancelled` is called if the request comes while the node opens."""
+        self.made: Final = asyncio.Event()
+        self._on_cancelled: Final = on_cancelled
+        self._opening = asyncio.current_task()
+
+    def make(self) -> None:
+        """Request it."""
+        self.made.set()
+        if self._opening is not None:
+            self._on_cancelled()
+            self._opening.cancel()
+
+    def opened(self) -> None:
+        """The node is open: from now on a request is only noted."""
+        self._opening = None
+
+    def ended_opening(self) -> bool:
+        """Whether a cancellation that was caught came from this request."""
+        if self._opening is None or not self.made.is_set():
+            return False
+        return self._opening.uncancel() == 0
 
 
 class StopDeadline:
