@@ -140,7 +140,9 @@ class Driver:
         return {int(shard): serial for shard, (_position_us, serial) in offsets.items() if serial}
 
     def log(self) -> str:
-        return (self.folder / "driver.log").read_text(encoding="utf-8", errors="replace")
+        """What it has printed, without the calls inside Java."""
+        text = (self.folder / "driver.log").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))
 
     def _family(self) -> list[psutil.Process]:
         assert self._process is not None
