@@ -56,14 +56,16 @@ dev: $(DEV) ## install the tools for development
 compiled: $(TREE) ## build the compiled modules into .compiled
 	@$(BIN)/python scripts/compiled_tree.py judge
 
+# What fails in the quick tests ends it; of the others one round shows all that is wrong.
 test: $(DEV) ## quick tests, then the compiled suites and the slow tests
 	@scripts/services
 	@rm -rf .reports
 	@$(MAKE) --no-print-directory --jobs 3 quick compiled $(JAVA_CLASSES)
-	@$(MAKE) --no-print-directory --jobs 2 slow-tests spark-tests
-	@$(MAKE) --no-print-directory browser-tests
-	@$(BIN)/python scripts/compiled_tree.py judge
-	@$(BIN)/python scripts/test_totals.py .reports
+	@status=0; \
+	$(MAKE) --no-print-directory --keep-going --jobs 2 slow-tests spark-tests || status=$$?; \
+	$(MAKE) --no-print-directory browser-tests || status=$$?; \
+	$(BIN)/python scripts/compiled_tree.py judge || status=$$?; \
+	$(BIN)/python scripts/test_totals.py .reports; exit $$status
 
 # Two parts of `test`, side by side: slow tests wait for kills, elections and grace periods more than they compute, Spark
 # computes more than it waits.

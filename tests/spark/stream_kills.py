@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import IO
@@ -22,12 +23,21 @@ PROGRAM = Path(__file__).with_name("stream_program.py")
 _WORKERS = ("pyspark.daemon", "pyspark.worker")
 _EXECUTOR = ("org.apache.spark.executor.CoarseGrainedExecutorBackend",)
 
+#: Messages between two looks whether the reader follows.
+_LOOK_EVERY = 50
+
 
 class Publisher:
-    """Publishes numbers with QoS 1 until it is told to stop; what was not acknowledged is sent again."""
+    """Publishes numbers with QoS 1 until it is told to stop; what was not acknowledged is sent again.
 
-    def __init__(self, name: str, port: int, seed: int, pace_s: float) -> None:
+    It pauses while `is_ahead`: a busy machine reads more slowly than this publishes, and would never catch up.
+    """
+
+    def __init__(
+        self, name: str, port: int, seed: int, pace_s: float, is_ahead: Callable[[], bool] = lambda: False
+    ) -> None:
         self.name = name
+        self._is_ahead = is_ahead
         self.sent: set[bytes] = set()
         self.acknowledged: set[bytes] = set()
         self._dice = Random(seed)
@@ -59,6 +69,8 @@ class Publisher:
         while not self._stop.wait(self._pace_s * self._dice.random()):
             # A broker that is away for long would find too much in front of its door.
             if len(self.sent) - len(self._taken()) > 500:
+                continue
+            if len(self.sent) % _LOOK_EVERY == 0 and self._is_ahead():
                 continue
             payload = f"{self.name} {len(self.sent)} ".encode()
             self.sent.add(payload)

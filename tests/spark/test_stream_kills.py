@@ -35,6 +35,8 @@ STORAGE = (
 PUBLISHERS = ("saw", "mill", "lathe")
 #: After how many further batches the next kill may come, and how many seconds later.
 _BATCHES, _LATER_S = 2, 0.5
+#: Messages that publishers may be ahead of the stream.
+_BEHIND = 3_000
 #: Until the first batch: Java has to start, on a machine that may be busy.
 _PATIENCE_S = 300.0
 
@@ -54,7 +56,9 @@ class Run:
         where = {"path": str(self.broker.data)} if kind == "path" else {"endpoint": self.broker.endpoint}
         options = {**where, "lease": "test", "columns": "shard,serial,payload", "rowsPerPartition": "300"}
         self.driver = Driver(folder, RUNS[kind][0], options)
-        self.publishers = [Publisher(name, self.broker.port, SEED + len(name), 0.02) for name in PUBLISHERS]
+        self.publishers = [
+            Publisher(name, self.broker.port, SEED + len(name), 0.02, self._is_behind) for name in PUBLISHERS
+        ]
         self.killed: Counter[str] = Counter()
         self._dice = Random(SEED)
         self._pause = threading.Event()
@@ -68,6 +72,11 @@ class Run:
         assert self.driver.alive, self.driver.log()[-6000:]
         for publisher in self.publishers:
             publisher.start()
+
+    def _is_behind(self) -> bool:
+        return (
+            sum(len(publisher.sent) for publisher in self.publishers) > sum(self.driver.committed().values()) + _BEHIND
+        )
 
     def kill(self, what: str) -> None:
         """At some instant of work, and see to it that everything runs again."""
