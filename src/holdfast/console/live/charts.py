@@ -5,7 +5,7 @@
 1. Counters are kept as rates per second, gauges as they are, histograms as quantiles of the second (`…_p50`, `…_p99`).
    Values with a label are added up.
 2. Time in which no frame came is a gap, and stays one: nothing is drawn between the last frame of a stopped broker and
-   the first of the next.
+   the first of the next. A frame that is a little late leaves none: it counts for the seconds that it has skipped.
 3. The files have a fixed size, about 5 MB together (`ring_file`).
 """
 
@@ -35,6 +35,8 @@ def _names() -> tuple[str, ...]:
 #: The names of all series, in the order of their columns.
 SERIES: Final = _names()
 
+#: Seconds from one frame to the next that are no gap. Frames come once a second, at best.
+LATE_S: Final = 3
 #: File, seconds of a step, steps kept.
 _RINGS: Final = (("seconds.ring", 1, 3600), ("tens.ring", 10, 8640), ("minutes.ring", 60, 10080))
 
@@ -53,6 +55,9 @@ class Charts:
         at_s = stats.at_us // SECOND_US
         row = make_row(stats, previous)
         self._rings[0].write(at_s, row)
+        if previous is not None and 1 < at_s - previous.at_us // SECOND_US <= LATE_S:
+            for skipped_s in range(previous.at_us // SECOND_US + 1, at_s):
+                self._rings[0].write(skipped_s, row)
         for index, ring in enumerate(self._rings[1:]):
             number, rows = self._gathered[index]
             if at_s // ring.step_s != number:

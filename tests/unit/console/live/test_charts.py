@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.console.live.charts import SERIES, Charts
+from holdfast.console.live.charts import LATE_S, SERIES, Charts
 from holdfast.control.metrics import METRICS
 from holdfast.control.words import Histogram
 from holdfast.model.time import SECOND_US
@@ -26,6 +26,16 @@ def test_counters_are_rates_and_a_stopped_broker_is_a_gap(tmp_path: Path) -> Non
     charts.take(frame(4, messages_received_total=0, started=2), None)
     assert read(charts, "messages_received_total", 0, 4) == (1, [None, 50.0, None, None, None])
     assert read(charts, "start_time_seconds", 0, 4)[1] == [1.0, 1.0, None, None, 2.0]
+
+
+def test_a_frame_that_is_a_little_late_leaves_no_gap_and_one_that_is_very_late_does(tmp_path: Path) -> None:
+    charts = Charts(tmp_path)
+    first, late, very_late = (frame(second, clients_behind=second) for second in (0, LATE_S, 2 * LATE_S + 1))
+    charts.take(first, None)
+    charts.take(late, first)
+    charts.take(very_late, late)
+    assert read(charts, "clients_behind", 0, LATE_S)[1] == [0.0, *[float(LATE_S)] * LATE_S]
+    assert read(charts, "clients_behind", LATE_S + 1, 2 * LATE_S + 1)[1] == [*[None] * LATE_S, 2.0 * LATE_S + 1]
 
 
 def test_longer_ranges_are_read_by_longer_steps(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ const CHARTS = [
 const NAMES = [...new Set([...CHARTS.flatMap((chart) => chart.lines.map((line) => line.name)), "loop_lag_seconds_p99"])];
 
 const POINTS = 600;
+/** Seconds between two frames that are no gap. */
+const LATE_S = 3;
 
 /** @typedef {{step_s: number, times: number[], columns: Record<string, (number | null)[]>}} Series */
 
@@ -92,6 +94,34 @@ function coarser(series) {
 }
 
 /**
+ * The series with the newest frame. Frames come once a second at best: one that is a little late stands for the seconds
+ * that it has skipped.
+ * @param {Series} series
+ * @param {number} at_s
+ * @returns {Series}
+ */
+function withFrame(series, at_s) {
+  if (at_s < (series.times.at(-1) ?? at_s)) return series;
+  const times = series.times.slice();
+  const columns = /** @type {Record<string, (number | null)[]>} */ ({});
+  for (const name of NAMES) columns[name] = (series.columns[name] ?? []).slice();
+  const isEmpty = (/** @type {number} */ i) => NAMES.every((name) => (columns[name]?.[i] ?? null) === null);
+  for (let next = (times.at(-1) ?? at_s - 1) + 1; next <= at_s; next += 1) times.push(next);
+  let first = times.length - 1;
+  while (first > 0 && times.length - first < LATE_S && isEmpty(first - 1)) first -= 1;
+  for (const name of NAMES) {
+    const value = valueNow(name);
+    for (let i = first; i < times.length; i += 1) /** @type {any} */ (columns[name])[i] = value;
+  }
+  const extra = times.findIndex((time) => time >= at_s - 3600);
+  if (extra > 0) {
+    times.splice(0, extra);
+    for (const name of NAMES) columns[name]?.splice(0, extra);
+  }
+  return { step_s: 1, times, columns };
+}
+
+/**
  * @param {number} seconds
  * @returns {{series: Series | null, error: any}}
  */
@@ -101,14 +131,17 @@ function useSeries(seconds) {
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     const control = new AbortController();
-    const to_us = Math.floor(now_us());
+    const to_us = Math.max(Math.floor(now_us()), stats.value?.as_of_us ?? 0);
     // A little less than the range: the console keeps just so many of the finest steps.
     const from_us = to_us - Math.round(seconds * (1 - 1 / 360)) * 1e6;
     get("series", { names: NAMES.join(","), from_us, to_us }, { signal: control.signal }).then((answer) => {
       const from_s = answer.from_us / 1e6;
-      const length = Math.max(0, ...answer.values.map((/** @type {any[]} */ column) => column.length));
+      let length = Math.max(0, ...answer.values.map((/** @type {any[]} */ column) => column.length));
+      // The frames of the last seconds are still on their way.
+      const isEmpty = (/** @type {number} */ i) => answer.values.every((/** @type {any[]} */ column) => (column[i] ?? null) === null);
+      for (let late = 0; late < LATE_S && length > 0 && isEmpty(length - 1); late += 1) length -= 1;
       const columns = /** @type {Record<string, (number | null)[]>} */ ({});
-      answer.names.forEach((/** @type {string} */ name, /** @type {number} */ i) => { columns[name] = answer.values[i]; });
+      answer.names.forEach((/** @type {string} */ name, /** @type {number} */ i) => { columns[name] = answer.values[i].slice(0, length); });
       const times = Array.from({ length }, (_, i) => from_s + i * answer.step_s);
       setSeries(seconds <= 3600 ? { step_s: answer.step_s, times, columns } : coarser({ step_s: answer.step_s, times, columns }));
       setError(null);
@@ -124,32 +157,14 @@ function useSeries(seconds) {
     return () => clearInterval(timer);
   }, [every_s]);
 
-  // The last hour takes each frame as it comes. Time without a frame becomes a gap.
+  // The last hour takes each frame as it comes. What lies between two frames that are further apart, the console knows:
+  // the broker did not run, or this page was hidden.
   const at_us = stats.value?.as_of_us;
   useEffect(() => {
-    if (!at_us || seconds > 3600) return;
-    setSeries((old) => {
-      if (!old || old.step_s !== 1) return old;
-      const at_s = Math.floor(at_us / 1e6);
-      let last = old.times.at(-1) ?? at_s - 1;
-      if (at_s < last) return old;
-      const times = old.times.slice();
-      const columns = /** @type {Record<string, (number | null)[]>} */ ({});
-      for (const name of NAMES) columns[name] = (old.columns[name] ?? []).slice();
-      const set = () => { for (const name of NAMES) /** @type {any} */ (columns[name])[times.length - 1] = valueNow(name); };
-      while (last < at_s) {
-        last += 1;
-        times.push(last);
-        for (const name of NAMES) columns[name]?.push(null);
-      }
-      set();
-      const extra = times.findIndex((time) => time >= at_s - 3600);
-      if (extra > 0) {
-        times.splice(0, extra);
-        for (const name of NAMES) columns[name]?.splice(0, extra);
-      }
-      return { step_s: 1, times, columns };
-    });
+    if (!at_us || seconds > 3600 || !series || series.step_s !== 1) return;
+    const at_s = Math.floor(at_us / 1e6);
+    if (at_s - (series.times.at(-1) ?? at_s) > LATE_S) setTurn((n) => n + 1);
+    else setSeries(withFrame(series, at_s));
   }, [at_us]);
   return { series, error };
 }
@@ -248,7 +263,7 @@ function Storage() {
   const now = stats.value;
   const [toFull_s, setToFull] = useState(/** @type {number | null | undefined} */ (undefined));
   useEffect(() => {
-    const to_us = Math.floor(now_us());
+    const to_us = Math.max(Math.floor(now_us()), stats.value?.as_of_us ?? 0);
     get("series", { names: "disk_free_bytes", from_us: to_us - 86_160e6, to_us })
       .then((answer) => setToFull(secondsToZero(answer.values[0] ?? [], answer.step_s)), () => setToFull(undefined));
   }, []);
