@@ -1,9 +1,7 @@
 """MQTT.js, in one Node process for all its connections; `mqttjs_bridge.cjs` is its other end."""
 
 import base64
-import fcntl
 import json
-import os
 import queue
 import subprocess
 import threading
@@ -13,39 +11,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.mqtt.broker_process import DEADLINE_S
 from tests.mqtt.clients.contract import HOST, WEBSOCKET_PATH, Note, Terms, Way
+from tests.npm_packages import npm_package
 from tests.services import need
 
 VERSION = "5.16.0"
-ROOT = Path(__file__).resolve().parents[3]
-FOLDER = ROOT / ".build" / "npm"
 BRIDGE = Path(__file__).with_name("mqttjs_bridge.cjs")
 
 PROTOCOLS = {"3.1": 3, "3.1.1": 4, "5": 5}
 SCHEMES = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
-
-
-def installed() -> Path:
-    """The library's folder. If it is not there it is fetched; where that fails, skip on a laptop and fail in CI."""
-    npm = need("npm", "npm")
-    package = FOLDER / "node_modules" / "mqtt"
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with (FOLDER / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test runs side by side share it
-        manifest = package / "package.json"
-        if manifest.exists() and json.loads(manifest.read_text(encoding="utf-8"))["version"] == VERSION:
-            return package
-        command = [npm, "install", "--prefix", str(FOLDER), "--no-audit", "--no-fund", f"mqtt@{VERSION}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    if done.returncode:
-        message = f"MQTT.js is missing, and `{' '.join(command)}` failed:\n{done.stderr}"
-        if "CI" in os.environ:
-            pytest.fail(message)
-        pytest.skip(message)
-    return package
 
 
 def _plain(note: Note) -> dict[str, Any]:
@@ -149,7 +124,7 @@ class MqttJs:
 @contextmanager
 def running() -> Iterator[MqttJs]:
     """The library, as long as the block lasts."""
-    package = installed()
+    package = npm_package("mqtt", VERSION)
     command = [need("node", "nodejs"), str(BRIDGE), str(package)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         bridge = Bridge(process)
