@@ -93,8 +93,8 @@ check: $(DEV) ## lint, formatting, types, import contracts, file sizes
 	PYTHONPATH=src $(BIN)/python scripts/reference.py --check
 
 # Ends with 600 kills of a broker on the log and 100 with each kind of client queue, from three seeds, with 200 kills and 50
-# power losses of the log alone, with thousands of seeds of each cluster simulation, with every fault of the fault suite,
-# and with an hour of real load. CI runs a share of each.
+# power losses of the log alone, with 100 kills of the console and the history process, with thousands of seeds of each
+# cluster simulation, with every fault of the fault suite, and with an hour of real load. CI runs a share of each.
 LOG_CRASHES := $(addprefix tests/crash/test_,log_crash.py kill.py power_loss.py broker_power_loss.py damage.py)
 soak: $(DEV) compiled ## a simulated day, hundreds of kills and faults, a real hour under load: takes four to five hours
 	@scripts/services
@@ -103,6 +103,7 @@ soak: $(DEV) compiled ## a simulated day, hundreds of kills and faults, a real h
 	for seed in 1 2 3; do \
 		HOLDFAST_CRASH_SEED=$$seed HOLDFAST_CRASH_RUNS=204 $(PYTEST) -n 2 tests/crash/test_broker_kill.py || exit 1; done
 	HOLDFAST_CRASH_RUNS=203 $(PYTEST) -n 2 --timeout 3600 $(LOG_CRASHES)
+	HOLDFAST_CONSOLE_KILLS=100 $(PYTEST) tests/crash/test_console_kills.py
 	PYTHONPATH=.compiled $(BIN)/python -m tests.simulation.seed_run --kinds all --seeds 5000 --processes 2
 	HOLDFAST_SIMULATION_SEEDS=5000 HOLDFAST_HISTORIES=10 $(PYTEST) -n 2 \
 		tests/simulation/test_defects.py tests/simulation/test_registry_histories.py
