@@ -1,4 +1,4 @@
-"""`python -m bench`: codec, brokers, cluster, layouts, storage, stress, history, queues, spark, parallel, or all."""
+"""`python -m bench COMMAND`: measure one part of Holdfast (`COMMANDS`), or without a command all of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bench.brokers import command as brokers
 from bench.checkout import ROOT
 from bench.cluster import command as cluster
 from bench.codec import command as codec
+from bench.console import command as console
 from bench.history import command as history
 from bench.layouts import command as layouts
 from bench.parallel import command as parallel
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "storage": storage.main,
     "stress": stress.main,
     "history": history.main,
+    "console": console.main,
     "queues": queues.main,
     "spark": spark.main,
     "parallel": parallel.main,
@@ -51,7 +53,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    suites = (codec, brokers, cluster, layouts, storage, stress, history, queues, spark, parallel)
+    suites = (codec, brokers, cluster, layouts, storage, stress, history, console, queues, spark, parallel)
     own = {name: value for suite in suites for name, value in suite.DEFAULTS.items()}
     parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
     commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
@@ -63,6 +65,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         ("storage", storage.add_options, "the log on disk: commits, replays, starts, bytes"),
         ("stress", stress.add_options, "memory and bystanders while clients are slow, deaf, away, or all back"),
         ("history", history.add_options, "reading through Arrow Flight, and who notices"),
+        ("console", console.add_options, "the console's budgets: what the broker notices, and how fast it answers"),
         (
             "queues",
             queues.add_options,

@@ -12,6 +12,7 @@ from rocksdict import BottommostLevelCompaction, CompactOptions
 
 from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.zones import Zone
+from holdfast.model.clock import Clock
 from holdfast.model.message import Message
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.rocks.engine.engine import Engine
@@ -28,14 +29,15 @@ OUTSTANDING = 8
 class Store:
     """The default zone with fsync, in one folder; with the default layout, unless another one is named.
 
-    Segments are made in this process, where a broker has another one for them.
+    Segments are made in this process, where a broker has another one for them. Messages are stored at the time of
+    `clock`, without one at that of the system.
     """
 
-    def __init__(self, folder: Path, layout: str = "paged") -> None:
+    def __init__(self, folder: Path, layout: str = "paged", clock: Clock | None = None) -> None:
         began_s, began_cpu_s = time.perf_counter(), time.process_time()
         self.engine = Engine.open(folder)
         self.engine_open_s = time.perf_counter() - began_s
-        self.log = open_log(self.engine, [], Zone("default", layout=layout), [], SystemClock(), "bench")
+        self.log = open_log(self.engine, [], Zone("default", layout=layout), [], clock or SystemClock(), "bench")
         self.open_s = time.perf_counter() - began_s
         self.open_cpu_s = time.process_time() - began_cpu_s
         self.maintenance = Maintenance(self.log)

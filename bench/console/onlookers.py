@@ -1,0 +1,128 @@
+"""People at the console, as a process of its own: overviews, a client list that is searched, Prometheus, a count.
+
+    python -m bench.console.onlookers
+
+It reads a line of JSON, `{"url": …, "token": …, "count": FOLDER or ""}`, prints "ready", looks until its standard input
+ends, and then prints how often each has seen something. With `count`, filters of all messages of that data folder are
+counted, one after the other and each as if for the first time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.checkout import ROOT
+from bench.console.api import Api
+from bench.console.nodes import Node, environment
+from bench.console.past_data import LINES, MEASURES
+from holdfast.history.past.counts_cache import FOLDER as COUNTS
+
+OVERVIEWS = 3
+_SEARCH_S = 0.5
+_SCRAPE_S = 5.0
+
+
+class _Looks:
+    """What all have seen, and whether they are to end."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url
+        self._token = token
+        self.ended = threading.Event()
+        self.seen: Counter[str] = Counter()
+
+    def run(self, look: Callable[[_Looks, Api], None]) -> None:
+        """In a thread, which ends with the process: who waits for an answer cannot be told to stop."""
+        threading.Thread(target=look, args=(self, Api(self._url, self._token)), daemon=True).start()
+
+
+def _overview(looks: _Looks, api: Api) -> None:
+    for line in api.lines("/api/v1/stream"):
+        looks.seen["events"] += line.startswith(b"event: stats")
+        if looks.ended.is_set():
+            return
+
+
+def _search(looks: _Looks, api: Api) -> None:
+    for number in itertools.count():
+        api.get("/api/v1/clients", q=f"press-{number % 10:05d}", sort="-owed", limit=100)
+        looks.seen["searches"] += 1
+        if looks.ended.wait(_SEARCH_S):
+            return
+
+
+def _scrape(looks: _Looks, api: Api) -> None:
+    while True:
+        api.get("/metrics")
+        looks.seen["scrapes"] += 1
+        if looks.ended.wait(_SCRAPE_S):
+            return
+
+
+def filters() -> Iterator[str]:
+    """Filters that need a look at every stream, without end."""
+    shapes = ("plant/+/+/{measure}", "+/+/+/{measure}", "plant/line-{line:02d}/+/{measure}", "+/line-{line:02d}/#")
+    for number in itertools.count():
+        yield shapes[number % 4].format(measure=MEASURES[number // 4 % 4], line=number % LINES)
+
+
+def _count(folder: Path, looks: _Looks, api: Api) -> None:
+    for wanted in filters():
+        shutil.rmtree(folder / COUNTS, ignore_errors=True)
+        for line in api.lines("/api/v1/history/density", filter=wanted, buckets=240):
+            looks.seen["counts"] += 1
+            if looks.ended.is_set():
+                return
+            del line
+
+
+def main() -> int:
+    told = json.loads(sys.stdin.readline())
+    looks = _Looks(told["url"], told["token"])
+    for _overview_number in range(OVERVIEWS):
+        looks.run(_overview)
+    looks.run(_search)
+    looks.run(_scrape)
+    if told["count"]:
+        looks.run(lambda looks, api: _count(Path(told["count"]), looks, api))
+    print("ready", flush=True)
+    sys.stdin.read()
+    looks.ended.set()
+    print(json.dumps(looks.seen), flush=True)
+    # Threads may wait for an answer.
+    os._exit(0)
+
+
+@contextmanager
+def looking(node: Node, *, count: bool) -> Iterator[None]:
+    """The process, for the length of the block."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-m", "bench.console.onlookers"]
+    told = {"url": node.url, "token": node.token, "count": str(node.data) if count else ""}
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), **pipes) as child:  # type: ignore[call-overload]
+        try:
+            child.stdin.write(json.dumps(told) + "\n")
+            child.stdin.flush()
+            if child.stdout.readline() != "ready\n":
+                raise SystemExit("nobody came to look")
+            yield
+        finally:
+            child.stdin.close()
+            seen = json.loads(child.stdout.read() or "{}")
+    missing = {"events", "searches", "scrapes", *(["counts"] if count else [])} - set(seen)
+    if missing:
+        raise SystemExit(f"while it was measured, nobody saw: {', '.join(sorted(missing))}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
