@@ -44,12 +44,14 @@ class Amounts:
     many: int = 100_000
     #: How often the broker is measured in a round, and for how long.
     slices: int = 2
-    load_s: float = 2.0
+    load_s: float = 4.0
     watch_s: float = 4.0
     #: How often each call and each question is asked.
     calls: int = 200
     questions: int = 20
     snapshots: int = 5
+    #: Messages that are exported.
+    exported: int = 200_000
 
 
 QUICK = Amounts(
@@ -64,6 +66,7 @@ QUICK = Amounts(
     calls=3,
     questions=2,
     snapshots=1,
+    exported=2_000,
 )
 #: The sizes of the budgets, as far as connections can be opened on one machine.
 FULL = Amounts(messages=10_000_000, devices=100_000, clients=10_000)
@@ -72,11 +75,10 @@ _STEPS = 8
 
 
 class Stage:
-    """Everything that runs. Requires: used in a `with` block."""
+    """Everything that runs, between `open` and `close`."""
 
-    def __init__(self, amounts: Amounts, progress: Progress) -> None:
+    def __init__(self, amounts: Amounts) -> None:
         self._amounts = amounts
-        self._progress = progress
         self._held = ExitStack()
         self._nodes: dict[str, Node] = {}
         self._day: PastDay | None = None
@@ -88,18 +90,13 @@ class Stage:
     def stored(self) -> int:
         return self._day.messages if self._day is not None else 0
 
-    def __enter__(self) -> Stage:
-        with self._held:
-            self._prepare()
-            self._held = self._held.pop_all()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
+    def close(self) -> None:
         self._held.close()
 
-    def _prepare(self) -> None:
+    def open(self, progress: Progress) -> None:
+        """Store the messages, and start all brokers and clients. `close` also if it fails."""
         amounts = self._amounts
-        task = self._progress.add_task("storing a day of messages", total=DAY_S)
+        task = progress.add_task("storing a day of messages", total=DAY_S)
         folder = Path(tempfile.mkdtemp(prefix="bench-console-day-"))
         self._held.callback(shutil.rmtree, folder, ignore_errors=True)
         self._day = write_day(
@@ -107,15 +104,15 @@ class Stage:
             amounts.messages,
             amounts.devices,
             amounts.talkers,
-            lambda done: self._progress.update(task, completed=done),
+            lambda done: progress.update(task, completed=done),
         )
-        self._progress.update(task, description="starting brokers", completed=DAY_S)
+        progress.update(task, description="starting brokers", completed=DAY_S)
         for name in (rows.OFF, rows.IDLE, rows.WATCHED):
             node = nodes.start(name, folder / "data", console=name != rows.OFF)
             self._held.callback(node.running.stop)
             self._nodes[name] = node
         self._held.enter_context(present(amounts.clients, [node.port for node in self._nodes.values()]))
-        self._progress.remove_task(task)
+        progress.remove_task(task)
         watched = self._nodes[rows.WATCHED]
         read_snapshot(watched)
         self._first["memory/broker_mb"] = own_memory_mb(watched) - own_memory_mb(self._nodes[rows.OFF])
@@ -134,12 +131,11 @@ class Stage:
             yield from footprint.page(idle.url)
         steps = {
             "console with many clients": many_clients(amounts.many, watched.stats(), amounts.calls),
-            "snapshots of clients": holds(watched, amounts.clients, amounts.snapshots),
             "API, idle": answers.idle_calls(watched, amounts.clients, amounts.calls),
             "/metrics": answers.metrics(watched, amounts.questions),
             "kicks": answers.kicks(watched, amounts.questions),
             "time machine": time_machine(watched, self._day, amounts.questions),
-            "export": exports(watched, self._day),
+            "export": exports(watched, self._day, amounts.exported),
         }
         for words, values in steps.items():
             progress.update(task, description=words)
@@ -148,6 +144,9 @@ class Stage:
         yield from self._loads(progress, task)
         progress.update(task, description="API, under full load")
         yield from answers.busy_calls(watched, amounts.clients, amounts.load_s)
+        progress.advance(task)
+        progress.update(task, description="snapshots of clients")
+        yield from holds(watched, amounts.clients, amounts.snapshots)
         progress.remove_task(task)
 
     def _loads(self, progress: Progress, task: TaskID) -> Iterator[tuple[str, float]]:

@@ -1,7 +1,8 @@
-"""Messages of a day as CSV: through the console, and by `holdfast export`, alternating."""
+"""The newest messages of a day as CSV: through the console, and by `holdfast export`, one after the other."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -10,28 +11,33 @@ from collections.abc import Iterator
 from bench.console.nodes import PROGRAM, Node, environment
 from bench.console.past_data import PastDay
 
-#: All measures of the devices, or of them one.
 _FILTER = "plant/#"
 
 
-def exports(node: Node, day: PastDay) -> Iterator[tuple[str, float]]:
-    """Messages per second of both, in one run each. What a command needs to start counts."""
+def exports(node: Node, day: PastDay, wanted: int) -> Iterator[tuple[str, float]]:
+    """Messages per second of both, of about `wanted` messages.
+
+    The command counts from when its modules are loaded, so that its rate is that of a long export.
+    """
+    share = min(1.0, wanted / day.messages)
+    from_us = day.to_us - int((day.to_us - day.from_us) * share)
     began_s = time.perf_counter()
     with node.api() as api:
-        data = api.get("/api/v1/history/export", filter=_FILTER, from_=day.from_us, to=day.to_us, format="csv")
+        count = sum(
+            1
+            for _line in api.lines("/api/v1/history/export", filter=_FILTER, from_=from_us, to=day.to_us, format="csv")
+        )
     through_s = time.perf_counter() - began_s
-    count = data.count(b"\n") - 1
     target = node.data.parent / "export.csv"
-    words = ["export", _FILTER, "--since", str(day.from_us), "--until", str(day.to_us), "--data", str(node.data)]
-    command = [sys.executable, "-c", PROGRAM, *words, "--format", "csv", "-o", str(target)]
-    began_s = time.perf_counter()
+    words = ["export", _FILTER, "--since", str(from_us), "--until", str(day.to_us), "--data", str(node.data)]
+    command = [sys.executable, "-c", PROGRAM, *words, "--format", "csv", "-o", str(target), "--json"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    alone_s = time.perf_counter() - began_s
     if done.returncode:
         raise SystemExit(f"holdfast export failed: {done.stderr.strip()[-500:]}")
-    lines = target.read_bytes().count(b"\n") - 1
     target.unlink()
-    if not count or count != lines:
-        raise SystemExit(f"the console exported {count} messages, the command {lines}")
-    yield "export/console_rate", count / through_s
-    yield "export/command_rate", count / alone_s
+    said = json.loads(done.stdout)
+    # The first line has the names of the columns.
+    if count - 1 != said["messages"] or not said["messages"]:
+        raise SystemExit(f"the console exported {count - 1} messages, the command {said['messages']}")
+    yield "export/console_rate", said["messages"] / through_s
+    yield "export/command_rate", said["messages"] / said["seconds"]

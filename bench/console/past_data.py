@@ -31,7 +31,7 @@ _METER_S = 10
 _TALK_S = 180
 _GENERATION_S = 2 * 3600
 #: A batch waits for so long at most until it is full.
-_BATCH_S = 60
+_BATCH_S = 300
 _SEED = 20_261_118
 
 
@@ -90,7 +90,7 @@ def write_day(folder: Path, messages: int, devices: int, talkers: int, tell: Cal
                 count += len(batch)
                 _commit(store, batch)
                 batch = []
-                marks.look()
+            marks.look()
             if second and second % _GENERATION_S == 0:
                 store.wait()
                 store.maintenance.rotate(store.log.zone_logs["default"])
