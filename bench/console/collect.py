@@ -72,6 +72,14 @@ QUICK = Amounts(
 FULL = Amounts(messages=10_000_000, devices=100_000, clients=10_000)
 
 _STEPS = 8
+#: Which broker is measured at each moment.
+_NODES = {
+    rows.OFF: rows.OFF,
+    rows.AGAIN: rows.OFF,
+    rows.IDLE: rows.IDLE,
+    rows.WATCHED: rows.WATCHED,
+    rows.COUNTED: rows.WATCHED,
+}
 
 
 class Stage:
@@ -153,10 +161,13 @@ class Stage:
         amounts = self._amounts
         moments = list(rows.MOMENTS)
         for turn in range(amounts.slices):
-            # Each round begins with another one.
+            # Each slice begins with another one.
             shift = (self._rounds * amounts.slices + turn) % len(moments)
+            values: Results = {}
             for moment in moments[shift:] + moments[:shift]:
                 progress.update(task, description=rows.MOMENTS[moment])
-                node = self._nodes[rows.WATCHED if moment == rows.COUNTED else moment]
-                yield from measure(node, moment, amounts.load_s, amounts.watch_s)
+                node = self._nodes[_NODES[moment]]
+                values |= measure(node, moment, amounts.load_s, amounts.watch_s)
                 progress.advance(task)
+            yield from values.items()
+            yield from rows.ratios(values, rows.LOADS).items()

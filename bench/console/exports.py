@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from bench.console import rows
 from bench.console.nodes import PROGRAM, Node, environment
 from bench.console.past_data import PastDay
 
@@ -39,5 +40,9 @@ def exports(node: Node, day: PastDay, wanted: int) -> Iterator[tuple[str, float]
     # The first line has the names of the columns.
     if count - 1 != said["messages"] or not said["messages"]:
         raise SystemExit(f"the console exported {count - 1} messages, the command {said['messages']}")
-    yield "export/console_rate", said["messages"] / through_s
-    yield "export/command_rate", said["messages"] / said["seconds"]
+    values = {
+        "export/console_rate": said["messages"] / through_s,
+        "export/command_rate": said["messages"] / said["seconds"],
+    }
+    yield from values.items()
+    yield from rows.ratios(values, (rows.EXPORT,)).items()

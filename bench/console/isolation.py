@@ -8,7 +8,6 @@ second: under full load, what it waits for is the load.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 from bench.brokers import jobs
@@ -23,15 +22,13 @@ from bench.history.bystander import waits_ms
 _STEADY_RATE = 1000
 
 
-def measure(node: Node, moment: str, load_s: float, watch_s: float) -> Iterator[tuple[str, float]]:
+def measure(node: Node, moment: str, load_s: float, watch_s: float) -> dict[str, float]:
     """Every key of a moment with its value."""
     with ExitStack() as held:
         if moment in (rows.WATCHED, rows.COUNTED):
             held.enter_context(looking(node, count=moment == rows.COUNTED))
         full = Job(seconds=load_s, ports=(node.port,), pids=(node.running.pid,), alone=True)
         figures = _figures(generate(full))
-        yield f"load/{moment}/rate", figures["rate"]
-        yield f"load/{moment}/cpu_us", figures["cpu_us"]
         steady = Job(
             kind=jobs.OPEN, rate=_STEADY_RATE, seconds=watch_s, ports=(node.port,), pids=(node.running.pid,), alone=True
         )
@@ -41,7 +38,8 @@ def measure(node: Node, moment: str, load_s: float, watch_s: float) -> Iterator[
         waits = waits_ms(node.port, watch_s)
         load.join()
         _figures(outcomes[0])
-        yield f"load/{moment}/p99_ms", quantile(waits, 0.99)
+    found = {"rate": figures["rate"], "cpu_us": figures["cpu_us"], "p99_ms": quantile(waits, 0.99)}
+    return {f"load/{moment}/{key}": found[key] for key in rows.LOAD}
 
 
 def _figures(outcome: Outcome) -> dict[str, float]:

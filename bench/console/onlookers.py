@@ -9,6 +9,7 @@ data folder are counted, one after the other and each as if for the first time.
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import json
 import os
@@ -40,10 +41,18 @@ class _Looks:
         self._token = token
         self.ended = threading.Event()
         self.seen: Counter[str] = Counter()
+        #: Who could not go on looking, and why.
+        self.failures: list[str] = []
 
     def run(self, look: Callable[[_Looks, Api], None]) -> None:
         """In a thread, which ends with the process: who waits for an answer cannot be told to stop."""
-        threading.Thread(target=look, args=(self, Api(self._url, self._token)), daemon=True).start()
+        threading.Thread(target=self._try, args=(look,), daemon=True).start()
+
+    def _try(self, look: Callable[[_Looks, Api], None]) -> None:
+        try:
+            look(self, Api(self._url, self._token))
+        except (SystemExit, OSError, http.client.HTTPException) as error:
+            self.failures.append(str(error) or type(error).__name__)
 
 
 def _overview(looks: _Looks, api: Api) -> None:
@@ -96,12 +105,12 @@ def main() -> int:
     if told["count"]:
         looks.run(lambda looks, api: _count(Path(told["count"]), looks, api))
     wanted = {"events", "searches", "scrapes", *(["counts"] if told["count"] else [])}
-    wait_for("all have seen something", lambda: wanted <= looks.seen.keys())
+    wait_for("all have seen something", lambda: bool(looks.failures) or wanted <= looks.seen.keys())
     print("ready", flush=True)
     looks.seen.clear()
     sys.stdin.read()
     looks.ended.set()
-    print(json.dumps(looks.seen), flush=True)
+    print(json.dumps({"seen": looks.seen, "failures": looks.failures}), flush=True)
     # Threads may wait for an answer.
     os._exit(0)
 
@@ -121,8 +130,11 @@ def looking(node: Node, *, count: bool) -> Iterator[None]:
             yield
         finally:
             child.stdin.close()
-            seen = json.loads(child.stdout.read() or "{}")
-    if not seen:
+            said = child.stdout.read()
+    outcome = json.loads(said or '{"seen": {}, "failures": ["they left"]}')
+    if outcome["failures"]:
+        raise SystemExit(f"while it was measured, somebody could not look: {outcome['failures'][0]}")
+    if not outcome["seen"] or (count and not outcome["seen"].get("counts")):
         raise SystemExit("while it was measured, nobody saw anything")
 
 

@@ -9,9 +9,11 @@ from bench.storage.rows import COUNT, MEGABYTES, MICROSECONDS, MILLISECONDS, PER
 KILOBYTES = "KB"
 
 #: When the broker is measured: without a console, and with one that more and more is asked of.
-OFF, IDLE, WATCHED, COUNTED = "off", "idle", "watched", "counted"
+OFF, AGAIN, IDLE, WATCHED, COUNTED = "off", "again", "idle", "watched", "counted"
 MOMENTS = {
     OFF: "without a console",
+    # How far two measurements of the same are apart: a ratio below that says nothing.
+    AGAIN: "the same broker once more (noise)",
     IDLE: "console running, nobody looks",
     WATCHED: "three overviews, a searched client list, /metrics every 5 s",
     COUNTED: "the same while filters of all stored messages are counted",
@@ -29,13 +31,20 @@ class Budget:
     bound: float | None
     #: Whether the bound is the least it may be; else it is the most.
     at_least: bool = False
-    #: The key that it is divided by, if a ratio counts.
+    #: The key of what it is divided by, if a ratio counts.
     against: str = ""
 
+    @property
+    def judged(self) -> str:
+        """The key of what is compared with the bound.
+
+        Ratios are measured like figures, each of two values that were taken one after the other: the median of ratios
+        does not follow a machine that gets slower and faster, as the ratio of medians does.
+        """
+        return f"{self.key}/ratio" if self.against else self.key
+
     def value(self, results: dict[str, float]) -> float:
-        """What is compared with the bound."""
-        found = results[self.key]
-        return found / results[self.against] if self.against else found
+        return results[self.judged]
 
     def is_met(self, results: dict[str, float]) -> bool | None:
         """None without a bound."""
@@ -45,7 +54,7 @@ class Budget:
         return value >= self.bound if self.at_least else value <= self.bound
 
 
-def _loads(moment: str, rate: float | None, cpu: float, p99: float) -> tuple[Budget, ...]:
+def _loads(moment: str, rate: float | None, cpu: float | None, p99: float | None) -> tuple[Budget, ...]:
     words = MOMENTS[moment]
     return (
         Budget(f"load/{moment}/rate", f"{words}: throughput", PER_SECOND, rate, True, f"load/{OFF}/rate"),
@@ -55,6 +64,7 @@ def _loads(moment: str, rate: float | None, cpu: float, p99: float) -> tuple[Bud
 
 
 LOADS = (
+    *_loads(AGAIN, None, None, None),
     *_loads(IDLE, 0.99, 1.01, 1.05),
     *_loads(WATCHED, 0.97, 1.03, 1.10),
     # The cores are shared with what counts, so its throughput has no budget.
@@ -89,6 +99,7 @@ API = (
     Budget("kick/p95_ms", "from a kick to the client being gone: p95", MILLISECONDS, 300),
 )
 
+EXPORT = Budget("export/console_rate", "CSV through the console", PER_SECOND, 0.8, True, "export/command_rate")
 PAST = (
     Budget("past/all_first_ms", "first strip of `#`", MILLISECONDS, 200),
     Budget("past/filter_first_ms", "first strip of any filter", MILLISECONDS, 300),
@@ -100,7 +111,7 @@ PAST = (
     Budget("past/topic_state_ms", "state of one topic", MILLISECONDS, 50),
     Budget("past/many_state_ms", "state of topics that speak once a minute", MILLISECONDS, 2000),
     Budget("past/plot_ms", "plot of a day of one topic", MILLISECONDS, 500),
-    Budget("export/console_rate", "CSV through the console", PER_SECOND, 0.8, True, "export/command_rate"),
+    EXPORT,
 )
 
 SIZES = (
@@ -120,7 +131,12 @@ TABLES = {
 BUDGETS = tuple(budget for table in TABLES.values() for budget in table)
 
 
+def ratios(values: dict[str, float], budgets: tuple[Budget, ...]) -> dict[str, float]:
+    """The ratios of values that were taken one after the other. Requires: all of them are there."""
+    return {budget.judged: values[budget.key] / values[budget.against] for budget in budgets if budget.against}
+
+
 def keys() -> list[str]:
     """Every key of a report, in order."""
-    found = [key for budget in BUDGETS for key in (budget.against, budget.key) if key]
+    found = [key for budget in BUDGETS for key in (budget.against, budget.key, budget.judged) if key]
     return list(dict.fromkeys(found))

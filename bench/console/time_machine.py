@@ -16,6 +16,7 @@ from bench.console.past_data import MEASURES, METER, PastDay, device_topic
 from bench.console.quantiles import quantile
 from bench.stress.memory import Memory
 from holdfast.history.past.counts_cache import FOLDER as COUNTS
+from holdfast.model.time import DAY_S
 
 _BUCKETS = 240
 _PAGE = 100
@@ -91,7 +92,7 @@ class TimeMachine:
         self._api.get("/api/v1/history/messages", filter="#", at=self._moment(), direction="older", limit=_PAGE)
 
     def _topic_state(self) -> None:
-        self._api.get("/api/v1/history/state", filter=self._device(), at=self._moment())
+        self._api.get("/api/v1/history/state", filter=self._device(), at=self._moment(), look_back_s=DAY_S)
 
     def _many_state(self) -> None:
         talkers = self._day.talkers

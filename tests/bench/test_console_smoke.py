@@ -55,7 +55,8 @@ def test_tables_and_picture_hold_every_budget() -> None:
 def test_a_ratio_is_judged_by_its_bound(value: float, at_least: bool, verdict: str) -> None:
     budget = rows.Budget("a", "label", PER_SECOND, 0.99, at_least, "b")
 
-    line = command._line(budget, {"a": value * 200, "b": 200.0})
+    values = {"a": value * 200, "b": 200.0}
+    line = command._line(budget, values | rows.ratios(values, (budget,)))
 
     assert line[1] == f"{value:.3f}x"
     assert line[-1] == verdict
