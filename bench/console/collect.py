@@ -49,7 +49,7 @@ class Amounts:
     #: How often each call and each question is asked.
     calls: int = 200
     questions: int = 20
-    snapshots: int = 5
+    snapshots: int = 20
     #: Messages that are exported.
     exported: int = 200_000
 
@@ -119,7 +119,7 @@ class Stage:
             node = nodes.start(name, folder / "data", console=name != rows.OFF)
             self._held.callback(node.running.stop)
             self._nodes[name] = node
-        self._held.enter_context(present(amounts.clients, [node.port for node in self._nodes.values()]))
+            self._held.enter_context(present(amounts.clients, node.port))
         progress.remove_task(task)
         watched = self._nodes[rows.WATCHED]
         read_snapshot(watched)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.console.nodes import Node
-from bench.console.quantiles import longest
+from bench.console.quantiles import bucket_quantile
 from holdfast.control.frames import decode_body
 from holdfast.control.metrics import METRICS
 from holdfast.control.words import CLIENTS, ClientRows, Nothing, Watch
@@ -36,8 +36,9 @@ def holds(node: Node, clients: int, snapshots: int) -> Iterator[tuple[str, float
         if found < clients:
             raise SystemExit(f"a snapshot had {found} clients, and {clients} are connected")
     after = node.stats().histograms[_METRIC].counts
-    yield "hold/snapshot_ms", longest(before, after, bounds) * 1e3
-    yield "hold/run_ms", longest([0] * len(after), after, bounds) * 1e3
+    yield "hold/snapshot_ms", bucket_quantile(before, after, bounds, 1.0) * 1e3
+    yield "hold/median_ms", bucket_quantile(before, after, bounds, 0.5) * 1e3
+    yield "hold/run_ms", bucket_quantile([0] * len(after), after, bounds, 1.0) * 1e3
 
 
 def own_memory_mb(node: Node) -> float:

@@ -1,13 +1,13 @@
-"""MQTT clients that only are there, in a separate process: until its standard input ends.
+"""MQTT clients that only are there, in a separate process for each broker: until its standard input ends.
 
-python -m bench.console.present_clients <count> <port> …
+python -m bench.console.present_clients <count> <port>
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.brokers.crowd import AT_ONCE, Crowd, allow_open_files
@@ -21,23 +21,22 @@ def client_name(number: int) -> str:
     return f"press-{number:06d}"
 
 
-def main(count: int, ports: Sequence[int]) -> int:
-    """The same clients at each port, each with a subscription."""
-    allow_open_files(count * len(ports))
-    crowds = [Crowd([port], _VERSION) for port in ports]
-    for crowd in crowds:
-        for begin in range(0, count, AT_ONCE):
-            names = [client_name(number) for number in range(begin, min(count, begin + AT_ONCE))]
-            crowd.subscribe(crowd.plain(names), [[f"press/{name}/#"] for name in names], 1)
+def main(count: int, port: int) -> int:
+    """Each client has a subscription."""
+    allow_open_files(count)
+    crowd = Crowd([port], _VERSION)
+    for begin in range(0, count, AT_ONCE):
+        names = [client_name(number) for number in range(begin, min(count, begin + AT_ONCE))]
+        crowd.subscribe(crowd.plain(names), [[f"press/{name}/#"] for name in names], 1)
     print("ready", flush=True)
     sys.stdin.read()
     return 0
 
 
 @contextmanager
-def present(count: int, ports: Sequence[int]) -> Iterator[None]:
+def present(count: int, port: int) -> Iterator[None]:
     """The process, for the length of the block."""
-    command = [sys.executable, "-m", "bench.console.present_clients", str(count), *map(str, ports)]
+    command = [sys.executable, "-m", "bench.console.present_clients", str(count), str(port)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=ROOT, env=environment(), **pipes) as child:  # type: ignore[call-overload]
         try:
@@ -49,4 +48,4 @@ def present(count: int, ports: Sequence[int]) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), [int(port) for port in sys.argv[2:]]))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,4 +1,4 @@
-"""Quantiles of a few measured values, and the longest of a histogram."""
+"""Quantiles of a few measured values, and of a histogram."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def longest(before: Sequence[int], after: Sequence[int], bounds: Sequence[float]) -> float:
-    """The bound of the highest bucket that something was added to; 0 if nothing was.
+def bucket_quantile(before: Sequence[int], after: Sequence[int], bounds: Sequence[float], share: float) -> float:
+    """The bound that `share` of what was added to a histogram does not exceed; 0 if nothing was added.
 
-    What happened took at most so long. Above the last bound that is not known: then it is that bound.
+    The truth is at most that. Above the last bound it is not known: then it is that bound.
     """
-    there = [place for place, (was, now) in enumerate(zip(before, after, strict=True)) if now > was]
-    return bounds[min(there[-1], len(bounds) - 1)] if there else 0.0
+    added = [now - was for was, now in zip(before, after, strict=True)]
+    wanted, seen = share * sum(added), 0
+    for place, count in enumerate(added):
+        seen += count
+        if count and seen >= wanted:
+            return bounds[min(place, len(bounds) - 1)]
+    return 0.0

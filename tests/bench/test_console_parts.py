@@ -12,7 +12,7 @@ import pytest
 from bench.console import footprint, past_data
 from bench.console.many_clients import client_row
 from bench.console.onlookers import filters
-from bench.console.quantiles import longest, quantile
+from bench.console.quantiles import bucket_quantile, quantile
 from holdfast.model.time import DAY_S
 from holdfast.topics.filters import parse_filter
 
@@ -24,11 +24,16 @@ def test_quantiles_of_few_values_are_the_largest() -> None:
 
 @pytest.mark.parametrize(("after", "bound"), [((0, 0, 0), 0.0), ((5, 0, 0), 1.0), ((5, 1, 0), 2.0), ((0, 0, 1), 2.0)])
 def test_the_longest_of_a_histogram_is_the_bound_of_its_last_bucket(after: tuple[int, ...], bound: float) -> None:
-    assert longest((0, 0, 0), after, (1.0, 2.0)) == bound
+    assert bucket_quantile((0, 0, 0), after, (1.0, 2.0), 1.0) == bound
 
 
 def test_what_was_in_a_histogram_before_does_not_count() -> None:
-    assert longest((2, 3, 1), (4, 3, 1), (1.0, 2.0)) == 1.0
+    assert bucket_quantile((2, 3, 1), (4, 3, 1), (1.0, 2.0), 1.0) == 1.0
+
+
+def test_half_of_a_histogram_is_within_its_median() -> None:
+    assert bucket_quantile((0, 0, 0), (3, 3, 1), (1.0, 2.0), 0.5) == 2.0
+    assert bucket_quantile((0, 0, 0), (4, 3, 1), (1.0, 2.0), 0.5) == 1.0
 
 
 @pytest.mark.parametrize("total", [1, 1000, 100_000])
