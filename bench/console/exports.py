@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator
 
 from bench.console import rows
-from bench.console.nodes import PROGRAM, Node, environment
+from bench.console.children import environment
+from bench.console.nodes import PROGRAM, Node
 from bench.console.past_data import PastDay
 
 _FILTER = "plant/#"

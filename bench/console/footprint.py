@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import re
 import tomllib
@@ -94,15 +95,17 @@ def page(url: str) -> Iterator[tuple[str, float]]:
     assert address.hostname is not None
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
 
-    def load(path: str, encoding: str) -> tuple[int, bytes]:
-        connection.request("GET", path, headers={"Accept-Encoding": encoding})
+    sizes: list[int] = []
+
+    def load(path: str) -> str:
+        connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
         response = connection.getresponse()
         body = response.read()
         if response.status != http.client.OK:
             raise SystemExit(f"{path}: {response.status}")
-        head = sum(len(name) + len(value) + 4 for name, value in response.getheaders())
-        return head + len(body), body
+        sizes.append(len(body) + sum(len(name) + len(value) + 4 for name, value in response.getheaders()))
+        return (gzip.decompress(body) if response.getheader("Content-Encoding") == "gzip" else body).decode()
 
-    paths = page_files(lambda path: load(path, "identity")[1].decode())
-    yield "page/size_kb", sum(load(path, "gzip")[0] for path in paths) / 1000
+    page_files(load)
     connection.close()
+    yield "page/size_kb", sum(sizes) / 1000

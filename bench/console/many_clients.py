@@ -21,7 +21,8 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 
 from bench.console.api import Api
-from bench.console.nodes import CONSOLE, environment, wait_for
+from bench.console.children import environment, wait_for
+from bench.console.nodes import CONSOLE
 from bench.console.present_clients import client_name
 from bench.console.quantiles import quantile
 from holdfast.console.options import ConsoleOptions

@@ -6,18 +6,17 @@ import json
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-import holdfast
 from bench.brokers import processes
 from bench.brokers.peers import ACCESS, IN_FLIGHT
 from bench.brokers.processes import Running
 from bench.console.api import Api
+from bench.console.children import environment, wait_for
 from bench.ports import free_port
 from holdfast.cli.options.control_client import ControlClient
 from holdfast.control.words import Nothing, Stats
@@ -32,21 +31,6 @@ CONSOLE, HISTORY = "holdfast.node.console_main", "holdfast.node.history_main"
 PROGRAM = "from holdfast.cli.main import main; main()"
 #: Rules for the load, for bystanders, and for clients that only are there.
 _ACCESS = f"{ACCESS}topic readwrite bystander/#\ntopic readwrite press/#\n"
-_WAIT_S = 60.0
-_LOOK_S = 0.02
-
-
-def environment() -> dict[str, str]:
-    """For processes that use the Holdfast of this one."""
-    return {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).parent.parent)}
-
-
-def wait_for(what: str, done: Callable[[], bool], limit_s: float = _WAIT_S) -> None:
-    deadline_s = time.monotonic() + limit_s
-    while not done():
-        if time.monotonic() > deadline_s:
-            raise SystemExit(f"not within {limit_s:.0f} s: {what}")
-        time.sleep(_LOOK_S)
 
 
 class Node:

@@ -21,12 +21,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.checkout import ROOT
 from bench.console.api import Api
-from bench.console.nodes import Node, environment, wait_for
-from bench.console.past_data import LINES, MEASURES
+from bench.console.children import environment, wait_for
+from bench.console.topics import filters
 from holdfast.history.past.counts_cache import FOLDER as COUNTS
+
+if TYPE_CHECKING:
+    from bench.console.nodes import Node
 
 OVERVIEWS = 3
 _SEARCH_S = 0.5
@@ -76,13 +80,6 @@ def _scrape(looks: _Looks, api: Api) -> None:
         looks.seen["scrapes"] += 1
         if looks.ended.wait(_SCRAPE_S):
             return
-
-
-def filters() -> Iterator[str]:
-    """Filters that need a look at every stream, without end."""
-    shapes = ("plant/+/+/{measure}", "+/+/+/{measure}", "plant/line-{line:02d}/+/{measure}", "+/line-{line:02d}/#")
-    for number in itertools.count():
-        yield shapes[number % 4].format(measure=MEASURES[number // 4 % 4], line=number % LINES)
 
 
 def _count(folder: Path, looks: _Looks, api: Api) -> None:

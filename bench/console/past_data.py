@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.console.topics import MEASURES, METER, device_topic
 from bench.storage.store import BATCH, OUTSTANDING, Store
 from holdfast.model.clock import ManualClock
 from holdfast.model.ids import ClientId
@@ -23,9 +24,6 @@ from holdfast.model.message import Message
 from holdfast.model.time import DAY_S, SECOND_US
 from holdfast.storage.rocks.log.head_marks import open_marks
 
-LINES = 50
-MEASURES = ("temperature", "pressure", "speed", "state")
-METER = "plant/meter/power"
 _METER_S = 10
 #: The last minutes of the day, in which the topics below `minute/` speak.
 _TALK_S = 180
@@ -45,10 +43,6 @@ class PastDay:
     talkers: int
     from_us: int
     to_us: int
-
-
-def device_topic(device: int, measure: str) -> str:
-    return f"plant/line-{device % LINES:02d}/dev-{device:06d}/{measure}"
 
 
 def due(total: int, second: int) -> int:

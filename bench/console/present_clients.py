@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from bench.brokers.crowd import AT_ONCE, Crowd, allow_open_files
 from bench.checkout import ROOT
-from bench.console.nodes import environment
+from bench.console.children import environment
 
 _VERSION = 5
 

@@ -11,9 +11,9 @@ from itertools import islice
 
 from bench.console.api import Api
 from bench.console.nodes import HISTORY, Node
-from bench.console.onlookers import filters
-from bench.console.past_data import MEASURES, METER, PastDay, device_topic
+from bench.console.past_data import PastDay
 from bench.console.quantiles import quantile
+from bench.console.topics import MEASURES, METER, device_topic, filters
 from bench.stress.memory import Memory
 from holdfast.history.past.counts_cache import FOLDER as COUNTS
 from holdfast.model.time import DAY_S

@@ -11,8 +11,8 @@ import pytest
 
 from bench.console import footprint, past_data
 from bench.console.many_clients import client_row
-from bench.console.onlookers import filters
 from bench.console.quantiles import bucket_quantile, quantile
+from bench.console.topics import filters
 from holdfast.model.time import DAY_S
 from holdfast.topics.filters import parse_filter
 
