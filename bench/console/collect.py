@@ -148,14 +148,25 @@ class Stage:
         for words, values in steps.items():
             progress.update(task, description=words)
             yield from values
+            self._check_clients(words)
             progress.advance(task)
         yield from self._loads(progress, task)
         progress.update(task, description="API, under full load")
         yield from answers.busy_calls(watched, amounts.clients, amounts.load_s)
+        self._check_clients("API, under full load")
         progress.advance(task)
         progress.update(task, description="snapshots of clients")
         yield from holds(watched, amounts.clients, amounts.snapshots)
         progress.remove_task(task)
+
+    def _check_clients(self, step: str) -> None:
+        """SystemExit if clients are gone: figures of a broker with fewer of them would be too good."""
+        for name, node in self._nodes.items():
+            connected = sum(node.stats().labelled["connections"].values())
+            if connected < self._amounts.clients:
+                raise SystemExit(
+                    f"after {step}, broker {name} has {connected:,.0f} of {self._amounts.clients:,} clients"
+                )
 
     def _loads(self, progress: Progress, task: TaskID) -> Iterator[tuple[str, float]]:
         amounts = self._amounts
@@ -168,6 +179,7 @@ class Stage:
                 progress.update(task, description=rows.MOMENTS[moment])
                 node = self._nodes[_NODES[moment]]
                 values |= measure(node, moment, amounts.load_s, amounts.watch_s)
+                self._check_clients(rows.MOMENTS[moment])
                 progress.advance(task)
             yield from values.items()
             yield from rows.ratios(values, rows.LOADS).items()

@@ -34,7 +34,8 @@ def holds(node: Node, clients: int, snapshots: int) -> Iterator[tuple[str, float
     for _snapshot in range(snapshots):
         found = read_snapshot(node)
         if found < clients:
-            raise SystemExit(f"a snapshot had {found} clients, and {clients} are connected")
+            connected = sum(node.stats().labelled["connections"].values())
+            raise SystemExit(f"a snapshot had {found} clients, and {connected:,.0f} of {clients:,} are connected")
     after = node.stats().histograms[_METRIC].counts
     yield "hold/snapshot_ms", bucket_quantile(before, after, bounds, 1.0) * 1e3
     yield "hold/median_ms", bucket_quantile(before, after, bounds, 0.5) * 1e3

@@ -43,6 +43,8 @@ def present(count: int, port: int) -> Iterator[None]:
             if child.stdout.readline() != "ready\n":
                 raise SystemExit("the clients do not come in")
             yield
+            if child.poll() is not None:
+                raise SystemExit(f"the clients left before they were told to, with status {child.returncode}")
         finally:
             child.stdin.close()
 
