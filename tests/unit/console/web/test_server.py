@@ -1,6 +1,7 @@
 """Sockets, TLS and limits, with real connections."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -127,6 +128,15 @@ def test_tls_is_spoken_and_a_new_certificate_is_used(tmp_path: Path, monkeypatch
         raise AssertionError("the new certificate is not used")
 
     run(work, tmp_path, certificate=certificate, key=key)
+
+
+def test_no_answer_waits_for_the_acknowledgement_of_another(tmp_path: Path) -> None:
+    with (
+        open_socket(ConsoleOptions(port=0, state_folder=tmp_path)) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_port_in_use_is_named_with_the_command_that_helps(tmp_path: Path) -> None:
