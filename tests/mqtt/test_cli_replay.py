@@ -1,6 +1,7 @@
 """`holdfast replay` and `export` beside a broker process that keeps history; `replay` and brokers that do not."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -85,8 +86,8 @@ def test_nothing_stored_is_an_end_too(port: int, topic: str) -> None:
 def test_the_end_waits_for_every_shard(port: int) -> None:
     """Shards are read one after the other: one that is through is not the end."""
     for client in ("a", "b", "c", "d", "e", "f"):
-        publish(f"two/{client}", *(f"{client}{number}" for number in range(300)), port=port, client=client)
-    found = rows(invoke("replay", "two/#", "--from", "-1h", "--json", port=port))
+        publish(f"two/end/{client}", *(f"{client}{number}" for number in range(300)), port=port, client=client)
+    found = rows(invoke("replay", "two/end/#", "--from", "-1h", "--json", port=port))
     assert len({str(row["offset"]).split(":")[0] for row in found}) == 2, "the test needs two shards"
     assert sorted(str(row["payload"]) for row in found) == sorted(
         f"{c}{number}" for c in "abcdef" for number in range(300)
@@ -179,6 +180,95 @@ def test_a_reader_that_leaves_ends_it_quietly(port: int, topic: str) -> None:
         assert process.stderr.read().endswith("(not all)\n")
 
 
+def read_progress(process: subprocess.Popen[str], messages: int) -> dict[str, object]:
+    """The first line of progress with so many messages."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        row: dict[str, object] = json.loads(line)
+        if row["messages"] == messages:
+            return row
+    raise AssertionError(f"it ended: {process.stderr.read() if process.stderr else ''}")
+
+
+#: The slowest: makes minutes of the moment between two calls of `publish`.
+SLOW = "0.000001"
+
+
+def test_a_run_that_is_stopped_goes_on_behind_its_place(port: int, topic: str) -> None:
+    payloads = ["1", "2", "3", "4", "5"]
+    publish(topic, payloads[0], port=port)
+    publish(topic, *payloads[1:], port=port)
+    until = str(rows(invoke("replay", topic, "--from", "-1h", "--json", port=port))[-1]["offset"]).split(":")[1]
+    again = (topic, "--from", "earliest", "--until", str(int(until) + 1), "--to-prefix", f"{topic}/copy", "--progress")
+    with running_replay(*again, "--speed", SLOW, port=port) as process:
+        told = read_progress(process, 1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+        assert process.stdout is not None
+        last = json.loads(process.stdout.read().splitlines()[-1])
+    assert (last["messages"], last["complete"]) == (1, False)
+    assert last["place"] == told["place"]
+    done = invoke("replay", *again, "--after", str(last["place"]), port=port)
+    assert done.exit_code == 0, done.output
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert (end["messages"], end["complete"], end["share"]) == (4, True, 1.0)
+    copied = rows(invoke("replay", f"{topic}/copy/#", "--from", "-1h", "--json", port=port))
+    assert [row["payload"] for row in copied] == payloads
+
+
+def test_a_killed_run_goes_on_behind_the_place_that_it_told_last(port: int) -> None:
+    """Of two shards, merged: what lies before the place was acknowledged, and no message is left out."""
+    payloads = {client: [f"{client}{number}" for number in range(20)] for client in "abcd"}
+    publish("two/killed/first", "first", port=port)
+    for client, own in payloads.items():
+        publish(f"two/killed/{client}", *own, port=port, client=client)
+    again = ("two/killed/#", "--from", "earliest", "--to-prefix", "copy-of-two", "--progress")
+    with running_replay(*again, "--speed", SLOW, port=port) as process:
+        place = str(read_progress(process, 1)["place"])
+        process.kill()
+    done = invoke("replay", *again, "--after", place, port=port)
+    assert done.exit_code == 0, done.output
+    copied = rows(invoke("replay", "copy-of-two/#", "--from", "-1h", "--json", port=port))
+    assert sorted(str(row["payload"]) for row in copied) == sorted(
+        ["first", *(payload for own in payloads.values() for payload in own)]
+    )
+
+
+def test_the_same_topics_get_each_message_once_more(port: int, topic: str) -> None:
+    publish(topic, "1", "2", "3", port=port)
+    done = invoke("replay", topic, "--from", "-1h", "--to-same-topics", "--json", port=port)
+    assert json.loads(done.stdout)["messages"] == 3
+    found = rows(invoke("replay", topic, "--from", "-1h", "--json", port=port))
+    assert [row["payload"] for row in found] == ["1", "2", "3"] * 2
+
+
+def test_a_job_is_interrupted_by_the_end_of_its_input(port: int, topic: str) -> None:
+    publish(topic, "1", port=port)
+    publish(topic, "2", port=port)
+    command = [sys.executable, "-m", "holdfast.cli.job", "replay", topic, "--from", "earliest", "--to-prefix", "job"]
+    command += ["--speed", SLOW, "--progress", "--port", str(port)]
+    # As under the console, which ignores Ctrl-C.
+    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+    finally:
+        signal.signal(signal.SIGINT, kept)
+    with process:
+        read_progress(process, 1)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(timeout=20) == 130
+        assert process.stdout is not None
+        assert json.loads(process.stdout.read().splitlines()[-1])["place"]
+
+
 def test_a_broker_without_history_refuses_in_its_own_words(broker: RunningBroker) -> None:
     done = invoke("replay", "a", "--from", "-1h", port=broker.ports["tcp"])
     assert (done.exit_code, done.stdout) == (1, "")
@@ -226,6 +316,12 @@ def test_an_export_has_what_was_acknowledged_while_the_broker_runs(disk_broker: 
         (("a", "--from", "-1h", "--into", "h:x"), "--into mqtt://h:x: the port must be a number"),
         (("a", "--from", "-1h", "--into", "nowhere:99999"), "--into mqtt://nowhere:99999: the port must be a number"),
         (("a", "--from", "-1h", "--into-user", "u"), "add --into HOST:PORT"),
+        (("a", "--from", "-1h", "--after", "x"), "--after: 'x' is no SHARD:POSITION"),
+        (("a", "--from", "-1h", "--after", "0:1,1:2"), "names more than one position"),
+        (("a", "--from", "-1h", "--after", "0:1", "--follow"), "leave --follow out"),
+        (("a", "--from", "-1h", "--progress"), "--progress is for publishing up to an end"),
+        (("a", "--from", "-1h", "--to-same-topics", "--to-prefix", "b"), "without --to-prefix and --into"),
+        (("a", "--from", "-1h", "--to-same-topics", "--follow"), "would follow its own messages"),
         (("a", "--from", "-1h", "-V", "3"), "replay needs MQTT 5"),
     ],
 )

@@ -1,11 +1,12 @@
 """`holdfast replay`: stored messages of a running broker, printed or published again."""
 
+import asyncio
 import json
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,14 +16,27 @@ from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.times import parse_speed_option, parse_time_span
 from holdfast.cli.output.meter import Meter
 from holdfast.cli.output.standard_output import tolerate_closed_pipe
-from holdfast.cli.replay_transfer import MessagePrinter, ReplaySource, ReplaySummary, Republisher, transfer
+from holdfast.cli.replay_transfer import (
+    MessagePrinter,
+    ReplayPlace,
+    ReplaySource,
+    ReplaySummary,
+    Republisher,
+    Transfer,
+)
 from holdfast.cli.sub import MessageFormat
 from holdfast.client.asyncio_client import Client
+from holdfast.client.errors import LostError
 from holdfast.client.options import ConnectionOptions
 from holdfast.model.errors import PeerError
 from holdfast.topics.filters import TopicFilter, parse_filter
 from holdfast.topics.names import check_topic_name
 from holdfast.topics.since import LATEST
+
+#: Seconds between two lines of progress.
+_PROGRESS_S: Final = 1.0
+#: Seconds to wait for acknowledgements after Ctrl-C, so that the place is exact.
+_LAST_ACKNOWLEDGEMENTS_S: Final = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +52,9 @@ class DestinationOptions:
             metavar="HOST:PORT", help="Publish them to another broker: HOST:PORT, or an address as --url has."
         ),
     ] = None
+    to_same_topics: Annotated[
+        bool, typer.Option("--to-same-topics", help="Publish them again, to the topics that they came from.")
+    ] = False
     qos: Annotated[int, typer.Option("-q", "--qos", help="Quality of service of publishing.", min=0, max=2)] = 1
     into_user: Annotated[str | None, typer.Option(help="User name at the broker of --into.")] = None
     into_password_env: Annotated[str | None, typer.Option(metavar="VARIABLE", help="Its password's variable.")] = None
@@ -54,10 +71,12 @@ class DestinationOptions:
 
     def target(self, source: ConnectionOptions, broker: BrokerOptions) -> ConnectionOptions | None:
         """The broker to publish to; None to print."""
+        if self.to_same_topics and (self.to_prefix is not None or self.into is not None):
+            fail("--to-same-topics is for the broker that is replayed, without --to-prefix and --into")
         if self.into is None:
             if self.into_user or self.into_password_env or self.into_password_file or self.into_ca:
                 fail("--into-user and the like are for another broker; add --into HOST:PORT")
-            if self.to_prefix is None:
+            if self.to_prefix is None and not self.to_same_topics:
                 return None
             # Another client id: of two connections with the same one, the broker ends the older.
             return BrokerOptions(**{**vars(broker), "client_id": ""}).target()
@@ -70,7 +89,7 @@ class DestinationOptions:
             ca=self.into_ca,
         ).target(named="--into")
         if (target.host, target.port) == (source.host, source.port) and self.to_prefix is None:
-            fail(f"--into {self.into} is the broker that is replayed; add --to-prefix PREFIX")
+            fail(f"--into {self.into} is the broker that is replayed; add --to-prefix PREFIX, or use --to-same-topics")
         return target
 
 
@@ -91,7 +110,14 @@ def replay(
     output: Annotated[
         MessageFormat, typer.Option("--format", help="A line each: time, topic and payload, or JSON.")
     ] = MessageFormat.TEXT,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="PLACE", help="Go on behind this place: `place` of --progress of a run that was stopped."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, of messages and of the summary.")] = False,
+    progress: Annotated[
+        bool, typer.Option("--progress", help="While publishing: a line of JSON a second, and one at the end.")
+    ] = False,
     *,
     into: DestinationOptions,
     broker: BrokerOptions,
@@ -105,15 +131,24 @@ def replay(
     end = None if follow else until or LATEST
     parse_time_span("--from", since, "--until", end)
     parsed = _filter_of(topic_filter)
+    place = _place_of(after, follow=follow)
     source_target = broker.target()
     prefix = into.prefix()
     sink_target = into.target(source_target, broker)
-    summary = ReplaySummary()
+    if progress and (sink_target is None or follow):
+        fail("--progress is for publishing up to an end: add --to-prefix PREFIX, and leave --follow out")
+    if into.to_same_topics and follow:
+        fail("--to-same-topics would follow its own messages; leave --follow out")
+    summary = ReplaySummary(place)
+
+    def tell() -> None:
+        typer.echo(json.dumps(summary.as_progress()))
 
     async def work() -> None:
         async with AsyncExitStack() as connections:
             client = await connections.enter_async_context(Client(source_target))
-            source = ReplaySource(client, parsed, since, end, speed)
+            begin = since if place is None else str(place.position_us)
+            source = ReplaySource(client, parsed, begin, end, speed)
             sink: MessagePrinter | Republisher = MessagePrinter(MessageFormat.JSON if as_json else output)
             if sink_target is not None:
                 writer = await connections.enter_async_context(Client(sink_target))
@@ -124,11 +159,20 @@ def replay(
                 own_since_us = source.asked_us if same else None
                 sink = Republisher(writer, prefix, into.qos, own_since_us=own_since_us)
             # Not where messages are printed on a terminal: a bar would stand in between.
-            shown = sink_target is not None or not sys.stdout.isatty()
+            shown = not progress and (sink_target is not None or not sys.stdout.isatty())
             meter = connections.enter_context(Meter("replay", shown=shown))
-            await transfer(source, sink, summary, meter)
-            if sink_target is not None:
-                await writer.settle()
+            transfer = Transfer(source, sink, summary, meter)
+            try:
+                if progress:
+                    async with transfer.reporting(tell, _PROGRESS_S):
+                        await transfer.run()
+                else:
+                    await transfer.run()
+            except asyncio.CancelledError:
+                with suppress(TimeoutError, LostError):
+                    async with asyncio.timeout(_LAST_ACKNOWLEDGEMENTS_S):
+                        await transfer.settle()
+                raise
             summary.complete = True
 
     interrupted = False
@@ -141,11 +185,21 @@ def replay(
             if summary.began:
                 summary.complete = summary.complete or (follow and interrupted)
                 state = "" if summary.complete else " (not all)"
-                text = json.dumps(summary.as_row()) if as_json else f"replayed {summary.describe()}{state}"
+                row = summary.as_progress() if progress else summary.as_row()
+                text = json.dumps(row) if as_json or progress else f"replayed {summary.describe()}{state}"
                 # Standard output belongs to the messages, if they are printed.
                 typer.echo(text, err=sink_target is None)
     if interrupted and not follow:
         raise typer.Exit(INTERRUPTED)
+
+
+def _place_of(text: str | None, *, follow: bool) -> ReplayPlace | None:
+    if text is None:
+        return None
+    if follow:
+        fail("--after needs an end, which keeps the order of all shards; leave --follow out")
+    with exit_on(ValueError, named="--after"):
+        return ReplayPlace.parse(text)
 
 
 def _filter_of(text: str) -> TopicFilter:

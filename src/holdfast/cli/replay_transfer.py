@@ -7,12 +7,17 @@
    the same connection. Silence is no end.
 2. A message is acknowledged after the sink took it. A slow sink makes the source slow: nothing piles up.
 3. A republisher is done when the last message was acknowledged by the broker that it publishes to.
+4. A replay with an end comes in the order of positions, over all shards. So the last position, with the shards that had
+   a message there, is a place behind which another run can go on: nothing is left out, nothing is published twice.
+5. A place is told only after everything up to it was acknowledged.
 """
 
+import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,6 +29,7 @@ from holdfast.client.asyncio_client import Client
 from holdfast.client.errors import RefusedError
 from holdfast.model.time import SECOND_US
 from holdfast.topics.filters import TopicFilter
+from holdfast.topics.since import is_number
 from holdfast.wire.packets import Publish, Subscription
 from holdfast.wire.properties import Properties
 
@@ -45,10 +51,45 @@ class ReplayedMessage:
     offset: str | None
 
 
+@dataclass(frozen=True)
+class ReplayPlace:
+    """Everything before a position was replayed, and of that position what these shards had (rule 4)."""
+
+    position_us: int
+    shards: frozenset[int]
+
+    @staticmethod
+    def parse(text: str) -> "ReplayPlace":
+        """Read what `str` gives: SHARD:POSITION, several with commas in between. ValueError if it is none."""
+        offsets = [_split_offset(offset) for offset in text.split(",")]
+        positions = {position_us for _shard, position_us in offsets}
+        if len(positions) != 1:
+            raise ValueError(f"{text!r} names more than one position")
+        return ReplayPlace(positions.pop(), frozenset(shard for shard, _position_us in offsets))
+
+    def has(self, offset: str | None) -> bool:
+        """Whether the message with this offset is one of those that were replayed."""
+        if offset is None:
+            return False
+        shard, position_us = _split_offset(offset)
+        return position_us < self.position_us or (position_us == self.position_us and shard in self.shards)
+
+    def __str__(self) -> str:
+        return ",".join(f"{shard}:{self.position_us}" for shard in sorted(self.shards))
+
+
+def _split_offset(offset: str) -> tuple[int, int]:
+    shard, colon, position = offset.partition(":")
+    if not (colon and is_number(shard) and is_number(position)):
+        raise ValueError(f"{offset!r} is no SHARD:POSITION")
+    return int(shard), int(position)
+
+
 class ReplaySummary:
     """What was replayed so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: ReplayPlace | None = None) -> None:
+        """`place`: that of the run before, behind which this one goes on."""
         #: Whether the broker has agreed.
         self.began = False
         self.messages = 0
@@ -57,13 +98,27 @@ class ReplaySummary:
         self.first_us = 0
         self.last_us = 0
         self.complete = False
+        #: The part of the time asked for that is done; None if it is not known.
+        self.share: float | None = None
+        #: How far everything was acknowledged, as far as that was waited for; None before the first message.
+        self.place = place
+        self._reached = place
         self._began_s: Final = time.monotonic()
 
     def add(self, found: ReplayedMessage) -> None:
+        if found.offset is not None:
+            shard, position_us = _split_offset(found.offset)
+            same = self._reached is not None and self._reached.position_us == position_us
+            shards = self._reached.shards if same and self._reached is not None else frozenset()
+            self._reached = ReplayPlace(position_us, shards | {shard})
         self.messages += 1
         self.size_bytes += len(found.message.payload)
         self.first_us = min(self.first_us or found.time_us, found.time_us)
         self.last_us = max(self.last_us, found.time_us)
+
+    def settled(self) -> None:
+        """Everything that was added is acknowledged."""
+        self.place = self._reached
 
     def describe(self) -> str:
         text = f"{self.messages:,} messages, {format_size(self.size_bytes)}"
@@ -81,12 +136,20 @@ class ReplaySummary:
             "complete": self.complete,
         }
 
+    def as_progress(self) -> dict[str, object]:
+        """For programs: where it is, and the place behind which another run can go on."""
+        row = self.as_row() | {"at_us": self.last_us or None, "share": 1.0 if self.complete else self.share}
+        return row | {"place": None if self.place is None else str(self.place)}
+
 
 class MessagePrinter:
     """Prints a line for each message."""
 
     def __init__(self, output: MessageFormat) -> None:
         self._output: Final = output
+
+    async def settle(self) -> None:
+        """A message that is printed needs no acknowledgement."""
 
     async def take(self, found: ReplayedMessage, *, more: bool) -> bool:
         """Print a message. `more` says that the next one is waiting already: the last one makes all of them visible."""
@@ -113,6 +176,10 @@ class Republisher:
         self._prefix: Final = prefix
         self._qos: Final = qos
         self._own_since_us: Final = own_since_us
+
+    async def settle(self) -> None:
+        """Wait until everything is acknowledged."""
+        await self._client.settle()
 
     async def take(self, found: ReplayedMessage, *, more: bool) -> bool:  # noqa: ARG002
         message = found.message
@@ -192,13 +259,55 @@ def _split_properties(message: Publish) -> ReplayedMessage:
     return ReplayedMessage(plain, int(pairs[-2][1]), pairs[-1][1])
 
 
-async def transfer(
-    source: ReplaySource, sink: MessagePrinter | Republisher, summary: ReplaySummary, meter: Meter
-) -> None:
-    """Hand all messages of the source to the sink, until the end."""
-    async for found in source.messages():
-        if await sink.take(found, more=source.has_more):
-            summary.add(found)
-        if meter.is_due():
-            moment = f", at {format_time(summary.last_us)}" if summary.messages else ""
-            meter.update(source.share(summary), f"{summary.messages:,} messages{moment}")
+class Transfer:
+    """Hands all messages of a source to a sink, until the end."""
+
+    def __init__(
+        self, source: ReplaySource, sink: MessagePrinter | Republisher, summary: ReplaySummary, meter: Meter
+    ) -> None:
+        self._source: Final = source
+        self._sink: Final = sink
+        self._summary: Final = summary
+        self._meter: Final = meter
+        self._done: Final = summary.place
+        #: Held while a message is taken, and while all of them are waited for: what is told is whole.
+        self._taking: Final = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Until the end; what was taken is acknowledged then."""
+        source, summary, meter = self._source, self._summary, self._meter
+        async for found in source.messages():
+            if self._done is not None and self._done.has(found.offset):
+                continue
+            async with self._taking:
+                if await self._sink.take(found, more=source.has_more):
+                    summary.add(found)
+            if meter.is_due():
+                moment = f", at {format_time(summary.last_us)}" if summary.messages else ""
+                meter.update(source.share(summary), f"{summary.messages:,} messages{moment}")
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until everything that was taken is acknowledged, and note the place."""
+        async with self._taking:
+            await self._sink.settle()
+            self._summary.settled()
+            self._summary.share = self._source.share(self._summary)
+
+    @asynccontextmanager
+    async def reporting(self, tell: Callable[[], None], every_s: float) -> AsyncIterator[None]:
+        """Settle and call `tell`, at once and then again and again, for the length of the block."""
+
+        async def report() -> None:
+            while True:
+                await self.settle()
+                tell()
+                await asyncio.sleep(every_s)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(report())
+                yield
+                task.cancel()
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None

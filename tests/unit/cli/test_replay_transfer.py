@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.cli.replay_transfer import ReplayedMessage, ReplaySource, ReplaySummary, Republisher
+from holdfast.cli.replay_transfer import ReplayedMessage, ReplayPlace, ReplaySource, ReplaySummary, Republisher
 from holdfast.client.asyncio_client import Client
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Publish
@@ -83,3 +83,31 @@ def test_the_share_is_that_of_time_from_the_first_message_on() -> None:
     assert source.share(summary) == 0.25
     source.until_us = 0
     assert source.share(summary) is None
+
+
+def test_a_place_is_the_last_position_with_the_shards_that_had_a_message_there() -> None:
+    summary = ReplaySummary()
+    for offset in ("0:5", "1:7", "2:7"):
+        summary.add(found("a", 5, offset))
+    assert summary.place is None, "nothing is acknowledged yet"
+    summary.settled()
+    place = ReplayPlace.parse(str(summary.place))
+    assert str(place) == "1:7,2:7"
+    done = ["0:5", "1:6", "3:6", "1:7", "2:7"]
+    assert [place.has(offset) for offset in done] == [True] * 5
+    assert [place.has(offset) for offset in ("0:7", "1:8", None)] == [False] * 3
+
+
+def test_a_run_that_goes_on_has_the_place_of_the_run_before() -> None:
+    summary = ReplaySummary(ReplayPlace(7, frozenset({1})))
+    summary.settled()
+    assert summary.as_progress()["place"] == "1:7"
+    summary.add(found("a", 5, "0:7"))
+    summary.settled()
+    assert summary.as_progress()["place"] == "0:7,1:7"
+
+
+@pytest.mark.parametrize("text", ["", "7", "a:7", "0:", "0:-7", "0:1,1:2", "0:1,", "\u0661:1"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no SHARD:POSITION|more than one position"):
+        ReplayPlace.parse(text)
