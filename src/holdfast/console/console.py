@@ -19,6 +19,7 @@ import structlog
 
 from holdfast.console.access.audit import Audit
 from holdfast.console.access.login import Login
+from holdfast.console.jobs.jobs import Jobs, RunJob
 from holdfast.console.live.alarms import Alarms, Situation
 from holdfast.console.live.broker_link import BrokerLink
 from holdfast.console.live.charts import Charts
@@ -48,9 +49,13 @@ class Console:
     """Requires: `run` runs while it is used."""
 
     def __init__(
-        self, options: ConsoleOptions, clock: Clock, find_history: Callable[[], Awaitable[Path]] | None = None
+        self,
+        options: ConsoleOptions,
+        clock: Clock,
+        find_history: Callable[[], Awaitable[Path]] | None = None,
+        run_job: RunJob | None = None,
     ) -> None:
-        """`find_history` is what `HistoryLink` takes.
+        """`find_history` is what `HistoryLink` takes, `run_job` what `Jobs` takes.
 
         SettingsError if a file of users or tokens is wrong. OSError if the folder of the console cannot be used.
         """
@@ -63,6 +68,7 @@ class Console:
         self.audit: Final = Audit(folder / "audit", clock)
         self.alarms: Final = Alarms(folder / "alarms.json", clock)
         self.charts: Final = Charts(folder)
+        self.jobs: Final = Jobs(folder / "jobs.json", clock, run_job)
         self.live: Final = LiveStats()
         self.numbers: Final = OwnNumbers()
         self.ticker: Final = Ticker()
@@ -85,6 +91,7 @@ class Console:
         try:
             yield
         finally:
+            await self.jobs.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

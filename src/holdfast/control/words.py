@@ -87,6 +87,10 @@ class ListenerInfo(msgspec.Struct, frozen=True):
     host: str
     port: int
     connections: int
+    #: What goes in front of the topics of its clients; empty for nothing.
+    mount_point: str = ""
+    #: Whether each connection begins with a PROXY header.
+    proxy_protocol: bool = False
 
 
 class NodeInfo(msgspec.Struct, frozen=True):

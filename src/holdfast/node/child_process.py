@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -20,9 +20,16 @@ _END_S: Final = 5.0
 
 @asynccontextmanager
 async def child_process(
-    module: str, environment: Mapping[str, str], limit_bytes: int = 1 << 16
+    module: str,
+    environment: Mapping[str, str],
+    limit_bytes: int = 1 << 16,
+    *,
+    arguments: Sequence[str] = (),
+    with_errors: bool = False,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process that runs a module, with pipes to its standard input and output; `limit_bytes` is read ahead.
+
+    `with_errors`: standard error is a pipe, too, which the caller reads.
 
     Ensures: at the end of the block it has ended.
     """
@@ -31,8 +38,10 @@ async def child_process(
         "-P",
         "-m",
         module,
+        *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE if with_errors else None,
         limit=limit_bytes,
         env={**os.environ, "PYTHONPATH": _path(), **environment},
     )

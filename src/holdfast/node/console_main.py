@@ -69,6 +69,7 @@ async def serve_console(start: ConsoleStart, stop: asyncio.Event, tell: Callable
     from holdfast.console.web.app import ConsoleApp
     from holdfast.console.web.server import address_of, open_socket, serving
     from holdfast.node.history_supervisor import HistoryOnDemand
+    from holdfast.node.job_process import run_job
 
     options = start.options
     listening = open_socket(options)
@@ -80,7 +81,7 @@ async def serve_console(start: ConsoleStart, stop: asyncio.Event, tell: Callable
         history = HistoryOnDemand(Settings(storage=storage, history=start.history, log=Log(**log)))
         find = history.socket
     try:
-        console = _make(Console, options, find)
+        console = _make(Console, options, find, run_job)
         async with console.running(), serving(ConsoleApp(console), options, listening):
             url = address_of(listening, options)
             addresses = {"url": url}
@@ -111,9 +112,9 @@ async def _first_of(*events: asyncio.Event) -> None:
             wait.cancel()
 
 
-def _make(console: Any, options: ConsoleOptions, find: Callable[[], Awaitable[Path]] | None) -> Any:
+def _make(console: Any, options: ConsoleOptions, find: Callable[[], Awaitable[Path]] | None, run_job: Any) -> Any:
     try:
-        return console(options, SystemClock(), find)
+        return console(options, SystemClock(), find, run_job)
     except OSError as error:
         raise SettingsError(f"the folder of the console cannot be used: {error}") from error
 

@@ -60,7 +60,15 @@ class NodeState:
             return []
         connections = self.node.listeners.connections
         return [
-            ListenerInfo(name, connections[name].spec.kind, host, port, len(connections[name].links))
+            ListenerInfo(
+                name,
+                connections[name].spec.kind,
+                host,
+                port,
+                len(connections[name].links),
+                connections[name].spec.mount_point,
+                connections[name].spec.proxy_protocol,
+            )
             for name, (host, port) in self.node.listeners.addresses().items()
         ]
 

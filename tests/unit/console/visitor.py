@@ -14,6 +14,7 @@ import msgspec
 from holdfast.console.access.credential_files import set_user
 from holdfast.console.access.one_time_links import make_link
 from holdfast.console.console import Console
+from holdfast.console.jobs.jobs import RunJob
 from holdfast.console.options import ConsoleOptions
 from holdfast.console.web.app import ConsoleApp
 from holdfast.files.token_file import add_token
@@ -142,6 +143,7 @@ async def console_place(
     folder: Path,
     find_history: Callable[[], Awaitable[Path]] | None = None,
     clock: Clock | None = None,
+    run_job: RunJob | None = None,
     **options: Any,
 ) -> AsyncIterator[Place]:
     users, token_file = folder / "users", folder / "tokens"
@@ -157,7 +159,7 @@ async def console_place(
         **options,
     )
     async with asyncio.timeout(60), fake_broker(folder / "s") as broker:
-        console = Console(made, clock or SystemClock(), find_history)
+        console = Console(made, clock or SystemClock(), find_history, run_job)
         async with console.running():
             await broker.until(lambda: broker.watched.stats)
             yield Place(Visitor(ConsoleApp(console), console), broker, folder, tokens)

@@ -1,11 +1,11 @@
-"""What the calls of the API do, by topic: people, node, clients, past.
+"""What the calls of the API do, by topic: people, node, clients, past, jobs.
 
 `ENDPOINTS` is the table of all calls; a call exists if it stands there, with its role.
 """
 
 from typing import Final
 
-from holdfast.console.api import clients, node, past, people
+from holdfast.console.api import clients, jobs, node, past, people
 from holdfast.console.web.endpoints import Endpoint
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
@@ -13,4 +13,5 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *node.ENDPOINTS,
     *clients.ENDPOINTS,
     *past.ENDPOINTS,
+    *jobs.ENDPOINTS,
 )

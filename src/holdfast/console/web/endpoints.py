@@ -152,6 +152,8 @@ class Endpoint:
     #: Whether payloads or topics are shown that no parameter restricts: refused to a restricted token.
     shows_all_topics: bool = False
     content_type: str = "application/json"
+    #: When it answers 409; empty for never.
+    conflicts: str = ""
 
     def __post_init__(self) -> None:
         if self.role not in (*ROLES, ANYBODY):

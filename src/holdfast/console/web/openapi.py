@@ -68,6 +68,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         errors["401"] = "No login, or one that has ended."
     if names:
         errors["404"] = "There is no such thing."
+    if endpoint.conflicts:
+        errors["409"] = endpoint.conflicts
     if endpoint.body is not None:
         errors |= {"408": "It took too long to arrive.", "413": "It is too long.", "415": "It is not JSON."}
         parameters.append(
