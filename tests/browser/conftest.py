@@ -17,7 +17,10 @@ import pytest
 from tests.services import need
 
 if TYPE_CHECKING:
-    from tests.browser.browsing import Console
+    from pathlib import Path
+
+    from tests.browser.browsing import Console, Watch
+    from tests.browser.real_broker import Broker
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +72,42 @@ def open_page(browser: Any, console: Console) -> Iterator[Callable[..., Any]]:
 
     expect.set_options(timeout=PATIENCE_MS)
     yield open_page
+    for context, _watch in opened:
+        context.close()
+    for _context, watch in opened:
+        watch.check()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A process of a broker with its console."""
+    from tests.browser.real_broker import Broker
+
+    broker = Broker(tmp_path)
+    try:
+        yield broker
+    finally:
+        broker.close()
+
+
+@pytest.fixture
+def open_real(browser: Any, broker: Broker) -> Iterator[Callable[[], Any]]:
+    """Opens pages of the console of `broker`, and checks in the end what the browser complained about."""
+    from tests.browser.browsing import PATIENCE_MS, REPORT, Watch, expect
+
+    opened: list[tuple[Any, Watch]] = []
+
+    def open_real() -> Any:
+        context = browser.new_context(base_url=broker.address, viewport={"width": 1440, "height": 900})
+        context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(REPORT)
+        page = context.new_page()
+        page.watch = Watch(page, broker.address)
+        opened.append((context, page.watch))
+        return page
+
+    expect.set_options(timeout=PATIENCE_MS)
+    yield open_real
     for context, _watch in opened:
         context.close()
     for _context, watch in opened:

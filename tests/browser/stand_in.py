@@ -33,14 +33,21 @@ from tests.browser.stand_in_data import (
     make_clients,
     make_events,
 )
+from tests.browser.stand_in_events import list_events
 from tests.browser.stand_in_history import BadParameterError, History, Params
+from tests.browser.stand_in_jobs import Jobs
 
 STATIC: Final = Path(__file__).parents[2] / "src" / "holdfast" / "console" / "static"
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
-USERS: Final = {"eva": ("correct horse", "admin"), "olga": ("battery", "operator"), "vic": ("staple", "viewer")}
+USERS: Final = {
+    "eva": ("correct horse", "admin"),
+    "olga": ("battery", "operator"),
+    "rita": ("clip", "reader"),
+    "vic": ("staple", "viewer"),
+}
 _PAGES: Final = ("clients", "subscriptions", "time", "events", "health", "login", "cluster")
 _SORTS: Final = {"client": "session_id", "since": "since_us", "owed": "owed", "inflight": "inflight"}
 _ROLES: Final = ("viewer", "reader", "operator", "admin")
@@ -69,6 +76,7 @@ class StandIn:
         self.alarms: Final = make_alarms()
         self.audit: Final = make_audit()
         self.history: Final = History()
+        self.jobs: Final = Jobs()
         self.cluster: dict[str, Any] | None = None
         self.links: Final = {secrets.token_urlsafe(12)}
         self.logins: Final[dict[str, str]] = {}
@@ -195,28 +203,6 @@ class StandIn:
         items.insert(0, {"filter": HOSTILE_FILTER, "client": "<img src=x onerror=alert(1)>", "qos": 1})
         items.append({"filter": "$share/workers/plant/+/temp", "group": "workers", "qos": 1, "members": 3})
         return {"items": items, "next_cursor": None}
-
-    def list_events(self, params: Params) -> dict[str, Any]:
-        def one(name: str) -> str:
-            return params.get(name, [""])[0]
-
-        since_us = self.history._time(params, "since", 0)
-        topic_filter = self.history._filter({"filter": [one("topic") or "#"]})
-        found = [
-            event
-            for event in self.events
-            if event["at_us"] >= since_us
-            and (not one("client") or one("client") in event["client"])
-            and (not one("topic") or (event["topic"] and topic_filter.matches(event["topic"].encode())))
-        ]
-        counts: dict[str, int] = {}
-        for event in found:
-            counts[event["reason"]] = counts.get(event["reason"], 0) + 1
-        found = [event for event in found if not one("reason") or event["reason"] == one("reason")]
-        start, limit = int(one("cursor") or "0"), int(one("limit") or "100")
-        more = start + limit < len(found)
-        page = {"events": found[start : start + limit], "next_cursor": str(start + limit) if more else None}
-        return page | {"counts_by_reason": counts, "as_of_us": self.broker.now_us}
 
     def kick(self, session_id: str) -> dict[str, Any]:
         client = self.client(session_id)
@@ -358,12 +344,13 @@ class _Handler(BaseHTTPRequestHandler):
             ("GET", "stats"): s.broker.stats,
             ("GET", "clients"): lambda: s.list_clients(params),
             ("GET", "subscriptions"): lambda: s.subscriptions(params),
-            ("GET", "events"): lambda: s.list_events(params),
+            ("GET", "events"): lambda: list_events(s.events, s.history, params, s.broker.now_us),
             ("GET", "alarms"): lambda: {"items": s.alarms, "as_of_us": s.broker.now_us},
             ("GET", "audit"): lambda: {"items": s.audit, "next_cursor": None, "as_of_us": s.broker.now_us},
             ("GET", "series"): lambda: s.broker.series(
                 params["names"][0].split(","), int(params["from_us"][0]), int(params["to_us"][0])
             ),
+            ("GET", "jobs"): s.jobs.shown,
             ("POST", "logout"): self._log_out,
         }
         if len(path) == 1 and (method, path[0]) in plain:
@@ -391,6 +378,9 @@ class _Handler(BaseHTTPRequestHandler):
             case ("POST", "alarms", name, "mute"):
                 self._role(user, "operator")
                 return s.mute(name, int(json.loads(body)["seconds"]))
+            case ("POST", "jobs"):
+                self._role(user, "operator")
+                return s.jobs.start(json.loads(body), user, s.broker.now_us)
             case ("GET", "history", question):
                 self._past(user)
                 return self._question(question, params)

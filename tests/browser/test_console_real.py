@@ -2,128 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote
 
-import paho.mqtt.client as mqtt
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.browser.browsing import PATIENCE_MS, REPORT, Watch, expect
+from tests.browser.browsing import expect
+from tests.browser.real_broker import Broker, Client
 from tests.browser.stand_in_data import HOSTILE_NAMES
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
-
-_SERVE: Final = "from holdfast.cli.main import main; main()"
-
-
-class Broker:
-    """A process of `holdfast serve`, and the link that its console printed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port, console_port = _free_port(), _free_port()
-        words = [
-            "serve",
-            "--data",
-            str(folder / "data"),
-            "--port",
-            str(self.port),
-            "--set",
-            f"console.port={console_port}",
-            "--set",
-            "console.enabled=true",  # tests switch it off for all others
-        ]
-        self._errors: Final = (folder / "errors").open("wb")
-        self.process: Final = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, *words], stdout=subprocess.PIPE, stderr=self._errors, text=True
-        )
-        self.link: Final = self._read_link()
-
-    @property
-    def address(self) -> str:
-        return self.link.partition("/login")[0]
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.communicate()
-        self._errors.close()
-
-    def _read_link(self) -> str:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if found := re.search(r"http://\S+/login#token=\S+", line):
-                # What it prints from now on is read by nobody, and must not fill the pipe.
-                threading.Thread(target=self.process.stdout.read, daemon=True).start()
-                return found[0]
-        raise AssertionError("the broker ended before its console was served")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    broker = Broker(tmp_path)
-    try:
-        yield broker
-    finally:
-        broker.close()
-
-
-@pytest.fixture
-def open_real(browser: Any, broker: Broker) -> Iterator[Callable[[], Any]]:
-    opened: list[tuple[Any, Watch]] = []
-
-    def open_real() -> Any:
-        context = browser.new_context(base_url=broker.address, viewport={"width": 1440, "height": 900})
-        context.set_default_timeout(PATIENCE_MS)
-        context.add_init_script(REPORT)
-        page = context.new_page()
-        page.watch = Watch(page, broker.address)
-        opened.append((context, page.watch))
-        return page
-
-    expect.set_options(timeout=PATIENCE_MS)
-    yield open_real
-    for context, _watch in opened:
-        context.close()
-    for _context, watch in opened:
-        watch.check()
-
-
-class Client:
-    """An MQTT client that does not come back when its connection is ended."""
-
-    def __init__(self, broker: Broker, name: str) -> None:
-        self.gone: Final = threading.Event()
-        subscribed = threading.Event()
-        self._client: Final = mqtt.Client(
-            CallbackAPIVersion.VERSION2, client_id=name, protocol=mqtt.MQTTv5, reconnect_on_failure=False
-        )
-        self._client.on_disconnect = lambda *_given: self.gone.set()
-        self._client.on_subscribe = lambda *_given: subscribed.set()
-        self._client.connect("127.0.0.1", broker.port)
-        self._client.loop_start()
-        self._client.subscribe("plant/#", 1)
-        assert subscribed.wait(30)
-
-    def publish(self, topic: str, payload: bytes) -> None:
-        self._client.publish(topic, payload, qos=1).wait_for_publish(30)
-
-    def close(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
 
 
 def test_a_real_link_logs_in_once_and_the_overview_moves(broker: Broker, open_real: Callable[[], Any]) -> None:

@@ -147,6 +147,49 @@ export const T = {
     newest: (/** @type {string} */ shown, /** @type {string} */ all) => `the newest ${shown} of ${all}`,
     shown: (/** @type {string} */ shown, /** @type {string} */ all) => `the first ${shown} of ${all}`,
   },
+  play: {
+    title: "Play again", intro: "Publishes the messages of the range once more, as a job of the console.", jobs: "Jobs",
+    prefix: "Into topics below", speed: "Speed", user: "As user", password: "Password", nobody: "no user",
+    same: "into the topics themselves", sameShort: "the topics themselves", playSame: "Play into the topics …",
+    /** @param {string} prefix */
+    play: (prefix) => `Play into ${prefix}…`,
+    action: "Play", stop: "Stop", resume: "Resume", progress: "Progress",
+    /** @param {string} many @param {string} prefix */
+    askTitle: (many, prefix) => `${many}: play into ${prefix}…?`,
+    /** @param {string} many */
+    sameTitle: (many) => `${many}: play into the topics themselves?`,
+    /** @param {string} prefix */
+    effects: (prefix) => [
+      `Each message is published again, with ${prefix} in front of its topic. It is not retained, and its property ts says when the original came.`,
+      "Whoever subscribes there gets it, and it is stored like any other message.",
+    ],
+    sameEffects: [
+      "Every subscriber of these topics gets these messages again, as if they happened now.",
+      "They are stored once more, are not retained, and cannot be called back.",
+    ],
+    /** @param {string} speed */
+    pace: (speed) => (speed === "max" ? "As fast as the broker takes them." : speed === "1" ? "At the speed of the original." : `At ${speed} times the speed of the original.`),
+    zone: "zone", client: "client", payload: "search in payloads",
+    /** @param {string} what */
+    notNarrowed: (what) => `The ${what} above does not narrow it: the filter alone does.`,
+    /** @param {string} done */
+    resumeTitle: (done) => `Resume behind ${plural(done, "message", "messages")}?`,
+    ago: "ago",
+    resumeEffects: ["It goes on behind the last message that was acknowledged: none is left out, none comes twice."],
+    /** @param {string} user */
+    passwordOf: (user) => `Password of ${user}`,
+    states: { running: "Playing", done: "Done", stopped: "Stopped", failed: "Failed" },
+    /** @param {number} n @param {string} text */
+    messages: (n, text) => `${text} ${n === 1 ? "message" : "messages"}`,
+    /** @param {string} speed */
+    speedText: (speed) => (speed === "max" ? "as fast as possible" : `${speed}×`),
+    /** @param {string} moment */
+    at: (moment) => `at ${moment}`,
+    /** @param {string} name */
+    by: (name) => `by ${name},`,
+    /** @param {number} n */
+    all: (n) => `All ${n} jobs`,
+  },
   subscriptions: {
     title: "Subscriptions", topic: "Who gets the topic", under: "or who subscribes within", ask: "Show",
     filter: "filter", who: "client or group", qos: "QoS", members: "members", options: "options", group: "group", empty: "No subscription matches.",

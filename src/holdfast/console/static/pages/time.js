@@ -23,6 +23,7 @@ import { BESIDE, MessagesPanel } from "./time_messages.js";
 import { numberPaths, numericTopics, PlotPanel } from "./time_plot.js";
 import { useAnswer, useDensity, useLive, useMessages } from "./time_questions.js";
 import { around, edgesOf, firstB, resolved, shortcutOf, shortcutRange, wholeOf } from "./time_range.js";
+import { PlayPanel } from "./time_play.js";
 import { StatePanel } from "./time_state.js";
 import { Transport, usePreview } from "./time_transport.js";
 import { addressOf, MAX_PLOTS, readView } from "./time_view.js";
@@ -198,6 +199,7 @@ function Machine({ whole, zones, search }) {
         onPlot=${togglePlot} onMessage=${setChosen} quiet=${patient} />
     </div>
     <${PlotPanel} topics=${topics} path=${view.path} paths=${paths} suggested=${numeric} range=${asked} at=${shown.at} plot=${plot} onTopic=${togglePlot} onPath=${(/** @type {string} */ path) => change({ path }, false)} onMoment=${setA} />
+    <${PlayPanel} view=${view} density=${part.density} live=${live} />
   </div>`;
 }
 

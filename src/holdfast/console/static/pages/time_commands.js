@@ -41,7 +41,7 @@ export function filterPattern(filter) {
 export function commandsOf(view, address, node) {
   const folder = node?.data_folder ?? "/var/lib/holdfast/data";
   const { host, port } = brokerOf(node);
-  const where = `${host === "127.0.0.1" ? "" : ` -h ${quote(host)}`}${port === 1883 ? "" : ` -p ${port}`}`;
+  const where = brokerOptions(node);
   const from = isoShort(view.from ?? 0);
   const to = isoShort(view.to ?? 0);
   const filter = view.filter;
@@ -57,6 +57,12 @@ export function commandsOf(view, address, node) {
     { label: "PySpark", text: pyspark(view, from, to, folder) },
     { label: "SQL (holdfast spark sql)", text: sqlOf(view) },
   ];
+}
+
+/** Options that name the broker, where they are not the default. @param {any} node */
+export function brokerOptions(node) {
+  const { host, port } = brokerOf(node);
+  return `${host === "127.0.0.1" ? "" : ` -h ${quote(host)}`}${port === 1883 ? "" : ` -p ${port}`}`;
 }
 
 /**

@@ -1,0 +1,94 @@
+"""A real broker with its console for tests of the page, and clients of it."""
+
+from __future__ import annotations
+
+import queue
+import re
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+_SERVE: Final = "from holdfast.cli.main import main; main()"
+
+
+class Broker:
+    """A process of `holdfast serve`, and the link that its console printed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, console_port = _free_port(), _free_port()
+        words = [
+            "serve",
+            "--data",
+            str(folder / "data"),
+            "--port",
+            str(self.port),
+            "--set",
+            f"console.port={console_port}",
+            "--set",
+            "console.enabled=true",  # tests switch it off for all others
+        ]
+        self._errors: Final = (folder / "errors").open("wb")
+        self.process: Final = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, *words], stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        self.link: Final = self._read_link()
+
+    @property
+    def address(self) -> str:
+        return self.link.partition("/login")[0]
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.communicate()
+        self._errors.close()
+
+    def _read_link(self) -> str:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if found := re.search(r"http://\S+/login#token=\S+", line):
+                # What it prints from now on is read by nobody, and must not fill the pipe.
+                threading.Thread(target=self.process.stdout.read, daemon=True).start()
+                return found[0]
+        raise AssertionError("the broker ended before its console was served")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Client:
+    """An MQTT client that does not come back when its connection is ended."""
+
+    def __init__(self, broker: Broker, name: str, topic_filter: str = "plant/#") -> None:
+        self.gone: Final = threading.Event()
+        subscribed = threading.Event()
+        self._client: Final = mqtt.Client(
+            CallbackAPIVersion.VERSION2, client_id=name, protocol=mqtt.MQTTv5, reconnect_on_failure=False
+        )
+        self._client.on_disconnect = lambda *_given: self.gone.set()
+        self._client.on_subscribe = lambda *_given: subscribed.set()
+        #: Topics and payloads in the order in which they came.
+        self.received: Final[queue.Queue[tuple[str, bytes]]] = queue.Queue()
+        self._client.on_message = lambda _client, _user, message: self.received.put(
+            (message.topic, bytes(message.payload))
+        )
+        self._client.connect("127.0.0.1", broker.port)
+        self._client.loop_start()
+        self._client.subscribe(topic_filter, 1)
+        assert subscribed.wait(30)
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        self._client.publish(topic, payload, qos=1).wait_for_publish(30)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
