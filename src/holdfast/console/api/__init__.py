@@ -1,17 +1,18 @@
-"""What the calls of the API do, by topic: people, node, clients, past, jobs.
+"""What the calls of the API do, by topic: people, node, clients, selections of them, past, jobs.
 
 `ENDPOINTS` is the table of all calls; a call exists if it stands there, with its role.
 """
 
 from typing import Final
 
-from holdfast.console.api import clients, jobs, node, past, people
+from holdfast.console.api import client_selections, clients, jobs, node, past, people
 from holdfast.console.web.endpoints import Endpoint
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *people.ENDPOINTS,
     *node.ENDPOINTS,
     *clients.ENDPOINTS,
+    *client_selections.ENDPOINTS,
     *past.ENDPOINTS,
     *jobs.ENDPOINTS,
 )

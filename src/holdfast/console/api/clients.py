@@ -131,11 +131,16 @@ def _shown_subscription(item: dict[str, Any]) -> dict[str, Any]:
     return {**item, "client": item["session_id"] or None, "group": item["group"] or None}
 
 
+def check_reason(reason: str) -> None:
+    """ProblemError (400) if it is too long."""
+    if len(reason) > _MAX_REASON:
+        raise bad_parameter("reason", f"has {len(reason)} characters; at most {_MAX_REASON} are taken")
+
+
 async def kick(call: Call) -> dict[str, Any]:
     body: KickBody = call.body
     session_id = call.path["id"]
-    if len(body.reason) > _MAX_REASON:
-        raise bad_parameter("reason", f"has {len(body.reason)} characters; at most {_MAX_REASON} are taken")
+    check_reason(body.reason)
 
     async def change() -> msgspec.Struct:
         return await call.console.link.request("kick", KickRequest(session_id, body.reason))

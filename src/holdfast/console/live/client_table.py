@@ -159,6 +159,15 @@ class ClientTable:
         last = encode_cursor([shown[-1][column], shown[-1]["session_id"]]) if more else None
         return ClientPage(shown, total, matched, last)
 
+    def find(self, session_ids: Iterable[str]) -> dict[str, bool]:
+        """Which of these sessions there are, and whether each is connected."""
+        found: dict[str, bool] = {}
+        for name in session_ids:
+            row = self._database.execute("SELECT connected FROM client WHERE session_id = ?", (name,)).fetchone()
+            if row is not None:
+                found[name] = bool(row[0])
+        return found
+
     def close(self) -> None:
         self._database.close()
 

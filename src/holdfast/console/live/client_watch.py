@@ -7,7 +7,7 @@
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import structlog
@@ -75,12 +75,7 @@ class ClientWatch:
 
     async def page(self, query: ClientQuery, *, is_connected: bool) -> dict[str, Any]:
         """A page of clients. Without a broker, those that were known last."""
-        self._looked_us = self._clock.monotonic_us()
-        self._watch(True)
-        waits = [self._read_offline()] if query.state in ("", "offline") else []
-        if is_connected:
-            waits.append(self._snapshot())
-        await asyncio.gather(*waits)
+        await self._look(offline=query.state in ("", "offline"), is_connected=is_connected)
         page = self._table.page(query)
         return {
             "as_of_us": self._as_of_us,
@@ -91,6 +86,20 @@ class ClientWatch:
             "items": page.rows,
             "next_cursor": page.next_cursor,
         }
+
+    async def find(self, session_ids: Iterable[str], *, is_connected: bool) -> dict[str, bool]:
+        """Which of these sessions there are, and whether each is connected."""
+        await self._look(offline=True, is_connected=is_connected)
+        return self._table.find(session_ids)
+
+    async def _look(self, *, offline: bool, is_connected: bool) -> None:
+        """Have the table filled, as far as that is possible in time."""
+        self._looked_us = self._clock.monotonic_us()
+        self._watch(True)
+        waits = [self._read_offline()] if offline else []
+        if is_connected:
+            waits.append(self._snapshot())
+        await asyncio.gather(*waits)
 
     async def close(self) -> None:
         if self._refreshing is not None:
