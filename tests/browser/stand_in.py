@@ -217,6 +217,14 @@ class StandIn:
         self._lists.clear()
         return {"ended": True}
 
+    def change_selection(self, ids: list[str], expect: int, *, end: bool) -> dict[str, Any]:
+        met = [name for name in ids if name in self.clients and (end or self.clients[name].connected)]
+        if len(met) != expect:
+            raise ProblemError(409, f"{len(met)} of these clients are there now, and not {expect}", "expect")
+        for name in met:
+            self.end_session(name) if end else self.kick(name)
+        return {"changed": len(met), "missing": []}
+
     def purge(self, session_id: str) -> dict[str, Any]:
         client = self.client(session_id)
         self._change(client._replace(owed=0, behind=False))
@@ -363,6 +371,10 @@ class _Handler(BaseHTTPRequestHandler):
             case ("POST", "clients", name, "kick"):
                 self._role(user, "operator")
                 return s.kick(name)
+            case ("POST", "clients", "kick") | ("POST", "sessions", "end"):
+                self._role(user, "operator")
+                ids, expect = json.loads(body)["ids"], int(params["expect"][0])
+                return s.change_selection(ids, expect, end=path[0] == "sessions")
             case ("DELETE", "sessions", name):
                 self._role(user, "operator")
                 return s.end_session(name)

@@ -147,6 +147,37 @@ export const T = {
     newest: (/** @type {string} */ shown, /** @type {string} */ all) => `the newest ${shown} of ${all}`,
     shown: (/** @type {string} */ shown, /** @type {string} */ all) => `the first ${shown} of ${all}`,
   },
+  selection: {
+    label: "Selected clients", clear: "Clear selection", close: "Close",
+    /** @param {string} n */
+    count: (n) => `${n} selected`,
+    /** @param {string} n */
+    all: (n) => `Select the ${plural(n, "client", "clients")} loaded`,
+    /** @param {string} id */
+    one: (id) => `Select ${id}`,
+    /** @param {string} n */
+    more: (n) => `and ${n} more`,
+    /** @param {string} n */
+    offline: (n) => `${n} of the selection ${n === "1" ? "is" : "are"} offline, and not met.`,
+    /** @param {string} n */
+    missing: (n) => `${n} had gone meanwhile.`,
+    kick: {
+      action: "Disconnect", danger: false,
+      /** @param {string} text */
+      title: (text) => `Disconnect ${plural(text, "client", "clients")}?`,
+      effects: ["Their connections are closed; MQTT 5 clients are told why.", "Their sessions, queues and subscriptions stay. They may connect again at once."],
+      /** @param {string} text */
+      done: (text) => `${plural(text, "client was", "clients were")} disconnected.`,
+    },
+    end: {
+      action: "End sessions", danger: true,
+      /** @param {string} text */
+      title: (text) => `End ${plural(text, "session", "sessions")}?`,
+      effects: ["Their subscriptions and queues are removed, and their connections closed. Wills are published.", "This cannot be undone. The messages stay in the history."],
+      /** @param {string} text */
+      done: (text) => `${plural(text, "session has", "sessions have")} ended.`,
+    },
+  },
   play: {
     title: "Play again", intro: "Publishes the messages of the range once more, as a job of the console.", jobs: "Jobs",
     prefix: "Into topics below", speed: "Speed", user: "As user", password: "Password", nobody: "no user",

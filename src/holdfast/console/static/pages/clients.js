@@ -6,13 +6,14 @@ import { addressText, clientAddress, ClientName, isConnected, owedText, versionT
 import { CopyAs } from "../parts/copy_as.js";
 import { NONE, number, timeOfDay, zoneName } from "../parts/format.js";
 import { html, useEffect, useMemo, useState } from "../parts/html.js";
-import { node } from "../parts/live.js";
+import { may, node } from "../parts/live.js";
 import { useSettled } from "../parts/resource.js";
 import { link, navigate, useQuery } from "../parts/router.js";
 import { useCursorRows } from "../parts/rows.js";
 import { Table } from "../parts/table.js";
-import { Ago, Choice, Field, Name } from "../parts/text.js";
+import { Ago, Choice, Field, Name, Notice } from "../parts/text.js";
 import { T } from "../texts.js";
+import { selectColumn, SelectionBar, useSelection } from "./client_selection.js";
 
 const STATES = [
   { value: "", label: T.clients.all }, { value: "connected", label: T.clients.connected }, { value: "offline", label: T.clients.offline },
@@ -42,6 +43,15 @@ export function Page() {
   const params = useMemo(() => ({ q: query.q, state: query.state, user: query.user, listener: query.listener, sort: query.sort }), [query]);
   const rows = useCursorRows("clients", params, { refresh_s: 5 });
   rows?.version.value;
+  const selection = useSelection();
+  const [said, setSaid] = useState("");
+  const loaded = rows?.loaded ?? [];
+  const columns = may("operator") ? [selectColumn(selection, loaded), ...COLUMNS] : COLUMNS;
+  const choosing = may("operator") ? { isSelected: selection.has, onSelect: selection.toggle } : {};
+  const changed = (/** @type {string} */ text) => {
+    setSaid(text);
+    rows?.renew();
+  };
   const head = rows?.head;
   const error = rows?.error;
   const listeners = (node.value?.listeners ?? []).map((/** @type {any} */ one) => one.name);
@@ -58,7 +68,9 @@ export function Page() {
         <option value="">${T.clients.all}</option>${listeners.map((/** @type {string} */ name) => html`<option key=${name} value=${name}>${name}</option>`)}</select></div>`}
       ${query.user && html`<${Field} id="clients-user" class="narrow" label=${T.clients.userField} value=${query.user} onChange=${(/** @type {string} */ user) => setQuery({ user })} />`}
     </div>
-    <section class="panel">${rows && html`<${Table} label=${T.clients.label} rows=${rows} columns=${COLUMNS} sort=${query.sort}
+    ${said && html`<${Notice} role="status" action=${html`<button type="button" class="button bare" onClick=${() => setSaid("")}>${T.selection.close}</button>`}>${said}</${Notice}>`}
+    <section class="panel">${may("operator") && html`<${SelectionBar} selection=${selection} loaded=${loaded} onChanged=${changed} />`}
+      ${rows && html`<${Table} label=${T.clients.label} rows=${rows} columns=${columns} ...${choosing} sort=${query.sort}
       onSort=${(/** @type {string} */ sort) => setQuery({ sort }, { push: true })} onOpen=${(/** @type {any} */ row) => navigate(clientAddress(row.session_id))} empty=${T.clients.empty} above="16rem"
       foot=${html`<span>${head && T.table.asOf(`${timeOfDay(head.as_of_us)} ${zoneName()}`)}</span><span>${T.clients.bound}</span>${head?.complete === false && html`<span class="tag warn">${T.clients.incomplete}</span>`}`} />`}</section>
   </div>`;

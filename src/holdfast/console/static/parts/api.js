@@ -135,10 +135,11 @@ async function change(method, url, body) {
 /**
  * @param {string} path
  * @param {unknown} [body]
+ * @param {Params} [params]
  * @returns {Promise<any>}
  */
-export function post(path, body = {}) {
-  return change("POST", address(path), body);
+export function post(path, body = {}, params = {}) {
+  return change("POST", address(path, params), body);
 }
 
 /**

@@ -67,6 +67,17 @@ export class CursorRows {
     return page?.rows?.[index - page.start];
   }
 
+  /** Rows that are in memory, in their order. */
+  get loaded() {
+    return this.pages.flatMap((page) => page.rows ?? []);
+  }
+
+  /** Asks for all that is shown again, as after a change. */
+  async renew() {
+    for (const page of this.pages.slice(1)) page.rows = null;
+    if (this.pages[0] && !this.loading) await this.ask(this.pages[0]);
+  }
+
   /** @param {number} index */
   pageOf(index) {
     let low = 0;

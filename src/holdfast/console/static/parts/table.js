@@ -31,10 +31,11 @@ const TALLEST = 8_000_000;
 
 /**
  * @param {{label: string, rows: import("./rows.js").CursorRows<any> | import("./rows.js").ArrayRows<any>, columns: Column<any>[],
- *   sort?: string, onSort?: (sort: string) => void, onOpen?: (row: any) => void, empty?: any, foot?: any, rowClass?: (row: any) => string, above?: string}} props
- *   above: how much of the window other parts take, as CSS
+ *   sort?: string, onSort?: (sort: string) => void, onOpen?: (row: any) => void, empty?: any, foot?: any, rowClass?: (row: any) => string, above?: string,
+ *   isSelected?: (row: any) => boolean, onSelect?: (row: any) => void}} props
+ *   above: how much of the window other parts take, as CSS; onSelect: the blank chooses a row, or gives it up
  */
-export function Table({ label, rows, columns, sort = "", onSort, onOpen, empty, foot, rowClass, above }) {
+export function Table({ label, rows, columns, sort = "", onSort, onOpen, empty, foot, rowClass, above, isSelected, onSelect }) {
   rows.version.value;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [view, setView] = useState({ height: 600, width: 1000, row: 36 });
@@ -107,6 +108,10 @@ export function Table({ label, rows, columns, sort = "", onSort, onOpen, empty, 
     } else if (event.key === "Enter" && target.tagName === "TR" && onOpen) {
       const row = rows.row(active);
       if (row) onOpen(row);
+    } else if (event.key === " " && target.tagName === "TR" && onSelect) {
+      event.preventDefault();
+      const row = rows.row(active);
+      if (row) onSelect(row);
     }
   };
 
@@ -123,7 +128,7 @@ export function Table({ label, rows, columns, sort = "", onSort, onOpen, empty, 
   const body = [];
   for (let index = first; index <= last; index += 1) {
     const row = rows.row(index);
-    body.push(html`<tr key=${index} data-index=${index} aria-rowindex=${index + 2} tabindex=${index === tabStop ? 0 : -1}
+    body.push(html`<tr key=${index} data-index=${index} aria-rowindex=${index + 2} aria-selected=${row && isSelected ? String(isSelected(row)) : undefined} tabindex=${index === tabStop ? 0 : -1}
       class=${classes(onOpen && "opens", !row && "waiting", row && rowClass?.(row))}
       onFocus=${() => setActive(index)}
       onClick=${row && onOpen && ((/** @type {MouseEvent} */ event) => {
@@ -144,7 +149,7 @@ export function Table({ label, rows, columns, sort = "", onSort, onOpen, empty, 
       style=${above ? { "--rows-above": above } : undefined}>
       <div class="rows-size" style=${{ height: `${tall + view.row}px` }}>
         <div class="rows-window" style=${{ maxHeight: `${view.height}px` }}>
-          <table role="grid" aria-label=${label} aria-rowcount=${rows.ended || rows.head?.matched !== undefined ? total + 1 : -1} aria-busy=${rows.loading}>
+          <table role="grid" aria-label=${label} aria-multiselectable=${onSelect ? "true" : undefined} aria-rowcount=${rows.ended || rows.head?.matched !== undefined ? total + 1 : -1} aria-busy=${rows.loading}>
             <thead><tr aria-rowindex="1">${shown.map((column) => html`<th key=${column.key} scope="col" class=${column.number ? "number" : undefined}
               style=${{ width: (view.width < 520 ? column.narrow : column.width) ?? "auto" }}
               aria-sort=${column.sort && onSort ? (sort === column.sort ? "ascending" : sort === `-${column.sort}` ? "descending" : "none") : undefined}>
