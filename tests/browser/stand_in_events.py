@@ -14,11 +14,12 @@ def list_events(events: list[dict[str, Any]], history: History, params: Params, 
         return params.get(name, [""])[0]
 
     since_us = history._time(params, "since", 0)
+    until_us = history._time(params, "until", now_us + 1)
     topic_filter = history._filter({"filter": [one("topic") or "#"]})
     found = [
         event
         for event in events
-        if event["at_us"] >= since_us
+        if since_us <= event["at_us"] < until_us
         and (not one("client") or one("client") in event["client"])
         and (not one("topic") or (event["topic"] and topic_filter.matches(event["topic"].encode())))
     ]
@@ -29,4 +30,15 @@ def list_events(events: list[dict[str, Any]], history: History, params: Params, 
     start, limit = int(one("cursor") or "0"), int(one("limit") or "100")
     more = start + limit < len(found)
     page = {"events": found[start : start + limit], "next_cursor": str(start + limit) if more else None}
-    return page | {"counts_by_reason": counts, "as_of_us": now_us}
+    density = _density(found, since_us, until_us, int(one("buckets") or "0"))
+    return page | {"counts_by_reason": counts, "as_of_us": now_us, "density": density}
+
+
+def _density(found: list[dict[str, Any]], since_us: int, until_us: int, buckets: int) -> dict[str, Any] | None:
+    if not buckets:
+        return None
+    step_us = max(1, -(-(until_us - since_us) // buckets))
+    counts = [0] * -(-(until_us - since_us) // step_us)
+    for event in found:
+        counts[(event["at_us"] - since_us) // step_us] += event["count"]
+    return {"from_us": since_us, "to_us": until_us, "step_us": step_us, "counts": counts, "total": sum(counts)}

@@ -36,6 +36,9 @@ def events(
     client: Annotated[str | None, typer.Option(help="This client only, by its client id.")] = None,
     topic: Annotated[str | None, typer.Option(metavar="FILTER", help="Topics that match this filter only.")] = None,
     since: Since = "-24h",
+    until: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Until when, in the same forms; not included.")
+    ] = None,
     limit: Annotated[int, typer.Option(help="The newest so many.", min=1)] = 100,
     as_json: Json = False,
 ) -> None:
@@ -44,12 +47,14 @@ def events(
         fail(f"there is no reason {reason!r}; there are: {', '.join(REASONS)}")
     topic_filter = None if topic is None else parse_filter_or_fail(topic)
     since_us = parse_since_or_fail(since)
+    until_us = None if until is None else parse_since_or_fail(until, "--until")
     with exit_on(HoldfastError):
         folder = options.existing_folder()
     chosen = [
         event
         for event in read_events(folder)
         if event.time_us >= since_us
+        and (until_us is None or event.time_us < until_us)
         and (reason is None or event.reason == reason)
         and (client is None or event.is_about(client))
         and (topic_filter is None or (event.topic and topic_filter.matches(event.topic.encode())))
@@ -106,9 +111,9 @@ def parse_filter_or_fail(text: str) -> TopicFilter:
     return topic_filter
 
 
-def parse_since_or_fail(text: str) -> int:
+def parse_since_or_fail(text: str, option: str = "--since") -> int:
     try:
         return parse_since(text).resolve(time.time_ns() // 1000)
     except HoldfastError:
         forms = "-2h (s, m, h, d, w), 2026-07-01T00:00:00Z, Unix time in microseconds, or earliest"
-        fail(f"--since {text!r} is no time; right would be {forms}")
+        fail(f"{option} {text!r} is no time; right would be {forms}")

@@ -187,6 +187,7 @@ ENDPOINTS = (
             Parameter("reason", "Of this reason only."),
             Parameter("client", "Of this client only."),
             Parameter("topic", "Of this topic only."),
+            Parameter("buckets", "Also count in so many parts of the range: `density`.", "integer", None, 1, 600),
             LIMIT,
             CURSOR,
         ),

@@ -235,7 +235,9 @@ export const T = {
     merged: "and others in this second",
     /** @param {string} n */
     total: (n) => plural(n, "event", "events"),
-    counts: "Events by reason",
+    counts: "Events by reason", until: "Until", now: "now",
+    strip: "Events over time", tableCaption: "Numbers of events", stripHint: "drag to choose a range", asTable: "As a table", hideTable: "Hide the table", whole: "Last 24 h",
+    begin: "Beginning of the range", end: "End of the range", what: "events",
     label: "Events",
   },
   health: {

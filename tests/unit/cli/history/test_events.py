@@ -48,6 +48,8 @@ def test_the_last_day_is_listed_and_more_if_asked_for(data: Path) -> None:
     assert sorted(listed(data)) == sorted(day)
     assert sorted(listed(data, "--since", "earliest")) == sorted([("expired", "press"), *day])
     assert listed(data, "--since", "-10m") == [("session_ended", "lamp")]
+    assert listed(data, "--since", "earliest", "--until", "-10h") == [("expired", "press")]
+    assert "--until 'soon' is no time" in run("--data", data, "--until", "soon").stderr
 
 
 def test_events_are_chosen_by_reason_client_and_topic(data: Path) -> None:

@@ -25,3 +25,28 @@ def test_events_are_listed_the_newest_first_by_all_that_they_say(asked: Asked) -
     }
     assert [row["topic"] for row in asked("events", topic="+/17")["events"]] == ["plant/17"]
     assert asked.ask.refused("events", reason="nonsense").parameter == "reason"
+
+
+def test_events_are_counted_over_time_and_every_one_lies_in_a_part(asked: Asked) -> None:
+    made = [Event(1000 + number * 7, ["denied", "expired"][number % 2], "c", "t", count=number) for number in range(40)]
+    EventFiles(asked.folder).write(made)
+    for parts in (1, 7, 600):
+        density = asked("events", reason="denied", since=1050, until=1200, buckets=parts, limit=1)["density"]
+        assert (density["from_us"], density["to_us"]) == (1050, 1200)
+        assert 0 < len(density["counts"]) <= parts
+        chosen = [event for event in made if 1050 <= event.time_us < 1200 and event.reason == "denied"]
+        counts = [0] * len(density["counts"])
+        for event in chosen:
+            counts[(event.time_us - 1050) // density["step_us"]] += max(1, event.count)
+        assert density["counts"] == counts
+        assert density["total"] == sum(counts)
+    assert asked("events")["density"] is None
+
+
+def test_a_range_without_a_beginning_begins_with_the_first_event(asked: Asked) -> None:
+    EventFiles(asked.folder).write([Event(1000, "denied", "c", "t"), Event(1005, "denied", "c", "t")])
+    density = asked("events", until=1010, buckets=10)["density"]
+    assert (density["from_us"], density["to_us"], density["total"]) == (1000, 1010, 2)
+    empty = asked("events", since=5, until=7, buckets=10)["density"]
+    assert (empty["from_us"], empty["to_us"], empty["total"]) == (5, 7, 0)
+    assert asked.ask.refused("events", buckets=601).parameter == "buckets"

@@ -8,39 +8,48 @@ import { html, useEffect, useMemo, useState } from "../parts/html.js";
 import { useSettled } from "../parts/resource.js";
 import { useQuery } from "../parts/router.js";
 import { Field } from "../parts/text.js";
+import { EventsStrip } from "./events_strip.js";
 import { EventsTable } from "./events_table.js";
 import { T } from "../texts.js";
 
+/** Parts of the range that are counted. */
+const BUCKETS = 160;
+const FIELDS = /** @type {const} */ (["client", "topic", "since", "until"]);
+
 export function Page() {
-  const [query, setQuery] = useQuery({ reason: "", client: "", topic: "", since: "-24h" });
-  const [typed, setTyped] = useState({ client: query.client, topic: query.topic, since: query.since });
+  const [query, setQuery] = useQuery({ reason: "", client: "", topic: "", since: "-24h", until: "" });
+  const given = { client: query.client, topic: query.topic, since: query.since, until: query.until };
+  const [typed, setTyped] = useState(given);
   const settled = useSettled(JSON.stringify(typed), 300);
   useEffect(() => {
     const next = JSON.parse(settled);
-    if (next.client !== query.client || next.topic !== query.topic || next.since !== query.since) setQuery(next);
+    if (FIELDS.some((name) => next[name] !== query[name])) setQuery(next);
   }, [settled]);
   useEffect(() => {
-    setTyped((old) => (old.client === query.client && old.topic === query.topic && old.since === query.since ? old : { client: query.client, topic: query.topic, since: query.since }));
-  }, [query.client, query.topic, query.since]);
-  const params = useMemo(() => ({ reason: query.reason, client: query.client, topic: query.topic, since: query.since }), [query]);
+    setTyped((old) => (FIELDS.every((name) => old[name] === query[name]) ? old : given));
+  }, [query.client, query.topic, query.since, query.until]);
+  const params = useMemo(() => ({ reason: query.reason, client: query.client, topic: query.topic, since: query.since, until: query.until }), [query]);
+  const counted = useMemo(() => ({ ...params, buckets: BUCKETS }), [params]);
   const [error, setError] = useState(/** @type {any} */ (null));
   const wrong = (/** @type {string} */ name) => (error?.parameter === name ? error.detail : null);
-  const command = ["holdfast events", query.reason && `--reason ${query.reason}`, query.client && `--client ${quote(query.client)}`, query.topic && `--topic ${quote(query.topic)}`, `--since ${quote(query.since)}`].filter(Boolean).join(" ");
-  const field = (/** @type {"client" | "topic" | "since"} */ name, /** @type {string} */ size) => html`<${Field} id=${`events-${name}`} class=${size} label=${T.events[name]} value=${typed[name]}
+  const command = ["holdfast events", query.reason && `--reason ${query.reason}`, query.client && `--client ${quote(query.client)}`, query.topic && `--topic ${quote(query.topic)}`, `--since ${quote(query.since)}`, query.until && `--until ${quote(query.until)}`].filter(Boolean).join(" ");
+  const field = (/** @type {"client" | "topic" | "since" | "until"} */ name, /** @type {string} */ size) => html`<${Field} id=${`events-${name}`} class=${size} label=${T.events[name]} value=${typed[name]} placeholder=${name === "until" ? T.events.now : ""}
     onInput=${(/** @type {string} */ value) => setTyped({ ...typed, [name]: value })} error=${wrong(name)} mono=${name === "topic"} />`;
   const counts = (/** @type {any} */ rows) => {
     if (rows.error !== error) queueMicrotask(() => setError(rows.error));
     const by = Object.entries(rows.head?.counts_by_reason ?? {}).sort((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1]);
     const most = /** @type {number} */ (by[0]?.[1] ?? 1);
-    if (by.length === 0 && !query.reason) return null;
-    return html`<ul class="reason-bars" aria-label=${T.events.counts}>
+    const strip = rows.head?.density && html`<${EventsStrip} density=${rows.head.density} chosen=${query.until !== "" || query.since !== "-24h"}
+      onRange=${(/** @type {string} */ since, /** @type {string} */ until) => setQuery({ since, until }, { push: true })} />`;
+    if (by.length === 0 && !query.reason) return strip;
+    return html`${strip}<ul class="reason-bars" aria-label=${T.events.counts}>
       ${query.reason && html`<li><button type="button" class="tab" aria-pressed="false" onClick=${() => setQuery({ reason: "" }, { push: true })}>${T.events.allReasons}</button></li>`}
       ${by.map(([reason, count]) => html`<li key=${reason}><button type="button" class="tab reason" aria-pressed=${reason === query.reason} onClick=${() => setQuery({ reason: reason === query.reason ? "" : reason }, { push: true })}>
         <span>${reason}</span><b>${number(/** @type {number} */ (count))}</b><span class="bar-line" aria-hidden="true"><span style=${{ width: `${Math.max(1, (/** @type {number} */ (count) / most) * 100)}%` }}></span></span></button></li>`)}</ul>`;
   };
   return html`<div class="page">
     <div class="page-head"><h1>${T.events.title}</h1><span class="spring"></span><${CopyAs} address=${location.href} curl=${asCurl("events", params)} command=${command} /></div>
-    <div class="fields">${field("client", "")}${field("topic", "wide")}${field("since", "narrow")}</div>
-    <${EventsTable} params=${params} above="21rem" onHead=${counts} />
+    <div class="fields">${field("client", "")}${field("topic", "wide")}${field("since", "")}${field("until", "")}</div>
+    <${EventsTable} params=${counted} above="32rem" onHead=${counts} />
   </div>`;
 }

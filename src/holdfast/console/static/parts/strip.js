@@ -39,10 +39,11 @@ const DRAG_PX = 4;
  * @param {Range | null} [props.window]
  * @param {Handle[]} props.handles
  * @param {(range: Range) => void} props.onRange
- * @param {(at_us: number, second: boolean) => void} props.onMoment
- * @param {(range: Range) => void} props.onZoom
+ * @param {(at_us: number, second: boolean) => void} [props.onMoment]
+ * @param {(range: Range) => void} [props.onZoom] without it the wheel scrolls the page
+ * @param {(density: Density, index: number) => string} [props.describe] what a bucket holds, in words
  */
-export function Strip({ name, label, view, bounds, density, marks = [], hits = [], window = null, handles, onRange, onMoment, onZoom }) {
+export function Strip({ name, label, view, bounds, density, marks = [], hits = [], window = null, handles, onRange, onMoment, onZoom, describe = bucketText }) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0, turn: 0 });
@@ -76,7 +77,7 @@ export function Strip({ name, label, view, bounds, density, marks = [], hits = [
   return html`<div class=${classes("strip", `strip-${name}`)} ref=${box} role="group" aria-label=${label}>
     <canvas ref=${canvas} class="strip-canvas" aria-hidden="true" data-strip=${name}></canvas>
     ${handles.map((handle) => html`<${StripHandle} key=${handle.id} handle=${handle} view=${view} width=${size.width} strip=${name} />`)}
-    ${hover !== null && !selection && html`<${Tip} at=${hover} view=${view} width=${size.width} density=${density} marks=${marks} />`}
+    ${hover !== null && !selection && html`<${Tip} at=${hover} view=${view} width=${size.width} density=${density} marks=${marks} describe=${describe} />`}
     ${selection && html`<${SelectionTip} selection=${selection} view=${view} width=${size.width} />`}
   </div>`;
 }
@@ -104,7 +105,7 @@ function watchSize(element, setSize) {
 
 /**
  * @param {HTMLElement} element
- * @param {{current: {view: Range, bounds: Range, onRange: (r: Range) => void, onMoment: (at: number, second: boolean) => void, onZoom: (r: Range) => void}}} now
+ * @param {{current: {view: Range, bounds: Range, onRange: (r: Range) => void, onMoment?: (at: number, second: boolean) => void, onZoom?: (r: Range) => void}}} now
  * @param {(at: number | null) => void} setHover
  * @param {(range: Range | null) => void} setSelection
  */
@@ -137,7 +138,7 @@ function attend(element, now, setHover, setSelection) {
     press = null;
     setSelection(null);
     if (moved && range.to > range.from) now.current.onRange(range);
-    else if (!moved) now.current.onMoment(at(place(event)), event.shiftKey);
+    else if (!moved) now.current.onMoment?.(at(place(event)), event.shiftKey);
   };
   const cancel = () => {
     press = null;
@@ -148,8 +149,9 @@ function attend(element, now, setHover, setSelection) {
     if (event.key === "Escape" && press) cancel();
   };
   const wheel = (/** @type {WheelEvent} */ event) => {
-    event.preventDefault();
     const { view, bounds, onZoom } = now.current;
+    if (!onZoom) return;
+    event.preventDefault();
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       const shift = (event.deltaX / element.clientWidth) * (view.to - view.from);
       onZoom({ from: Math.round(view.from + shift), to: Math.round(view.to + shift) });
@@ -220,8 +222,8 @@ export function bucketText(density, index) {
   return `${number(count)} ${count === 1 ? "message" : "messages"}`;
 }
 
-/** @param {{at: number, view: Range, width: number, density: Density | null, marks: Mark[]}} props */
-function Tip({ at, view, width, density, marks }) {
+/** @param {{at: number, view: Range, width: number, density: Density | null, marks: Mark[], describe: (density: Density, index: number) => string}} props */
+function Tip({ at, view, width, density, marks, describe }) {
   const near = ((view.to - view.from) / Math.max(1, width)) * 7;
   const close = marks.filter((mark) => Math.abs(mark.at_us - at) <= near).slice(0, 4);
   const index = density ? Math.floor((at - density.from_us) / density.step_us) : -1;
@@ -233,7 +235,7 @@ function Tip({ at, view, width, density, marks }) {
     <b>${timeSpan(from, held ? Math.min(from + held.step_us, held.to_us) : from)}</b>
     ${lost ? html`<span>taken by retention: at most ${number(density.lost_at_most)} messages before ${time(density.lost_before_us)}</span>`
       : gone ? html`<span>the broker did not run</span>`
-        : held && html`<span>${bucketText(held, index)}</span>`}
+        : held && html`<span>${describe(held, index)}</span>`}
     ${held && held.erased_at_most > 0 && (held.counts[index] ?? 0) > 0 && html`<span>of the whole range up to ${number(held.erased_at_most)} are erased</span>`}
     ${close.map((mark) => html`<span class="strip-tip-mark">${mark.text}</span>`)}
   </div>`;
@@ -258,13 +260,13 @@ export function timeSpan(from, to) {
 
 /**
  * The buckets of a strip as a table, for whoever does not see the canvas.
- * @param {{density: Density, caption: string}} props
+ * @param {{density: Density, caption: string, what?: string}} props what: the things that are counted
  */
-export function BucketTable({ density, caption }) {
+export function BucketTable({ density, caption, what = "messages" }) {
   const rows = density.counts.map((count, i) => ({ count, i })).filter(({ count, i }) => count || density.errors[i]);
   return html`<div class="bucket-table" tabindex="0" role="region" aria-label=${caption}>
-    <table><caption>${caption}. Steps of ${duration(density.step_us / 1e6)}; steps without messages are left out.</caption>
-      <thead><tr><th scope="col">from</th><th scope="col">messages</th><th scope="col">how good</th></tr></thead>
+    <table><caption>${caption}. Steps of ${duration(density.step_us / 1e6)}; steps without ${what} are left out.</caption>
+      <thead><tr><th scope="col">from</th><th scope="col">${what}</th><th scope="col">how good</th></tr></thead>
       <tbody>${rows.map(({ count, i }) => html`<tr key=${i}><td>${time(density.from_us + i * density.step_us, density.step_us < 1e6 ? "ms" : "s")}</td>
         <td class="number">${number(count)}</td><td>${density.errors[i] ? `± ${number(density.errors[i])}, estimate` : "exact"}</td></tr>`)}</tbody>
     </table></div>`;
