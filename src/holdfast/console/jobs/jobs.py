@@ -133,7 +133,9 @@ class Jobs:
         return job
 
     def check_new(self, request: ReplayRequest) -> None:
-        """ProblemError (409) if it runs already, or too many do."""
+        """ProblemError (409) if it runs already, or too many do; 503 if nothing can be started."""
+        if self._run is None:
+            raise ProblemError(503, "this console starts no jobs")
         for id_ in self._running:
             if self._jobs[id_].replay.is_same(request):
                 detail = f"this replay runs already, as the job {id_}; stop it first, or wait for its end"
@@ -197,7 +199,7 @@ class Jobs:
     # ---- a run
 
     def _begin(self, job: Job, target: Sequence[str], password: str) -> None:
-        assert self._run is not None, "a console that can start nothing says so before"
+        assert self._run is not None  # by `check_new`
         arguments = replay_arguments(job.replay, target, job.place, password=bool(password))
         job.command = command_text(arguments)
         environment = {PASSWORD_VARIABLE: password} if password else {}
@@ -223,6 +225,9 @@ class Jobs:
             raise
         except OSError as error:
             state, job.detail = "failed", f"the process cannot be started: {error.strerror}"
+        except Exception:
+            _log.exception("a job failed in the console", job=job.id)
+            state, job.detail = "failed", "the console failed to run it; its log says why"
         finally:
             job.state, job.ended_us = state, self._clock.wall_us()
             del self._running[job.id]

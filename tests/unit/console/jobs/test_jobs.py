@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.console.jobs.jobs import MAX_KEPT, MAX_RUNNING, WITH_THE_CONSOLE, Job, Jobs
+from holdfast.console.jobs.jobs import MAX_KEPT, MAX_RUNNING, WITH_THE_CONSOLE, Job, JobEnd, Jobs
 from holdfast.console.jobs.replay_request import PASSWORD_VARIABLE, ReplayRequest
 from holdfast.console.problems import ProblemError
 from holdfast.model.clock import ManualClock
@@ -119,6 +119,25 @@ def test_a_failed_job_says_why_and_can_go_on(tmp_path: Path) -> None:
         assert (job.state, job.detail) == ("failed", "holdfast: the broker refused: Not authorized")
         place.jobs.resume(job.id, [], "")
         assert (job.state, job.detail) == ("running", "")
+
+    run(tmp_path, work)
+
+
+def test_a_process_that_cannot_be_run_is_a_failed_job(tmp_path: Path) -> None:
+    async def work(place: Place) -> None:
+        for error, detail in ((OSError(12, "no memory"), "no memory"), (ValueError("odd"), "its log says why")):
+
+            async def fail(*_given: object, error: Exception = error) -> JobEnd:
+                raise error
+
+            jobs = Jobs(tmp_path / "other.json", ManualClock(), fail)
+            job = jobs.start(request(), [], "eva", "")
+            task = jobs._running[job.id].task
+            assert task is not None
+            await task
+            assert (job.state, detail in job.detail) == ("failed", True)
+        with pytest.raises(ProblemError, match="starts no jobs"):
+            Jobs(tmp_path / "none.json", ManualClock(), None).check_new(request())
 
     run(tmp_path, work)
 
