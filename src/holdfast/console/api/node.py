@@ -1,6 +1,6 @@
 """The node: what it is, its numbers, charts, alarms, the event stream, reload and log level."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -18,11 +18,12 @@ from holdfast.topics.since import MAX_US
 _MAX_SERIES = 64
 #: A reload reads files of users and rules.
 _RELOAD_S = 30.0
+MAX_MUTE_S: Final = 30 * DAY_S
 
 
 class MuteBody(msgspec.Struct, forbid_unknown_fields=True):
-    #: How long; 0 ends it.
-    seconds: int
+    #: How long; 0 ends it. The bounds are those of the document: `mute_alarm` checks them, in words of its own.
+    seconds: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": MAX_MUTE_S})]
 
 
 class LogLevelBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -78,8 +79,8 @@ async def alarms(call: Call) -> dict[str, Any]:
 async def mute_alarm(call: Call) -> dict[str, Any]:
     body: MuteBody = call.body
     name = call.path["name"]
-    if not 0 <= body.seconds <= 30 * DAY_S:
-        raise bad_parameter("seconds", f"is {body.seconds}; it must be from 0 to {30 * DAY_S}")
+    if not 0 <= body.seconds <= MAX_MUTE_S:
+        raise bad_parameter("seconds", f"is {body.seconds}; it must be from 0 to {MAX_MUTE_S}")
     if name not in call.console.alarms.active_names:
         raise ProblemError(404, f"no alarm {name[:100]!r} is active")
 
@@ -133,7 +134,7 @@ ENDPOINTS = (
         VIEWER,
         stream,
         "Server-sent events, one a second: `stats`, `node`, `alarms`.",
-        content_type="text/event-stream",
+        content_types=("text/event-stream",),
     ),
     Endpoint("GET", "alarms", VIEWER, alarms, "Active alarms, then past ones."),
     Endpoint(

@@ -64,7 +64,7 @@ ENDPOINTS = (
         "How many messages lie in each part of a range: lines of JSON, each finer than the one before.",
         (_FILTER, _ZONE, _FROM, _TO, Parameter("buckets", "Parts of the range.", "integer", None, 1, 600)),
         topics="filter",
-        content_type="application/x-ndjson",
+        content_types=("application/x-ndjson",),
     ),
     Endpoint(
         "GET",
@@ -156,8 +156,15 @@ ENDPOINTS = (
         topics="filter",
     ),
     Endpoint("GET", "history/zones", VIEWER, _pass("/zones"), "Zones of the log, with their generations."),
-    Endpoint("GET", "history/patterns", VIEWER, _pass("/patterns"), "What was learned of topics."),
-    Endpoint("GET", "history/leases", VIEWER, _pass("/leases"), "Leases of pipelines, which retention waits for."),
+    Endpoint("GET", "history/patterns", VIEWER, _pass("/patterns"), "What was learned of topics.", is_list=True),
+    Endpoint(
+        "GET",
+        "history/leases",
+        VIEWER,
+        _pass("/leases"),
+        "Leases of pipelines, which retention waits for.",
+        is_list=True,
+    ),
     Endpoint(
         "GET",
         "history/export",
@@ -173,7 +180,7 @@ ENDPOINTS = (
             Parameter("format", "Form of the file.", default="jsonl", choices=tuple(EXPORT_TYPES)),
         ),
         topics="filter",
-        content_type="application/octet-stream",
+        content_types=tuple(EXPORT_TYPES.values()),
     ),
     Endpoint(
         "GET",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from holdfast.console.console import Console
 
+JSON: Final = "application/json"
+
 #: In place of a role: no login is needed.
 ANYBODY: Final = "anybody"
 
@@ -151,7 +153,9 @@ class Endpoint:
     topics: str = ""
     #: Whether payloads or topics are shown that no parameter restricts: refused to a restricted token.
     shows_all_topics: bool = False
-    content_type: str = "application/json"
+    #: What the answer may be; of JSON, whether it is a list.
+    content_types: tuple[str, ...] = (JSON,)
+    is_list: bool = False
     #: When it answers 409; empty for never.
     conflicts: str = ""
 

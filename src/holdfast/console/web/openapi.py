@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.console.web.endpoints import ANYBODY, Endpoint, Parameter
+from holdfast.console.web.endpoints import ANYBODY, JSON, Endpoint, Parameter
 
 _REFERENCES: Final = "#/components/schemas/{name}"
 _PROBLEM: Final = {
@@ -26,6 +26,14 @@ _EVERYWHERE: Final = {
     "400": "A parameter or field is wrong; `parameter` names it.",
     "403": "Wrong Host, a foreign origin, a missing header, or a role that does not suffice.",
     "503": "The broker or the history process is away.",
+}
+
+
+#: Further statuses of questions that the history process answers.
+_PAST: Final = {
+    "404": "There is no such thing; of a filter's call, no such zone.",
+    "410": "Retention has passed into the range; `border_us` says where it begins now.",
+    "502": "The history process answered with something that cannot be passed on.",
 }
 
 
@@ -68,6 +76,10 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         errors["401"] = "No login, or one that has ended."
     if names:
         errors["404"] = "There is no such thing."
+    if endpoint.path.startswith("history/"):
+        errors |= _PAST
+    if endpoint.path == "login":
+        errors["429"] = "Too many tries; `Retry-After` says when the next one is taken."
     if endpoint.conflicts:
         errors["409"] = endpoint.conflicts
     if endpoint.body is not None:
@@ -85,7 +97,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     }
     if endpoint.body is not None:
         schema = {"$ref": _REFERENCES.format(name=endpoint.body.__name__)}
-        operation["requestBody"] = {"required": False, "content": {"application/json": {"schema": schema}}}
+        needed = any(field.required for field in msgspec.structs.fields(endpoint.body))
+        operation["requestBody"] = {"required": needed, "content": {"application/json": {"schema": schema}}}
     return operation
 
 
@@ -116,8 +129,8 @@ def _answer(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.answer is not None:
         schema: dict[str, Any] = {"$ref": _REFERENCES.format(name=endpoint.answer.__name__)}
     else:
-        schema = {"type": "object"} if endpoint.content_type == "application/json" else {"type": "string"}
-    return {"description": endpoint.summary, "content": {endpoint.content_type: {"schema": schema}}}
+        schema = {"type": "array" if endpoint.is_list else "object" if JSON in endpoint.content_types else "string"}
+    return {"description": endpoint.summary, "content": {kind: {"schema": schema} for kind in endpoint.content_types}}
 
 
 def _problem(text: str) -> dict[str, Any]:

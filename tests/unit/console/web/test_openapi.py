@@ -2,8 +2,10 @@
 
 import json
 import re
+from typing import Any
 
 from holdfast.console.api import ENDPOINTS
+from holdfast.console.past.export import EXPORT_TYPES
 from holdfast.console.web.openapi import make_document
 
 DOCUMENT = make_document(ENDPOINTS, "1.2")
@@ -31,3 +33,16 @@ def test_parts_of_a_path_are_declared() -> None:
 
 def test_it_is_json_and_of_version_3_1() -> None:
     assert json.loads(json.dumps(DOCUMENT))["openapi"] == "3.1.0"
+
+
+def test_lists_files_and_needed_bodies_are_said_to_be_such() -> None:
+    paths = DOCUMENT["paths"]
+
+    def answer(path: str) -> Any:
+        return paths[f"/api/v1/{path}"]["get"]["responses"]
+
+    assert answer("history/leases")["200"]["content"]["application/json"]["schema"] == {"type": "array"}
+    assert set(answer("history/export")["200"]["content"]) == set(EXPORT_TYPES.values())
+    assert {"404", "410"} <= answer("history/density").keys()
+    assert paths["/api/v1/log-level"]["post"]["requestBody"]["required"]
+    assert not paths["/api/v1/reload"]["post"]["requestBody"]["required"]
