@@ -70,9 +70,10 @@ test: $(DEV) ## quick tests, then the compiled suites and the slow tests
 # Two parts of `test`, side by side: slow tests wait for kills, elections and grace periods more than they compute, Spark
 # computes more than it waits.
 slow-tests:
-	@if [ ! -e .compiled/NOT_COMPILED ]; then set -x; \
-		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m compiled --junitxml=.reports/compiled.xml; fi
-	$(PYTEST) $(BY_FILE) -m "slow and not spark and not browser" --junitxml=.reports/slow.xml
+	@if [ -e .compiled/NOT_COMPILED ]; then set -x; \
+		$(PYTEST) $(SIDE_BY_SIDE) -m seeds --junitxml=.reports/compiled.xml; else set -x; \
+		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m "compiled or seeds" --junitxml=.reports/compiled.xml; fi
+	$(PYTEST) $(BY_FILE) -m "slow and not spark and not browser and not seeds" --junitxml=.reports/slow.xml
 
 spark-tests:
 	$(SHORT_LIVED) $(PYTEST) $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml

@@ -38,6 +38,7 @@ def test_a_cluster_keeps_its_promises(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.seeds
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, PART))
 @pytest.mark.parametrize("name", SIMULATIONS)

@@ -38,8 +38,9 @@ class Place:
         return [line["pid"] for line in self.broker.said("console is served")]
 
     def printed_link(self) -> str:
+        """The token of the first link; empty if none is printed yet."""
         lines = [line["event"] for line in self.broker.log() if line["event"].startswith("console: ")]
-        return str(lines[0].partition("#token=")[2].split(" ")[0])
+        return str(lines[0].partition("#token=")[2].split(" ")[0]) if lines else ""
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.console_port, timeout=30)
