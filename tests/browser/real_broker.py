@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,8 @@ from typing import Final
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from bench.ports import free_port
+
 _SERVE: Final = "from holdfast.cli.main import main; main()"
 
 
@@ -21,7 +22,7 @@ class Broker:
     """A process of `holdfast serve`, and the link that its console printed."""
 
     def __init__(self, folder: Path) -> None:
-        self.port, console_port = _free_port(), _free_port()
+        self.port, console_port = free_port(), free_port()
         words = [
             "serve",
             "--data",
@@ -56,13 +57,6 @@ class Broker:
                 threading.Thread(target=self.process.stdout.read, daemon=True).start()
                 return found[0]
         raise AssertionError("the broker ended before its console was served")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Client:
