@@ -29,6 +29,8 @@ class BrokerProcess:
         self._command = (sys.executable, "-c", _PROGRAM, "serve", "--port", str(self.port), "--data", str(data), *sets)
         #: The broker is of the same tree as its clients.
         self._environment = {**os.environ, "PYTHONPATH": str(Path(holdfast.__file__).resolve().parents[1])}
+        # As in the tests, also where a run is begun by hand: a console costs each life of a broker a process.
+        self._environment.setdefault("HOLDFAST__CONSOLE__ENABLED", "false")
         self._process: asyncio.subprocess.Process | None = None
 
     def assign(self, assignment: str) -> None:

@@ -155,9 +155,16 @@ async def _serve_broker(start: ConsoleStart) -> None:
             pass
         stop.set()
 
+    def tell(addresses: dict[str, str]) -> None:
+        try:
+            # Not by `print`: what that cannot write it tries again when the process ends.
+            os.write(sys.stdout.fileno(), json.dumps(addresses).encode() + b"\n")
+        except BrokenPipeError:
+            stop.set()  # the broker was killed meanwhile
+
     watching = asyncio.create_task(watch_the_broker())
     try:
-        await serve_console(start, stop, lambda addresses: print(json.dumps(addresses), flush=True))
+        await serve_console(start, stop, tell)
     finally:
         watching.cancel()
 

@@ -16,6 +16,8 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from bench.ports import free_port
+from holdfast.console.options import ConsoleOptions
+from holdfast.node.console_main import ConsoleStart, encode_start
 from tests.history.processes import Program, is_running, until
 
 pytestmark = pytest.mark.slow
@@ -122,6 +124,26 @@ def test_a_killed_console_comes_back_and_the_broker_does_not_notice(tmp_path: Pa
         assert here.broker.process is not None
         assert here.broker.process.poll() is None
         assert len([line for line in here.broker.log() if line["event"].startswith("console: ")]) == 1
+
+
+def test_a_console_whose_broker_was_killed_while_it_started_ends_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "console").mkdir()
+    options = ConsoleOptions(port=0, state_folder=tmp_path / "console")
+    start = encode_start(ConsoleStart(options=options, history=None, log_format="json"))
+    command = [sys.executable, "-m", "holdfast.node.console_main"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(start.decode())
+        process.stdin.flush()
+        said = process.stderr.read()
+        assert process.wait(60) == 0
+    assert '"console is served"' in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
