@@ -42,7 +42,7 @@ async def until(cluster: ClusterProcesses, holds: Callable[[ClusterStatus], bool
 
 def said_by_all(status: ClusterStatus, why: str) -> bool:
     """A node that has stopped is not ready at once, and says why with its next beat."""
-    return sum(why in problem for problem in status.problems()) == len(status.members)
+    return [why in problem for problem in status.problems()] == [True] * len(status.members)
 
 
 def test_a_foreign_record_is_passed_over_and_one_that_cannot_be_read_stops_the_vnode(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_foreign_record_is_passed_over_and_one_that_cannot_be_read_stops_the_v
             why = f"record {answer['seq']} cannot be applied"
             status = await until(cluster, lambda found: said_by_all(found, why))
             assert not any(member.ready for member in status.members)
-            assert all(f"level {LEVEL + 1}" in problem for problem in status.problems() if why in problem)
+            assert all(f"level {LEVEL + 1}" in problem for problem in status.problems())
             await connection.close()
         for node in range(3):
             passed = [line for line in events(cluster, node) if "passed over" in line["event"]]
@@ -108,7 +108,7 @@ def test_a_log_that_was_made_again_stops_its_vnode_and_nothing_is_acknowledged_t
         why = "vnode 0 is applied no further: applied here is"
         status = await until(cluster, lambda found: said_by_all(found, why))
         assert not any(member.ready for member in status.members)
-        assert all("docs/runbook.md" in problem for problem in status.problems() if why in problem)
+        assert all("docs/runbook.md" in problem for problem in status.problems())
         ids = (f"c{number}" for number in range(99))
         stopped, other = (next(one for one in ids if vnode_of(one, 2) == vnode) for vnode in (0, 1))
         with pytest.raises(LostError, match="0x88"):

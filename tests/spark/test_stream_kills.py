@@ -112,12 +112,12 @@ class Run:
         assert self.driver.alive, self.driver.log()[-6000:]
 
     def _runs(self) -> bool:
-        """A stream waits a minute for a broker that is away, and on a busy machine a start takes longer. It is started
-        again then, as its operator would.
+        """A stream waits a minute for an endpoint that is away, and on a busy machine a start takes longer. It is
+        started again then, as its operator would. It ends for no other reason.
         """
         if self.driver.alive:
             return True
-        gave_up = "holdfast.model.errors.TransientError" in self.driver.log()[-6000:]
+        gave_up = "TransientError: grpc://" in self.driver.log()[-6000:]
         if gave_up and self.driver.starts <= _MOST_STARTS:
             self._kill_driver()
         return self.driver.alive
