@@ -83,3 +83,28 @@ def test_blocks_of_files_that_are_gone_leave_the_cache(tmp_path: Path) -> None:
     used_bytes = cache.get_usage()
     engine.close()
     assert used_bytes < 4 << 20, "a megabyte is stored, thirty were"
+
+
+def test_a_look_up_among_many_keys_reads_a_part_of_the_filter_only(tmp_path: Path) -> None:
+    """A filter that is read as a whole takes turns with others in the cache: each look-up read half a megabyte."""
+    changes = Changes()
+    for number in range(200_000):
+        changes.into("sessions").put(b"%08d" % number, b"")
+    engine = Engine.open(tmp_path / "data", reserve_bytes=0)
+    engine.write(1, changes)
+    engine.family("sessions").flush()
+    engine.family("sessions").compact_range(None, None)
+    engine.close()
+    before = _bytes_read()
+    engine = Engine.open(tmp_path / "data", reserve_bytes=0)
+    sessions = engine.family("sessions")
+    assert sessions.get(b"%08d absent" % 150_000) is None
+    read_bytes = _bytes_read() - before
+    engine.close()
+    assert 0 < read_bytes < 200_000 * 10 // 8, "the filter alone has ten bits for each key"
+
+
+def _bytes_read() -> int:
+    """What this process has asked the system to read so far."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["rchar"])
