@@ -37,11 +37,10 @@ class Repetitions:
     published_again: int = 0
     #: No copy was acknowledged: it has to come again.
     unacknowledged: int = 0
-    #: A copy was acknowledged, by what became of the PUBACK; and of those that the broker had read, by who got them.
+    #: A copy was acknowledged, by what became of the PUBACK.
     acknowledged: Counter[str] = field(default_factory=Counter)
-    by_name: Counter[str] = field(default_factory=Counter)
-    #: How long before the kill such PUBACKs were sent, milliseconds.
-    ages_ms: list[float] = field(default_factory=list)
+    #: Of those that the broker had read, by who got them: how long before the kill they were sent, milliseconds.
+    ages_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def total(self) -> int:
         return self.published_again + self.unacknowledged + self.acknowledged.total()
@@ -69,8 +68,7 @@ def count_repetitions(ledger: Ledger) -> Repetitions:
             left -= len(acknowledged)
             found.acknowledged[fate] += len(acknowledged)
             if fate == READ:
-                found.by_name[name] += len(acknowledged)
-                found.ages_ms += [one.age_s * 1000 for one in acknowledged]
+                found.ages_ms[name] += [one.age_s * 1000 for one in acknowledged]
         found.unacknowledged += left
     return found
 
@@ -87,14 +85,11 @@ def describe_repetitions(ledger: Ledger) -> str:
         f"  not acknowledged: {_share(found.unacknowledged, ledger)}",
         f"  published again: {_share(found.published_again, ledger)}",
     ]
-    if found.ages_ms:
-        ages = sorted(found.ages_ms)
-        lines.append(
-            f"  PUBACKs that were read, milliseconds before the kill: median {median(ages):.1f}, "
-            f"nine of ten within {ages[len(ages) * 9 // 10]:.1f}, the most {ages[-1]:.1f}"
-        )
-        shown = ", ".join(f"{name} {count}" for name, count in found.by_name.most_common() if count)
-        lines.append(f"  by subscriber: {shown}")
+    lines.append("  PUBACKs that were read, and how long before the kill they were sent:")
+    for name, ages in sorted(found.ages_ms.items(), key=lambda item: -len(item[1])):
+        if ages:
+            most = sorted(ages)[len(ages) * 9 // 10]
+            lines.append(f"    {name}: {len(ages)}, median {median(ages):.1f} ms, nine of ten within {most:.1f} ms")
     return "\n".join(lines)
 
 

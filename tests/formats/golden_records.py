@@ -14,7 +14,7 @@ from holdfast.records.groups import GroupRecord
 from holdfast.records.messages import StoredMessage
 from holdfast.records.numbers import LastNumber
 from holdfast.records.positions import AppliedMark, ShardHead
-from holdfast.records.progress import Progress, ProgressEntry
+from holdfast.records.progress import GivenOut, Progress, ProgressEntry
 from holdfast.records.retained import RetainedRecord
 from holdfast.records.retained_progress import RetainedPlace, RetainedProgress
 from holdfast.records.session_record import SessionRecord
@@ -196,6 +196,16 @@ LOGGED_BYTES = spaced("""
     01 00   00 00  00 40 1e 18 24 0a 06 00
     01 00 00 00
       05 00  01   02 01  01 40 1e 18 24 0a 06 00
+""")
+
+#: Of a group with two open messages below what it has given out.
+SHARED = Progress({0: T - 1, 258: T + 2}, [], 0, GivenOut({0: T + 9, 258: T + 9}, {(0, T), (258, T + 3)}))
+SHARED_BYTES = spaced("""
+    04  00 00
+    02 00   00 00  09 40 1e 18 24 0a 06 00   02 01  09 40 1e 18 24 0a 06 00
+    02 00 00 00
+      30  00 40 1e 18 24 0a 06 00
+      04  02 01  03
 """)
 
 WALK = RetainedProgress(T + 3, b"a/b", "ü".encode())

@@ -11,7 +11,7 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedShared
 from holdfast.records.assignments import assignments_key, decode_assignments, encode_assignments
 from holdfast.records.groups import decode_group, encode_group, group_key, member_key
-from holdfast.records.progress import Progress, decode_progress, encode_progress
+from holdfast.records.progress import GroupProgressWriter, Progress, decode_progress, encode_progress
 from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
 from holdfast.records.session_keys import DONE, INCOMING, INFLIGHT, RELEASED, retained_progress_key, slot_key
 from holdfast.records.session_record import SessionRecord, decode_session, encode_session
@@ -52,6 +52,23 @@ def test_a_progress_is_read_from_its_golden_bytes(progress: Progress, value: byt
 @pytest.mark.parametrize(("progress", "value"), PROGRESSES[2:])
 def test_a_progress_is_written_as_its_golden_bytes(progress: Progress, value: bytes) -> None:
     assert encode_progress(progress).hex(" ") == value.hex(" ")
+
+
+def test_the_progress_of_a_group_is_as_its_golden_bytes() -> None:
+    assert encode_progress(golden.SHARED).hex(" ") == golden.SHARED_BYTES.hex(" ")
+    read, shared = decode_progress(golden.SHARED_BYTES), golden.SHARED
+    assert (read.sent, read.unacknowledged, read.last_packet_id) == (shared.sent, [], 0)
+    assert read.given_out is not None
+    assert shared.given_out is not None
+    assert (read.given_out.up_to, read.given_out.unacknowledged) == (
+        shared.given_out.up_to,
+        shared.given_out.unacknowledged,
+    )
+
+
+def test_a_group_without_open_messages_is_stored_as_a_session_is() -> None:
+    """An earlier Holdfast reads it."""
+    assert GroupProgressWriter({1: 258}).record() == encode_progress(Progress({1: 258}, [], 0))
 
 
 def test_an_entry_of_an_unknown_shape_is_refused() -> None:
@@ -167,10 +184,11 @@ def _subscription(value: bytes) -> object:
 @pytest.mark.parametrize(
     ("decode", "value", "unknown"),
     [
-        pytest.param(decode_progress, golden.LOGGED_BYTES, 4, id="progress, version 1"),
-        pytest.param(decode_progress, golden.PROGRESS_BYTES, 4, id="progress, version 2"),
-        pytest.param(decode_progress, golden.COMPACT_BYTES, 4, id="progress, version 3"),
-        pytest.param(decode_progress, golden.SHAPES_BYTES, 4, id="progress, version 3, every shape"),
+        pytest.param(decode_progress, golden.LOGGED_BYTES, 5, id="progress, version 1"),
+        pytest.param(decode_progress, golden.PROGRESS_BYTES, 5, id="progress, version 2"),
+        pytest.param(decode_progress, golden.COMPACT_BYTES, 5, id="progress, version 3"),
+        pytest.param(decode_progress, golden.SHAPES_BYTES, 5, id="progress, version 3, every shape"),
+        pytest.param(decode_progress, golden.SHARED_BYTES, 5, id="progress, version 4"),
         pytest.param(decode_retained_progress, golden.WALK_BYTES, 2, id="retained delivery"),
         pytest.param(decode_group, golden.GROUP_BYTES, 2, id="group"),
         pytest.param(_subscription, golden.SUBSCRIPTION_BYTES, 4, id="subscription, version 1"),

@@ -1,4 +1,4 @@
-"""The progress of a session as it is stored: how far it was sent its messages, and what of that is unacknowledged.
+"""The progress of a session or group as it is stored: how far it was sent its messages, and what is unacknowledged.
 
     01  last packet id u16 | shards u16, each u16 and i64 | entries u32, each
         packet u16, QoS u8, shard u16, position i64
@@ -6,6 +6,8 @@
         packet u16, QoS u8, retained u8: 0 shard u16, position i64; 1 a place (`retained_progress.py`)
     03  the same, but each entry
         head u8 | [packet u16] | [shard u16] | [step 1, 2, 4 or 8 bytes, or a place]
+    04  the same, of a group: the entries are what it has given out, or holds, and no member has acknowledged.
+        Packet ids count from 1 and mean nothing
 
 The head of an entry says what follows it:
 
@@ -17,7 +19,7 @@ The head of an entry says what follows it:
 
 Before the first entry packet id, shard and position are 0. Messages in flight mostly have consecutive packet ids and
 positions close to each other, so an entry is 2 or 3 bytes, and never more than `MAX_ENTRY_BYTES` unless it is of a
-retained message. Version 3 is what is written; the others are read.
+retained message. Version 3 is written, and 4 for a group with entries; the others are read.
 """
 
 from collections.abc import Mapping
@@ -32,6 +34,7 @@ from holdfast.records.retained_progress import RetainedPlace, encode_place, read
 #: Never change.
 RETAINED_VERSION: Final = 2
 VERSION: Final = 3
+GROUP_VERSION: Final = 4
 #: Of the head of an entry. Never change.
 _QOS_2: Final = 0x01
 _HAS_PACKET: Final = 0x02
@@ -66,15 +69,43 @@ class ProgressEntry(ValueRecord):
         return (self.packet_id, self.qos, self.shard, self.position_us, self.retained)
 
 
+class GivenOut:
+    """What a group has given out to its members: everything up to a position in each shard, and what is open of it."""
+
+    def __init__(self, up_to: dict[int, int], unacknowledged: set[tuple[int, int]]) -> None:
+        self.up_to: Final = up_to
+        #: What no member has acknowledged, as (shard, position).
+        self.unacknowledged: Final = unacknowledged
+
+    def is_done(self, shard: int, position_us: int) -> bool:
+        """Whether a member has acknowledged the message at a position."""
+        return position_us <= self.up_to.get(shard, 0) and (shard, position_us) not in self.unacknowledged
+
+
 class Progress:
     """How far a session was sent its messages: up to a position in each shard, with exceptions below it."""
 
-    def __init__(self, sent: dict[int, int], unacknowledged: list[ProgressEntry], last_packet_id: int) -> None:
+    def __init__(
+        self,
+        sent: dict[int, int],
+        unacknowledged: list[ProgressEntry],
+        last_packet_id: int,
+        given_out: GivenOut | None = None,
+    ) -> None:
+        #: Of a group: up to here, nothing is open.
         self.sent: Final = sent
         #: In the order of sending.
         self.unacknowledged: Final = unacknowledged
         #: Packet ids are given out behind this one after a restart: none up to it is used for another message.
         self.last_packet_id: Final = last_packet_id
+        #: Of a group: what is done and what is open above `sent`. None if nothing is.
+        self.given_out: Final = given_out
+
+    def is_done(self, shard: int, position_us: int) -> bool:
+        """Whether the message at a position was sent and, if it is of a group, acknowledged."""
+        if position_us <= self.sent.get(shard, 0):
+            return True
+        return self.given_out is not None and self.given_out.is_done(shard, position_us)
 
 
 class ProgressWriter:
@@ -136,10 +167,10 @@ class ProgressWriter:
         self._count += 1
         self._packet_id = packet_id
 
-    def record(self, sent: dict[int, int], last_packet_id: int) -> bytes:
+    def record(self, sent: dict[int, int], last_packet_id: int, version: int = VERSION) -> bytes:
         """The whole record."""
         head = BytesWriter()
-        head.append(VERSION)
+        head.append(version)
         write_i16_le(head, _signed16(last_packet_id))
         write_i16_le(head, _signed16(len(sent)))
         for shard in sorted(sent) if len(sent) > 1 else sent:
@@ -151,7 +182,35 @@ class ProgressWriter:
         return head.getvalue()
 
 
+class GroupProgressWriter:
+    """Encodes the progress of a group: how far it has given out its messages, and what of that is open."""
+
+    def __init__(self, up_to: dict[int, int]) -> None:
+        self._up_to: Final = up_to
+        #: Up to here, nothing is open.
+        self.sent: Final = dict(up_to)
+        self._entries: Final = ProgressWriter()
+        self._count = 0
+
+    def add(self, shard: int, position_us: int) -> None:
+        """A message that no member has acknowledged. One that is in no log, or not given out yet, does not count."""
+        if 0 < position_us <= self._up_to.get(shard, 0):
+            self._count += 1
+            self._entries.add(self._count, 1, shard, position_us)
+            if position_us <= self.sent[shard]:
+                self.sent[shard] = position_us - 1
+
+    def record(self) -> bytes:
+        """The whole record."""
+        return self._entries.record(self._up_to, 0, GROUP_VERSION if self._count else VERSION)
+
+
 def encode_progress(progress: Progress) -> bytes:
+    if progress.given_out is not None:
+        group = GroupProgressWriter(progress.given_out.up_to)
+        for shard, position_us in sorted(progress.given_out.unacknowledged):
+            group.add(shard, position_us)
+        return group.record()
     writer = ProgressWriter()
     for entry in progress.unacknowledged:
         if entry.retained is None:
@@ -162,13 +221,22 @@ def encode_progress(progress: Progress) -> bytes:
 
 
 def decode_progress(value: bytes) -> Progress:
-    fields = RecordReader(value, "the progress of a session", VERSION)
+    fields = RecordReader(value, "the progress of a session", GROUP_VERSION)
     last_packet_id = fields.u16("the last packet id")
     sent = read_places(fields)
     count = fields.u32("the entries")
-    entries = _read_compact(fields, count) if fields.version == VERSION else _read_plain(fields, count)
+    entries = _read_compact(fields, count) if fields.version >= VERSION else _read_plain(fields, count)
     fields.end()
+    if fields.version == GROUP_VERSION:
+        return _of_group(sent, entries)
     return Progress(sent, entries, last_packet_id)
+
+
+def _of_group(up_to: dict[int, int], entries: list[ProgressEntry]) -> Progress:
+    sent = dict(up_to)
+    for entry in entries:
+        sent[entry.shard] = min(sent.get(entry.shard, 0), entry.position_us - 1)
+    return Progress(sent, [], 0, GivenOut(up_to, {(entry.shard, entry.position_us) for entry in entries}))
 
 
 def _read_plain(fields: RecordReader, count: int) -> list[ProgressEntry]:
@@ -186,7 +254,7 @@ def _read_plain(fields: RecordReader, count: int) -> list[ProgressEntry]:
 
 
 def _read_compact(fields: RecordReader, count: int) -> list[ProgressEntry]:
-    """Entries of version 3."""
+    """Entries of versions 3 and 4."""
     entries: list[ProgressEntry] = []
     packet_id = shard = position = 0
     for _entry in range(count):

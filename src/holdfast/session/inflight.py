@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued, OwedRetained
-from holdfast.records.progress import ProgressWriter
+from holdfast.records.progress import GroupProgressWriter, ProgressWriter
 from holdfast.records.retained_progress import RetainedPlace
 
 #: Packet ids that are reserved at once: a restart skips them, and a fast client does not use them up within a sync.
@@ -248,8 +248,8 @@ class Window:
             elif isinstance(owed, OwedRetained):
                 progress.add_retained(packet_id, owed.qos, RetainedPlace(message.topic, owed.newest, owed.identifiers))
 
-    def stop_before_unacknowledged(self, group: str, sent: dict[int, int]) -> None:
-        """Lower positions by shard so far that no QoS 1 message of a group is passed that is in flight here.
+    def write_unacknowledged(self, group: str, progress: GroupProgressWriter) -> None:
+        """Add the QoS 1 messages of a group that are in flight here to its progress.
 
         What was stolen is in flight to another member.
         """
@@ -257,7 +257,7 @@ class Window:
             return
         for packet_id, owed in self._entries.items():
             if owed.qos == 1 and owed.group == group and not self.is_stolen(packet_id):
-                stop_before(owed.message, sent)
+                progress.add(owed.message.shard, owed.message.position_us)
 
     def check_invariants(self) -> None:
         unsent = self._unsent or []

@@ -1,10 +1,12 @@
 """Shared subscriptions whose backlog lies in the log: nothing is lost, doubled or left lying."""
 
+from pathlib import Path
+
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
 from holdfast.records.groups import GROUP_PREFIX
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Publish, Suback, Unsuback, Unsubscribe
-from tests.broker_backends import OpenWorld
+from tests.broker_backends import OneNode, OpenWorld
 from tests.slow_world import SlowWorld, connect, kept, subscribe
 from tests.world import Peer
 
@@ -156,3 +158,75 @@ def test_what_is_stored_of_a_group_does_not_grow_with_its_qos_2_messages(open_wo
             world.tick()
             keys.append(world.count_keys(GROUP_PREFIX + "$share/g/a"))
         assert max(keys) == min(keys)
+
+
+def _share_of(peers: dict[str, Peer]) -> dict[bytes, str]:
+    """Which member was sent which message of a group."""
+    return {
+        packet.payload: name for name, peer in peers.items() for packet in peer.inbox if isinstance(packet, Publish)
+    }
+
+
+def test_what_members_have_acknowledged_does_not_come_again_behind_one_that_rests(tmp_path: Path) -> None:
+    """Q10, L15: the group remembers each message that is open, so one member that rests repeats its own work alone."""
+    open_world = OneNode(tmp_path)
+    world = open_world()
+    resting, busy = kept(world, "resting", receive_maximum=1), kept(world, "busy")
+    for member in (resting, busy):
+        member.subscribe("$share/g/a", qos=1)
+    writer = world.connect("writer")
+    writer.send(Publish("a", b"first", 1, 1), Publish("a", b"second", 1, 2))
+    open_work = [packet.payload for packet in resting.inbox if isinstance(packet, Publish)]
+    done = finish(busy)
+    writer.send(*(Publish("a", b"%d" % number, 1, 10 + number) for number in range(20)))
+    done += finish(busy)
+    assert len(open_work) == 1
+    assert len(done) == 21
+    world.tick()
+    world.crash()
+    for start_us in (1_700_000_010_000_000, 1_700_000_020_000_000):
+        world = open_world(start_us=start_us)
+        busy = world.peer()
+        busy.send(connect("busy"))
+        busy.inbox.pop(0)
+        again = [packet.payload for packet in busy.inbox if isinstance(packet, Publish)]
+        assert again == open_work
+        world.tick()
+        world.crash()
+    with open_world(start_us=1_700_000_030_000_000) as world:
+        busy = world.peer()
+        busy.send(connect("busy"))
+        busy.inbox.pop(0)
+        assert finish(busy) == open_work
+        writer = world.connect("writer")
+        writer.send(Publish("a", b"new", 1, 1))
+        assert finish(busy) == [b"new"]
+
+
+def test_a_group_that_dies_while_it_catches_up_still_knows_what_was_done(tmp_path: Path) -> None:
+    """Q10: the progress that is stored halfway through the messages that were open keeps what lies behind them."""
+    open_world = OneNode(tmp_path)
+    world = open_world()
+    members = {name: kept(world, name, receive_maximum=5) for name in ("one", "two")}
+    for member in members.values():
+        member.subscribe("$share/g/a", qos=1)
+    writer = world.connect("writer")
+    writer.send(*(Publish("a", b"%d" % number, 1, 1 + number) for number in range(10)))
+    shares = _share_of(members)
+    finish(members["two"])
+    open_work = sorted(payload for payload, name in shares.items() if name == "one")
+    assert len(open_work) == 5
+    world.tick()
+    world.crash()
+    # One at a time: the first of them is in flight when it dies again, the others are not read yet or wait.
+    world = open_world(start_us=1_700_000_010_000_000)
+    third = kept(world, "third", receive_maximum=1)
+    third.subscribe("$share/g/a", qos=1)
+    assert [packet.payload for packet in third.inbox if isinstance(packet, Publish)] == open_work[:1]
+    world.tick()
+    world.crash()
+    with open_world(start_us=1_700_000_020_000_000) as world:
+        third = world.peer()
+        third.send(connect("third"))
+        third.inbox.pop(0)
+        assert sorted(set(finish(third))) == open_work

@@ -22,7 +22,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.cursors import EVERY_ZONE, Cursor
-from holdfast.records.progress import ProgressEntry
+from holdfast.records.progress import GivenOut, ProgressEntry
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -142,12 +142,17 @@ class LogQueue(SessionQueue):
     def sent_before(self) -> list[ProgressEntry]:
         return []  # the window has everything that was sent
 
+    def given_out(self) -> GivenOut | None:
+        """Of a group: what it had given out before a restart, until all of that is read again."""
+        return self._rule.given_out()
+
     def resume(self, stored: StoredSession, crashed: RunStart | None) -> None:
         messages = [owed.message for owed in stored.inflight.values()]
         messages += stored.unacknowledged.values()  # above the progress, if it was sent before its commit
         done = stored.done | {(message.shard, message.position_us) for message in messages}
         sent = {} if stored.progress is None else stored.progress.sent
         self.continue_from(sent, done, {} if crashed is None else crashed.heads)
+        self._rule.given_out_before(None if stored.progress is None else stored.progress.given_out)
 
     def continue_from(self, sent: dict[int, int], done: set[tuple[int, int]], repeated: dict[int, int]) -> None:
         """Read on behind these positions, without what is done; up to `repeated` it may have been sent before."""

@@ -9,6 +9,7 @@ from typing import Final
 from holdfast.durable.log import NO_END
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
+from holdfast.records.progress import GivenOut
 from holdfast.topics.filters import REST, TopicFilter, levels_match
 from holdfast.topics.matcher import Matcher
 from holdfast.topics.names import SEPARATOR, is_dollar
@@ -48,6 +49,8 @@ class OwedRule:
         self._done: dict[tuple[int, int], None] | None = None
         #: Up to here messages may have been sent before, by an earlier run of the broker.
         self._repeated: dict[int, int] | None = None
+        #: Of a group: what an earlier run of the broker has given out to its members.
+        self._given_out: GivenOut | None = None
 
     # ---- subscriptions
 
@@ -101,6 +104,14 @@ class OwedRule:
             self._skip(shard, position_us)
         self._repeated = repeated or None
 
+    def given_out_before(self, given_out: GivenOut | None) -> None:
+        """Of a group: these were given out before, and of them only what is open is owed."""
+        self._given_out = given_out
+
+    def given_out(self) -> GivenOut | None:
+        """What was given out before and may lie ahead of what is read now."""
+        return self._given_out
+
     def skip(self, message: Message) -> None:
         """The message was sent before those in front of it."""
         self._skip(message.shard, message.position_us)
@@ -114,12 +125,15 @@ class OwedRule:
         """Everything so far was sent: nothing has to be left out."""
         self._done = None
         self._repeated = None
+        self._given_out = None
 
     # ---- the rule
 
     def owed(self, message: Message) -> Owed | None:
         """How the session gets a message by its present subscriptions; None if it does not."""
         if self._done and (message.shard, message.position_us) in self._done:
+            return None
+        if self._given_out is not None and self._given_out.is_done(message.shard, message.position_us):
             return None
         qos = -1
         keep_retain = False

@@ -22,13 +22,20 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.durable.commit import Batch
+from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.sessions.session_store import DropRetainedProgress, KeepProgress, KeepRetainedProgress
 from holdfast.exchange.client import BrokerClient, Group
 from holdfast.exchange.control import Timer
 from holdfast.exchange.loop_state import LoopState
 from holdfast.exchange.pending_publish import Reservation
-from holdfast.records.progress import HEAD_BYTES, MAX_ENTRY_BYTES, SHARD_BYTES, ProgressWriter
-from holdfast.session.inflight import RESERVE, stop_before
+from holdfast.records.progress import (
+    HEAD_BYTES,
+    MAX_ENTRY_BYTES,
+    SHARD_BYTES,
+    GroupProgressWriter,
+    ProgressWriter,
+)
+from holdfast.session.inflight import RESERVE
 
 #: A batch takes along one record, and one more for each of so many messages and other changes in it: a record costs
 #: about as much as a message.
@@ -257,12 +264,23 @@ class ProgressQueue:
 
 
 def _group_step(group: Group) -> KeepProgress | None:
-    """Up to the first message that a member has not acknowledged, or that waits for one."""
-    sent = group.backlog.sent()
+    """How far it has given out its messages, and what of that is open: in flight to a member, or waits for one."""
+    backlog = group.backlog
+    sent = backlog.sent()
     if sent is None:
         return None
+    before = backlog.given_out() if isinstance(backlog, LogQueue) else None
+    if before is None:
+        writer = GroupProgressWriter(sent)
+    else:
+        # After a restart, until it has read again what it had given out: what lies ahead is still known.
+        up_to = {shard: max(sent.get(shard, 0), before.up_to.get(shard, 0)) for shard in {**sent, **before.up_to}}
+        writer = GroupProgressWriter(up_to)
+        for shard, position_us in before.unacknowledged:
+            if position_us > sent.get(shard, 0):
+                writer.add(shard, position_us)
     for owed in group.held:
-        stop_before(owed.message, sent)
+        writer.add(owed.message.shard, owed.message.position_us)
     for member in group.members.values():
-        member.client.session.window.stop_before_unacknowledged(group.key, sent)
-    return KeepProgress(group.stored_as, sent, ProgressWriter().record(sent, 0))
+        member.client.session.window.write_unacknowledged(group.key, writer)
+    return KeepProgress(group.stored_as, writer.sent, writer.record())

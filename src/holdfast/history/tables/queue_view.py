@@ -62,6 +62,7 @@ class OwedQueue(NamedTuple):
         rule = OwedRule(self.view.session_id, wanted, upgrade_qos=False, with_qos0=self.replay is not None)
         # Where its progress is not stored yet, what is in flight lies above it.
         rule.sent_before(self.view.done | self.view.inflight.keys(), {})
+        rule.given_out_before(self.view.progress.given_out)
         for raw, progress in {} if self.replay else self.view.replays.items():
             rule.replayed(raw, progress.sent if progress.joined else None)
             rule.ends(raw, progress.until_us)

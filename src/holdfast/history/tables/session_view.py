@@ -69,8 +69,7 @@ class SessionView:
 
     def has_passed(self, place: Place) -> bool:
         """Whether the session was sent all messages up to a position, or has acknowledged that one."""
-        shard, position_us = place
-        return place in self.done or position_us <= self.progress.sent.get(shard, 0)
+        return place in self.done or self.progress.is_done(*place)
 
 
 def read_session(reader: HistoryReader, session_id: str) -> SessionView | None:

@@ -59,6 +59,9 @@ STATES: Final = pa.schema(
         ("any_qos", pa.bool_()),
         ("wanted", pa.list_(_SUBSCRIPTION)),
         ("done", pa.list_(_LONG)),
+        # Of a group: up to there only these are owed.
+        ("given_out", _LONG),
+        ("open", pa.list_(_LONG)),
         ("owed", _LONG),
         ("oldest", _LONG),
     ]
@@ -91,6 +94,7 @@ def _rows(reader: HistoryReader, keys: KeyRange, now_us: int) -> Iterator[dict[s
     begins = first_positions(reader.parts())
     loaded = {shard for zone in reader.zones() if is_lane(zone.name) for shard in zone.shards}
     for view in scan_sessions(reader, keys.lo, keys.hi):
+        given_out = view.progress.given_out
         for replay, wanted, sent in _queues(view):
             client = None if view.group else view.session_id
             for shard, head in sorted(reader.heads().items()):
@@ -110,6 +114,8 @@ def _rows(reader: HistoryReader, keys: KeyRange, now_us: int) -> Iterator[dict[s
                     "any_qos": replay is not None,
                     "wanted": [_subscription(view, record, shard, replay=replay) for record in wanted],
                     "done": [place[1] for place in {*view.done, *view.inflight} if place[0] == shard],
+                    "given_out": 0 if given_out is None else given_out.up_to.get(shard, 0),
+                    "open": [] if given_out is None else [at for one, at in given_out.unacknowledged if one == shard],
                     "owed": found and found["owed"],
                     "oldest": oldest or None,
                 }

@@ -4,7 +4,8 @@ The broker has one rule for it (`durable/queues/log_queue.py`), by which it deli
 Here the same question is answered by other means: every message of the log against every subscription, as joins of
 Spark.
 
-    message is owed  ⇔  durable, not erased, not expired, above what was sent, neither done nor in flight, and
+    message is owed  ⇔  durable, not erased, not expired, above what was sent, neither done nor in flight,
+                        of a group: above what was given out, or open; and
                         some subscription matches its topic, holds since then, has not ended, has not been replayed up
                         to there, takes messages of this publisher, and both it and the message are above QoS 0
                         (a replay takes QoS 0, too)
@@ -28,7 +29,15 @@ _BATCH_ROWS: Final = 10_000
 def owed_messages(states: DataFrame, rows: DataFrame, now_us: int) -> DataFrame:
     """What each queue is owed of each shard: `queue`, `shard`, `count`; of the oldest `serial`, `offset`, `topic`."""
     subscriptions = states.selectExpr(
-        "queue", "client", "shard", "head", "coalesce(sent, -1) AS sent", "any_qos", "inline(wanted)"
+        "queue",
+        "client",
+        "shard",
+        "head",
+        "coalesce(sent, -1) AS sent",
+        "any_qos",
+        "given_out",
+        "open",
+        "inline(wanted)",
     )
     filters = [(row["filter"], row["mount"]) for row in subscriptions.select("filter", "mount").distinct().collect()]
     matches = rows.select("topic").distinct().mapInArrow(partial(_match, filters), _MATCHES)
@@ -39,6 +48,7 @@ def owed_messages(states: DataFrame, rows: DataFrame, now_us: int) -> DataFrame:
         messages.join(matches, "topic")
         .join(subscriptions, ["shard", "filter", "mount"])
         .where("offset > sent AND offset <= head AND offset >= since AND offset < ends AND offset > replayed")
+        .where("offset > given_out OR array_contains(open, offset)")
         .where("NOT (no_local AND publisher <=> client)")
         .where("any_qos OR (qos > 0 AND message_qos > 0)")
     )
