@@ -10,6 +10,8 @@ from typing import Any, Final
 import structlog
 
 from holdfast.broker.access.authenticator import Authenticator
+from holdfast.broker.access.block_administration import BlockAdministration
+from holdfast.broker.access.blocks import Blocks
 from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connections.channel_freeze import ChannelFreeze
 from holdfast.broker.connections.connect_handler import ConnectHandler
@@ -63,10 +65,13 @@ class Broker:
         clock: Clock,
         authenticator: Authenticator,
         stores: Stores,
+        blocks: Blocks | None = None,
     ) -> None:
+        """Without `blocks` there are none at first, and they end with the broker."""
         self._policy: Final = policy
         self.clock: Final = clock
         self._authenticator: Final = authenticator
+        self.blocks: Final = Blocks(None, clock) if blocks is None else blocks
         self.deadlines: Final = Deadlines(clock)
         self.retained: Final = stores.retained
         self._stored_sessions: Final = stores.sessions
@@ -101,6 +106,7 @@ class Broker:
             self._spawn,
             self._client_log,
         )
+        self.block_administration: Final = BlockAdministration(self.blocks, self.connections, self.exchange)
         self.freeze: Final = ChannelFreeze(self.exchange, self.sessions, self.connections, self.deadlines)
         takeovers = Takeovers(
             stores,
@@ -113,7 +119,14 @@ class Broker:
             self._spawn,
         )
         self._connecting: Final = ConnectHandler(
-            self.exchange, self.sessions, self.connections, takeovers, authenticator, policy, self._client_log
+            self.exchange,
+            self.sessions,
+            self.connections,
+            takeovers,
+            authenticator,
+            self.blocks,
+            policy,
+            self._client_log,
         )
         self._subscribing: Final = SubscribeHandler(self.exchange, self.sessions, policy, clock)
         self._connect_rates: Final = ConnectRates(policy.limits.connect_rate, clock)

@@ -30,7 +30,7 @@ COMMANDS: Final = {
     ),
     "sessions.sessions": "Sessions of clients: end one, empty its queue; in a cluster, see who took over.",
     "status.reload": (
-        "Have a running broker read settings, passwords, access rules and certificates again; say what changed."
+        "Have a running broker read settings, passwords, access rules, blocks and certificates again; say what changed."
     ),
     "history.events.events": (
         "List what was dropped, refused or ended, and why: the newest last. The broker may be running."

@@ -63,7 +63,7 @@ def health(broker: RunningBroker, as_json: Json = False) -> None:
 
 @grouped
 def reload(broker: RunningBroker, as_json: Json = False) -> None:
-    """Have a running broker read settings, passwords, access rules and certificates again; say what changed."""
+    """Have a running broker read settings, passwords, access rules, blocks and certificates again; say what changed."""
     with broker.connected() as client:
         outcome = client.ask("reload", Nothing(), Reloaded)
     if as_json:

@@ -152,6 +152,8 @@ class Stats(msgspec.Struct, frozen=True):
     #: `NodeInfo.state` and `detail`.
     state: str = ""
     detail: str = ""
+    #: What is wrong with the block file; empty if nothing is.
+    block_file_problem: str = ""
 
 
 class ClientRow(msgspec.Struct, frozen=True):
@@ -288,8 +290,70 @@ class Reloaded(msgspec.Struct, frozen=True):
     #: In effect now, and in effect after a restart.
     changed: tuple[ReloadedSetting, ...]
     waiting: tuple[ReloadedSetting, ...]
-    #: By part (`settings`, `access`, `certificates`): why it stays as it was.
+    #: By part (`settings`, `access`, `blocks`, `certificates`): why it stays as it was.
     errors: dict[str, str]
+
+
+# ---- blocks: who is not let in
+
+
+class BlockInfo(msgspec.Struct, frozen=True):
+    #: `client`, `user` or `address`.
+    kind: str
+    #: The name of a session, of a user, or an IP address or network.
+    value: str
+    #: 0: it does not end.
+    until_us: int = 0
+    #: Why; not told to the client.
+    reason: str = ""
+    #: Who blocked it.
+    by: str = ""
+    since_us: int = 0
+
+
+class BlocksRequest(msgspec.Struct, frozen=True):
+    #: Go on behind this block; None begins with the newest.
+    after: BlockInfo | None = None
+
+
+class BlockRows(msgspec.Struct, frozen=True):
+    """A part of the blocks in force, the newest first: at most LISTED."""
+
+    items: tuple[BlockInfo, ...]
+    #: Whether there are more behind these.
+    more: bool
+    #: What is wrong with the block file, so that it is not in force; empty if nothing is.
+    problem: str = ""
+    #: Whether they outlive the broker.
+    kept: bool = True
+
+
+class BlockRequest(msgspec.Struct, frozen=True):
+    """All of them are blocked, or none. A block takes the place of an older one of the same kind and value."""
+
+    #: Kind and value of each. `block_batches` keeps requests short.
+    targets: tuple[tuple[str, str], ...]
+    #: 0: without end.
+    until_us: int = 0
+    reason: str = ""
+    by: str = ""
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    #: As they are kept: addresses in their shortest form, with the time.
+    blocks: tuple[BlockInfo, ...]
+    #: How many connections were ended.
+    disconnected: int
+
+
+class UnblockRequest(msgspec.Struct, frozen=True):
+    #: Kind and value of each.
+    targets: tuple[tuple[str, str], ...]
+
+
+class Unblocked(msgspec.Struct, frozen=True):
+    #: Those that were in force.
+    blocks: tuple[BlockInfo, ...]
 
 
 class LogLevelRequest(msgspec.Struct, frozen=True):
@@ -307,6 +371,9 @@ WORDS: Final[dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]]] = {
     "kick": (KickRequest, Kicked),
     "end_session": (SessionRequest, Nothing),
     "purge_queue": (SessionRequest, Purged),
+    "blocks": (BlocksRequest, BlockRows),
+    "block": (BlockRequest, Blocked),
+    "unblock": (UnblockRequest, Unblocked),
     "reload": (Nothing, Reloaded),
     "log_level": (LogLevelRequest, Nothing),
 }

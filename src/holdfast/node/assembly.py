@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from holdfast.broker.access.authenticator import Authenticator
+from holdfast.broker.access.blocks import Blocks
 from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
@@ -12,6 +13,7 @@ from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.retained.memory_retained import MemoryRetained
 from holdfast.durable.sessions.session_store import MemorySessions
 from holdfast.durable.takeover.registry import MemoryRegistry
+from holdfast.files.block_file import FILE_NAME as BLOCKS_NAME
 from holdfast.model.clock import Clock
 from holdfast.node.queue_stores import open_queue_stores, used_backends
 from holdfast.node.settings.tree import Settings
@@ -30,8 +32,9 @@ async def assemble(settings: Settings) -> tuple[Broker, "DiskStorage | None", di
     policy = policy_of(settings)
     clock = SystemClock()
     authenticator = authenticator_of(settings, policy, clock)
+    blocks = blocks_of(settings, clock)
     if not settings.on_disk():
-        return Broker(policy, clock, authenticator, memory_stores(policy)), None, {}
+        return Broker(policy, clock, authenticator, memory_stores(policy), blocks), None, {}
     # Imported here: a node that keeps everything in memory does not need RocksDB.
     from holdfast.node.storage import DiskStorage
 
@@ -41,7 +44,7 @@ async def assemble(settings: Settings) -> tuple[Broker, "DiskStorage | None", di
     except BaseException:
         disk.close()
         raise
-    return Broker(policy, clock, authenticator, disk.stores(backends)), disk, backends
+    return Broker(policy, clock, authenticator, disk.stores(backends), blocks), disk, backends
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -58,6 +61,11 @@ def authenticator_of(settings: Settings, policy: Policy, clock: Clock) -> Authen
     """SettingsError if a file is wrong."""
     files = settings.security
     return Authenticator(files.password_file, files.acl_file, policy=policy, clock=clock)
+
+
+def blocks_of(settings: Settings, clock: Clock) -> Blocks:
+    """SettingsError if the block file is wrong: without it, clients would come in that may not."""
+    return Blocks(settings.storage.data / BLOCKS_NAME if settings.on_disk() else None, clock)
 
 
 def memory_stores(policy: Policy) -> Stores:

@@ -88,7 +88,8 @@ class BrokerStats:
             numbers |= storage.numbers | storage.disk()
             labelled |= storage.labelled
         filled = {name: values for name, values in labelled.items() if values}
-        return Stats(self._broker.clock.wall_us(), numbers, filled, self._histograms(), state, detail)
+        problem = self._broker.blocks.problem
+        return Stats(self._broker.clock.wall_us(), numbers, filled, self._histograms(), state, detail, problem)
 
     def _of_node(self) -> dict[str, float]:
         reloads = self._state.reloads

@@ -25,7 +25,7 @@ from holdfast.cluster.node_service import NodeService
 from holdfast.cluster.qos0_relay import connect_relay
 from holdfast.durable.state_machine.control import founded_row
 from holdfast.model.message import Message
-from holdfast.node.assembly import authenticator_of, listener_specs, policy_of
+from holdfast.node.assembly import authenticator_of, blocks_of, listener_specs, policy_of
 from holdfast.node.build_info import describe
 from holdfast.node.cluster_installation import describe_need, open_storage, serve_checkpoints, stage_checkpoint
 from holdfast.node.cluster_options import cluster_options, exposed_without_tls
@@ -60,6 +60,7 @@ async def running_in_cluster(
     clock = SystemClock()
     policy = policy_of(settings)
     authenticator = authenticator_of(settings, policy, clock)
+    blocks = blocks_of(settings, clock)
     options = cluster_options(settings)
     exposed = exposed_without_tls(settings.cluster)
     if exposed:
@@ -84,7 +85,7 @@ async def running_in_cluster(
                 await member.start(storage.spawn)
                 if storage.failure is not None:
                     raise storage.failure
-                broker = Broker(policy, member.clock, authenticator, storage.stores(member))
+                broker = Broker(policy, member.clock, authenticator, storage.stores(member), blocks)
                 await relay_qos0(settings, connection, member, broker, storage)
                 await answer_nodes(member, broker, storage)
                 await serve_checkpoints(settings, storage, connection, member)

@@ -1,4 +1,4 @@
-"""What a broker answers by the control socket: one method for each word."""
+"""What a broker answers by the control socket: one method for each word. Those of blocks are in `block_words`."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +31,7 @@ from holdfast.control.words import (
 from holdfast.exchange.client import BrokerClient, Subscribed
 from holdfast.exchange.plans import may_receive
 from holdfast.model.errors import PeerError, PermanentError, TransientError
+from holdfast.node.block_words import BlockWords
 from holdfast.node.broker_stats import BrokerStats
 from holdfast.node.client_rows import MAX_NAMES, ClientRowBuilder, show, subscription_info
 from holdfast.node.control_server import ControlConnection, Handler, RefusedRequestError
@@ -83,6 +84,7 @@ class ControlWords:
             "kick": self.kick,
             "end_session": self.end_session,
             "purge_queue": self.purge_queue,
+            **BlockWords(self._broker).handlers(),
             "reload": self.reload,
             "log_level": self.log_level,
         }

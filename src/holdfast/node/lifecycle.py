@@ -60,7 +60,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 async def serve(settings: Settings, read_again: ReadSettings) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP reads settings, passwords, access rules and certificates again.
+    """Serve until SIGINT or SIGTERM; SIGHUP reads settings, passwords, access rules, blocks and certificates again.
 
     `shutdown` says how it ends. A node that has to be installed from another one is closed and opened again for that.
     """
@@ -157,6 +157,7 @@ def reload(node: Node, read_again: ReadSettings) -> ReloadOutcome:
     steps: dict[str, Callable[[], None]] = {
         "settings": lambda: _reload_settings(node, read_again(), outcome),
         "access": node.broker.reload_access,
+        "blocks": node.broker.block_administration.reload,
         "certificates": node.listeners.reload_certificates,
     }
     for what, step in steps.items():

@@ -159,7 +159,8 @@ def test_a_reload_says_what_changed_and_what_needs_a_restart() -> None:
             "now": "2",
             "then": "1",
         } in lines
-        assert [line["what"] for line in lines if line["event"] == "reloaded"] == ["settings", "access", "certificates"]
+        reloaded = [line["what"] for line in lines if line["event"] == "reloaded"]
+        assert reloaded == ["settings", "access", "blocks", "certificates"]
 
     in_a_node(Settings(listeners=ONE), scenario)
 
@@ -175,7 +176,7 @@ def test_wrong_settings_change_nothing_and_do_not_hold_up_the_rest() -> None:
         assert node.settings is before
         refused = [line for line in lines if line["log_level"] == "error"]
         assert [(line["what"], line["why"]) for line in refused] == [("settings", "holdfast.toml:2: mqtt.max_qos is 7")]
-        assert [line["what"] for line in lines if line["event"] == "reloaded"] == ["access", "certificates"]
+        assert [line["what"] for line in lines if line["event"] == "reloaded"] == ["access", "blocks", "certificates"]
 
     in_a_node(Settings(listeners=ONE), scenario)
 

@@ -4,6 +4,7 @@ import secrets
 from typing import Final
 
 from holdfast.broker.access.authenticator import Authenticator, Refused
+from holdfast.broker.access.blocks import Blocks, describe_block
 from holdfast.broker.client_log import ClientLog
 from holdfast.broker.connections.connection import ClientConnection
 from holdfast.broker.connections.connections import ClientConnections
@@ -18,6 +19,7 @@ from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U16, V5, V311
 from holdfast.model.reasons import (
     BAD_AUTHENTICATION_METHOD,
+    BANNED,
     CLIENT_IDENTIFIER_NOT_VALID,
     IMPLEMENTATION_SPECIFIC_ERROR,
     NOT_AUTHORIZED,
@@ -51,6 +53,7 @@ class ConnectHandler:
         connections: ClientConnections,
         takeovers: Takeovers,
         authenticator: Authenticator,
+        blocks: Blocks,
         policy: Policy,
         client_log: ClientLog,
     ) -> None:
@@ -60,6 +63,7 @@ class ConnectHandler:
         self._connections: Final = connections
         self._takeovers: Final = takeovers
         self._authenticator: Final = authenticator
+        self._blocks: Final = blocks
         self._policy: Final = policy
         self._client_log: Final = client_log
 
@@ -125,9 +129,18 @@ class ConnectHandler:
                 connection.version = connection.version.at_client_time(int(value))
                 return
 
+    def _check_blocks(self, connection: ClientConnection) -> None:
+        """A client that an administrator has blocked is refused: by what is known of it so far."""
+        if self._blocks.in_force.is_empty:
+            return
+        block = self._blocks.find(connection.session_id, connection.user, connection.origin.address)
+        if block is not None:
+            raise PeerError(BANNED, describe_block(block))
+
     async def _authenticate(self, connection: ClientConnection, packet: Connect) -> None:
         connection.client_id = packet.client_id  # so that a refusal can be explained
         connection.bridge = packet.bridge
+        self._check_blocks(connection)  # by its address, before its password costs anything
         verdict = await self._authenticator.authenticate(
             connection.origin,
             packet.client_id,
@@ -144,6 +157,7 @@ class ConnectHandler:
         channel.mount = mount_point.encode()
         # U+0000 cannot stand in a client id, so no id without a mount point reads like one with it.
         connection.session_id = f"{mount_point}\0{connection.client_id}" if mount_point else connection.client_id
+        self._check_blocks(connection)
         self._give_rights(connection)
         if packet.will is not None:
             self._check_will_topic(connection, packet.will)

@@ -150,7 +150,7 @@ ENDPOINTS = (
         "reload",
         ADMIN,
         reload,
-        "Read settings, passwords, access rules and certificates again.",
+        "Read settings, passwords, access rules, blocks and certificates again.",
         body=Empty,
         answer=Reloaded,
     ),
