@@ -29,6 +29,7 @@ COMMANDS: Final = {
         "List who gets a topic, or which subscriptions lie within a filter: of sessions in the broker's memory."
     ),
     "sessions.sessions": "Sessions of clients: end one, empty its queue; in a cluster, see who took over.",
+    "blocks.blocks": "Clients, users and addresses that a broker does not let in: list, add and remove.",
     "status.reload": (
         "Have a running broker read settings, passwords, access rules, blocks and certificates again; say what changed."
     ),

@@ -4,7 +4,6 @@ A token is printed once, when it is made. The file holds only its hash.
 """
 
 import json
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +12,12 @@ import typer
 
 from holdfast.cli.commands import FAILED, Commands, exit_on, fail
 from holdfast.cli.options.groups import Json
+from holdfast.cli.options.times import parse_expiry
 from holdfast.files.token_file import add_token, read_token_file, remove_token
 from holdfast.model.errors import HoldfastError, PeerError
 from holdfast.model.roles import READER, ROLES
 from holdfast.model.time import SECOND_US
 from holdfast.topics.filters import parse_filter
-from holdfast.topics.since import parse_since
 
 token = Commands(name="token", help="Tokens of those who may read the history.")
 
@@ -49,7 +48,7 @@ def add(
         for text in filters or ():
             if (parsed := parse_filter(text.encode())).group or parsed.since:
                 fail(f"--filter {text} names a subscription; write its filter alone, without $share or $replay")
-        expires_s = None if expires is None else _expiry_s(expires, int(time.time()))
+        expires_s = None if expires is None else parse_expiry(expires) // SECOND_US
         token = add_token(file, name, role=role, expires_s=expires_s, filters=filters or ())
     typer.echo(token)
     typer.echo(f"{file}: this is the token of {name}; it is shown only now", err=True)
@@ -79,16 +78,3 @@ def list_(file: File, as_json: Json = False) -> None:
             words.append(f"until {datetime.fromtimestamp(entry.expires_s, UTC):%Y-%m-%d %H:%M} UTC")
         words += entry.filters
         typer.echo("  ".join((entry.name, *words)))
-
-
-def _expiry_s(text: str, now_s: int) -> int:
-    """A duration from now, or a moment; as seconds since 1970."""
-    is_duration = text[-1:] in ("s", "m", "h", "d", "w") and text[:-1].isdigit()
-    try:
-        parsed = parse_since(f"-{text}" if is_duration else text)
-    except PeerError:
-        fail(f"--expires {text} is neither a duration such as 30d nor a time such as 2027-01-01")
-    at_s = now_s + parsed.ago_us // SECOND_US if is_duration else parsed.at_us // SECOND_US
-    if at_s <= now_s:
-        fail(f"--expires {text} has passed already; give a time ahead of now")
-    return at_s

@@ -156,22 +156,28 @@ class RunningBroker:
     @contextmanager
     def connected(self) -> Iterator[ControlClient]:
         """A connection to the broker for the length of the block; without a broker, or an answer, the program ends."""
+        with self.connected_if_running() as client:
+            if client is None:
+                advice = "name its folder with --data, or start it with `holdfast serve`"
+                fail(f"no broker runs on {self.folder()}; {advice}", FAILED)
+            yield client
+
+    @contextmanager
+    def connected_if_running(self) -> Iterator[ControlClient | None]:
+        """The same, and None without a broker."""
         folder = self.folder()
         with exit_on(BrokerAwayError, BrokerRefusedError, code=FAILED):
             client = self._connect(folder)
             try:
                 yield client
             finally:
-                client.close()
+                if client is not None:
+                    client.close()
 
     @staticmethod
-    def _connect(folder: Path) -> ControlClient:
-        try:
-            return ControlClient(find_socket(folder))
-        except NoBrokerError:
-            pass
-        try:
-            # A broker that keeps nothing on disk is known by the folder of its settings all the same.
-            return ControlClient(socket_path(folder, on_disk=False))
-        except NoBrokerError:
-            fail(f"no broker runs on {folder}; name its folder with --data, or start it with `holdfast serve`", FAILED)
+    def _connect(folder: Path) -> ControlClient | None:
+        # A broker that keeps nothing on disk is known by the folder of its settings all the same.
+        for path in (find_socket(folder), socket_path(folder, on_disk=False)):
+            with suppress(NoBrokerError):
+                return ControlClient(path)
+        return None

@@ -6,7 +6,7 @@ from fractions import Fraction
 from holdfast.cli.commands import exit_on, fail
 from holdfast.model.errors import PeerError
 from holdfast.model.time import SECOND_US
-from holdfast.topics.since import parse_since
+from holdfast.topics.since import MAX_US, parse_since
 
 
 def parse_time_span(from_option: str, since: str, until_option: str, until: str | None) -> tuple[int, int | None]:
@@ -24,6 +24,20 @@ def parse_time_span(from_option: str, since: str, until_option: str, until: str 
 def _time_of(option: str, text: str, now_us: int) -> int:
     with exit_on(PeerError, named=option):
         return parse_since(text).resolve(now_us)
+
+
+def parse_expiry(text: str) -> int:
+    """The time of --expires in µs: a duration from now, or a moment. Prints an error and exits if it is wrong."""
+    now_us = int(time.time() * SECOND_US)
+    is_duration = text[-1:] in ("s", "m", "h", "d", "w") and text[:-1].isdigit()
+    try:
+        parsed = parse_since(f"-{text}" if is_duration else text)
+    except PeerError:
+        fail(f"--expires {text} is neither a duration such as 30d nor a time such as 2027-01-01")
+    at_us = now_us + parsed.ago_us if is_duration else parsed.at_us
+    if at_us <= now_us:
+        fail(f"--expires {text} has passed already; give a time ahead of now")
+    return min(at_us, MAX_US)
 
 
 def parse_speed_option(text: str) -> Fraction | None:
