@@ -39,6 +39,8 @@ def requests(draw: st.DrawFn) -> tuple[Endpoint, str, str, bytes]:
     query = urlencode(draw(st.lists(st.tuples(names, TEXTS), max_size=4)), errors="replace")
     name = draw(st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()))
     path = endpoint.path.replace("{id}", quote(name, safe="")).replace("{name}", quote(name, safe=""))
+    path = path.replace("{kind}", draw(st.sampled_from(("client", "user", "address", "x"))))
+    path = path.replace("{value}", quote(name, safe=""))
     fields = [] if endpoint.body is None else list(endpoint.body.__struct_fields__)
     objects = st.dictionaries(st.sampled_from(fields) if fields else st.text(max_size=5), JSON, max_size=3)
     body = draw(st.one_of(st.binary(max_size=30), objects.map(lambda value: json.dumps(value).encode())))
@@ -56,7 +58,8 @@ def test_no_request_is_answered_with_500(asked: list[tuple[Endpoint, str, str, b
                 "/messages": {"messages": []},
             }
             history.answers |= answers
-            for word in ("client", "subscriptions", "kick", "end_session", "purge_queue", "reload", "log_level"):
+            asked_words = ("client", "subscriptions", "kick", "end_session", "purge_queue", "reload", "log_level")
+            for word in (*asked_words, "block", "unblock"):
                 place.broker.refusals[word] = ("not_found", "no")
             place.visitor.console.clients.take_rows(NO_CLIENTS)
             admin = place.as_("admin")

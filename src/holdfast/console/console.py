@@ -21,6 +21,7 @@ from holdfast.console.access.audit import Audit
 from holdfast.console.access.login import Login
 from holdfast.console.jobs.jobs import Jobs, RunJob
 from holdfast.console.live.alarms import Alarms, Situation
+from holdfast.console.live.block_watch import BlockWatch
 from holdfast.console.live.broker_link import BrokerLink
 from holdfast.console.live.charts import Charts
 from holdfast.console.live.client_watch import ClientWatch
@@ -76,6 +77,7 @@ class Console:
         self.link: Final = BrokerLink(self._find_socket, self, f"holdfast console {options.version}")
         self.history: Final = HistoryLink(find_history)
         self.clients: Final = ClientWatch(lambda wanted: self.link.watch_clients(wanted=wanted), self.history, clock)
+        self.blocks: Final = BlockWatch(self.link, clock)
         #: Set when a task has failed, by a bug: the console cannot go on.
         self.failed: Final = asyncio.Event()
         #: What the broker said of itself last.

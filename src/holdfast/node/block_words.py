@@ -36,9 +36,9 @@ class BlockWords:
         items: list[BlockInfo] = []
         size = 0
         more = False
-        for block in blocks.listed():
-            if body.after is not None and _order(block) <= _order(body.after):
-                continue
+        after = body.after
+        behind = None if after is None else (-after.since_us, after.kind, after.value)
+        for block in blocks.listed(LISTED + 1, behind):
             size += len(block.value) + len(block.reason) + len(block.by)
             if len(items) == LISTED or size > MAX_NAMES:
                 more = True
@@ -80,8 +80,3 @@ class BlockWords:
 
 def block_info(block: Block) -> BlockInfo:
     return BlockInfo(block.kind, block.value, block.until_us, block.reason, block.by, block.since_us)
-
-
-def _order(block: Block | BlockInfo) -> tuple[int, str, str]:
-    """As `Blocks.listed` sorts them."""
-    return -block.since_us, block.kind, block.value

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -87,12 +87,19 @@ async def listed(peer: ControlPeer) -> list[BlockInfo]:
 def test_a_blocked_client_is_out_also_after_a_restart_and_an_unblocked_one_comes_back(folder: Path) -> None:
     async def test() -> None:
         async with controlled(folder) as (node, peer):
-            with suppress(LostError):
-                async with client(node, "press-9") as connected:
-                    request = BlockRequest((("client", "press-9"),), reason="floods", by="eva")
-                    blocked = await peer.answer("block", request, Blocked)
-                    assert blocked.disconnected == 1
-                    await connected.publish("t", b"", qos=1)
+            is_in = asyncio.Event()
+
+            async def stay() -> None:
+                async with client(node, "press-9"):
+                    is_in.set()
+                    await asyncio.Event().wait()
+
+            staying = asyncio.create_task(stay())
+            await is_in.wait()
+            request = BlockRequest((("client", "press-9"),), reason="floods", by="eva")
+            assert (await peer.answer("block", request, Blocked)).disconnected == 1
+            with pytest.raises(LostError, match="0x98"):
+                await staying
             assert await is_banned(node, "press-9")
             assert not await is_banned(node, "press-8")
         async with controlled(folder) as (node, peer):

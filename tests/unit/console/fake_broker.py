@@ -16,6 +16,7 @@ from holdfast.control.words import (
     VERSION,
     WORDS,
     Answer,
+    BlockRows,
     Hello,
     ListenerInfo,
     NodeInfo,
@@ -45,7 +46,7 @@ class FakeBroker:
     """Answers requests with `answers`, in the order they come; a request without an answer is never answered."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, msgspec.Struct] = {"node": NODE, "watch": Nothing()}
+        self.answers: dict[str, msgspec.Struct] = {"node": NODE, "watch": Nothing(), "blocks": BlockRows((), False)}
         self.refusals: dict[str, tuple[str, str]] = {}
         self.hello = Hello(VERSION, OLDEST_VERSION, "fake broker", tuple(WORDS))
         self.requests: list[tuple[str, msgspec.Struct]] = []

@@ -11,7 +11,9 @@
 
 import asyncio
 import ipaddress
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,7 @@ import structlog
 from holdfast.files.block_file import (
     ADDRESS,
     CLIENT,
+    MAX_BLOCKS,
     USER,
     Block,
     check_number,
@@ -38,6 +41,11 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _BY: Final = {CLIENT: "client id", USER: "user", ADDRESS: "address"}
 
 
+def order(block: Block) -> tuple[int, str, str]:
+    """What blocks are sorted by: the newest first."""
+    return -block.since_us, block.kind, block.value
+
+
 class BlockList:
     """Blocks as a CONNECT looks for them. Never changed: another list takes its place."""
 
@@ -45,6 +53,7 @@ class BlockList:
         self.by_key: Final = {block.key: block for block in blocks}
         #: So that a CONNECT pays one test while nobody is blocked.
         self.is_empty: Final = not self.by_key
+        self.newest_first: Final = sorted(self.by_key.values(), key=order)
         self._networks: Final[list[tuple[_Network, Block]]] = [
             (ipaddress.ip_network(block.value), block)
             for block in self.by_key.values()
@@ -96,11 +105,12 @@ class Blocks:
     def find(self, session_id: str, user: str | None, address: str) -> Block | None:
         return self.in_force.find(session_id, user, address, self._now_us())
 
-    def listed(self) -> list[Block]:
-        """Those in force, the newest first."""
-        now_us = self._now_us()
-        blocks = [block for block in self.in_force.by_key.values() if not block.has_ended(now_us)]
-        return sorted(blocks, key=lambda block: (-block.since_us, block.key))
+    def listed(self, most: int = MAX_BLOCKS, after: tuple[int, str, str] | None = None) -> list[Block]:
+        """Those in force, the newest first: at most so many, behind one that has this `order`."""
+        blocks, now_us = self.in_force.newest_first, self._now_us()
+        begin = 0 if after is None else bisect_right(blocks, after, key=order)
+        running = (block for block in islice(blocks, begin, None) if not block.has_ended(now_us))
+        return list(islice(running, most))
 
     def reload(self) -> None:
         """Read the file again. SettingsError if it is wrong: then nothing changes."""
@@ -144,11 +154,16 @@ class Blocks:
 
     async def _replace(self, blocks: dict[tuple[str, str], Block]) -> None:
         check_number(len(blocks))
-        if self._path is not None:
+        if self._path is None:
+            self.in_force = BlockList(blocks.values())
+        else:
             # In a thread: a sync may take as long as the disk likes.
-            await asyncio.to_thread(write_block_file, self._path, tuple(blocks.values()))
-            self._stamp = file_stamp(self._path)
-        self.in_force = BlockList(blocks.values())
+            self.in_force = await asyncio.to_thread(self._write, self._path, tuple(blocks.values()))
+
+    def _write(self, path: Path, blocks: tuple[Block, ...]) -> BlockList:
+        write_block_file(path, blocks)
+        self._stamp = file_stamp(path)
+        return BlockList(blocks)
 
     def _read(self) -> list[Block]:
         if self._path is None:

@@ -1,11 +1,11 @@
-"""What the calls of the API do, by topic: people, node, clients, selections of them, past, jobs.
+"""What the calls of the API do, by topic: people, node, clients, selections of them, blocks, past, jobs.
 
 `ENDPOINTS` is the table of all calls; a call exists if it stands there, with its role.
 """
 
 from typing import Final
 
-from holdfast.console.api import client_selections, clients, jobs, node, past, people
+from holdfast.console.api import blocks, client_selections, clients, jobs, node, past, people
 from holdfast.console.web.endpoints import Endpoint
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
@@ -13,6 +13,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *node.ENDPOINTS,
     *clients.ENDPOINTS,
     *client_selections.ENDPOINTS,
+    *blocks.ENDPOINTS,
     *past.ENDPOINTS,
     *jobs.ENDPOINTS,
 )

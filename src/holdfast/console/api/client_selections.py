@@ -10,10 +10,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.console.api.blocks import BlockTerms, until_us
 from holdfast.console.api.clients import check_reason
 from holdfast.console.problems import ProblemError, bad_parameter
 from holdfast.console.web.endpoints import MAX_LIMIT, Call, Endpoint, Parameter
-from holdfast.control.words import KickRequest, SessionRequest
+from holdfast.control.block_batches import block_batches
+from holdfast.control.words import BlockRequest, KickRequest, SessionRequest
+from holdfast.files.block_file import CLIENT, Block, checked_block
+from holdfast.model.errors import SettingsError
 from holdfast.model.roles import OPERATOR
 
 _EXPECT = Parameter("expect", "How many clients it will meet.", "integer", None, 1, MAX_LIMIT, required=True)
@@ -32,6 +36,12 @@ class EndSelectionBody(msgspec.Struct, forbid_unknown_fields=True):
     """Sessions by name, connected or not."""
 
     ids: list[str] = []
+
+
+class BlockSelectionBody(BlockTerms, forbid_unknown_fields=True):
+    """Clients by the names of their sessions, connected or not, that are not let in any more."""
+
+    ids: list[str] = msgspec.field(default_factory=list)
 
 
 class Selected(msgspec.Struct, frozen=True):
@@ -62,6 +72,39 @@ async def end_selection(call: Call) -> Selected:
         return await call.console.link.request("end_session", SessionRequest(name))
 
     return await _change(call, "end sessions", ids, end)
+
+
+async def block_selection(call: Call) -> Selected:
+    body: BlockSelectionBody = call.body
+    end_us = until_us(call, body.seconds, body.reason)
+    ids = await _met(call, body.ids, connected=False)
+    targets = [_checked_target(name) for name in ids]
+
+    async def change() -> Selected:
+        done = 0
+        for batch in block_batches(targets):
+            request = BlockRequest(batch, end_us, body.reason, call.identity.name)
+            try:
+                await call.console.link.request("block", request)
+            except ProblemError as error:
+                text = f"{done} of {len(ids)} clients were blocked before: {error.detail}" if done else error.detail
+                raise ProblemError(error.status, text, headers=error.headers) from error
+            done += len(batch)
+        return Selected(done, [])
+
+    detail = {"ids": ids, "seconds": body.seconds, "reason": body.reason}
+    try:
+        blocked: Selected = await call.audited("block clients", f"{len(ids)} clients", change, **detail)
+    finally:
+        call.console.blocks.forget()
+    return blocked
+
+
+def _checked_target(name: str) -> tuple[str, str]:
+    try:
+        return checked_block(Block(CLIENT, name)).key
+    except SettingsError as error:
+        raise bad_parameter("ids", f"has a name that cannot be blocked: {error}") from None
 
 
 async def _met(call: Call, given: list[str], *, connected: bool) -> list[str]:
@@ -107,5 +150,8 @@ def _endpoint(path: str, handler: Any, summary: str, body: type[msgspec.Struct])
 
 ENDPOINTS = (
     _endpoint("clients/kick", kick_selection, "End the connections of several clients.", KickSelectionBody),
+    _endpoint(
+        "clients/block", block_selection, "Do not let in several clients, and disconnect them.", BlockSelectionBody
+    ),
     _endpoint("sessions/end", end_selection, "End several sessions and their connections.", EndSelectionBody),
 )

@@ -48,7 +48,11 @@ async def clients(call: Call) -> dict[str, Any]:
         limit=given["limit"],
         cursor=given.get("cursor", ""),
     )
-    return await call.console.clients.page(query, is_connected=call.console.link.is_connected)
+    page = await call.console.clients.page(query, is_connected=call.console.link.is_connected)
+    blocks = await call.console.blocks.known()
+    for item in page["items"]:
+        item["blocked"] = blocks.find(item["session_id"], item["user"]) is not None if blocks is not None else None
+    return page
 
 
 async def _refused(call: Call) -> dict[str, Any]:
@@ -92,7 +96,7 @@ async def client(call: Call) -> dict[str, Any]:
     except ProblemError as error:
         why = error
     if detail is not None and detail["connection"] is not None:
-        return {**detail, "session": None}
+        return {**detail, "session": None, "block": None}
     session: Any = None
     if console.history.has_past:
         try:
@@ -101,7 +105,11 @@ async def client(call: Call) -> dict[str, Any]:
             why = why or error
     if detail is None and session is None:
         raise why or ProblemError(404, f"there is no client {session_id[:100]!r}")
-    return {"session_id": session_id, "connection": None, **(detail or {}), "session": session}
+    blocks = await console.blocks.known()
+    user = (detail or session or {}).get("user") or ""
+    block = None if blocks is None else blocks.find(session_id, user)
+    shown = None if block is None else msgspec.to_builtins(block)
+    return {"session_id": session_id, "connection": None, **(detail or {}), "session": session, "block": shown}
 
 
 async def subscriptions(call: Call) -> dict[str, Any]:

@@ -39,6 +39,11 @@ class Situation:
     #: Wrong files of users and tokens.
     wrong_files: tuple[str, ...] = ()
 
+    @property
+    def block_file_problem(self) -> str:
+        """What is wrong with the broker's block file; empty if nothing is, or no frame ever came."""
+        return "" if self.live.last is None else self.live.last.block_file_problem
+
     def number(self, name: str) -> float | None:
         return None if self.live.last is None else self.live.last.numbers.get(name)
 
@@ -56,7 +61,7 @@ class AlarmRule:
     measure: Callable[[Situation], float | None]
     raise_at: float
     clear_at: float
-    #: `{0}` stands for the measure.
+    #: `{0}` stands for the measure, `{1}` for wrong files of users and tokens, `{2}` for what is wrong with the blocks.
     text: str
 
 
@@ -103,6 +108,7 @@ RULES: Final = (
     ),
     AlarmRule("lease_lagging", "a-lease-lags", _largest("lease_age_seconds"), 3600, 1800, "not renewed for {0:.0f} s"),
     AlarmRule("credentials_wrong", "a-user-or-token-file-is-wrong", lambda s: float(len(s.wrong_files)), 1, 1, "{1}"),
+    AlarmRule("block_file_wrong", "the-block-file-is-wrong", lambda s: float(bool(s.block_file_problem)), 1, 1, "{2}"),
 )
 NAMES: Final = tuple(rule.name for rule in RULES)
 
@@ -149,7 +155,8 @@ class Alarms:
             if value is None:
                 continue
             active = self._active.get(rule.name)
-            detail = rule.text.format(abs(value), "; ".join(situation.wrong_files))
+            wrong = "; ".join(situation.wrong_files)
+            detail = rule.text.format(abs(value), wrong, situation.block_file_problem)
             if active is None and value >= rule.raise_at:
                 self._active[rule.name] = Alarm(rule.name, self._clock.wall_us(), detail)
                 _log.warning("alarm raised", alarm=rule.name, detail=detail)

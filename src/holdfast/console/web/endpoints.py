@@ -139,7 +139,7 @@ Handler = Callable[[Call], Awaitable["dict[str, Any] | msgspec.Struct | Response
 class Endpoint:
     """A call of the API."""
 
-    method: Literal["GET", "POST", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     #: Below `/api/v1/`; a part in braces has a name and takes any text.
     path: str
     role: str

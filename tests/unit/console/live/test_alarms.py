@@ -60,6 +60,9 @@ BAD = {
     "queue_backend_away": tuple(situation(labelled("queue_backend_away", value)) for value in (1, 1, 0)),
     "lease_lagging": tuple(situation(labelled("lease_age_seconds", value)) for value in (3600, 2000, 1000)),
     "credentials_wrong": (situation(wrong=("users:3",)), situation(wrong=("users:3",)), situation()),
+    "block_file_wrong": tuple(
+        situation(Stats(1, {}, {}, {}, block_file_problem=problem)) for problem in ("blocks:2", "blocks:2", "")
+    ),
 }
 
 

@@ -14,12 +14,15 @@ from holdfast.console.api import ENDPOINTS
 from holdfast.console.web.endpoints import ANYBODY, Endpoint
 from holdfast.console.web.openapi import make_document
 from holdfast.control.words import (
+    Blocked,
+    BlockInfo,
     ClientDetail,
     Kicked,
     Nothing,
     Purged,
     Reloaded,
     Subscriptions,
+    Unblocked,
 )
 from holdfast.files.token_file import add_token
 from holdfast.model.errors import MisuseError
@@ -44,6 +47,8 @@ def answer_everything(broker: FakeBroker) -> None:
         "kick": Kicked("10.0.0.1"),
         "end_session": Nothing(),
         "purge_queue": Purged(3),
+        "block": Blocked((BlockInfo("client", "a"),), 0),
+        "unblock": Unblocked((BlockInfo("client", "a"),)),
         "reload": Reloaded((), (), {}),
         "log_level": Nothing(),
     }
@@ -58,6 +63,7 @@ def calls() -> list[tuple[str, str, str]]:
             needed = [entry for entry in operation["parameters"] if entry["in"] == "query" and entry["required"]]
             query = "&".join(f"{entry['name']}=1" for entry in needed)
             target = path.replace("{id}", "a").replace("{name}", "disk_low")
+            target = target.replace("{kind}", "client").replace("{value}", "a")
             found.append((method.upper(), f"{target}?{query}" if query else target, operation["x-role"]))
     return found
 
