@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,8 @@ from typing import Final
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from bench.ports import free_port
 
@@ -23,10 +26,11 @@ class Broker:
 
     def __init__(self, folder: Path) -> None:
         self.port, console_port = free_port(), free_port()
+        self.data: Final = folder / "data"
         words = [
             "serve",
             "--data",
-            str(folder / "data"),
+            str(self.data),
             "--port",
             str(self.port),
             "--set",
@@ -44,6 +48,10 @@ class Broker:
     def address(self) -> str:
         return self.link.partition("/login")[0]
 
+    def reload(self) -> None:
+        """Have files read again, as an administrator does."""
+        self.process.send_signal(signal.SIGHUP)
+
     def close(self) -> None:
         self.process.terminate()
         self.process.communicate()
@@ -59,10 +67,24 @@ class Broker:
         raise AssertionError("the broker ended before its console was served")
 
 
+def refusal(broker: Broker, name: str) -> int:
+    """The reason code by which a client is answered that connects; 0 if it is let in."""
+    answered: queue.Queue[int] = queue.Queue()
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=mqtt.MQTTv5, reconnect_on_failure=False)
+    client.on_connect = lambda _client, _user, _flags, reason, _properties: answered.put(reason.value)
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    try:
+        return answered.get(timeout=30)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
 class Client:
     """An MQTT client that does not come back when its connection is ended."""
 
-    def __init__(self, broker: Broker, name: str, topic_filter: str = "plant/#") -> None:
+    def __init__(self, broker: Broker, name: str, topic_filter: str = "plant/#", expiry_s: int = 0) -> None:
         self.gone: Final = threading.Event()
         subscribed = threading.Event()
         self._client: Final = mqtt.Client(
@@ -75,7 +97,9 @@ class Client:
         self._client.on_message = lambda _client, _user, message: self.received.put(
             (message.topic, bytes(message.payload))
         )
-        self._client.connect("127.0.0.1", broker.port)
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = expiry_s
+        self._client.connect("127.0.0.1", broker.port, clean_start=not expiry_s, properties=properties)
         self._client.loop_start()
         self._client.subscribe(topic_filter, 1)
         assert subscribed.wait(30)

@@ -49,6 +49,7 @@ async def blocks(call: Call) -> dict[str, Any]:
     return {
         "as_of_us": known.as_of_us,
         "total": len(known.items),
+        "matched": len(known.items),
         "problem": known.problem,
         "kept": known.kept,
         "items": shown,

@@ -92,7 +92,7 @@ export const T = {
     toEvents: "Events",
   },
   clients: {
-    title: "Clients", search: "Client, user or address", state: "State", all: "All", connected: "Connected", offline: "Offline", behind: "Behind", refused: "Refused",
+    title: "Clients", search: "Client, user or address", state: "State", all: "All", connected: "Connected", offline: "Offline", behind: "Behind", refused: "Refused", blocked: "Blocked",
     client: "client", user: "user", address: "address", listener: "listener", since: "since", inflight: "in flight", owed: "owed", subscriptions: "subs", version: "MQTT",
     empty: "No client matches.", label: "Clients",
     /** @param {string} matched @param {string} total */
@@ -105,11 +105,11 @@ export const T = {
     back: "Clients", connected: "Connected", offline: "Offline", behind: "behind",
     /** @param {string} id */
     notFound: (id) => `No session has the name ${id}. It may have ended, or it never was here.`,
-    kick: "Disconnect", end: "End session", purge: "Empty queue",
+    kick: "Disconnect", end: "End session", purge: "Empty queue", block: "Block", unblock: "Unblock",
     tabs: { session: "Session", queue: "Queue", inflight: "In flight", subscriptions: "Subscriptions", events: "Events", explain: "Explain" },
     facts: {
       address: "Address", listener: "Listener", protocol: "Protocol", user: "User", since: "Connected since", keepAlive: "Keep alive", expiry: "Session expiry",
-      disconnected: "Disconnected", subscriptions: "Subscriptions", inflight: "In flight", owed: "Owed", will: "Will", session: "Session", clientId: "Client id",
+      disconnected: "Disconnected", subscriptions: "Subscriptions", inflight: "In flight", owed: "Owed", will: "Will", session: "Session", clientId: "Client id", block: "Blocked",
     },
     expiryNever: "never ends", expiryNow: "ends with the connection", yes: "yes", no: "no",
     /** @param {string} n */
@@ -169,6 +169,14 @@ export const T = {
       /** @param {string} text */
       done: (text) => `${plural(text, "client was", "clients were")} disconnected.`,
     },
+    block: {
+      action: "Block", danger: false,
+      /** @param {string} text */
+      title: (text) => `Block ${plural(text, "client", "clients")}?`,
+      effects: ["They are refused from now on, and their connections are closed.", "Their sessions, queues and subscriptions stay until they expire."],
+      /** @param {string} text */
+      done: (text) => `${plural(text, "client is", "clients are")} blocked.`,
+    },
     end: {
       action: "End sessions", danger: true,
       /** @param {string} text */
@@ -177,6 +185,28 @@ export const T = {
       /** @param {string} text */
       done: (text) => `${plural(text, "session has", "sessions have")} ended.`,
     },
+  },
+  blocks: {
+    label: "Blocks", tag: "blocked", blocked: "blocked", until: "until", reason: "reason", by: "by", since: "since", none: "Nobody is blocked.",
+    noEnd: "without end", add: "Block …", action: "Block", unblock: "Unblock", kind: "What", value: "Name or address",
+    kinds: { client: "client", user: "user", address: "address" },
+    duration: "For", durations: { 3600: "1 hour", 86400: "1 day", 604800: "7 days", 0: "without end" },
+    reasonField: "Reason, for this list; the client is not told",
+    hint: "A blocked client is refused as banned (0x8A in MQTT 5, 5 in MQTT 3).",
+    memory: "This broker keeps nothing on disk: its blocks end with it.",
+    wrong: "The block file is wrong. What was in force before stays, and nothing can be changed until the file is mended and reloaded.",
+    addTitle: "Block a client, a user or an address?",
+    addEffects: ["Who is meant is refused from now on, and its connections are closed.", "Sessions stay, and their messages wait until they expire."],
+    oneTitle: "Block 1 client?",
+    oneEffects: ["It is refused from now on, and its connection is closed.", "Its session, queue and subscriptions stay until they expire."],
+    /** @param {string} text */
+    done: (text) => `Blocked; ${plural(text, "connection was", "connections were")} closed.`,
+    unblockTitle: "Remove 1 block?",
+    /** @param {string} kind @param {string} value */
+    unblockEffects: (kind, value) => [kind === "client" ? "The client may connect again." : `All clients of the ${kind} ${value} may connect again.`],
+    unblocked: "The block was removed.",
+    /** @param {string} kind */
+    byWhat: (kind) => ({ client: "by its client id", user: "by its user", address: "by its address" })[kind] ?? kind,
   },
   play: {
     title: "Play again", intro: "Publishes the messages of the range once more, as a job of the console.", jobs: "Jobs",

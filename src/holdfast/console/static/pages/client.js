@@ -12,6 +12,7 @@ import { useResource } from "../parts/resource.js";
 import { link, useQuery } from "../parts/router.js";
 import { Ago, Name, Notice, Problem, State, Tabs, When } from "../parts/text.js";
 import { T } from "../texts.js";
+import { askBlock, askUnblock } from "./block_dialogs.js";
 import { EventsTab, ExplainTab, InflightTab, QueueTab, SubscriptionsTab } from "./client_tabs.js";
 
 /** What is said of a client, whether it is connected or not. @param {any} answer the answer of GET clients/{id} */
@@ -28,6 +29,7 @@ function summary(answer) {
     inflightCount: answer.inflight_count ?? session?.inflight?.length ?? 0,
     owed: answer.owed ?? session?.owed_at_most ?? null,
     hasWill: Boolean(answer.has_will),
+    block: answer.block ?? null,
   };
 }
 
@@ -60,6 +62,8 @@ function Client({ id }) {
     setSaid(text(result));
     again();
   };
+  const block = async () => done(await askBlock(id, subject), (result) => T.blocks.done(number(result.disconnected)));
+  const unblock = async () => done(await askUnblock(client.block), () => T.blocks.unblocked);
   const kick = async () => done(await ask({
     title: T.client.kickTitle, subject, effects: T.client.kickEffects(addressText(here)), action: T.client.kick,
     curl: asCurl(`${path}/kick`, {}, { method: "POST" }), command: `holdfast clients kick ${quote(id)}`, run: () => post(`${path}/kick`),
@@ -88,9 +92,11 @@ function Client({ id }) {
     <div><div class="page-head client-head">
       <h1><${Name} value=${id} limit=${400} wrap /></h1>
       <${State} kind=${kind}>${here ? (isBehind(here) ? `${T.client.connected}, ${T.client.behind}` : T.client.connected) : T.client.offline}</${State}>
+      ${client.block && html`<span class="tag bad">${T.blocks.tag}</span>`}
       <span class="spring"></span>
       ${may("operator") && html`<span class="actions">
         ${here && html`<button type="button" class="button" onClick=${kick}>${T.client.kick} …</button>`}
+        ${client.block ? html`<button type="button" class="button" onClick=${unblock}>${T.client.unblock} …</button>` : html`<button type="button" class="button" onClick=${block}>${T.client.block} …</button>`}
         ${client.owed ? html`<button type="button" class="button danger" onClick=${purge}>${T.client.purge} …</button>` : null}
         <button type="button" class="button danger" onClick=${end}>${T.client.end} …</button></span>`}
       <${CopyAs} address=${location.href} curl=${asCurl(path)} command=${`holdfast clients show ${quote(id)}`} />
@@ -123,6 +129,11 @@ function Session({ id, client }) {
   ];
   facts.push([f.expiry, expiryText(client.expiry_s)], [f.subscriptions, number(client.subscriptionCount)], [f.inflight, number(client.inflightCount)],
     [f.owed, owedText(client.owed)], [f.will, client.hasWill ? T.client.yes : T.client.no]);
+  const { block } = client;
+  if (block) {
+    facts.unshift([f.block, html`${T.blocks.byWhat(block.kind)}, ${block.until_us ? html`${T.blocks.until} <${When} at_us=${block.until_us} />` : T.blocks.noEnd}
+      ${block.by && html` · ${T.blocks.by} <${Name} value=${block.by} limit=${60} />`}${block.reason && html`: <${Name} value=${block.reason} limit=${300} wrap plain />`}`]);
+  }
   if (here && here.client_id !== id) facts.unshift([f.clientId, html`<${Name} value=${here.client_id} wrap />`]);
   return html`<div class="tab-body"><dl class="facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     ${node.value?.has_past === false && html`<p class="soft">${T.client.noPast}</p>`}

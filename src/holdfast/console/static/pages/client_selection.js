@@ -8,6 +8,7 @@ import { number, visible } from "../parts/format.js";
 import { html, useState } from "../parts/html.js";
 import { Name } from "../parts/text.js";
 import { T } from "../texts.js";
+import { blockCommand, BlockFields, blockTerms } from "./block_dialogs.js";
 
 /** The API takes no more at once. */
 export const MOST = 1000;
@@ -66,16 +67,18 @@ export function SelectionBar({ selection, loaded, onChanged }) {
   const connected = chosen.filter(isConnected);
   const change = async (/** @type {any[]} */ rows, /** @type {string} */ path, /** @type {string} */ verb, /** @type {any} */ texts) => {
     const ids = rows.map((row) => row.session_id);
-    const body = { ids };
+    const terms = path === "clients/block" ? blockTerms() : null;
+    const body = () => ({ ids, ...terms?.value });
     const done = await ask({
       title: texts.title(number(ids.length)),
       subject: html`<ul class="selected-names">${ids.slice(0, NAMED).map((id) => html`<li key=${id}><${Name} value=${id} limit=${60} /></li>`)}
-        ${ids.length > NAMED && html`<li class="soft">${T.selection.more(number(ids.length - NAMED))}</li>`}</ul>`,
+        ${ids.length > NAMED && html`<li class="soft">${T.selection.more(number(ids.length - NAMED))}</li>`}</ul>
+        ${terms && html`<${BlockFields} terms=${terms} />`}`,
       effects: [...texts.effects, ...(rows.length < count ? [T.selection.offline(number(count - rows.length))] : [])],
       action: texts.action, danger: texts.danger,
-      curl: asCurl(path, { expect: ids.length }, { method: "POST", body }),
-      command: ids.map((id) => `holdfast ${verb} ${quote(id)}`).join("\n"),
-      run: () => post(path, body, { expect: ids.length }),
+      curl: () => asCurl(path, { expect: ids.length }, { method: "POST", body: body() }),
+      command: () => (terms ? blockCommand("client", ids, terms.value) : ids.map((id) => `holdfast ${verb} ${quote(id)}`).join("\n")),
+      run: () => post(path, body(), { expect: ids.length }),
     });
     if (!done) return;
     selection.clear();
@@ -84,6 +87,7 @@ export function SelectionBar({ selection, loaded, onChanged }) {
   return html`<div class="selection" role="group" aria-label=${T.selection.label}>
     <strong role="status">${T.selection.count(number(count))}</strong><span class="spring"></span>
     <button type="button" class="button" disabled=${connected.length === 0} onClick=${() => change(connected, "clients/kick", "clients kick", T.selection.kick)}>${T.client.kick} …</button>
+    <button type="button" class="button" onClick=${() => change(chosen, "clients/block", "", T.selection.block)}>${T.client.block} …</button>
     <button type="button" class="button danger" onClick=${() => change(chosen, "sessions/end", "sessions end", T.selection.end)}>${T.client.end} …</button>
     <button type="button" class="button quiet" onClick=${selection.clear}>${T.selection.clear}</button>
   </div>`;

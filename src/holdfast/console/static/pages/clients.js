@@ -13,11 +13,13 @@ import { useCursorRows } from "../parts/rows.js";
 import { Table } from "../parts/table.js";
 import { Ago, Choice, Field, Name, Notice } from "../parts/text.js";
 import { T } from "../texts.js";
+import { BlockList } from "./block_list.js";
 import { selectColumn, SelectionBar, useSelection } from "./client_selection.js";
 
 const STATES = [
   { value: "", label: T.clients.all }, { value: "connected", label: T.clients.connected }, { value: "offline", label: T.clients.offline },
   { value: "behind", label: T.clients.behind }, { value: "refused", label: T.clients.refused },
+  { value: "blocked", label: T.clients.blocked },
 ];
 
 /** @type {import("../parts/table.js").Column<any>[]} */
@@ -41,7 +43,8 @@ export function Page() {
   useEffect(() => { if (settled !== query.q) setQuery({ q: settled }); }, [settled]);
   useEffect(() => { if (query.q !== settled) setText(query.q); }, [query.q]);
   const params = useMemo(() => ({ q: query.q, state: query.state, user: query.user, listener: query.listener, sort: query.sort }), [query]);
-  const rows = useCursorRows("clients", params, { refresh_s: 5 });
+  const blocked = query.state === "blocked";
+  const rows = useCursorRows(blocked ? null : "clients", params, { refresh_s: 5 });
   rows?.version.value;
   const selection = useSelection();
   const [said, setSaid] = useState("");
@@ -55,23 +58,23 @@ export function Page() {
   const head = rows?.head;
   const error = rows?.error;
   const listeners = (node.value?.listeners ?? []).map((/** @type {any} */ one) => one.name);
-  const command = ["holdfast clients list", query.q && `--search ${quote(query.q)}`, query.state && `--state ${query.state}`, query.sort !== "client" && `--sort ${query.sort}`].filter(Boolean).join(" ");
+  const command = blocked ? "holdfast blocks list" : ["holdfast clients list", query.q && `--search ${quote(query.q)}`, query.state && `--state ${query.state}`, query.sort !== "client" && `--sort ${query.sort}`].filter(Boolean).join(" ");
   // Connections that were refused have no row: what is known of them are events.
   const choose = (/** @type {string} */ state) => (state === "refused" ? navigate(link("/events", { reason: "connect_refused", client: query.q })) : setQuery({ state }, { push: true }));
   return html`<div class="page">
     <div class="page-head"><h1>${T.clients.title}</h1>${head && html`<p role="status">${T.clients.count(number(head.matched), number(head.total))}</p>`}<span class="spring"></span>
-      <${CopyAs} address=${location.href} curl=${asCurl("clients", params)} command=${command} /></div>
+      <${CopyAs} address=${location.href} curl=${blocked ? asCurl("blocks") : asCurl("clients", params)} command=${command} /></div>
     <div class="fields">
-      <${Field} id="clients-q" class="wide" label=${T.clients.search} value=${text} onInput=${setText} error=${error?.parameter === "q" ? error.detail : null} />
+      ${!blocked && html`<${Field} id="clients-q" class="wide" label=${T.clients.search} value=${text} onInput=${setText} error=${error?.parameter === "q" ? error.detail : null} />`}
       <div class="field choice"><span class="label" aria-hidden="true">${T.clients.state}</span><${Choice} label=${T.clients.state} value=${query.state} options=${STATES} onChange=${choose} /></div>
-      ${listeners.length > 1 && html`<div class="field narrow"><label for="clients-listener">${T.clients.listenerField}</label><select id="clients-listener" value=${query.listener} onChange=${(/** @type {any} */ event) => setQuery({ listener: event.target.value }, { push: true })}>
+      ${!blocked && listeners.length > 1 && html`<div class="field narrow"><label for="clients-listener">${T.clients.listenerField}</label><select id="clients-listener" value=${query.listener} onChange=${(/** @type {any} */ event) => setQuery({ listener: event.target.value }, { push: true })}>
         <option value="">${T.clients.all}</option>${listeners.map((/** @type {string} */ name) => html`<option key=${name} value=${name}>${name}</option>`)}</select></div>`}
-      ${query.user && html`<${Field} id="clients-user" class="narrow" label=${T.clients.userField} value=${query.user} onChange=${(/** @type {string} */ user) => setQuery({ user })} />`}
+      ${!blocked && query.user && html`<${Field} id="clients-user" class="narrow" label=${T.clients.userField} value=${query.user} onChange=${(/** @type {string} */ user) => setQuery({ user })} />`}
     </div>
     ${said && html`<${Notice} role="status" action=${html`<button type="button" class="button bare" onClick=${() => setSaid("")}>${T.selection.close}</button>`}>${said}</${Notice}>`}
-    <section class="panel">${may("operator") && html`<${SelectionBar} selection=${selection} loaded=${loaded} onChanged=${changed} />`}
+    ${blocked ? html`<${BlockList} onChanged=${setSaid} />` : html`<section class="panel">${may("operator") && html`<${SelectionBar} selection=${selection} loaded=${loaded} onChanged=${changed} />`}
       ${rows && html`<${Table} label=${T.clients.label} rows=${rows} columns=${columns} ...${choosing} sort=${query.sort}
       onSort=${(/** @type {string} */ sort) => setQuery({ sort }, { push: true })} onOpen=${(/** @type {any} */ row) => navigate(clientAddress(row.session_id))} empty=${T.clients.empty} above="16rem"
-      foot=${html`<span>${head && T.table.asOf(`${timeOfDay(head.as_of_us)} ${zoneName()}`)}</span><span>${T.clients.bound}</span>${head?.complete === false && html`<span class="tag warn">${T.clients.incomplete}</span>`}`} />`}</section>
+      foot=${html`<span>${head && T.table.asOf(`${timeOfDay(head.as_of_us)} ${zoneName()}`)}</span><span>${T.clients.bound}</span>${head?.complete === false && html`<span class="tag warn">${T.clients.incomplete}</span>`}`} />`}</section>`}
   </div>`;
 }

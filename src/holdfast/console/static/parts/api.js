@@ -144,6 +144,15 @@ export function post(path, body = {}, params = {}) {
 
 /**
  * @param {string} path
+ * @param {unknown} [body]
+ * @returns {Promise<any>}
+ */
+export function put(path, body = {}) {
+  return change("PUT", address(path), body);
+}
+
+/**
+ * @param {string} path
  * @param {Params} [params]
  * @returns {Promise<any>}
  */

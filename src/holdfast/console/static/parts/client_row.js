@@ -35,7 +35,7 @@ export function ClientName({ row }) {
   const kind = !isConnected(row) ? "off" : isBehind(row) ? "warn" : "good";
   const word = !isConnected(row) ? T.clients.isOffline : isBehind(row) ? T.client.behind : T.client.connected;
   return html`<span class="with-glyph"><span class=${`glyph ${kind}`} aria-hidden="true"></span><span class="visually-hidden">${word}</span>
-    <a href=${clientAddress(row.session_id)} tabindex="-1"><${Name} value=${row.session_id} /></a></span>`;
+    <a href=${clientAddress(row.session_id)} tabindex="-1"><${Name} value=${row.session_id} /></a>${row.blocked && html`<span class="tag bad">${T.blocks.tag}</span>`}</span>`;
 }
 
 /** @param {any} row */

@@ -18,8 +18,8 @@ import { T } from "../texts.js";
  * @property {string} action the word on the button
  * @property {boolean} [danger] the change cannot be undone
  * @property {string} [confirm] a text that has to be typed first
- * @property {string} [curl]
- * @property {string} [command]
+ * @property {string | (() => string)} [curl] a function is asked again when a signal that it reads changes
+ * @property {string | (() => string)} [command]
  * @property {() => Promise<any>} run does it
  */
 
@@ -35,6 +35,9 @@ export function ask(question) {
     asked.value = { question, settle };
   });
 }
+
+/** @param {string | (() => string) | undefined} given */
+const textOf = (given) => (typeof given === "function" ? given() : given);
 
 /** Where questions appear; once in the page. */
 export function Dialogs() {
@@ -71,6 +74,8 @@ function Ask({ question, settle }) {
       setBusy(false);
     }
   };
+  const curl = textOf(question.curl);
+  const command = textOf(question.command);
   return html`<dialog ref=${box} aria-labelledby="dialog-title" aria-describedby="dialog-effects" onCancel=${() => close(undefined)}>
     <form class="dialog-body" onSubmit=${run}>
       <h2 id="dialog-title">${question.title}</h2>
@@ -80,7 +85,7 @@ function Ask({ question, settle }) {
         <input id="dialog-confirm" autocomplete="off" value=${typed} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} /></div>`}
       <${Problem} error=${error} />
       <div class="dialog-buttons">
-        ${(question.curl || question.command) && html`<${CopyAs} curl=${question.curl} command=${question.command} /><span class="spring"></span>`}
+        ${(curl || command) && html`<${CopyAs} curl=${curl} command=${command} /><span class="spring"></span>`}
         <button type="button" class="button" onClick=${() => close(undefined)} autofocus>${T.dialog.cancel}</button>
         <button type="submit" class=${`button ${question.danger ? "danger sure" : "primary"}`}
           disabled=${busy || (question.confirm !== undefined && typed !== question.confirm)}>${busy ? T.dialog.busy : question.action}</button>
