@@ -97,7 +97,7 @@ class Client:
         self._client.on_message = lambda _client, _user, message: self.received.put(
             (message.topic, bytes(message.payload))
         )
-        properties = Properties(PacketTypes.CONNECT)
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.SessionExpiryInterval = expiry_s
         self._client.connect("127.0.0.1", broker.port, clean_start=not expiry_s, properties=properties)
         self._client.loop_start()

@@ -104,6 +104,7 @@ class StandIn:
                 f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
                 for name, data in (
                     ("stats", self.broker.stats()), ("node", self.node()), ("alarms", {"items": self.alarms}),
+                    ("jobs", self.jobs.shown()),
                 )
             )  # fmt: skip
             for stream in self._streams:

@@ -101,7 +101,9 @@ def test_a_job_shows_its_progress_its_command_and_why_it_failed(
     job = page.locator(".job")
     expect(job).to_contain_text("Playing")
     (one,) = console.stand_in.jobs.items
+    asked = len(console.stand_in.asked("GET", "/api/v1/jobs"))
     one |= {"messages": 1234, "share": 0.5, "at_us": one["replay"]["from_us"]}
+    console.stand_in.tick()
     expect(job).to_contain_text("1,234 messages")
     expect(job.get_by_role("progressbar")).to_have_attribute("value", "0.5")
     expect(page.get_by_label("Password")).to_have_value("")
@@ -109,7 +111,10 @@ def test_a_job_shows_its_progress_its_command_and_why_it_failed(
     page.get_by_role("menuitem", name="Command").click()
     assert page.evaluate("navigator.clipboard.readText()") == one["command"]
     one |= {"state": "failed", "detail": "holdfast: the broker refused: <b>Not authorized</b>"}
+    console.stand_in.tick()
     expect(job).to_contain_text("the broker refused: <b>Not authorized</b>")
+    # The event stream moved it: nothing was asked.
+    assert len(console.stand_in.asked("GET", "/api/v1/jobs")) == asked
     job.scroll_into_view_if_needed()
     take_picture(page, "play-failed")
     assert find_hindrances(page) == []

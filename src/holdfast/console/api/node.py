@@ -133,7 +133,7 @@ ENDPOINTS = (
         "stream",
         VIEWER,
         stream,
-        "Server-sent events, one a second: `stats`, `node`, `alarms`.",
+        "Server-sent events, one a second: `stats`, `node`, `alarms`, `jobs`.",
         content_types=("text/event-stream",),
     ),
     Endpoint("GET", "alarms", VIEWER, alarms, "Active alarms, then past ones."),

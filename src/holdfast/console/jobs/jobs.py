@@ -120,10 +120,18 @@ class Jobs:
         #: The newest last.
         self._jobs: Final = {job.id: job for job in _load(path)}
         self._running: Final[dict[str, _Run]] = {}
+        #: Counts changes, and which one each job had last.
+        self.version = 0
+        self._changed: Final[dict[str, int]] = {}
 
     def shown(self) -> dict[str, Any]:
         """The newest first."""
         return {"as_of_us": self._clock.wall_us(), "items": list(self._jobs.values())[::-1], "next_cursor": None}
+
+    def changed_since(self, version: int) -> list[Job]:
+        """Jobs that have changed since `version` was the present one, the newest first; all of them since -1."""
+        jobs = reversed(self._jobs.values())
+        return [job for job in jobs if version < 0 or self._changed.get(job.id, 0) > version]
 
     def get(self, id_: str) -> Job:
         """ProblemError (404) if there is no such job."""
@@ -204,6 +212,7 @@ class Jobs:
         job.command = command_text(arguments)
         environment = {PASSWORD_VARIABLE: password} if password else {}
         run = self._running[job.id] = _Run(job.messages, job.bytes, job.share or 0.0)
+        self._note(job)
         self._save()
         run.task = asyncio.create_task(self._watch(job, run, self._run, arguments, environment))
 
@@ -231,6 +240,7 @@ class Jobs:
         finally:
             job.state, job.ended_us = state, self._clock.wall_us()
             del self._running[job.id]
+            self._note(job)
             self._save()
             _log.info("job ended", job=job.id, state=job.state, messages=job.messages)
 
@@ -240,6 +250,7 @@ class Jobs:
         except msgspec.MsgspecError:
             _log.warning("a job said what is no progress", job=job.id, line=line[:200])
             return
+        self._note(job)
         job.messages, job.bytes = run.messages + told.messages, run.bytes + told.bytes
         job.at_us = told.at_us or job.at_us
         if told.share is not None:
@@ -249,12 +260,17 @@ class Jobs:
             job.place = told.place
             self._save()
 
+    def _note(self, job: Job) -> None:
+        self.version += 1
+        self._changed[job.id] = self.version
+
     # ---- the file
 
     def _save(self) -> None:
         ended = [id_ for id_ in self._jobs if id_ not in self._running]
         for id_ in ended[: max(0, len(ended) - MAX_KEPT)]:
             del self._jobs[id_]
+            self._changed.pop(id_, None)
         try:
             kept = msgspec.json.encode(_Kept(1, list(self._jobs.values())))
             # Without a sync: what a power loss takes is a second of progress, and the loop does not wait for the disk.

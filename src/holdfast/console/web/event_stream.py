@@ -3,9 +3,10 @@
     event: stats     as `GET stats`        once a second, also when the broker is away: then with its age
     event: node      as `GET node`         when it has changed
     event: alarms    as `GET alarms`       when they have changed
+    event: jobs      as `GET jobs`         all at first, then those that have changed
     : comment        every 15 s, so that proxies keep the connection
 
-1. What is shown is encoded once a tick, whatever the number of streams.
+1. What is shown is encoded once a tick, whatever the number of streams; jobs, which are few, for each stream.
 2. A stream ends when its login does, and when the console stops.
 """
 
@@ -32,8 +33,8 @@ async def stream_events(call: "Call") -> AsyncIterator[bytes]:
     console = call.console
     events = console.events
     yield f"retry: {_RETRY_MS}\n\n".encode()
-    node, alarms = events.node(), events.alarms()
-    yield node + alarms + events.stats()
+    node, alarms, jobs = events.node(), events.alarms(), console.jobs.version
+    yield node + alarms + events.jobs_since(-1) + events.stats()
     while True:
         ticked = await console.ticker.wait(_COMMENT_S)
         if console.ticker.is_closed or not call.is_still_allowed():
@@ -48,6 +49,9 @@ async def stream_events(call: "Call") -> AsyncIterator[bytes]:
         if events.alarms() != alarms:
             alarms = events.alarms()
             news += alarms
+        if console.jobs.version != jobs:
+            news += events.jobs_since(jobs)
+            jobs = console.jobs.version
         yield news
 
 
@@ -68,6 +72,10 @@ class StreamEvents:
     def alarms(self) -> bytes:
         return self._once("alarms", lambda: {"items": self._console.alarms.shown()["items"]})
 
+    def jobs_since(self, version: int) -> bytes:
+        """Jobs that have changed since then (`Jobs.changed_since`). Not kept: jobs change between two ticks as well."""
+        return _event("jobs", {"items": self._console.jobs.changed_since(version)})
+
     def _shown_node(self) -> dict[str, Any]:
         shown = self._console.shown_node()
         return {name: value for name, value in shown.items() if name not in _PASSING}
@@ -75,6 +83,10 @@ class StreamEvents:
     def _once(self, name: str, make: Callable[[], dict[str, Any]]) -> bytes:
         count, data = self._encoded.get(name, (-1, b""))
         if count != self._console.ticker.count:
-            data = b"event: " + name.encode() + b"\ndata: " + _json.encode(make()) + b"\n\n"
+            data = _event(name, make())
             self._encoded[name] = (self._console.ticker.count, data)
         return data
+
+
+def _event(name: str, content: dict[str, Any]) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + _json.encode(content) + b"\n\n"

@@ -219,3 +219,19 @@ def test_a_file_that_cannot_be_read_is_begun_again(tmp_path: Path) -> None:
         assert place.jobs.shown()["items"] == []
 
     run(tmp_path, work)
+
+
+def test_what_changed_is_told_since_a_version(tmp_path: Path) -> None:
+    async def work(place: Place) -> None:
+        jobs = place.jobs
+        first = await place.start("a")
+        second = await place.start("b")
+        assert jobs.changed_since(-1) == [second, first]
+        before = jobs.version
+        assert jobs.changed_since(before) == []
+        place.fake.tell(messages=1, bytes=1)
+        (moved,) = jobs.changed_since(before)
+        assert moved.messages == 1
+        assert jobs.changed_since(jobs.version) == []
+
+    run(tmp_path, work)

@@ -60,7 +60,11 @@ export function Page() {
   const listeners = (node.value?.listeners ?? []).map((/** @type {any} */ one) => one.name);
   const command = blocked ? "holdfast blocks list" : ["holdfast clients list", query.q && `--search ${quote(query.q)}`, query.state && `--state ${query.state}`, query.sort !== "client" && `--sort ${query.sort}`].filter(Boolean).join(" ");
   // Connections that were refused have no row: what is known of them are events.
-  const choose = (/** @type {string} */ state) => (state === "refused" ? navigate(link("/events", { reason: "connect_refused", client: query.q })) : setQuery({ state }, { push: true }));
+  const choose = (/** @type {string} */ state) => {
+    setSaid("");
+    if (state === "refused") navigate(link("/events", { reason: "connect_refused", client: query.q }));
+    else setQuery({ state }, { push: true });
+  };
   return html`<div class="page">
     <div class="page-head"><h1>${T.clients.title}</h1>${head && html`<p role="status">${T.clients.count(number(head.matched), number(head.total))}</p>`}<span class="spring"></span>
       <${CopyAs} address=${location.href} curl=${blocked ? asCurl("blocks") : asCurl("clients", params)} command=${command} /></div>

@@ -8,8 +8,7 @@ import { CopyAs } from "../parts/copy_as.js";
 import { ask } from "../parts/dialog.js";
 import { number, time, visible } from "../parts/format.js";
 import { html, useState } from "../parts/html.js";
-import { may, node } from "../parts/live.js";
-import { useResource } from "../parts/resource.js";
+import { jobs, may, node, refreshJobs } from "../parts/live.js";
 import { Ago, Field, Name, Problem, State } from "../parts/text.js";
 import { T } from "../texts.js";
 import { mostText } from "./time_bar.js";
@@ -18,22 +17,8 @@ import { isoShort } from "./time_view.js";
 
 /** @typedef {import("./time_view.js").View} View */
 /** @typedef {import("../parts/strip_draw.js").Density} Density */
-/**
- * @typedef {object} Job
- * @property {string} id
- * @property {"running" | "done" | "stopped" | "failed"} state
- * @property {{filter: string, from_us: number, until_us: number, speed: string, prefix: string, user: string}} replay
- * @property {string} by
- * @property {number} began_us
- * @property {number} messages
- * @property {number | null} at_us
- * @property {number | null} share
- * @property {string} detail
- * @property {string} command
- */
+/** @typedef {import("../parts/live.js").Job} Job */
 
-const RUNNING_S = 1;
-const RESTING_S = 10;
 /** Jobs that are shown before "all". */
 const SHOWN = 5;
 const KINDS = /** @type {const} */ ({ running: "good", done: "off", stopped: "warn", failed: "bad" });
@@ -45,19 +30,18 @@ const KINDS = /** @type {const} */ ({ running: "good", done: "off", stopped: "wa
  * @param {boolean} props.live
  */
 export function PlayPanel({ view, density, live }) {
-  const [running, setRunning] = useState(false);
-  const jobs = useResource("jobs", {}, { every_s: running ? RUNNING_S : RESTING_S });
-  const items = /** @type {Job[]} */ (jobs.data?.items ?? []);
-  const runs = items.some((job) => job.state === "running");
-  if (runs !== running) queueMicrotask(() => setRunning(runs));
+  const [error, setError] = useState(/** @type {any} */ (null));
+  const items = jobs.value;
+  // The event stream moves the jobs; only what was done here is asked for at once.
+  const again = () => refreshJobs().then(() => setError(null), setError);
   const mayPlay = may("operator") && !live;
   if (!mayPlay && items.length === 0) return null;
   return html`<section class="panel play" aria-labelledby="play-title">
     <div class="panel-head"><h2 id="play-title">${T.play.title}</h2><p class="soft">${T.play.intro}</p></div>
     <div class="panel-body">
-      ${mayPlay && html`<${PlayForm} view=${view} density=${density} onStarted=${jobs.again} />`}
-      <${Problem} error=${jobs.error} again=${jobs.again} />
-      <${JobList} items=${items} onChanged=${jobs.again} />
+      ${mayPlay && html`<${PlayForm} view=${view} density=${density} onStarted=${again} />`}
+      <${Problem} error=${error} again=${again} />
+      <${JobList} items=${items} onChanged=${again} />
     </div>
   </section>`;
 }

@@ -185,7 +185,7 @@ export async function lines(path, params, onLine, { signal } = {}) {
 
 /**
  * @callback OnEvent
- * @param {"stats" | "alarms" | "node" | "connection"} name "connection" is ours: its data is "open" or "lost"
+ * @param {"stats" | "alarms" | "node" | "jobs" | "connection"} name "connection" is ours: its data is "open" or "lost"
  * @param {any} data
  */
 
@@ -236,7 +236,7 @@ function open() {
     pause_ms = 1000;
     tell("connection", "open");
   });
-  for (const name of /** @type {const} */ (["stats", "alarms", "node"])) {
+  for (const name of /** @type {const} */ (["stats", "alarms", "node", "jobs"])) {
     opened.addEventListener(name, (event) => tell(name, JSON.parse(/** @type {MessageEvent} */ (event).data)));
   }
   opened.addEventListener("error", () => {

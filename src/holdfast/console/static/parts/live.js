@@ -1,5 +1,5 @@
 /**
- * What the whole page knows at any time: who is logged in, the node, the newest numbers, the alarms, and how old they are.
+ * What the whole page knows at any time: who is logged in, the node, the newest numbers, the alarms and jobs, and how old they are.
  *
  * Rules:
  * 1. Nothing here looks fresh that is old: `frameAge_s` grows from second to second, also when nothing arrives.
@@ -29,6 +29,20 @@ import { computed, signal } from "./html.js";
  * @property {string} runbook
  */
 
+/**
+ * @typedef {object} Job
+ * @property {string} id
+ * @property {"running" | "done" | "stopped" | "failed"} state
+ * @property {{filter: string, from_us: number, until_us: number, speed: string, prefix: string, user: string}} replay
+ * @property {string} by
+ * @property {number} began_us
+ * @property {number} messages
+ * @property {number | null} at_us
+ * @property {number | null} share
+ * @property {string} detail
+ * @property {string} command
+ */
+
 /** Numbers older than this are called old. */
 export const OLD_S = 5;
 
@@ -40,6 +54,8 @@ export const node = signal(/** @type {any} */ (null));
 export const stats = signal(/** @type {Stats | null} */ (null));
 /** @type {import("../vendor/signals.js").Signal<Alarm[]>} those that have not ended */
 export const alarms = signal(/** @type {Alarm[]} */ ([]));
+/** @type {import("../vendor/signals.js").Signal<Job[]>} the newest first */
+export const jobs = signal(/** @type {Job[]} */ ([]));
 /** "opening", "open" or "lost": the event stream. */
 export const connection = signal("opening");
 /** Counts seconds while the tab is visible. */
@@ -85,16 +101,25 @@ function takeAlarms(answer) {
   alarms.value = (answer.items ?? []).filter((alarm) => alarm.until_us === null);
 }
 
+/** Jobs that are new or have changed; the others stay. @param {{items: Job[]}} answer */
+function takeJobs(answer) {
+  const changed = new Map((answer.items ?? []).map((job) => [job.id, job]));
+  const kept = jobs.peek().map((job) => changed.get(job.id) ?? job);
+  const known = new Set(kept.map((job) => job.id));
+  jobs.value = [...[...changed.values()].filter((job) => !known.has(job.id)), ...kept];
+}
+
 /** Asks once for everything, then listens. */
 export async function start() {
   me.value = await get("me");
   await Promise.allSettled([
-    get("node").then(takeNode), get("stats").then(takeStats), get("alarms").then(takeAlarms),
+    get("node").then(takeNode), get("stats").then(takeStats), get("alarms").then(takeAlarms), get("jobs").then(takeJobs),
   ]);
   stream((name, data) => {
     if (name === "stats") takeStats(data);
     if (name === "node") takeNode(data);
     if (name === "alarms") takeAlarms(data);
+    if (name === "jobs") takeJobs(data);
     if (name === "connection") connection.value = data;
   });
   setInterval(() => {
@@ -105,6 +130,11 @@ export async function start() {
 /** Asks for the alarms again, as after one was muted. */
 export async function refreshAlarms() {
   takeAlarms(await get("alarms"));
+}
+
+/** Asks for the jobs again, as after one was started or stopped. */
+export async function refreshJobs() {
+  takeJobs(await get("jobs"));
 }
 
 const ROLES = ["viewer", "reader", "operator", "admin"];
