@@ -43,6 +43,7 @@ COMMANDS: Final = {
         "Serve stored messages by Arrow Flight and HTTP, from a data folder, whether a broker runs on it or not."
     ),
     "console.console": "The web console: serve it alone, open it, and its users.",
+    "jobs.jobs": "Jobs of a running console: list, show and stop.",
     "storage.leases.leases": (
         "List the leases of pipelines, which retention waits for: how far behind each is, and when it was renewed."
     ),

@@ -1,7 +1,10 @@
 """Jobs of a real console: they end with it, however it ends, and go on behind their place at its next start."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from holdfast.broker.access.passwords import set_password
+from holdfast.files.token_file import add_token
 from tests.behaviour.console.test_console_process import Place, holdfast, place
 from tests.history.processes import is_running, until
 
@@ -100,3 +104,60 @@ def test_a_job_connects_with_the_password_it_was_given_and_else_says_why_it_fail
         assert "refused" in detail
         assert end_of(user="eva", password="wrong")[0] == "failed"
         assert end_of(user="eva", password="pl4nted") == ("done", "")
+
+
+def jobs_command(here: Place, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-c", "from holdfast.cli.main import main; main()", "jobs", *words]
+    given = [*program, "--data", str(here.data)]
+    return subprocess.run(
+        given, check=False, capture_output=True, text=True, timeout=60, env={**os.environ, **variables}
+    )
+
+
+def test_jobs_are_listed_shown_and_stopped_by_a_command(tmp_path: Path) -> None:
+    token = add_token(tmp_path / "tokens", "ci", role="viewer")
+    with place(tmp_path, f"console.token_file={tmp_path / 'tokens'}") as here:
+        assert json.loads(jobs_command(here, "list", "--json").stdout) == []
+        log_in(here)
+        client = paho.Client(CallbackAPIVersion.VERSION2, client_id="p")
+        client.connect("127.0.0.1", here.port)
+        client.loop_start()
+        for number in range(3):
+            client.publish("plant/1", str(number), qos=1).wait_for_publish(30)
+        client.disconnect()
+        client.loop_stop()
+        asked = {"kind": "replay", "filter": "plant/#", "from": "earliest", "speed": SLOW}
+        job = here.ask("POST", "/api/v1/jobs", asked)[1]["id"]
+
+        def shown() -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(jobs_command(here, "show", job, "--json").stdout)
+            return found
+
+        # More often than five times a minute: commands are no guesses at a password.
+        until(lambda: shown()["messages"] == 1, "the first message is played")
+        printed = jobs_command(here, "list").stdout
+        assert "plant/# → replayed/…" in printed
+        assert "1 jobs, 1 of them running" in printed
+        for _again in range(6):
+            assert shown()["state"] == "running"
+        stopped = jobs_command(here, "stop", job)
+        assert (stopped.returncode, f"{job}: replay plant/# → replayed/…" in stopped.stdout) == (0, True)
+        assert "stopped, " in stopped.stdout
+        audit = here.ask("GET", "/api/v1/audit")[1]["items"]
+        assert [(entry["what"], entry["name"], entry["outcome"]) for entry in audit[:1]] == [
+            ("stop job", "local", "done")
+        ]
+        again = jobs_command(here, "stop", job, "--json")
+        assert (again.returncode, "the job is stopped" in again.stderr) == (1, True)
+        missing = jobs_command(here, "show", "nothing")
+        assert (missing.returncode, "there is no job 'nothing'" in missing.stderr) == (1, True)
+        by_token = jobs_command(here, "show", job, "--token-env", "TOKEN", TOKEN=token)
+        assert (by_token.returncode, "stopped" in by_token.stdout) == (0, True)
+        refused = jobs_command(here, "stop", job, "--token-env", "TOKEN", TOKEN=token)
+        assert (refused.returncode, "operator" in refused.stderr) == (1, True)
+        here.broker.end()
+        away = jobs_command(here, "list")
+        assert (away.returncode, "no console answers" in away.stderr) == (1, True)
+    nowhere = Place(tmp_path / "other")
+    never = jobs_command(nowhere, "list")
+    assert (never.returncode, "no console has run" in never.stderr) == (1, True)

@@ -76,6 +76,12 @@ class LoginLimits:
         if len(self._tries) > _MAX_COUNTED:
             self._forget(now_us)
 
+    def give_back(self, name: str, address: str) -> None:
+        """The last try was made with a secret that cannot be guessed: it does not count."""
+        for key in (("name", name), ("address", address)):
+            if tries := self._tries.get(key):
+                tries.pop()
+
     def _forget(self, now_us: int) -> None:
         for key in [key for key, tries in self._tries.items() if not tries or now_us - tries[-1] >= TRIES_US]:
             del self._tries[key]
@@ -124,6 +130,8 @@ class Login:
         if not use_link(self._state_folder, token, self._clock.wall_us() / SECOND_US):
             detail = "this link was used already, or has ended; make another one with: holdfast console open"
             raise ProblemError(401, detail)
+        # Commands log in by links of their own, as often as they are called.
+        self._limits.give_back("", address)
         return self._let_in("local", ADMIN, LINK, "")
 
     def of_cookie(self, cookie: str) -> Identity | None:
