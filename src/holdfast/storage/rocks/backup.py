@@ -4,6 +4,7 @@
       backup.json     format, when, the last batch in it, and every file with size and SHA-256
       rocks/…         a database that can be opened: tables, MANIFEST, CURRENT, the WAL's part
       erasures.json   what was erased, if anything was
+      blocks.jsonl    who is not let in, if anybody is
 
 `holdfast backup` opens the database itself, so the broker has to be stopped. A checkpoint is made in the data folder,
 where tables are hard links and cost nothing. From there each file goes to the backup by the cheapest way that is right:
@@ -26,6 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.files.block_file import FILE_NAME as BLOCKS_NAME
 from holdfast.files.private import FOLDER_MODE, make_private_folder
 from holdfast.files.replacement import replace_json, sync_path
 from holdfast.model.errors import PermanentError, SettingsError
@@ -91,8 +93,9 @@ def create_backup(engine: Engine, folder: Path, *, previous: Path | None = None)
                 copied_bytes += file.size_bytes
             files.append(file)
         sync_path(target)
-        if (engine.folder / ERASURES_NAME).exists():
-            _copy(engine.folder / ERASURES_NAME, folder / ERASURES_NAME)
+        for name in (ERASURES_NAME, BLOCKS_NAME):
+            if (engine.folder / name).exists():
+                _copy(engine.folder / name, folder / name)
         made = datetime.now(UTC).isoformat(timespec="seconds")
         backup = Backup(folder, made, batch, tuple(files), copied_bytes)
         _write_manifest(backup)
@@ -151,9 +154,10 @@ def restore_backup(backup_folder: Path, folder: Path) -> Backup:
     for file in backup.files:
         _copy(backup_folder / DATABASE_NAME / file.name, partial / file.name)
     sync_path(partial)
-    if (backup_folder / ERASURES_NAME).exists():
-        # Before there is a database: no reader may see it without.
-        _copy(backup_folder / ERASURES_NAME, folder / ERASURES_NAME)
+    for name in (ERASURES_NAME, BLOCKS_NAME):
+        if (backup_folder / name).exists():
+            # Before there is a database: no reader may see it without, and no broker may start without.
+            _copy(backup_folder / name, folder / name)
     partial.rename(folder / DATABASE_NAME)
     sync_path(folder)
     return backup

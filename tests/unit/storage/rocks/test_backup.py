@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.durable.changes import Changes
+from holdfast.files.block_file import FILE_NAME, Block, read_block_file, write_block_file
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.storage.rocks.backup import MANIFEST_NAME, create_backup, read_backup, restore_backup, verify_backup
 from holdfast.storage.rocks.engine.engine import Engine
@@ -135,3 +136,10 @@ def test_an_unreadable_manifest_says_so(engine: Engine, tmp_path: Path, content:
     (tmp_path / "b1" / MANIFEST_NAME).write_text(content)
     with pytest.raises(PermanentError, match=MANIFEST_NAME):
         read_backup(tmp_path / "b1")
+
+
+def test_blocks_go_with_a_backup_and_come_back(engine: Engine, tmp_path: Path) -> None:
+    write_block_file(engine.folder / FILE_NAME, [Block("client", "a")])
+    create_backup(engine, tmp_path / "b1")
+    restore_backup(tmp_path / "b1", tmp_path / "new")
+    assert read_block_file(tmp_path / "new" / FILE_NAME) == [Block("client", "a")]
