@@ -37,7 +37,6 @@ from holdfast.model.time import datetime_of
 
 _log = structlog.get_logger()
 
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _BY: Final = {CLIENT: "client id", USER: "user", ADDRESS: "address"}
 
 
@@ -54,11 +53,14 @@ class BlockList:
         #: So that a CONNECT pays one test while nobody is blocked.
         self.is_empty: Final = not self.by_key
         self.newest_first: Final = sorted(self.by_key.values(), key=order)
-        self._networks: Final[list[tuple[_Network, Block]]] = [
-            (ipaddress.ip_network(block.value), block)
-            for block in self.by_key.values()
-            if block.kind == ADDRESS and "/" in block.value
-        ]
+        #: By IP version and number of bits behind the prefix, then by prefix: one look for each length of prefix.
+        self._networks: Final[dict[tuple[int, int], dict[int, Block]]] = {}
+        for block in self.by_key.values():
+            if block.kind == ADDRESS and "/" in block.value:
+                network = ipaddress.ip_network(block.value)
+                rest = network.max_prefixlen - network.prefixlen
+                alike = self._networks.setdefault((network.version, rest), {})
+                alike[int(network.network_address) >> rest] = block
         self._has_addresses: Final = any(kind == ADDRESS for kind, _value in self.by_key)
 
     def find(self, session_id: str, user: str | None, address: str, now_us: int) -> Block | None:
@@ -79,9 +81,12 @@ class BlockList:
         found = self.by_key.get((ADDRESS, str(address)))
         if found is not None and not found.has_ended(now_us):
             return found
-        return next(
-            (block for network, block in self._networks if address in network and not block.has_ended(now_us)), None
-        )
+        number = int(address)
+        for (version, rest), alike in self._networks.items():
+            found = alike.get(number >> rest) if version == address.version else None
+            if found is not None and not found.has_ended(now_us):
+                return found
+        return None
 
 
 class Blocks:

@@ -43,6 +43,17 @@ def test_an_address_is_met_however_it_is_written(address: str) -> None:
     assert blocks.find("a", None, address, NOW_US) is not None
 
 
+def test_of_two_networks_around_an_address_one_that_has_ended_hides_no_other() -> None:
+    blocks = BlockList(
+        [Block("address", "10.0.0.0/8", NOW_US - 1), Block("address", "10.0.0.0/24"), Block("user", "u")]
+    )
+    assert blocks.find("a", None, "10.0.0.7", NOW_US) == Block("address", "10.0.0.0/24")
+    assert blocks.find("a", None, "10.0.1.7", NOW_US) is None
+    everybody = BlockList([Block("address", "0.0.0.0/0"), Block("address", "::/0")])
+    assert everybody.find("a", None, "192.0.2.1", NOW_US) == Block("address", "0.0.0.0/0")
+    assert everybody.find("a", None, "2001:db8::1", NOW_US) == Block("address", "::/0")
+
+
 def test_a_client_without_user_or_address_meets_no_block_of_another() -> None:
     blocks = BlockList([Block("user", "alice"), Block("address", "0.0.0.0/0")])
     assert blocks.find("a", None, "unix socket", NOW_US) is None
