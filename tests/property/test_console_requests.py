@@ -39,7 +39,8 @@ def requests(draw: st.DrawFn) -> tuple[Endpoint, str, str, bytes]:
     query = urlencode(draw(st.lists(st.tuples(names, TEXTS), max_size=4)), errors="replace")
     name = draw(st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()))
     path = endpoint.path.replace("{id}", quote(name, safe="")).replace("{name}", quote(name, safe=""))
-    path = path.replace("{kind}", draw(st.sampled_from(("client", "user", "address", "x"))))
+    # By the name, and not drawn: long lists of requests are near what is drawn for one example.
+    path = path.replace("{kind}", ("client", "user", "address", "x")[len(name) % 4])
     path = path.replace("{value}", quote(name, safe=""))
     fields = [] if endpoint.body is None else list(endpoint.body.__struct_fields__)
     objects = st.dictionaries(st.sampled_from(fields) if fields else st.text(max_size=5), JSON, max_size=3)
@@ -47,8 +48,8 @@ def requests(draw: st.DrawFn) -> tuple[Endpoint, str, str, bytes]:
     return endpoint, path, query, body
 
 
-@given(asked=st.lists(requests(), min_size=1, max_size=20))
-@settings(max_examples=25)
+@given(asked=st.lists(requests(), min_size=1, max_size=10))
+@settings(max_examples=50)
 def test_no_request_is_answered_with_500(asked: list[tuple[Endpoint, str, str, bytes]]) -> None:
     async def work(folder: Path) -> None:
         async with fake_history(folder) as history, console_place(folder, history.find) as place:
