@@ -91,6 +91,10 @@ class BrokerLink:
         self._waiting: Final[dict[int, asyncio.Future[Answer]]] = {}
         self._known_words: frozenset[str] = frozenset()
         self._watches_clients = False
+        #: Whether this connection was told what to push. Before that, `_introduce` is about to tell it.
+        self._is_watching = False
+        #: The number of a `watch` that is not answered yet; 0 for none. Until then clients are those of an earlier one.
+        self._watch_number = 0
 
     @property
     def is_connected(self) -> bool:
@@ -135,7 +139,7 @@ class BrokerLink:
         """Have clients pushed from now on, or not any more."""
         if wanted != self._watches_clients:
             self._watches_clients = wanted
-            if self._writer is not None:
+            if self._is_watching:
                 self._watch()
 
     # ---- one connection
@@ -159,6 +163,7 @@ class BrokerLink:
             raise PermanentError(str(errors.exceptions[0]) or "the broker fell silent") from None
         finally:
             was_connected, self._writer = self._writer is not None, None
+            self._is_watching, self._watch_number = False, 0
             self._fail_requests()
             writer.close()
             with suppress(OSError):
@@ -191,10 +196,11 @@ class BrokerLink:
         self._watch()
 
     def _watch(self) -> None:
-        # Its answer says nothing that the pushes do not say.
-        self._send(Request(0, "watch", encode_body(Watch(stats=True, clients=self._watches_clients))))
-        if self._watches_clients:
-            self._listener.clients_begin()
+        """Say what to push. A snapshot begins with the answer: what comes before that was sent for an earlier watch."""
+        self._is_watching = True
+        self._watch_number = next(self._ids)
+        watch = Watch(stats=True, clients=self._watches_clients)
+        self._send(Request(self._watch_number, "watch", encode_body(watch)))
 
     async def _read(self, reader: asyncio.StreamReader, frames: FrameReader, words: list[Word]) -> None:
         while True:
@@ -207,6 +213,10 @@ class BrokerLink:
         if isinstance(word, Push):
             self._take_push(word)
         elif isinstance(word, Answer | Refusal):
+            if word.id == self._watch_number:
+                self._watch_number = 0
+                if self._watches_clients:
+                    self._listener.clients_begin()
             waiting = self._waiting.get(word.id)
             if waiting is None or waiting.done():
                 return
@@ -219,6 +229,8 @@ class BrokerLink:
         listener = self._listener
         if push.topic == STATS:
             listener.stats_came(decode_body(push.body, Stats))
+        elif self._watch_number:
+            return
         elif push.topic == CLIENTS:
             listener.client_rows_came(decode_body(push.body, ClientRows))
         elif push.topic == CLIENT_CHANGES:

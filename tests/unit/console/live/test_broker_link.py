@@ -10,11 +10,13 @@ import pytest
 
 from holdfast.console.live.broker_link import BrokerLink
 from holdfast.console.problems import ProblemError
+from holdfast.control.frames import encode_body, encode_frame
 from holdfast.control.words import (
     CLIENT_CHANGES,
     CLIENTS,
     CLIENTS_AGAIN,
     VERSION,
+    Answer,
     ClientChanges,
     ClientRows,
     Hello,
@@ -23,6 +25,7 @@ from holdfast.control.words import (
     NodeInfo,
     Nothing,
     Stats,
+    Watch,
 )
 from tests.unit.console.fake_broker import NO_SUCH_CLIENT, NODE, FakeBroker, fake_broker
 from tests.unit.console.stats_frames import frame
@@ -92,6 +95,46 @@ def test_it_says_hello_and_watches_numbers_alone(tmp_path: Path) -> None:
         assert not broker.watched.clients
         broker.push_stats(frame(1))
         await told.until(frame(1))
+
+    run(work, tmp_path)
+
+
+def test_a_look_before_the_broker_has_introduced_itself_begins_one_snapshot(tmp_path: Path) -> None:
+    """A second begin in the middle of a snapshot would make all clients before it look gone."""
+
+    async def work(broker: FakeBroker, link: BrokerLink, told: Told) -> None:
+        del broker.answers["node"]
+        await broker.until(lambda: bool(broker.requests))
+        assert link.is_connected
+        link.watch_clients(wanted=True)
+        broker.send(encode_frame(Answer(1, encode_body(NODE))))
+        await told.until(NODE)
+        await broker.until(lambda: broker.watched.clients)
+        broker.push(CLIENTS, ClientRows((), last=True))
+        await told.until(ClientRows((), last=True))
+        assert [body for word, body in broker.requests if word == "watch"] == [Watch(stats=True, clients=True)]
+        assert told.said.count("clients begin") == 1
+
+    run(work, tmp_path)
+
+
+def test_slices_of_an_earlier_snapshot_do_not_end_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    async def work(broker: FakeBroker, link: BrokerLink, told: Told) -> None:
+        await told.until(NODE)
+        await broker.until(lambda: broker.watched.stats)
+        del broker.answers["watch"]
+        link.watch_clients(wanted=True)
+        await broker.until(lambda: broker.watched.clients)
+        broker.push(CLIENTS, ClientRows((), last=True))
+        broker.push(CLIENT_CHANGES, ClientChanges((), ("a",)))
+        broker.push_stats(frame(1))
+        await told.until(frame(1))
+        assert told.said == [NODE, frame(1)]
+        number_of_watch = 3
+        broker.send(encode_frame(Answer(number_of_watch, encode_body(Nothing()))))
+        broker.push(CLIENTS, ClientRows((), last=True))
+        await told.until(ClientRows((), last=True))
+        assert told.said == [NODE, frame(1), "clients begin", ClientRows((), last=True)]
 
     run(work, tmp_path)
 
