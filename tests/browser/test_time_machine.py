@@ -352,7 +352,7 @@ def test_an_export_says_first_how_much_it_can_be(machine: Machine) -> None:
     wanted = expected(machine.history, "plant/+/temp", NOW_US - HOUR_US, NOW_US)
     panel = page.get_by_role("group", name="Export")
     assert f"{len(wanted)} messages of plant/+/temp" in panel.inner_text()
-    for name, form in (("JSON lines", "jsonl"), ("CSV", "csv")):
+    for name, form in (("JSON lines", "jsonl"), ("CSV", "csv"), ("Parquet", "parquet")):
         asked = parse_qs(urlsplit(panel.get_by_role("link", name=name).get_attribute("href")).query)
         assert asked == {
             "filter": ["plant/+/temp"], "from": [str(NOW_US - HOUR_US)], "to": [str(NOW_US)],

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from holdfast.console.past.export import EXPORT_TYPES, message_pages, render_export
+from holdfast.console.past.history_link import HistoryAnswer
 from holdfast.console.problems import ProblemError
 from holdfast.console.web.endpoints import CURSOR, LIMIT, MAX_LIMIT, Call, Endpoint, Handler, Parameter
 from holdfast.model.roles import READER, VIEWER
@@ -15,6 +15,15 @@ _FILTER = Parameter("filter", "Topics, as a filter without `$share` and `$replay
 _ZONE = Parameter("zone", "Of this zone only.")
 _FROM = Parameter("from", "Begin: -1h, a time, microseconds since 1970, or `earliest`.")
 _TO = Parameter("to", "End, in the same forms.")
+#: Forms of an exported file, with their content types.
+EXPORT_TYPES: Final = {
+    "jsonl": "application/x-ndjson",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}
+#: Seconds between two blocks of a file: a filter may match nothing in millions of messages.
+_EXPORT_S: Final = 3600.0
+
 _LOOK_BACK = Parameter("look_back_s", "How far to look back, in seconds.", "integer", None, 1, 10**9)
 
 
@@ -27,25 +36,23 @@ def _pass(path: str) -> Handler:
         if not asker.isascii() or not asker.isprintable():
             raise ProblemError(400, "the header X-Ask must be printable ASCII")
         answer = await stack.enter_async_context(call.console.history.ask(path, call.given, asker))
-
-        async def parts() -> AsyncIterator[bytes]:
-            async with stack:
-                async for part in answer.parts:
-                    yield part
-
-        return StreamingResponse(parts(), media_type=answer.content_type)
+        return StreamingResponse(_parts(stack, answer), media_type=answer.content_type)
 
     return ask
 
 
+async def _parts(stack: AsyncExitStack, answer: HistoryAnswer) -> AsyncIterator[bytes]:
+    async with stack:
+        async for part in answer.parts:
+            yield part
+
+
 async def export(call: Call) -> Response:
-    """A file that is made page by page. A failure behind the first page cuts it off without its last chunk."""
-    form = call.parameters["format"]
-    given = [(name, text) for name, text in call.given if name != "format"]
-    pages = message_pages(call.console.history, given)
-    first = await anext(pages)
-    headers = {"Content-Disposition": f'attachment; filename="holdfast-export.{form}"'}
-    return StreamingResponse(render_export(first, pages, form), media_type=EXPORT_TYPES[form], headers=headers)
+    """A file, passed on as the history process makes it. A failure half-way cuts it off without its last chunk."""
+    stack = AsyncExitStack()
+    answer = await stack.enter_async_context(call.console.history.ask("/export", call.given, answer_s=_EXPORT_S))
+    headers = {"Content-Disposition": f'attachment; filename="holdfast-export.{call.parameters["format"]}"'}
+    return StreamingResponse(_parts(stack, answer), media_type=answer.content_type, headers=headers)
 
 
 async def events(call: Call) -> dict[str, Any]:

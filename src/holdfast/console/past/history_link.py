@@ -20,7 +20,7 @@ from holdfast.model.errors import HoldfastError
 
 _CONNECT_S: Final = 2.0
 #: A question may take this long until its answer begins, and between two parts of it.
-_ANSWER_S: Final = 60.0
+ANSWER_S: Final = 60.0
 _READ_BYTES: Final = 1 << 16
 #: Answers that are read as a whole.
 _MAX_ANSWER_BYTES: Final = 64 << 20
@@ -65,8 +65,10 @@ class HistoryLink:
             raise ProblemError(502, "the history process answered with something that is not JSON") from None
 
     @asynccontextmanager
-    async def ask(self, path: str, parameters: Parameters = (), asker: str = "") -> AsyncIterator[HistoryAnswer]:
-        """The answer, part by part. ProblemError if the question is refused or nobody answers.
+    async def ask(
+        self, path: str, parameters: Parameters = (), asker: str = "", *, answer_s: float = ANSWER_S
+    ) -> AsyncIterator[HistoryAnswer]:
+        """The answer, part by part. ProblemError if the question is refused, or if none comes within `answer_s`.
 
         `asker`: a newer question of the same asker to the same path ends an older one.
         """
@@ -77,10 +79,10 @@ class HistoryLink:
             headers = [("Host", "history"), ("Connection", "close"), *([("X-Ask", asker)] if asker else [])]
             request = h11.Request(method="GET", target=target, headers=headers)
             writer.write(_sent(connection, request) + _sent(connection, h11.EndOfMessage()))
-            response = await _next(connection, reader)
+            response = await _next(connection, reader, answer_s)
             assert isinstance(response, h11.Response)
             received = {name.decode().lower(): value.decode("latin-1") for name, value in response.headers}
-            parts = _parts(connection, reader)
+            parts = _parts(connection, reader, answer_s)
             if response.status_code != 200:
                 raise await _refusal(response.status_code, received, parts)
             yield HistoryAnswer(received, parts)
@@ -104,17 +106,17 @@ class HistoryLink:
             raise _away("the history process does not answer; ask again") from None
 
 
-async def _next(connection: h11.Connection, reader: asyncio.StreamReader) -> Any:
+async def _next(connection: h11.Connection, reader: asyncio.StreamReader, answer_s: float) -> Any:
     while True:
         event = connection.next_event()
         if event is not h11.NEED_DATA:
             return event
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(answer_s):
             connection.receive_data(await reader.read(_READ_BYTES))
 
 
-async def _parts(connection: h11.Connection, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while isinstance(event := await _next(connection, reader), h11.Data):
+async def _parts(connection: h11.Connection, reader: asyncio.StreamReader, answer_s: float) -> AsyncIterator[bytes]:
+    while isinstance(event := await _next(connection, reader, answer_s), h11.Data):
         yield bytes(event.data)
 
 
@@ -128,7 +130,7 @@ async def _refusal(status: int, headers: Mapping[str, str], parts: AsyncIterator
     except msgspec.MsgspecError:
         content, error = {}, {}
     detail = str(error.get("detail") or f"the history process answered with status {status}")
-    if status not in (400, 404, 409, 410, 503):
+    if status not in (400, 404, 409, 410, 501, 503):
         return ProblemError(502, detail)
     passed = {"Retry-After": headers.get("retry-after", "1")} if status == 503 else {}
     extra = {"border_us": content["border_us"]} if "border_us" in content else {}

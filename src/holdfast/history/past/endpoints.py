@@ -2,7 +2,7 @@
 
 A function gets the readers, the parameters of the question, and `gone`, which says whether the client has left or has
 asked something newer. It gives values for JSON: those of `ANSWERS` one, which is the whole body; those of `STREAMS` any
-number, each a line that is sent as soon as it is known.
+number, each a line that is sent as soon as it is known. A function of `FILES` gives bytes instead, in blocks.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.history.past.density import density, parse_density
 from holdfast.history.past.events import events
+from holdfast.history.past.export import ExportFile, export
 from holdfast.history.past.messages import messages
 from holdfast.history.past.overview import leases, patterns, topics, zones
 from holdfast.history.past.plots import plot
@@ -20,6 +21,7 @@ from holdfast.history.past.states import compare, state
 from holdfast.history.reader.reader_pool import ReaderPool
 
 Endpoint = Callable[[ReaderPool, Mapping[str, list[str]], Callable[[], bool]], Iterator[object]]
+FileEndpoint = Callable[[ReaderPool, Mapping[str, list[str]], Callable[[], bool]], ExportFile]
 
 
 def health(pool: ReaderPool, params: Mapping[str, list[str]], _gone: Callable[[], bool]) -> Iterator[dict[str, object]]:
@@ -54,3 +56,5 @@ ANSWERS: Final[Mapping[str, Endpoint]] = {
 }
 
 STREAMS: Final[Mapping[str, Endpoint]] = {"/density": density_lines}
+
+FILES: Final[Mapping[str, FileEndpoint]] = {"/export": export}

@@ -12,7 +12,7 @@ from holdfast.records.messages import decode_message
 from holdfast.wire.primitives import ByteReader, encode_varint
 from holdfast.wire.properties import decode_properties
 
-#: Bytes of a payload that are shown, and those that are shown if all are asked for.
+#: Bytes of a payload that an answer shows, and those that it shows if all are asked for.
 SHOWN_BYTES: Final = 4096
 FULL_BYTES: Final = 1 << 20
 
@@ -22,20 +22,20 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _CHARACTER_BYTES: Final = 4
 
 
-def found_fields(found: FoundMessage, *, full: bool = False) -> dict[str, Any]:
-    """A message of the log, with its place."""
+def found_fields(found: FoundMessage, shown_bytes: int = SHOWN_BYTES) -> dict[str, Any]:
+    """A message of the log, with its place, and with at most so many bytes of its payload."""
     stored = decode_message(found.value)
     place = f"{found.shard}/{found.position_us}/{stored.serial}"
-    return message_fields(stored.message, found.position_us, place, found.zone, full=full)
+    return message_fields(stored.message, found.position_us, place, found.zone, shown_bytes)
 
 
 def message_fields(
-    message: Message, at_us: int, place: str | None, zone: str | None, *, full: bool = False
+    message: Message, at_us: int, place: str | None, zone: str | None, shown_bytes: int = SHOWN_BYTES
 ) -> dict[str, Any]:
     payload = message.payload
     return {
         "topic": text_or_base64(message.topic),
-        "payload": payload_fields(payload, FULL_BYTES if full else SHOWN_BYTES),
+        "payload": payload_fields(payload, shown_bytes),
         "bytes": len(payload),
         "qos": message.qos,
         "retain": message.retain,
@@ -63,11 +63,21 @@ def payload_fields(payload: bytes, most: int) -> dict[str, Any]:
 
 
 def text_or_base64(data: bytes) -> dict[str, Any]:
+    text = as_text(data)
+    return {"base64": base64_text(data)} if text is None else {"text": text}
+
+
+def as_text(data: bytes) -> str | None:
+    """Bytes as the text that they are; None if they are no UTF-8, or hold control characters."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode()}
-    return {"base64": b64encode(data).decode()} if _CONTROL.search(text) else {"text": text}
+        return None
+    return None if _CONTROL.search(text) else text
+
+
+def base64_text(data: bytes) -> str:
+    return b64encode(data).decode()
 
 
 def property_fields(message: Message) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from holdfast.durable.log import NO_END
 from holdfast.history.past.counts import count_messages, lost_at_most
 from holdfast.history.past.cursors import TimeCursor, borders_of, decode_cursor, encode_cursor
 from holdfast.history.past.json_paths import PayloadCheck, payload_check
-from holdfast.history.past.message_json import found_fields
+from holdfast.history.past.message_json import FULL_BYTES, SHOWN_BYTES, found_fields
 from holdfast.history.past.questions import Question, above, below
 from holdfast.history.past.time_scan import END, LIMIT, ScanLimits, TimeScan, newer, older
 from holdfast.history.reader.reader import HistoryReader
@@ -48,7 +48,7 @@ def messages(
     at_us = question.moment_us("at", NO_END if is_older else -1)
     limit = question.number("limit", _DEFAULT, 1, _MOST)
     full = question.flag("full")
-    check = _check(question)
+    check = message_check(question)
     cursor: TimeCursor | None = None
     if question.has("cursor"):
         cursor = decode_cursor(question.text("cursor"), TimeCursor)
@@ -81,7 +81,7 @@ def messages(
         }
 
 
-def _check(question: Question) -> Callable[[bytes], bool]:
+def message_check(question: Question) -> Callable[[bytes], bool]:
     """Whether an encoded message is of the client, and has the payload, that are asked for."""
     client = question.text("client")
     wanted: PayloadCheck | None = payload_check(question.text("payload")) if question.text("payload") else None
@@ -99,7 +99,7 @@ def _shown(scan: TimeScan, check: Callable[[bytes], bool], limit: int, *, full: 
     size_bytes = 0
     for found in scan:
         if check(found.value):
-            shown.append(found_fields(found, full=full))
+            shown.append(found_fields(found, FULL_BYTES if full else SHOWN_BYTES))
             size_bytes += len(found.value) - HEADER_BYTES if full else 0
             if len(shown) == limit or size_bytes >= _ANSWER_BYTES:
                 scan.stopped = LIMIT

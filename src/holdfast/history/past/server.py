@@ -27,7 +27,7 @@ import structlog
 
 from holdfast.files.private_socket import PrivateSocket
 from holdfast.files.socket_peer import may_connect, peer_uid
-from holdfast.history.past.endpoints import ANSWERS, STREAMS, Endpoint
+from holdfast.history.past.endpoints import ANSWERS, FILES, STREAMS, Endpoint, FileEndpoint
 from holdfast.history.past.questions import QuestionError, dropped
 from holdfast.history.past.time_scan import ClientGoneError
 from holdfast.history.reader.reader_pool import ReaderPool
@@ -65,6 +65,7 @@ class PastServer(ThreadingMixIn, UnixStreamServer):
         pool: ReaderPool,
         answers: Mapping[str, Endpoint] = ANSWERS,
         streams: Mapping[str, Endpoint] = STREAMS,
+        files: Mapping[str, FileEndpoint] = FILES,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -82,6 +83,7 @@ class PastServer(ThreadingMixIn, UnixStreamServer):
         self.pool: Final = pool
         self.answers: Final = answers
         self.streams: Final = streams
+        self.files: Final = files
         self.is_stopping = False
         self._clock: Final = clock
         self._lock: Final = threading.Lock()
@@ -206,31 +208,34 @@ class _Handler(BaseHTTPRequestHandler):
             )
         except ValueError as error:
             raise QuestionError(HTTPStatus.BAD_REQUEST, "bad_request", f"the URL cannot be read: {error}") from error
-        answer, stream = self.server.answers.get(parts.path), self.server.streams.get(parts.path)
-        if answer is not None:
-            (found,) = answer(self.server.pool, params, gone)
+        server = self.server
+        if answer := server.answers.get(parts.path):
+            (found,) = answer(server.pool, params, gone)
             self._send(HTTPStatus.OK, found)
-        elif stream is not None:
-            with closing(_generator(stream(self.server.pool, params, gone))) as lines:
-                self._send_lines(lines, gone)
+        elif stream := server.streams.get(parts.path):
+            with closing(_generator(stream(server.pool, params, gone))) as values:
+                self._send_blocks(_LINES, (msgspec.json.encode(value) + b"\n" for value in values), gone)
+        elif file := server.files.get(parts.path):
+            content_type, made = file(server.pool, params, gone)
+            with closing(_generator(made)) as blocks:
+                self._send_blocks(content_type, blocks, gone)
         else:
-            there = ", ".join(sorted([*self.server.answers, *self.server.streams]))
+            there = ", ".join(sorted([*server.answers, *server.streams, *server.files]))
             raise QuestionError(HTTPStatus.NOT_FOUND, "not_found", f"there is nothing here; there are: {there}")
 
-    def _send_lines(self, lines: Iterator[object], gone: "_Gone") -> None:
-        # The first line is made before the status is sent, so that an early failure has a status of its own.
-        line = next(lines, None)
+    def _send_blocks(self, content_type: str, blocks: Iterator[bytes], gone: "_Gone") -> None:
+        # The first block is made before the status is sent, so that an early failure has a status of its own.
+        block = next(blocks, None)
         if gone():
             raise ClientGoneError
         self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", _LINES)
+        self.send_header("Content-Type", content_type)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            while line is not None:
-                data = msgspec.json.encode(line) + b"\n"
-                self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
-                line = next(lines, None)
+            while block is not None:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(block), block))
+                block = next(blocks, None)
                 # A stream may end because it is not wanted any more: then it is not complete.
                 if gone():
                     raise ClientGoneError

@@ -305,41 +305,28 @@ def test_history_that_does_not_answer_gives_503_and_the_rest_works(tmp_path: Pat
     run(work, tmp_path, find_history=nowhere)
 
 
-def test_an_export_goes_through_all_pages(tmp_path: Path) -> None:
+def test_an_export_is_passed_on_as_the_history_process_makes_it(tmp_path: Path) -> None:
     async def work(place: Place, history: FakeHistory) -> None:
-        messages = [
-            {
-                "topic": {"text": "a/b"},
-                "payload": {"text": "=1+1"},
-                "at_us": 1,
-                "qos": 1,
-                "retain": True,
-                "client": "c",
-            },
-            {
-                "topic": {"text": "a"},
-                "payload": {"base64": "/w=="},
-                "at_us": 2,
-                "qos": 0,
-                "retain": False,
-                "client": "c",
-            },
-        ]
-        pages = {"": ([messages[0]], "2"), "2": ([messages[1]], None)}
-
-        def page(parameters: dict[str, str]) -> Any:
-            found, cursor = pages[parameters.get("cursor", "")]
-            return {"messages": found, "next_cursor": cursor}
-
-        history.answers["/messages"] = page
+        history.answers["/export"] = [{"at_us": 1}, {"at_us": 2}]
         reader = place.as_("reader")
         lines = await reader.get("/api/v1/history/export?filter=a/%23&from=5")
-        assert lines.body.count(b"\n") == 2
+        assert lines.body == b'{"at_us":1}\n{"at_us":2}\n'
         assert 'filename="holdfast-export.jsonl"' in lines.headers["content-disposition"]
-        assert ("from", "5") in history.asked[0][1]
-        assert not [name for name, _value in history.asked[0][1] if name == "at"], "it would leave out what lies at it"
-        table = (await reader.get("/api/v1/history/export?format=csv")).body.decode().split("\r\n")
-        assert table[1:3] == ["1,a/b,'=1+1,,1,1,c,,", "2,a,,/w==,0,0,c,,"]
+        assert history.asked[0] == ("/export", [("filter", "a/#"), ("from", "5")])
+        table = await reader.get("/api/v1/history/export?format=parquet")
+        assert 'filename="holdfast-export.parquet"' in table.headers["content-disposition"]
+        assert history.asked[1] == ("/export", [("format", "parquet")])
+
+    run_with_history(work, tmp_path)
+
+
+def test_a_form_that_the_history_process_cannot_write_is_refused_by_its_words(tmp_path: Path) -> None:
+    async def work(place: Place, history: FakeHistory) -> None:
+        error = {"code": "not_installed", "detail": "format: parquet needs Arrow", "parameter": "format"}
+        history.answers["/export"] = (501, {"error": error})
+        answer = await place.as_("reader").get("/api/v1/history/export?format=parquet")
+        assert (answer.status, answer.json()["parameter"]) == (501, "format")
+        assert answer.json()["detail"] == "format: parquet needs Arrow"
 
     run_with_history(work, tmp_path)
 

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from holdfast.console.api import ENDPOINTS
-from holdfast.console.past.export import EXPORT_TYPES
+from holdfast.console.api.past import EXPORT_TYPES
 from holdfast.console.web.openapi import make_document
 
 DOCUMENT = make_document(ENDPOINTS, "1.2")

@@ -94,8 +94,8 @@ function ExportMenu({ view, density }) {
       <p><b>${mostText(density)}</b> of <bdi class="mono">${visible(view.filter)}</bdi>, from ${isoShort(view.from ?? 0)} to ${isoShort(view.to ?? 0)}.</p>
       ${view.client && html`<p class="soft small">Only those of the client <bdi class="mono">${visible(view.client, 60)}</bdi>, which are fewer.</p>`}
       ${view.payload && html`<p class="soft small">The search in payloads does not narrow an export.</p>`}
-      <p class="export-links"><a class="button" href=${file("jsonl")} download="messages.jsonl">JSON lines</a><a class="button" href=${file("csv")} download="messages.csv">CSV</a></p>
-      <p class="soft small">Parquet, and files of any size: holdfast export, under “Copy as”.</p>
+      <p class="export-links"><a class="button" href=${file("jsonl")} download="messages.jsonl">JSON lines</a><a class="button" href=${file("csv")} download="messages.csv">CSV</a><a class="button" href=${file("parquet")} download="messages.parquet">Parquet</a></p>
+      <p class="soft small">Parquet needs holdfast[history] where the broker runs. In the shell: holdfast export, under “Copy as”.</p>
     </div>`}
   </div>`;
 }
