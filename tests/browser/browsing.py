@@ -26,6 +26,8 @@ FLAGS: Final = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--font-render-hinting=none",
     "--force-color-profile=srgb",
+    # The same pixels in every run.
+    "--disable-partial-raster", "--disable-skia-runtime-opts", "--num-raster-threads=1", "--disable-lcd-text",
 ]  # fmt: skip
 VENDOR: Final = Path(__file__).parent / "vendor"
 PICTURES: Final = os.environ.get("HOLDFAST_PICTURES", "")
@@ -91,8 +93,27 @@ def find_hindrances(page: Any) -> list[str]:
     return list(found)
 
 
+#: Shows one address, whatever port the console got.
+_SHOW_ONE_ADDRESS: Final = """() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    if (text.data.includes(location.host)) text.data = text.data.replaceAll(location.host, "127.0.0.1:18083");
+  }
+}"""
+
+
 def take_picture(page: Any, name: str) -> None:
-    """Where HOLDFAST_PICTURES names a folder, a picture of what is seen."""
-    if PICTURES:
-        Path(PICTURES).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=f"{PICTURES}/{name}.png", animations="disabled")
+    """Where HOLDFAST_PICTURES names a folder, a picture of what is seen, once that does not change any more.
+
+    Of the stand-in it is the same in every run; that of a real broker has the times of its run.
+    """
+    if not PICTURES:
+        return
+    page.emulate_media(reduced_motion="reduce")
+    page.evaluate(_SHOW_ONE_ADDRESS)
+    picture, again = b"", page.screenshot(animations="disabled")
+    while picture != again:
+        picture, again = again, page.screenshot(animations="disabled")
+    Path(PICTURES).mkdir(parents=True, exist_ok=True)
+    Path(PICTURES, f"{name}.png").write_bytes(picture)
