@@ -89,7 +89,7 @@ function Machine({ whole, zones, search }) {
 
   const question = { filter: view.filter, zone: view.zone };
   const all = useDensity({ ...question, from: whole.range.from, to: whole.range.to, buckets: bucketsFor(4) });
-  const part = useDensity({ ...question, from: asked.from, to: asked.to, buckets: bucketsFor(6) });
+  const part = useDensity({ ...question, from: asked.from, to: asked.to, buckets: bucketsFor(6) }, following.seen);
   const patient = live || playing || draft?.at !== undefined || draft?.b !== undefined;
   const searching = Boolean(view.client || view.payload);
   const messages = useMessages(live ? null : { ...question, client: view.client, payload: view.payload, from: view.from, to: view.to, at: shown.at }, { patient });

@@ -70,15 +70,19 @@ export function useAnswer(path, params, { patient = false, turn = 0 } = {}) {
 /**
  * The density of a range, finer with every line that arrives.
  * @param {Params | null} params
+ * @param {number} [news] counts messages that came: with more of them the same range is asked for again, once it is answered
  * @returns {{density: Density | null, error: ApiError | null, busy: boolean}}
  */
-export function useDensity(params) {
+export function useDensity(params, news = 0) {
   const [state, setState] = useState(/** @type {{density: Density | null, error: ApiError | null, busy: boolean}} */ ({ density: null, error: null, busy: false }));
   const key = params && JSON.stringify(params);
   const about = params && JSON.stringify([params.filter, params.zone]);
   const before = useRef(/** @type {string | null} */ (null));
+  const counted = useRef(news);
+  const [turn, setTurn] = useState(0);
   useEffect(() => {
     if (!params) return undefined;
+    counted.current = news;
     const control = new AbortController();
     const same = before.current === about;
     before.current = about;
@@ -89,7 +93,10 @@ export function useDensity(params) {
       (error) => { if (!control.signal.aborted) setState((old) => ({ density: error.status === 400 ? null : old.density, error, busy: false })); },
     );
     return () => control.abort();
-  }, [key]);
+  }, [key, turn]);
+  useEffect(() => {
+    if (!state.busy && counted.current !== news) setTurn((n) => n + 1);
+  }, [news, state.busy]);
   return state;
 }
 
