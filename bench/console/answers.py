@@ -81,13 +81,13 @@ def kicks(node: Node, times: int) -> Iterator[tuple[str, float]]:
                 connection.sendall(packets.connect(_V5, name, clean=True))
                 assert connection.recv(1)[0] == packets.CONNACK
                 began_s = time.perf_counter()
-                gone = _Gone(connection)
+                gone = ConnectionEnd(connection)
                 api.post(f"/api/v1/clients/{name}/kick")
                 waits.append((gone.at_s() - began_s) * 1e3)
     yield "kick/p95_ms", quantile(waits, 0.95)
 
 
-class _Gone:
+class ConnectionEnd:
     """Notices the end of a connection while another thread waits for its own answer."""
 
     def __init__(self, connection: socket.socket) -> None:

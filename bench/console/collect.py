@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.progress import Progress, TaskID
 
-from bench.console import answers, footprint, nodes, rows
+from bench.console import answers, browser, footprint, nodes, rows
 from bench.console.exports import exports
 from bench.console.held_loop import holds, own_memory_mb, read_snapshot
 from bench.console.isolation import measure
@@ -52,6 +52,8 @@ class Amounts:
     snapshots: int = 20
     #: Messages that are exported.
     exported: int = 200_000
+    #: Frames that an open overview takes: those of eight hours.
+    frames: int = 8 * 3600
 
 
 QUICK = Amounts(
@@ -67,11 +69,12 @@ QUICK = Amounts(
     questions=2,
     snapshots=1,
     exported=2_000,
+    frames=100,
 )
 #: The sizes of the budgets, as far as connections can be opened on one machine.
 FULL = Amounts(messages=10_000_000, devices=100_000, clients=10_000)
 
-_STEPS = 8
+_STEPS = 9
 #: Which broker is measured at each moment.
 _NODES = {
     rows.OFF: rows.OFF,
@@ -144,6 +147,7 @@ class Stage:
             "kicks": answers.kicks(watched, amounts.questions),
             "time machine": time_machine(watched, self._day, amounts.questions),
             "export": exports(watched, self._day, amounts.exported),
+            "browser": browser.budgets(watched, amounts.many, amounts.frames, amounts.questions),
         }
         for words, values in steps.items():
             progress.update(task, description=words)

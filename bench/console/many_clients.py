@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -45,6 +46,7 @@ from holdfast.control.words import (
 )
 from holdfast.files.token_file import add_token
 from holdfast.model.roles import ADMIN
+from holdfast.model.time import SECOND_US
 from holdfast.node.console_main import ConsoleStart, encode_start
 
 _SLICE = 500
@@ -81,6 +83,8 @@ class StandIn:
     def __init__(self, clients: int, stats: Stats) -> None:
         self._clients = clients
         self._stats = stats
+        #: Seconds between two frames, each of which says that it is a second later than the last.
+        self.frame_s = 1.0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(encode_frame(Hello(VERSION, OLDEST_VERSION, "stand-in", ("node", "watch"))))
@@ -109,11 +113,13 @@ class StandIn:
             await writer.drain()
 
     async def _tick(self, writer: asyncio.StreamWriter) -> None:
+        at_us = time.time_ns() // 1000
         with suppress(ConnectionError):
             while True:
-                now = msgspec.structs.replace(self._stats, at_us=time.time_ns() // 1000)
-                writer.write(encode_frame(Push(STATS, encode_body(now))))
-                await asyncio.sleep(1.0)
+                frame = msgspec.structs.replace(self._stats, at_us=at_us)
+                writer.write(encode_frame(Push(STATS, encode_body(frame))))
+                at_us += SECOND_US
+                await asyncio.sleep(self.frame_s)
 
 
 def _node() -> NodeInfo:
@@ -140,8 +146,19 @@ def _served(stand_in: StandIn, path: Path) -> Iterator[None]:
         loop.close()
 
 
-def many_clients(clients: int, stats: Stats, times: int) -> Iterator[tuple[str, float]]:
-    """Memory of the console that knows so many, and how fast it searches them. `stats` is a frame of a broker."""
+@dataclass(frozen=True)
+class ManyClients:
+    """A console in front of a stand-in."""
+
+    stand_in: StandIn
+    url: str
+    token: str
+    pid: int
+
+
+@contextmanager
+def console_of_many(clients: int, stats: Stats) -> Iterator[ManyClients]:
+    """A console that knows so many clients, for the length of the block. `stats` is a frame of a broker."""
     with TemporaryDirectory(prefix="bench-console-many-") as folder_name:
         folder = Path(folder_name)
         token = add_token(folder / "tokens", "bench", role=ADMIN)
@@ -151,8 +168,9 @@ def many_clients(clients: int, stats: Stats, times: int) -> Iterator[tuple[str, 
         start = ConsoleStart(options=options, history=None, log_level="error")
         command = [sys.executable, "-m", CONSOLE]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        stand_in = StandIn(clients, stats)
         with (
-            _served(StandIn(clients, stats), folder / "control.sock"),
+            _served(stand_in, folder / "control.sock"),
             subprocess.Popen(command, env=environment(), **pipes) as process,  # type: ignore[call-overload]
         ):
             try:
@@ -160,18 +178,26 @@ def many_clients(clients: int, stats: Stats, times: int) -> Iterator[tuple[str, 
                 process.stdin.flush()
                 url = json.loads(process.stdout.readline())["url"]
                 with Api(url, token) as api:
-                    yield from _ask(api, clients, times)
-                yield "memory/console_many_mb", psutil.Process(process.pid).memory_info().rss / 1e6
+                    wait_for("the console knows all clients", lambda: _knows(api, clients))
+                yield ManyClients(stand_in, url, token, process.pid)
             finally:
                 process.stdin.close()
 
 
-def _ask(api: Api, clients: int, times: int) -> Iterator[tuple[str, float]]:
-    def complete() -> bool:
-        page = api.value("/api/v1/clients", limit=1)
-        return bool(page["complete"] and page["total"] == clients)
+def many_clients(clients: int, stats: Stats, times: int) -> Iterator[tuple[str, float]]:
+    """Memory of the console that knows so many, and how fast it searches them."""
+    with console_of_many(clients, stats) as console:
+        with Api(console.url, console.token) as api:
+            yield from _ask(api, times)
+        yield "memory/console_many_mb", psutil.Process(console.pid).memory_info().rss / 1e6
 
-    wait_for("the console knows all clients", complete)
+
+def _knows(api: Api, clients: int) -> bool:
+    page = api.value("/api/v1/clients", limit=1)
+    return bool(page["complete"] and page["total"] == clients)
+
+
+def _ask(api: Api, times: int) -> Iterator[tuple[str, float]]:
     waits = [
         api.timed_ms("/api/v1/clients", q=f"press-{number % 10:05d}", sort="-owed", limit=100)
         for number in range(times)

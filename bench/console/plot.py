@@ -34,7 +34,7 @@ def draw(results: dict[str, float]) -> str:
     for heading, table in rows.TABLES.items():
         body.append(svg.text(24, y + 14, heading, weight="bold"))
         y += 26
-        for budget in table:
+        for budget in rows.measured(table, results):
             share = used(budget, results)
             if share is None:
                 continue

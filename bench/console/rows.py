@@ -121,12 +121,25 @@ SIZES = (
     Budget("packages/size_mb", "their size on disk", MEGABYTES, 5),
 )
 
+#: Known by a browser alone, and left out where there is none.
+BROWSER = (
+    Budget("browser/start_ms", "overview, nothing cached: from the address to its numbers", MILLISECONDS, 1500),
+    Budget("browser/start_kb", "received for that, API calls included", KILOBYTES, 250),
+    Budget("browser/script_ms", "time in scripts for that", MILLISECONDS, 300),
+    Budget("browser/scroll_task_ms", "scrolling many clients: longest task", MILLISECONDS, 100),
+    Budget("browser/scroll_elements", "scrolling many clients: most elements in the page", COUNT, 3000),
+    Budget("browser/heap_mb", "heap of the overview after hours", MEGABYTES, 1.2, False, "browser/heap_first_mb"),
+    Budget("browser/kick_ms", "from a click on Disconnect to the client being gone: p95", MILLISECONDS, 300),
+    Budget("browser/live_ms", "from a publish to its bar in the live strip: p95", MILLISECONDS, 1000),
+)
+
 #: The tables, with the heading of their first column.
 TABLES = {
     "the broker, against one without a console": LOADS,
     "held up, and memory": HOLDS,
     "API": API,
     "time machine: p95": PAST,
+    "browser": BROWSER,
     "sizes": SIZES,
 }
 BUDGETS = tuple(budget for table in TABLES.values() for budget in table)
@@ -137,7 +150,13 @@ def ratios(values: dict[str, float], budgets: tuple[Budget, ...]) -> dict[str, f
     return {budget.judged: values[budget.key] / values[budget.against] for budget in budgets if budget.against}
 
 
-def keys() -> list[str]:
+def measured(budgets: tuple[Budget, ...], results: dict[str, float]) -> tuple[Budget, ...]:
+    """Those that there are figures of."""
+    return tuple(budget for budget in budgets if budget.judged in results)
+
+
+def keys(*, browser: bool = True) -> list[str]:
     """Every key of a report, in order."""
-    found = [key for budget in BUDGETS for key in (budget.against, budget.key, budget.judged) if key]
+    budgets = [budget for budget in BUDGETS if browser or budget not in BROWSER]
+    found = [key for budget in budgets for key in (budget.against, budget.key, budget.judged) if key]
     return list(dict.fromkeys(found))
