@@ -50,7 +50,7 @@ def console() -> Iterator[Console]:
 @pytest.fixture
 def open_page(browser: Any, console: Console) -> Iterator[Callable[..., Any]]:
     """Opens pages, each in a context of its own, and checks in the end what the browser complained about."""
-    from tests.browser.browsing import PATIENCE_MS, REPORT, Watch, expect
+    from tests.browser.browsing import PATIENCE_MS, PICTURES, REPORT, Watch, expect
     from tests.browser.stand_in_data import NOW_US
 
     opened: list[tuple[Any, Watch]] = []
@@ -65,8 +65,9 @@ def open_page(browser: Any, console: Console) -> Iterator[Callable[..., Any]]:
         if user is not None:
             context.add_cookies(console.cookies(user))
         page = context.new_page()
-        # The clock of the page stands still like that of the console: what it shows does not depend on the machine.
-        page.clock.set_fixed_time(NOW_US / 1e6)
+        if PICTURES:
+            # The clock of the page stands still like that of the console, so that two runs take the same pictures.
+            page.clock.set_fixed_time(NOW_US / 1e6)
         page.watch = Watch(page, console.address)
         opened.append((context, page.watch))
         if path is not None:

@@ -227,7 +227,7 @@ def test_live_shows_what_is_published_and_leaves_with_the_same_range(machine: Ma
         machine.history.add(f"live/{number}", b"hello <b>%d</b>" % number)
     grid.get_by_text("hello <b>2</b>").wait_for()
     assert [row[1] for row in grid.evaluate(ALL_ROWS)] == ["live/2", "live/1", "live/0"]
-    # The clock stands still: the strip counts them although its range is the same.
+    # The clock of the console stands still: the strip counts them although its range is the same.
     page.wait_for_function("() => document.querySelector('.total b')?.textContent === '3'")
     page.get_by_role("button", name="Live", exact=True).click()
     page.wait_for_url(lambda url: "mode=live" not in url)
