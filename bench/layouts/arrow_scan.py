@@ -57,7 +57,7 @@ def scan(spec: Spec) -> Figures:
     for key, columns in COLUMNS.items():
         for warming_up in (True, False):  # the first batch of a process loads Arrow's own modules
             began_s = time.process_time()
-            values = filter(None, piece.layout.read_pages(family, (), 0, _HI_US))
+            values = (value for value in piece.layout.read_pages(family, (), 0, _HI_US) if value)
             batches = stored_batches(values, 0, 0, _HI_US, (), columns, BATCH_ROWS)
             rows = sum([batch.num_rows for batch in islice(batches, 1 if warming_up else None)])
             figures[key] = rows / 1e6 / (time.process_time() - began_s)

@@ -184,52 +184,59 @@ class CommitPage:
         self.count: Final[int] = count
         self.first_us: Final[int] = first_us
         self.first_serial: Final[int] = first_serial
-        self._first_received_us: Final[int] = received_us
-        self._publishers_at: Final[int] = HEADER_BYTES + 2 * count
-        self._flags_at: Final[int] = HEADER_BYTES + 4 * count
-        self._received_at: Final[int] = HEADER_BYTES + 5 * count
-        self._wide: Final = shape & WIDE_TIMES != 0
-        self._payload_lengths_at: Final[int] = self._received_at + (8 if self._wide else 4) * count
-        at = self._payload_lengths_at + 4 * count
-        self._property_lengths_at: Final[int] = at if shape & HAS_PROPERTIES else 0
+        self.first_received_us: Final[int] = received_us
+        #: Where columns begin; 0 if there is none.
+        self.publishers_at: Final[int] = HEADER_BYTES + 2 * count
+        self.flags_at: Final[int] = HEADER_BYTES + 4 * count
+        self.received_at: Final[int] = HEADER_BYTES + 5 * count
+        #: Whether received times have 8 bytes.
+        self.wide: Final = shape & WIDE_TIMES != 0
+        self.payload_lengths_at: Final[int] = self.received_at + (8 if self.wide else 4) * count
+        at = self.payload_lengths_at + 4 * count
+        self.property_lengths_at: Final[int] = at if shape & HAS_PROPERTIES else 0
         at += 4 * count if shape & HAS_PROPERTIES else 0
-        self._expiry_at: Final[int] = at if shape & HAS_EXPIRY else 0
+        self.expiry_at: Final[int] = at if shape & HAS_EXPIRY else 0
         at += 4 * count if shape & HAS_EXPIRY else 0
-        self._positions_at: Final[int] = at if shape & HAS_POSITIONS else 0
+        self.positions_at: Final[int] = at if shape & HAS_POSITIONS else 0
         at += 8 * count if shape & HAS_POSITIONS else 0
         names_at = at + 2 * (topics + publishers)
         if names_at > len(value) or not count:
             raise PermanentError(f"a commit page has {len(value)} bytes, too few for {count} messages")
-        topic_bytes = sum16(value, at, topics)
-        publisher_bytes = sum16(value, at + 2 * topics, publishers)
-        self._payloads_at: Final[int] = names_at + topic_bytes + publisher_bytes
-        end = self._payloads_at + payloads + properties
+        self.topic_count: Final[int] = topics
+        self.publisher_count: Final[int] = publishers
+        self.topic_lengths_at: Final[int] = at
+        self.topic_names_at: Final[int] = names_at
+        self.publisher_lengths_at: Final[int] = at + 2 * topics
+        self.publisher_names_at: Final[int] = names_at + sum16(value, at, topics)
+        #: Where payloads and properties begin.
+        self.payloads_at: Final[int] = self.publisher_names_at + sum16(value, at + 2 * topics, publishers)
+        end = self.payloads_at + payloads + properties
         if end != len(value):
             raise PermanentError(f"a commit page has {len(value)} bytes, the lengths in it add up to {end}")
-        self._properties_at: Final[int] = self._payloads_at + payloads
+        self.properties_at: Final[int] = self.payloads_at + payloads
         self._check_sums(payloads, properties)
         #: The row behind the one that was read last, and where its payload and properties begin.
         self._row = 0
-        self._payload_at = self._payloads_at
-        self._property_at = self._properties_at
+        self._payload_at = self.payloads_at
+        self._property_at = self.properties_at
         #: Distinct, in the order of their first use.
         self.topics: Final = read_names(value, at, topics, names_at)
-        self.publishers: Final = read_publishers(value, at + 2 * topics, publishers, names_at + topic_bytes)
+        self.publishers: Final = read_publishers(value, at + 2 * topics, publishers, self.publisher_names_at)
 
     def _check_sums(self, payloads: int, properties: int) -> None:
-        found = sum32(self.value, self._payload_lengths_at, self.count)
+        found = sum32(self.value, self.payload_lengths_at, self.count)
         if found != payloads:
             raise PermanentError(f"payloads of a commit page have {found} bytes, its header says {payloads}")
-        if self._property_lengths_at:
-            found = sum32(self.value, self._property_lengths_at, self.count)
+        if self.property_lengths_at:
+            found = sum32(self.value, self.property_lengths_at, self.count)
             if found != properties:
                 raise PermanentError(f"properties of a commit page have {found} bytes, its header says {properties}")
         elif properties:
             raise PermanentError(f"a commit page without properties says that they have {properties} bytes")
 
     def position_us(self, row: int) -> int:
-        if self._positions_at:
-            return int(read_i64_le(self.value, self._positions_at + 8 * row))
+        if self.positions_at:
+            return int(read_i64_le(self.value, self.positions_at + 8 * row))
         return self.first_us + row
 
     def last_us(self) -> int:
@@ -237,7 +244,7 @@ class CommitPage:
 
     def row_from(self, position_us: int) -> int:
         """The first row at or behind a position; `count` if there is none."""
-        if not self._positions_at:
+        if not self.positions_at:
             return min(max(position_us - self.first_us, 0), self.count)
         low, high = 0, self.count
         while low < high:
@@ -255,14 +262,14 @@ class CommitPage:
         self._move_to(first)
         payload_at, property_at = self._payload_at, self._property_at
         for row in range(first, end):
-            payload_end = payload_at + int(read_i32_le(value, self._payload_lengths_at + 4 * row))
+            payload_end = payload_at + int(read_i32_le(value, self.payload_lengths_at + 4 * row))
             property_end = property_at
-            if self._property_lengths_at:
-                property_end += int(read_i32_le(value, self._property_lengths_at + 4 * row))
+            if self.property_lengths_at:
+                property_end += int(read_i32_le(value, self.property_lengths_at + 4 * row))
             topic = self._number(value, HEADER_BYTES, row, len(self.topics))
             if wanted is None or wanted[topic]:
-                publisher = self._number(value, self._publishers_at, row, len(self.publishers))
-                flags = value[self._flags_at + row]
+                publisher = self._number(value, self.publishers_at, row, len(self.publishers))
+                flags = value[self.flags_at + row]
                 message = row_message(
                     self.topics[topic],
                     value[payload_at:payload_end],
@@ -283,11 +290,11 @@ class CommitPage:
     def _move_to(self, row: int) -> None:
         """Find where the payload and the properties of a row begin; reading on from the last row costs nothing."""
         if row < self._row:
-            self._row, self._payload_at, self._property_at = 0, self._payloads_at, self._properties_at
+            self._row, self._payload_at, self._property_at = 0, self.payloads_at, self.properties_at
         skipped = row - self._row
-        self._payload_at += sum32(self.value, self._payload_lengths_at + 4 * self._row, skipped)
-        if self._property_lengths_at:
-            self._property_at += sum32(self.value, self._property_lengths_at + 4 * self._row, skipped)
+        self._payload_at += sum32(self.value, self.payload_lengths_at + 4 * self._row, skipped)
+        if self.property_lengths_at:
+            self._property_at += sum32(self.value, self.property_lengths_at + 4 * self._row, skipped)
         self._row = row
 
     def records(self, first: int, end: int, wanted: list[bool] | None = None) -> list[bytes]:
@@ -305,11 +312,11 @@ class CommitPage:
         return number
 
     def _received_us(self, row: int) -> int:
-        if self._wide:
-            return self._first_received_us + int(read_i64_le(self.value, self._received_at + 8 * row))
-        return self._first_received_us + (int(read_i32_le(self.value, self._received_at + 4 * row)) & 0xFFFF_FFFF)
+        if self.wide:
+            return self.first_received_us + int(read_i64_le(self.value, self.received_at + 8 * row))
+        return self.first_received_us + (int(read_i32_le(self.value, self.received_at + 4 * row)) & 0xFFFF_FFFF)
 
     def _expiry_s(self, row: int) -> int:
-        if not self._expiry_at:
+        if not self.expiry_at:
             raise PermanentError("a message of a commit page expires, and the page has no column for that")
-        return int(read_i32_le(self.value, self._expiry_at + 4 * row)) & 0xFFFF_FFFF
+        return int(read_i32_le(self.value, self.expiry_at + 4 * row)) & 0xFFFF_FFFF

@@ -29,6 +29,7 @@ class Log:
     def __init__(self, folder: Path, layout: str = "learned", shards: int = 2, *, tokens: Tokens | None = None) -> None:
         """With tokens it is served by Flight, too."""
         self.node = Node(folder / "data", ManualClock(wall_us=START_US), layout=layout, shards=shards)
+        self.layout = layout
         self.sent: list[Message] = []
         self._random = Random(1)
         self.pool: ReaderPool | None = None

@@ -11,6 +11,7 @@ from holdfast.history.arrow.page_batches import stored_batches
 from holdfast.history.reader.erasure_filter import ERASABLE, without_erased
 from holdfast.history.reader.record_replay import SERIAL, RecordReplay, SerialCount
 from holdfast.history.reader.view import Part
+from holdfast.storage.rocks.layouts.layout import StoredColumns
 
 
 class StoredPart(NamedTuple):
@@ -21,7 +22,7 @@ class StoredPart(NamedTuple):
     levels: tuple[bytes, ...]
     #: One of the two.
     in_order: RecordReplay | None
-    pages: Iterator[bytes]
+    pages: Iterator[StoredColumns]
 
 
 def part_batches(stored: StoredPart, columns: Sequence[str], rows: int, erasures: Erasures) -> Iterator[Any]:

@@ -96,6 +96,10 @@ class FlightHistory(ViewReader):
         found = self._act("first", {"part": part._asdict()})
         return found and Head(found["position_us"], found["serial"])
 
+    def cuts(self, part: Part) -> list[Head]:
+        """As `HistoryReader.cuts`."""
+        return [Head(found["position_us"], found["serial"]) for found in self._act("cuts", {"part": part._asdict()})]
+
     def patterns(self) -> list[LearnedPattern]:
         """What the newest generation of every zone has learnt of topics, with the messages of each pattern."""
         return [LearnedPattern(found["pattern"], found["messages"]) for found in self._act("patterns", {})]

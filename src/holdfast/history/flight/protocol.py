@@ -4,6 +4,7 @@
     action `parts`     {"since_us": 0, "until_us": …, "zone": …}     → [part, …]
     action `lost`      {"shard": 0, "from_us": 0, "before_us": …}    → {"from_us", "to_us", "at_most"} or null
     action `first`     {"part": part}                                → {"position_us", "serial"} or null
+    action `cuts`      {"part": part}                                → [{"position_us", "serial"}, …]
     action `patterns`  {}                                            → [{"pattern": "plant/+/temp", "messages": …}, …]
     action `renew`     {"lease": NAME, "positions": {"0": …}}        → {"renewed_us"}
     action `release`   {"lease": NAME}                               → {"released": true}

@@ -35,6 +35,7 @@ ACTIONS: Final = {
     "parts": "the parts of a range of time",
     "lost": "what retention dropped of a range of positions",
     "first": "the first message of a part",
+    "cuts": "where a part is best divided",
     "patterns": "what was learnt of topics, with the messages of each pattern",
     "renew": "say how far a pipeline has come, so that retention waits for it",
     "release": "end a lease",
@@ -111,6 +112,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def _first(self, asked: dict[str, Any]) -> Any:
         first = self._pool.first(protocol.parse_part(asked))
         return first and first._asdict()
+
+    def _cuts(self, asked: dict[str, Any]) -> Any:
+        return [place._asdict() for place in self._pool.cuts(protocol.parse_part(asked))]
 
     def _patterns(self, _asked: dict[str, Any]) -> Any:
         return [{"pattern": found.text, "messages": found.messages} for found in self._pool.patterns()]

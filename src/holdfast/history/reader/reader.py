@@ -31,8 +31,9 @@ from holdfast.records.cluster import vnode_keys
 from holdfast.records.messages import stored_position, stored_publisher, stored_serial, stored_topic
 from holdfast.storage.rocks.engine.column_families import CLUSTER, RETAINED, SESSIONS, refuse_cluster
 from holdfast.storage.rocks.engine.scan import scan_items
-from holdfast.storage.rocks.layouts.layout import NOTHING_YET, Passed
+from holdfast.storage.rocks.layouts.layout import NOTHING_YET, Passed, StoredColumns
 from holdfast.storage.rocks.layouts.patterns import read_patterns
+from holdfast.storage.rocks.layouts.segment_places import first_in_segments, segment_starts
 from holdfast.storage.rocks.log.erasure_file import ErasureFile
 from holdfast.storage.rocks.log.leases import remove_lease, renew_lease
 from holdfast.storage.rocks.log.published_heads import Head, read_heads
@@ -164,9 +165,24 @@ class HistoryReader(ViewReader):
 
     def first(self, part: Part) -> Head | None:
         """Position and serial of the first message of a part. DroppedError if retention has removed it."""
+        piece = self.piece(part)
+        try:
+            place = first_in_segments(piece.layout, self.family(piece.family), part.lo_us, part.hi_us)
+        except PermanentError:
+            place = None  # the map of a segment is damaged, and its pages have the message
+        if place is not None:
+            return Head(*place)
         for value in self._as_stored(part, (), in_order=True).next(1).messages:
             return Head(stored_position(value), stored_serial(value))
         return None
+
+    def cuts(self, part: Part) -> list[Head]:
+        """Where a part is best divided, in order: the messages in it that a read may begin with, and no page is read by
+        the reader before, too. None if its layout has no such places. DroppedError if retention has removed it.
+        """
+        piece = self.piece(part)
+        places = segment_starts(piece.layout, self.family(piece.family), part.lo_us + 1, part.hi_us)
+        return [Head(*place) for place in places]
 
     def batches(
         self,
@@ -185,7 +201,7 @@ class HistoryReader(ViewReader):
         pages = iter(()) if in_order else self._pages(part, levels)
         yield from part_batches(StoredPart(part, levels, replay, pages), columns, rows, self.erasures())
 
-    def _pages(self, part: Part, levels: tuple[bytes, ...]) -> Iterator[bytes]:
+    def _pages(self, part: Part, levels: tuple[bytes, ...]) -> Iterator[StoredColumns]:
         piece = self._live(part).by_shard[part.shard]
         family = self._secondary.family(piece.family)
         return filter(None, piece.layout.read_pages(family, levels, part.lo_us, part.hi_us))

@@ -153,6 +153,11 @@ class ReaderPool:
         with self._lending(part) as lent, lent.turn:
             return lent.reader.first(part)
 
+    def cuts(self, part: Part) -> list[Head]:
+        """As `HistoryReader.cuts`. TransientError as in `scan`."""
+        with self._lending(part) as lent, lent.turn:
+            return lent.reader.cuts(part)
+
     def patterns(self) -> list[LearnedPattern]:
         """As `HistoryReader.patterns`. TransientError as in `scan`."""
         with self._lending(None) as lent, lent.turn:

@@ -1,9 +1,11 @@
 """Parts of history, cut into pieces of like size for Spark's tasks, and read by a source that a task leaves the next.
 
-Cuts are made in time. The serials at each cut are looked up, so that every task knows how many messages it owes, and
-notices if it reads fewer.
+Cuts are made in time, where segments begin if that fits: pages of a segment are in no order of time, so a cut inside of
+one has two tasks read all of it. The serials at each cut are looked up, so that every task knows how many messages it
+owes, and notices if it reads fewer.
 """
 
+from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,12 +119,26 @@ def _pieces(source: HistorySource, part: Part, rows: int) -> list[Part]:
     """Cut behind every `rows` messages, or a few before: messages may have come in bursts, with hours in between."""
     pieces: list[Part] = []
     rest = part
+    cuts = source.cuts(part) if part.last_serial - part.after_serial > rows else []
     while rest.last_serial - rest.after_serial > rows:
-        piece, rest = _cut_off(source, rest, rows)
+        piece, rest = _cut_at_best(rest, cuts, rows) or _cut_off(source, rest, rows)
         pieces.append(piece)
     if rest.last_serial > rest.after_serial:
         pieces.append(rest)
     return pieces
+
+
+def _cut_at_best(part: Part, cuts: Sequence[Offset], rows: int) -> tuple[Part, Part] | None:
+    """The same at the last of the places that leaves `rows` messages at most; None if that would be less than half."""
+    number = bisect_right(cuts, part.after_serial + rows + 1, key=_serial) - 1
+    if number < 0 or cuts[number].serial - 1 < part.after_serial + max(1, rows // 2):
+        return None
+    at_us, serial = cuts[number]
+    return part._replace(hi_us=at_us, last_serial=serial - 1), part._replace(lo_us=at_us, after_serial=serial - 1)
+
+
+def _serial(place: Offset) -> int:
+    return place.serial
 
 
 def _cut_off(source: HistorySource, part: Part, rows: int) -> tuple[Part, Part]:

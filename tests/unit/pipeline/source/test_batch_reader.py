@@ -33,6 +33,8 @@ from holdfast.pipeline.source.partitions import HistoryPartition, cut_parts
 from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.pipeline.source.schema import DEFAULT_COLUMNS, FIELDS, JSON, SIZE, check_schema, spark_schema
 from holdfast.records.messages import StoredMessage
+from holdfast.storage.rocks.layouts.paged import SegmentSize
+from holdfast.storage.rocks.log.segment_writer import SegmentWriter
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import is_dollar
 from tests.unit.pipeline.filled_log import START_US, Key, Log, keys, rows
@@ -40,10 +42,17 @@ from tests.unit.pipeline.filled_log import START_US, Key, Log, keys, rows
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module", params=["learned", "timeline", "bitmask"])
+@pytest.fixture(scope="module", params=["paged", "learned", "timeline", "bitmask"])
 def any_log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
     """In each layout."""
     yield from filled(Log(tmp_path_factory.mktemp(request.param), request.param))
+
+
+@pytest.fixture(scope="module", params=["path", "endpoint"])
+def paged_log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
+    """In the layout of segments, by each way to it."""
+    tokens = Tokens(None) if request.param == "endpoint" else None
+    yield from filled(Log(tmp_path_factory.mktemp("paged"), "paged", tokens=tokens))
 
 
 @pytest.fixture(scope="module", params=["path", "endpoint"])
@@ -54,9 +63,12 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def filled(log: Log) -> Iterator[Log]:
-    """Two generations of two shards."""
+    """Two generations of two shards; of pages, the first half in segments."""
     log.fill(300)
     log.rotate()
+    if log.layout == "paged":
+        assert SegmentWriter(log.node.log, SegmentSize(messages=40)).write_all() > 4
+        log.node.settle()
     log.fill(200)
     yield log
     log.close()
@@ -335,3 +347,21 @@ def test_pieces_are_full_and_follow_each_other(log: Log) -> None:
             assert before.hi_us == after.lo_us
         assert all(38 <= piece.last_serial - piece.after_serial <= 40 for piece in those[:-1])
         assert 0 < those[-1].last_serial - those[-1].after_serial <= 40
+
+
+def test_pieces_begin_where_segments_begin(paged_log: Log) -> None:
+    """Each message is read once, and a segment by one task alone."""
+    with open_source(parse_read_options(paged_log.where)) as source:
+        heads = source.heads()
+        parts = source.parts(0, NO_END)
+        starts = {place for part in parts for place in source.cuts(part)}
+        pieces = cut_parts(source, parts, heads, 90)
+    assert len(starts) > 3
+
+    first_parts = {(part.shard, part.generation): part for part in parts}
+    in_segments = [piece for piece in pieces if piece.generation == min(part.generation for part in parts)]
+    begun = [piece for piece in in_segments if piece.lo_us > first_parts[piece.shard, piece.generation].lo_us]
+    assert begun
+    assert all((piece.lo_us, piece.after_serial + 1) in starts for piece in begun)
+    reader = reader_of(paged_log, rowsPerPartition="90")
+    assert sorted(keys(rows(reader, reader.partitions()))) == sorted(paged_log.walk())

@@ -18,7 +18,9 @@ from typing import Final, Protocol
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import MessageSink
 from holdfast.model.message import Message
+from holdfast.records.commit_pages import CommitPage
 from holdfast.records.messages import decode_message
+from holdfast.records.segment_pages import SegmentPage
 from holdfast.storage.rocks.engine.scan import FamilyReader
 from holdfast.topics.learned import LearnedTopics
 
@@ -31,6 +33,9 @@ SEGMENTS: Final = b"\x04"
 
 #: A message that a backward read found, with its position in front; or `NOTHING_YET`: no other match lies at or above.
 Passed = tuple[int, bytes]
+
+#: What a reader of columns gets: an encoded message, or a page with many.
+StoredColumns = bytes | CommitPage | SegmentPage
 
 #: What a read gives instead of a message while it looks through many that do not match: its reader may pause here.
 NOTHING_YET: Final = b""
@@ -103,9 +108,11 @@ class Layout(Protocol):
         """
         ...
 
-    def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
-        """The same in any order, for readers of columns: encoded messages that match, and whole pages of segments
-        (`records/segment_pages.py`) that may hold matches. The first byte tells them apart.
+    def read_pages(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[StoredColumns]:
+        """The same in any order, for readers of columns: encoded messages that match, and whole pages that may hold
+        matches, besides messages that are not wanted.
         """
         ...
 

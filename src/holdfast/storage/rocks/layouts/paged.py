@@ -23,10 +23,10 @@ from holdfast.model.message import Message
 from holdfast.records.commit_pages import CommitPage, page_bounds
 from holdfast.records.messages import stored_position
 from holdfast.records.segment_index import Directory
-from holdfast.records.segment_pages import PAGE_BYTES, PAGE_VERSION, SegmentPage
+from holdfast.records.segment_pages import PAGE_BYTES, SegmentPage
 from holdfast.records.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
-from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, Passed
+from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, Passed, StoredColumns
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED
 from holdfast.storage.rocks.layouts.segments import SegmentFamily, SegmentReader, open_shard
 from holdfast.storage.rocks.layouts.streams import add_counts, stored_structure
@@ -40,8 +40,6 @@ _ROWS: Final = 128
 _BREATH: Final = 1_000
 #: Pages of a segment after which a reader may pause.
 _BREATH_PAGES: Final = 2
-#: What pages of segments begin with.
-_PAGE: Final = bytes([PAGE_VERSION])
 _pack: Final = POSITION.pack
 
 
@@ -106,16 +104,11 @@ class PagedLayout(WriteThroughLayout):
     def read(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, *, in_order: bool = True
     ) -> Iterator[bytes]:
-        if not in_order:
-            for value in self.read_pages(family, levels, lo_us, hi_us):
-                if value[:1] != _PAGE:
-                    yield value
-                else:
-                    page = SegmentPage(value)
-                    yield from page.records(lo_us, hi_us, levels) or (NOTHING_YET,)
-            return
         cursor, mark_us = open_shard(family)
-        if _in_segments(mark_us, lo_us, hi_us):
+        if _in_segments(mark_us, lo_us, hi_us) and not in_order:
+            for page in self._matching_pages(family, levels, lo_us, hi_us):
+                yield from page.records(lo_us, hi_us, levels) or (NOTHING_YET,)
+        elif _in_segments(mark_us, lo_us, hi_us):
             segments = self._open_segments(family)
             for directory in segments.directories(lo_us, hi_us):
                 for rows, begin, end in self._matches(segments, directory, levels, lo_us, hi_us):
@@ -146,15 +139,23 @@ class PagedLayout(WriteThroughLayout):
             yield from self._matches_back(segments, directory, levels, lo_us, hi_us)
             yield max(lo_us, directory.first_us), NOTHING_YET
 
-    def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+    def read_pages(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[StoredColumns]:
         cursor, mark_us = open_shard(family)
         if _in_segments(mark_us, lo_us, hi_us):
-            segments = self._open_segments(family)
-            for directory in segments.directories(lo_us, hi_us):
-                for number in segments.matching_pages(directory, levels):
-                    yield segments.page(directory, number).value
-        for commit, first, end, wanted in _commit_rows(cursor, mark_us, levels, lo_us, hi_us):
-            yield from commit.records(first, end, wanted) or (NOTHING_YET,)
+            yield from self._matching_pages(family, levels, lo_us, hi_us)
+        for value in commit_values(cursor, mark_us, lo_us, hi_us):
+            yield CommitPage(value)
+
+    def _matching_pages(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[SegmentPage]:
+        """The pages of segments that may hold matches. Requires: there is a segment."""
+        segments = self._open_segments(family)
+        for directory in segments.directories(lo_us, hi_us):
+            for number in segments.matching_pages(directory, levels):
+                yield segments.page(directory, number)
 
     def read_messages(
         self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int, shard: int

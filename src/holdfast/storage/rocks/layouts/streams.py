@@ -11,7 +11,15 @@ from holdfast.durable.tails import POSITION
 from holdfast.model.message import Message
 from holdfast.records.messages import stored_position, stored_topic
 from holdfast.storage.rocks.engine.scan import FamilyReader, get_many, scan_items, scan_values, scan_values_back
-from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE, Layout, Passed, Puts, decode_each
+from holdfast.storage.rocks.layouts.layout import (
+    MESSAGES,
+    STRUCTURE,
+    Layout,
+    Passed,
+    Puts,
+    StoredColumns,
+    decode_each,
+)
 from holdfast.storage.rocks.layouts.postings import posting_prefix, read_counts
 from holdfast.storage.rocks.layouts.topic_check import TopicCheck, only_back
 from holdfast.topics.learned import LearnedTopics, TopicPlace
@@ -95,7 +103,9 @@ class StreamLayout(ABC):
         # Of each stream, too, nothing comes above a position that it has passed.
         return merge(*parts, reverse=True)
 
-    def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+    def read_pages(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[StoredColumns]:
         return self.read(family, levels, lo_us, hi_us, in_order=False)
 
     def read_messages(

@@ -7,7 +7,7 @@ from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import MessageSink
 from holdfast.model.message import Message
 from holdfast.storage.rocks.engine.scan import FamilyReader
-from holdfast.storage.rocks.layouts.layout import Passed, Puts, decode_each
+from holdfast.storage.rocks.layouts.layout import Passed, Puts, StoredColumns, decode_each
 from holdfast.topics.learned import LearnedTopics
 
 
@@ -33,7 +33,9 @@ class WriteThroughLayout(ABC):
     def sink(self) -> MessageSink:
         return MessageSink(self.put)
 
-    def read_pages(self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int) -> Iterator[bytes]:
+    def read_pages(
+        self, family: FamilyReader, levels: tuple[bytes, ...], lo_us: int, hi_us: int
+    ) -> Iterator[StoredColumns]:
         return self.read(family, levels, lo_us, hi_us, in_order=False)
 
     def read_messages(
