@@ -26,6 +26,7 @@ from holdfast.pipeline.source.partitions import HistoryPartition, cut_parts, los
 from holdfast.pipeline.source.pushdown import Pushdown
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.source.schema import BatchShape
+from holdfast.pipeline.spark.worker_heap import freeze_worker_heap
 
 
 class BatchReader(DataSourceReader):
@@ -56,6 +57,7 @@ class BatchReader(DataSourceReader):
                 self._check_lost(source, starts, heads, since_us, until_us)
             parts = _since(parts, starts)
             parts = cut_parts(source, parts, heads, self._options.rows_per_partition)
+            freeze_worker_heap()
             return [HistoryPartition(part, wanted.filters) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

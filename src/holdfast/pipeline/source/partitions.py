@@ -22,6 +22,7 @@ from holdfast.pipeline.source.offsets import Offset, Offsets
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.source.schema import BatchShape
 from holdfast.pipeline.spark.log import log_gap
+from holdfast.pipeline.spark.worker_heap import freeze_worker_heap
 from holdfast.storage.rocks.log.published_heads import HEADS_NAME
 
 #: What one task reads at most: a second or two of work, and little to do again if it fails.
@@ -113,6 +114,7 @@ def read_partition(options: ReadOptions, shape: BatchShape, partition: InputPart
             if options.fail_on_data_loss:
                 raise
             log_gap(str(dropped))
+    freeze_worker_heap()
 
 
 def _pieces(source: HistorySource, part: Part, rows: int) -> list[Part]:

@@ -1,0 +1,26 @@
+"""What Spark's Python workers load stays out of their garbage collections.
+
+A worker of Spark collects all garbage behind every task. By then it has loaded PySpark, Arrow and Holdfast, and looks
+at a quarter of a million objects that are never garbage: a third of what a task of 100,000 messages costs.
+"""
+
+import gc
+import sys
+from typing import Final
+
+_WORKER: Final = "pyspark.daemon"
+
+
+def freeze_worker_heap() -> None:
+    """Once in a worker, when all that a task needs is loaded: what is there now is not looked at again.
+
+    Elsewhere it does nothing: in the driver there may be garbage of the program around it.
+    """
+    if gc.get_freeze_count() == 0 and _is_worker():
+        gc.freeze()
+
+
+def _is_worker() -> bool:
+    """Whether this process was started by Spark to run Python, and is used for task after task."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name == _WORKER
