@@ -1,7 +1,8 @@
 """What Spark's Python workers load stays out of their garbage collections.
 
 A worker of Spark collects all garbage behind every task. By then it has loaded PySpark, Arrow and Holdfast, and looks
-at a quarter of a million objects that are never garbage: a third of what a task of 100,000 messages costs.
+at all their objects, which are never garbage: a third of Python's work in a query of two columns, measured with tasks
+of 100,000 messages.
 """
 
 import gc
