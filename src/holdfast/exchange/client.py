@@ -311,6 +311,12 @@ class BrokerClient:
                 return True
         return False
 
+    def stored_groups(self) -> tuple[str, ...]:
+        """The keys of its groups that are stored, here or by the leader of their vnode: they know what is open."""
+        if not self.groups:
+            return ()
+        return tuple([group.key for group in self.groups if group.stored_as or group.dispatched])
+
 
 class Group:
     """The members of one shared subscription, `$share/<name>/<filter>`: it lives as long as a member's session.

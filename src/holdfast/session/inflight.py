@@ -235,10 +235,15 @@ class Window:
         """The packet ids of all entries, oldest first."""
         return list(self._entries)
 
-    def write_entries(self, progress: ProgressWriter) -> None:
-        """Add what is in flight to the session's progress: what can be found again after a restart."""
+    def write_entries(self, progress: ProgressWriter, stored_groups: tuple[str, ...] = ()) -> None:
+        """Add what is in flight to the session's progress: what can be found again after a restart.
+
+        A stored group gives out its QoS 1 messages again after a restart, to any member: they are not added.
+        """
         for packet_id, owed in self._entries.items():
             if self._stolen is not None and packet_id in self._stolen:
+                continue
+            if stored_groups and owed.qos == 1 and owed.group in stored_groups:
                 continue
             message = owed.message
             if isinstance(owed, OwedQueued):

@@ -170,6 +170,48 @@ def test_the_work_of_a_killed_node_is_given_out_again() -> None:
         assert work(two) == jobs
 
 
+def test_the_work_of_a_killed_node_is_given_out_once() -> None:
+    """A20: its group gives it out again, so the session of the member, elsewhere by now, does not send it as well."""
+    with led_world() as world:
+        member = kept(world.nodes[1], "member")
+        member.subscribe(FILTER, qos=1)
+        jobs = [b"%d" % number for number in range(4)]
+        publish(world.nodes[0].connect("writer"), jobs)
+        # Its progress is stored, with the others as in flight.
+        done = member.take(Publish)
+        member.send(Ack(PUBACK, done.packet_id))
+        world.lead(3)
+        world.nodes[1].kill()
+        world.nodes[1].fence()
+        world.lead(20)
+        again = kept(world.nodes[2], "member")
+        world.lead(3)
+        assert sorted([done.payload, *work(again)]) == jobs
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_work_that_a_member_keeps_when_it_unsubscribes_survives_its_node(*, stored: bool) -> None:
+    """A20, L15: until it is stored with the session of the member it is the group's, which gives it out again."""
+    with led_world() as world:
+        name = next(name for name in "abcdefgh" if world.log_of(name) is not world.log_of(GROUP))
+        member, other = kept(world.nodes[1], name), kept(world.nodes[2], "other")
+        member.subscribe(FILTER, qos=1)
+        publish(world.nodes[0].connect("writer"), [b"job"])
+        assert member.take(Publish).payload == b"job"
+        other.subscribe(FILTER, qos=1)
+        world.log_of(name).hold_appends = not stored
+        member.send(Unsubscribe(7, (parse_filter(FILTER.encode()),)))
+        world.lead(1)
+        world.nodes[1].kill()
+        world.log_of(name).held.clear()
+        world.log_of(name).hold_appends = False
+        world.nodes[1].fence()
+        world.lead(20)
+        again = kept(world.nodes[2], name)
+        world.lead(3)
+        assert b"job" in work(again, other)
+
+
 @pytest.mark.parametrize("dies", [True, False])
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_group_goes_on_without_its_leader(qos: int, *, dies: bool) -> None:

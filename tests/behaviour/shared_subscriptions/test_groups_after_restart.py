@@ -230,3 +230,53 @@ def test_a_group_that_dies_while_it_catches_up_still_knows_what_was_done(tmp_pat
         third.send(connect("third"))
         third.inbox.pop(0)
         assert sorted(set(finish(third))) == open_work
+
+
+def test_what_was_in_flight_to_a_member_is_given_out_once_after_a_crash(tmp_path: Path) -> None:
+    """Q10, L15: the group gives it out again, so the session of its member does not send it as well."""
+    open_world = OneNode(tmp_path)
+    world = open_world()
+    members = {name: kept(world, name) for name in ("one", "two")}
+    for member in members.values():
+        member.subscribe("$share/g/a", qos=1)
+    writer = world.connect("writer")
+    writer.send(*(Publish("a", b"%d" % number, 1, 1 + number) for number in range(10)))
+    done: list[bytes] = []
+    for member in members.values():
+        # Its progress is stored, with all the others as in flight.
+        first = member.take(Publish)
+        member.send(Ack(PUBACK, first.packet_id))
+        done.append(first.payload)
+    world.tick()
+    world.crash()
+    with open_world(start_us=1_700_000_010_000_000) as world:
+        got: list[bytes] = []
+        for name in members:
+            peer = world.peer()
+            peer.send(connect(name))
+            peer.inbox.pop(0)
+            got += finish(peer)
+        assert sorted(done + got) == [b"%d" % number for number in range(10)]
+
+
+def test_work_that_a_member_keeps_when_it_leaves_its_group_survives_a_crash(tmp_path: Path) -> None:
+    """Q10, L15: the group passes it, so it has to be stored with the session of the member before that."""
+    open_world = OneNode(tmp_path)
+    world = open_world()
+    member, other = kept(world, "member"), kept(world, "other")
+    member.subscribe("$share/g/a", qos=1)
+    writer = world.connect("writer")
+    writer.send(Publish("a", b"1", 1, 1))
+    assert member.take(Publish).payload == b"1"
+    other.subscribe("$share/g/a", qos=1)
+    member.send(Unsubscribe(7, (parse_filter(b"$share/g/a"),)))
+    assert member.take(Unsuback).packet_id == 7
+    world.crash()
+    with open_world(start_us=1_700_000_010_000_000) as world:
+        got: list[bytes] = []
+        for name in ("other", "member"):
+            peer = world.peer()
+            peer.send(connect(name))
+            peer.inbox.pop(0)
+            got += finish(peer)
+        assert b"1" in got

@@ -212,9 +212,15 @@ class SessionSubscriptions:
 
     def drop(self, client: BrokerClient, raw: bytes) -> bool:
         """Unsubscribe; whether there was a subscription."""
-        if client.stored():
-            self._state.step(DropSubscription(client.session.client_id, raw))
-        return self.remove(client, raw)
+        if not client.stored():
+            return self.remove(client, raw)
+        self._state.step(DropSubscription(client.session.client_id, raw))
+        subscribed = client.subscribed(raw)
+        found = self.remove(client, raw)
+        if subscribed is not None and subscribed.group is not None:
+            # What it has in flight of the group is its own from now on, and no group gives it out again.
+            self._exchange.delivery.progress.save(client)
+        return found
 
     def remove(self, client: BrokerClient, raw: bytes) -> bool:
         """Take a subscription out of memory; what is stored of it stays."""

@@ -129,14 +129,20 @@ class MemberShares:
         self._services.changed(group_id)
 
     def leave(self, client: BrokerClient, group: Group) -> None:
-        """Unsubscribed, or forgotten here. What is in flight it keeps: it may be about to acknowledge it."""
+        """Unsubscribed, or forgotten here. What is in flight it keeps: it may be about to acknowledge it.
+
+        The group counts that as done once it is stored with the session: from then on no other node gives it out.
+        """
         member = self._members.pop((client.session.client_id, GROUP_PREFIX + group.key), None)
         client.groups = tuple(other for other in client.groups if other is not group)
         if member is None:
             return
         waiting = {_place(owed.message) for owed in group.held if not _is_assigned(owed)} | member.uncovered.keys()
-        for place in sorted(member.in_hand):
-            self._services.result(member.group_id, place, place not in waiting)
+        for place in sorted(member.in_hand & waiting):
+            self._services.result(member.group_id, place, False)
+        kept = sorted(member.in_hand - waiting)
+        if kept:
+            self._state.follow_up(client.session.client_id, lambda: self._count_as_done(member.group_id, kept))
         group.held = [owed for owed in group.held if _is_assigned(owed)]
         if group.held:
             client.groups = (*client.groups, group)  # they are this member's, and no other gets them
@@ -144,6 +150,10 @@ class MemberShares:
         if not any(group_id == member.group_id for _session_id, group_id in self._members):
             self.groups.pop(member.group_id, None)
         self._services.changed(member.group_id)
+
+    def _count_as_done(self, group_id: str, places: list[Place]) -> None:
+        for place in places:
+            self._services.result(group_id, place, True)
 
     def share_out(self, client: BrokerClient) -> None:
         """The connection of a member is gone: others get what it did not acknowledge with QoS 1."""

@@ -244,7 +244,7 @@ class ProgressQueue:
             return None
         window = client.session.window
         writer = ProgressWriter()
-        window.write_entries(writer)
+        window.write_entries(writer, client.stored_groups())
         for entry in client.queue.sent_before():
             writer.add(entry.packet_id, entry.qos, entry.shard, entry.position_us)
         self._save_retained(client)
