@@ -30,7 +30,6 @@ from holdfast.exchange.loop_state import LoopState
 from holdfast.exchange.pending_publish import Reservation
 from holdfast.records.progress import (
     HEAD_BYTES,
-    MAX_ENTRY_BYTES,
     SHARD_BYTES,
     GroupProgressWriter,
     ProgressWriter,
@@ -40,17 +39,21 @@ from holdfast.session.inflight import RESERVE
 #: A batch takes along one record, and one more for each of so many messages and other changes in it: a record costs
 #: about as much as a message.
 CHANGES_PER_RECORD: Final = 16
-#: … of so many bytes together, and so many more for each change. An entry in flight costs about 25 ns.
+#: … of so many bytes together, and so many more for each change. An entry in flight costs about 25 ns, and counts as so
+#: many bytes: most take 2 or 3, none more than 13.
+ENTRY_BYTES: Final = 4
 LEAST_BYTES: Final = 1024
 BYTES_PER_CHANGE: Final = 8
 MOST_BYTES: Final = 16 * 1024
 #: So long after an acknowledgement that no batch took along, one is written for progress alone, unless there is
-#: something to commit anyway. It costs about 30 µs and 3 µs for each record: the next one is thirty times as far away.
+#: something to commit anyway. It costs about 30 µs, 3 µs for each record and 25 ns for each entry in flight: the next one
+#: is thirty times as far away.
 OWN_BATCH_AFTER_US: Final = 1500
 OWN_BATCH_RECORDS: Final = 64
 #: A batch of fewer changes takes as many along. It is written though a sync is under way, as a larger one is anyway.
 SMALL_BATCH: Final = 100
 _PAUSE_PER_RECORD_US: Final = 100
+_BYTES_PER_PAUSE_US: Final = 5
 #: Once a second: 10,000 records take 30 ms of the loop.
 TICK_RECORDS: Final = 10_000
 TICK_BYTES: Final = 1024 * 1024
@@ -111,7 +114,7 @@ class ProgressQueue:
         """Ask for a batch if some have waited all the time. Under traffic every commit takes some along."""
         self._timed = False
         self._delay_us = OWN_BATCH_AFTER_US
-        if self._taken < self._timed_put or (self._large and self._most_bytes(self._large[0]) <= MOST_BYTES):
+        if self._taken < self._timed_put or (self._large and self._size_bytes(self._large[0]) <= MOST_BYTES):
             self._wanted = True
             self._state.schedule()
         elif self._waiting:
@@ -162,9 +165,10 @@ class ProgressQueue:
         self._wanted = False
         self._ticked = self._ticked and not ticked
         if size_bytes < limit_bytes:
-            self._take(batch, self._waiting, records, limit_bytes - size_bytes)
+            size_bytes += self._take(batch, self._waiting, records, limit_bytes - size_bytes)
         if own:
-            self._delay_us = OWN_BATCH_AFTER_US + _PAUSE_PER_RECORD_US * len(batch.progress)
+            pause_us = _PAUSE_PER_RECORD_US * len(batch.progress) + size_bytes // _BYTES_PER_PAUSE_US
+            self._delay_us = OWN_BATCH_AFTER_US + pause_us
         if (self._waiting or self._large) and not self._timed:
             self._time()
 
@@ -174,8 +178,8 @@ class ProgressQueue:
         from_large = queue is self._large
         while queue and records > 0:
             changed = queue[0]
-            most_bytes = self._most_bytes(changed)
-            fits = size_bytes + most_bytes <= limit_bytes
+            record_bytes = self._size_bytes(changed)
+            fits = size_bytes + record_bytes <= limit_bytes
             # Nothing may be too large for a tick.
             if not fits and (size_bytes or (from_large and limit_bytes < TICK_BYTES)):
                 break
@@ -193,7 +197,7 @@ class ProgressQueue:
                 if step is not None:
                     batch.progress.append(step)
                     records -= 1
-                    size_bytes += max(most_bytes, len(step.value))
+                    size_bytes += max(record_bytes, len(step.value))
         return size_bytes
 
     def _is_held_back(self, changed: BrokerClient | Group) -> bool:
@@ -203,15 +207,15 @@ class ProgressQueue:
         self._held.append(changed)
         return True
 
-    def _most_bytes(self, changed: BrokerClient | Group) -> int:
-        """The most bytes of its record, unless retained messages are in it; of a group, what making it costs."""
+    def _size_bytes(self, changed: BrokerClient | Group) -> int:
+        """About how many bytes its record has, unless retained messages are in it; of a group, what making it costs."""
         entries = 0
         if isinstance(changed, BrokerClient):
             entries = len(changed.session.window)
         else:
             for member in changed.members.values():
                 entries += len(member.client.session.window)
-        return HEAD_BYTES + SHARD_BYTES * len(self._delivered) + MAX_ENTRY_BYTES * entries
+        return HEAD_BYTES + SHARD_BYTES * len(self._delivered) + ENTRY_BYTES * entries
 
     def _record_of(self, changed: BrokerClient | Group) -> KeepProgress | None:
         if isinstance(changed, Group):
