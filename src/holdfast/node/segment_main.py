@@ -110,8 +110,8 @@ def main() -> None:
     os.nice(_NICE)
     try:
         serve(sys.stdin.buffer, sys.stdout.buffer)
-    except BrokenPipeError:
-        # What is left in the buffer goes nowhere; Python would try to write it at the end, and complain.
+    except ConnectionError:
+        # The broker was killed. What is left in the buffer goes nowhere; Python would try to write it at the end, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

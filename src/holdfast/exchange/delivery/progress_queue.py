@@ -45,13 +45,11 @@ ENTRY_BYTES: Final = 4
 LEAST_BYTES: Final = 1024
 BYTES_PER_CHANGE: Final = 8
 MOST_BYTES: Final = 16 * 1024
-#: So long after an acknowledgement that no batch took along, one is written for progress alone, unless there is
-#: something to commit anyway. It costs about 30 µs, 3 µs for each record and 25 ns for each entry in flight: the next one
-#: is thirty times as far away.
-OWN_BATCH_AFTER_US: Final = 1500
+#: So long after an acknowledgement that no batch took along, the next one takes more, and one is written for progress
+#: alone if there is nothing to commit. That costs about 30 µs, 3 µs for each record and 25 ns for each entry in flight.
+#: The next one is thirty times as far away.
+OWN_BATCH_AFTER_US: Final = 1000
 OWN_BATCH_RECORDS: Final = 64
-#: A batch of fewer changes takes as many along. It is written though a sync is under way, as a larger one is anyway.
-SMALL_BATCH: Final = 100
 _PAUSE_PER_RECORD_US: Final = 100
 _BYTES_PER_PAUSE_US: Final = 5
 #: Once a second: 10,000 records take 30 ms of the loop.
@@ -81,7 +79,7 @@ class ProgressQueue:
         self._timed = False
         self._timed_put = 0
         self._delay_us = OWN_BATCH_AFTER_US
-        #: Whether the next batch is wanted soon and is to take along more, if it is small; and all, whatever it is.
+        #: Whether the next batch is wanted soon and is to take along more; and all.
         self._wanted = False
         self._ticked = False
 
@@ -147,20 +145,16 @@ class ProgressQueue:
         changes = len(batch)
         records = 1 + changes // CHANGES_PER_RECORD
         limit_bytes = min(LEAST_BYTES + BYTES_PER_CHANGE * changes, MOST_BYTES)
-        # Batches are small where the loop has time left, and large where each record counts.
-        own = self._wanted and changes < SMALL_BATCH
+        # Those who have waited go with the next batch, whatever it holds: the pause behind it bounds what that costs.
+        own = self._wanted
         ticked = self._ticked and not batch.patient
         if ticked:
             records, limit_bytes = TICK_RECORDS, TICK_BYTES
         elif own:
-            records, limit_bytes = OWN_BATCH_RECORDS, MOST_BYTES
+            records, limit_bytes = max(records, OWN_BATCH_RECORDS), MOST_BYTES
         size_bytes = 0
         if ticked or own:
             size_bytes = self._take(batch, self._large, records, limit_bytes)
-            records -= len(batch.progress)
-        elif self._wanted:
-            # Of batches that follow each other, none might ever have room for it.
-            size_bytes = self._take(batch, self._large, 1, MOST_BYTES)
             records -= len(batch.progress)
         self._wanted = False
         self._ticked = self._ticked and not ticked

@@ -20,7 +20,6 @@ from holdfast.exchange.delivery.progress_queue import (
     MOST_BYTES,
     OWN_BATCH_AFTER_US,
     OWN_BATCH_RECORDS,
-    SMALL_BATCH,
     TICK_RECORDS,
     ProgressQueue,
 )
@@ -149,7 +148,7 @@ def test_a_record_with_a_thousand_messages_in_flight_is_small_and_whole(
     assert [entry.position_us for entry in progress.unacknowledged] == [HEAD_US - 7 * n for n in range(1000, 0, -1)]
 
 
-@pytest.mark.parametrize("messages", [0, 1, SMALL_BATCH])
+@pytest.mark.parametrize("messages", [0, 1, 100])
 def test_one_with_much_in_flight_holds_up_no_other_and_waits_a_little_longer(
     world: World, queue: ProgressQueue, sessions: Sessions, messages: int
 ) -> None:
@@ -196,16 +195,21 @@ def test_without_commits_a_batch_is_asked_for_soon(world: World, queue: Progress
     assert not queue.wants_batch(), "nothing is left"
 
 
-def test_those_who_have_waited_go_with_a_small_batch(world: World, queue: ProgressQueue, sessions: Sessions) -> None:
-    """A large one takes no more than its messages pay for."""
-    paid_for = 1 + SMALL_BATCH // CHANGES_PER_RECORD
-    sessions.change(*(sessions.add(f"c{number}") for number in range(20)))
+@pytest.mark.parametrize("messages", [0, 1, 100, 500])
+def test_those_who_have_waited_go_with_the_next_batch(
+    world: World, queue: ProgressQueue, sessions: Sessions, messages: int
+) -> None:
+    """However few its messages pay for; the next such batch is further away."""
+    sessions.change(*(sessions.add(f"c{number}") for number in range(50)))
     world.clock.advance(OWN_BATCH_AFTER_US)
     world.broker.deadlines.fire()
-    assert len(taken(queue, SMALL_BATCH)) == paid_for
+    assert queue.wants_batch()
+    assert len(taken(queue, messages)) == 50
+    sessions.change(*(sessions.add(f"d{number}") for number in range(50)))
     world.clock.advance(OWN_BATCH_AFTER_US)
     world.broker.deadlines.fire()
-    assert len(taken(queue, SMALL_BATCH - 1)) == 20 - paid_for
+    assert not queue.wants_batch()
+    assert len(taken(queue, messages)) == 1 + messages // CHANGES_PER_RECORD
 
 
 def test_no_batch_is_asked_for_while_commits_take_those_who_wait(
