@@ -49,19 +49,27 @@ class Repetitions:
 def count_repetitions(ledger: Ledger) -> Repetitions:
     """What came again with QoS 1, and why."""
     found = Repetitions()
-    #: By who gets it, topic and number, in the order of time.
+    #: By who gets it, topic and number, in the order of time; and how many were sent again under their packet id,
+    #: because they were not acknowledged.
     copies: dict[tuple[str, str, int], list[Arrival]] = defaultdict(list)
+    resent: Counter[tuple[str, str, int]] = Counter()
     for received in ledger.subscriptions:
         name = received.filter if received.shared() else received.client
         for topic, arrivals in received.topics.items():
             if min(received.qos, ledger.sent[topic].qos) == 1:
+                last: dict[tuple[int, int], Arrival] = {}
                 for arrival in arrivals:
                     copies[name, topic, arrival.number].append(arrival)
+                    before = last.get((arrival.number, arrival.packet_id))
+                    resent[name, topic, arrival.number] += before is not None and not before.acknowledged
+                    last[arrival.number, arrival.packet_id] = arrival
     for (name, topic, number), arrivals in copies.items():
         arrivals.sort(key=lambda arrival: arrival.at)
-        published_again = min(len(arrivals) - 1, ledger.sent[topic].sent_again[number])
+        left = len(arrivals) - 1 - resent[name, topic, number]
+        found.unacknowledged += resent[name, topic, number]
+        published_again = min(left, ledger.sent[topic].sent_again[number])
         found.published_again += published_again
-        left = len(arrivals) - 1 - published_again
+        left -= published_again
         # What the broker had read explains a repetition before anything else does.
         for fate in (READ, BROKEN_OFF, UNREAD):
             acknowledged = [one for one in arrivals[:-1] if one.acknowledged and one.fate == fate][:left]

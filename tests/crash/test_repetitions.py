@@ -66,3 +66,19 @@ def test_repetitions_are_told_apart_by_what_the_broker_could_know() -> None:
     assert (found.unacknowledged, found.published_again, found.total()) == (1, 1, 6)
     assert found.ages_ms == {"c": [4.0, 4.0]}
     assert "PUBACK read by the broker before the kill: 2, 16.67 %" in describe_repetitions(ledger)
+
+
+def test_both_copies_of_a_message_that_was_published_again_may_be_sent_again() -> None:
+    """Each is sent until it is acknowledged, under its packet id: none of that could have been spared."""
+    ledger = Ledger()
+    ledger.sends("t", 1)
+    ledger.sends_again("t", 1)
+    received = ledger.subscribes("c", "t", 1)
+    for connection in (1, 2):
+        for packet_id in (7, 8):
+            arrival = ledger.arrives(received, "t", 1, dup=connection > 1, packet_id=packet_id, connection=connection)
+            arrival.acknowledged = connection > 1
+            arrival.fate = READ
+    found = count_repetitions(ledger)
+    assert found.acknowledged.total() == 0
+    assert (found.unacknowledged, found.published_again) == (2, 1)
