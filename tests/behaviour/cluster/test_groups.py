@@ -71,6 +71,23 @@ def test_suback_says_0x80_if_the_leader_does_not_answer() -> None:
         assert member.subscribe(FILTER, qos=1) == [1], "it may try again"
 
 
+def test_a_refused_subscribe_does_not_end_the_subscription_that_was_confirmed_before() -> None:
+    """A20, L15: many programs subscribe on every connection; what was published behind their first SUBACK is owed."""
+    with led_world() as world:
+        member = kept(world.nodes[1], "worker")
+        assert member.subscribe(FILTER, qos=1) == [1]
+        member = kept(world.nodes[2], "worker")
+        world.hold_packets = True
+        publish(world.nodes[0].connect("writer"), [b"owed"])
+        member.send(Subscribe(2, (Subscription(parse_filter(FILTER.encode()), 1),)))
+        world.advance(6)
+        assert list(member.take(Suback).reasons) == [0x80]
+        world.packets.clear()
+        world.hold_packets = False
+        world.lead(5)
+        assert member.payloads() == [b"owed"]
+
+
 def test_suback_waits_for_a_listing_behind_the_end_of_an_earlier_one() -> None:
     """A20: a member that is listed for a subscription that has ended is about to be dropped, and the group with it."""
     with led_world() as world:

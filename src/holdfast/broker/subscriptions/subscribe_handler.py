@@ -58,6 +58,8 @@ class _Answer:
     replays: list[ReplayDelivery] = field(default_factory=list)
     #: Shared subscriptions, by filter the index of their reason, and whether history is wanted.
     shared: dict[bytes, tuple[int, bool]] = field(default_factory=dict)
+    #: Those of them that the session did not have before.
+    new_shared: set[bytes] = field(default_factory=set)
     #: Whether groups were waited for.
     waits: bool = False
 
@@ -109,6 +111,8 @@ class SubscribeHandler:
                 answer.retained.append(delivery)
             if topic_filter.group:
                 answer.shared[topic_filter.raw] = (len(answer.reasons) - 1, span is not None)
+                if is_new:
+                    answer.new_shared.add(topic_filter.raw)
                 if not self._exchange.settings.log_decides:
                     answer.properties += self._subscriptions.shared.describe(
                         client, topic_filter.raw, now_us, replay=span is not None
@@ -142,7 +146,9 @@ class SubscribeHandler:
             if channel.closed or client.owner is not channel:
                 return
             for raw in failed:
-                self._subscriptions.drop(client, raw)
+                # An earlier SUBACK may have confirmed one that is not new: its group stays, and loses nothing.
+                if raw in answer.new_shared:
+                    self._subscriptions.drop(client, raw)
                 answer.reasons[answer.shared[raw][0]] = UNSPECIFIED_ERROR
                 self._exchange.counters.refuse(UNSPECIFIED_ERROR)
                 answer.complaints.append(f"{raw.decode()}: {_NO_LEADER}")
