@@ -21,7 +21,15 @@ PART = 50
 QUICK_SEEDS = 20
 
 #: Seeds that once found a defect of the product, by simulation.
-KEPT_SEEDS = [("wills", 102), ("wills", 159), ("wills", 295), ("clocks", 185)]
+KEPT_SEEDS = [
+    ("wills", 102),
+    ("wills", 159),
+    ("wills", 295),
+    ("clocks", 185),
+    ("groups", 100905),
+    ("groups", 100947),
+    ("takeovers", 101026),
+]
 
 
 @pytest.fixture(autouse=True)

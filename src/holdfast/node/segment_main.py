@@ -111,7 +111,7 @@ def main() -> None:
     try:
         serve(sys.stdin.buffer, sys.stdout.buffer)
     except ConnectionError:
-        # The broker was killed. What is left in the buffer goes nowhere; Python would try to write it at the end, and complain.
+        # The broker was killed. What is left in the buffer goes nowhere, and Python would complain about it at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -21,6 +21,30 @@ def test_a_broker_has_the_time_of_its_machine_as_far_as_the_logs_agree(record_s:
     assert clock.wall_us() == T + time_s * S
 
 
+@pytest.mark.parametrize("quiet_s", [0, 700])
+def test_a_record_that_is_applied_late_does_not_make_the_clock_of_the_machine_wrong(quiet_s: int) -> None:
+    """A12, A25: the next connection would get a version of the past, and an older one would win."""
+    machine = ManualClock(T)
+    clock = RecordClock(machine)
+    clock.applied(T)
+    machine.advance(quiet_s * S)
+    clock.applied(T + quiet_s * S)
+    machine.advance(40 * S)
+    clock.applied(T + (quiet_s + 1) * S)
+    assert clock.wall_us() == T + (quiet_s + 40) * S
+
+
+def test_record_time_of_long_ago_is_forgotten() -> None:
+    """The rates of a monotonic clock and of record time differ a little, for months."""
+    machine = ManualClock(T)
+    clock = RecordClock(machine)
+    clock.applied(T + 100 * S)
+    for _minute in range(30):
+        machine.advance(60 * S)
+        clock.applied(machine.wall_us())
+    assert clock.wall_us() == machine.wall_us()
+
+
 def test_durations_are_those_of_the_machine() -> None:
     machine = ManualClock(T)
     clock = RecordClock(machine)
