@@ -91,6 +91,11 @@ ROWS: dict[str, tuple[bytes, bytes, object]] = {
         rows.encode_clock(rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4)),
         rows.decode_clock,
     ),
+    "leapt clock": (
+        rows.CLOCK_KEY,
+        rows.encode_clock(rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4, T - 5)),
+        rows.decode_clock,
+    ),
     "writer": (rows.writer_key(2), rows.encode_writer(9, 258), rows.decode_writer),
     "closed": (rows.closed_key(2, 9), rows.encode_closed(T), rows.decode_closed),
     "leader": (rows.LEADER_KEY, rows.encode_leader(rows.LeaderRow(2, 9, 0x10000, T)), rows.decode_leader),
@@ -122,6 +127,7 @@ ROWS: dict[str, tuple[bytes, bytes, object]] = {
 READ: dict[str, object] = {
     "applied": rows.AppliedRow(258, 0xDEADBEEF, bytes(range(16))),
     "clock": rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4),
+    "leapt clock": rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4, T - 5),
     "writer": (9, 258),
     "closed": T,
     "leader": rows.LeaderRow(2, 9, 0x10000, T),

@@ -63,6 +63,7 @@ class VnodeModel:
         self.closed: dict[int, int] = {}
         self.claims: list[tuple[int, int, int]] = []
         self.now_us = 0
+        self.leapt_us = 0
         self.registered: dict[str, Registered] = {}
         self.sessions: dict[str, Session] = {}
         self.numbers: dict[str, int] = {}
@@ -104,6 +105,7 @@ class VnodeModel:
         return "applied"
 
     def _tell_time(self, record: ClusterRecord, stamp_us: int) -> None:
+        before_us = self.now_us
         claim_us = min(stamp_us, record.time_us)
         others = [claimed for node, _stamp, claimed in self.claims if node != record.node]
         if not self.claims:
@@ -115,6 +117,8 @@ class VnodeModel:
             self.now_us = max(self.now_us + (min(passed_us, ahead_us) if ahead_us > 0 else passed_us), agreed_us)
         else:
             self.now_us = max(self.now_us, claim_us)
+        if self.claims and self.now_us - before_us > 30 * S:
+            self.leapt_us = self.now_us
         self.claims.append((record.node, stamp_us, claim_us))
 
     def _close(self, node: int, before: int) -> bool:
@@ -197,10 +201,10 @@ class VnodeModel:
         if session is None:
             return True
         waits = session.will is not None and min(session.will.delay_s, session.expiry_s)
-        due = session.will_us is not None and session.will_us <= self.now_us
+        due = self._has_come(session, session.will_us)
         if session.will is not None and (due or (live is not None and waits == 0)):
             self._publish_will(claim.session_id)
-        if session.expiry_s == 0 or (session.end_us is not None and session.end_us <= self.now_us):
+        if session.expiry_s == 0 or self._has_come(session, session.end_us):
             self._end(claim.session_id)
         session.offline_us = session.will_us = session.end_us = None
         return True
@@ -231,17 +235,24 @@ class VnodeModel:
         known, session = self.registered.get(due.session_id), self.sessions.get(due.session_id)
         if known is None or known.left_us is None or known.revision != due.revision or session is None:
             return False
-        if session.will_us is None or session.will_us > self.now_us:
+        if not self._has_come(session, session.will_us):
             return False
         self._publish_will(due.session_id)
         return True
 
     def _Expire(self, expire: it.Expire) -> bool:  # noqa: N802
         session = self.sessions.get(expire.session_id)
-        if session is None or session.end_us != expire.ends_us or expire.ends_us > self.now_us:
+        if session is None or session.end_us != expire.ends_us or not self._has_come(session, session.end_us):
             return False
         self._end(expire.session_id)
         return True
+
+    def _has_come(self, session: Session, at_us: int | None) -> bool:
+        """A time of an offline session: it begins to wait again when time leaps."""
+        if at_us is None or session.offline_us is None:
+            return False
+        leapt_us = max(self.leapt_us - session.offline_us, 0)
+        return at_us + leapt_us <= self.now_us
 
     def _publish_will(self, client: str) -> None:
         session = self.sessions[client]

@@ -25,9 +25,11 @@ from holdfast.model.clock import Clock
 from holdfast.model.time import SECOND_US
 from holdfast.records.cluster.items import Expire, Item, Lead, Resign, Tick, WillDue
 from holdfast.records.cluster.rows import (
+    CLOCK_KEY,
     LEADER_KEY,
     LeaderRow,
     RegistrationRow,
+    decode_clock,
     decode_leader,
     decode_registration,
     registration_key,
@@ -147,16 +149,27 @@ class VnodeLeader:
 
     def _due_wills(self, now_us: int) -> list[Item]:
         found: list[Item] = []
+        leapt_us = self._leapt_us()
         for due_us, session_id in self._sessions.waiting_wills(0, "", _MOST):
             row = registration_of(self._tables, session_id)
             if due_us <= now_us and row is not None and row.released_us:
-                found.append(WillDue(session_id, row.revision))
+                record = self._tables.session(session_id) if leapt_us else None
+                if record is None or due_us - record.disconnected_us <= now_us - leapt_us:
+                    found.append(WillDue(session_id, row.revision))
         return found
 
     def _ended(self, now_us: int) -> list[Item]:
         found: list[Item] = []
+        leapt_us = self._leapt_us()
         for session_id in self._sessions.expiring(now_us, _MOST):
             record = self._tables.session(session_id)
-            if record is not None and record.ends_us() >= 0:
+            if record is None or record.ends_us() < 0:
+                continue
+            if record.ends_us() - record.disconnected_us <= now_us - leapt_us:
                 found.append(Expire(session_id, record.ends_us()))
         return found
+
+    def _leapt_us(self) -> int:
+        """The time of the last leap of record time: what waits for a time, waits for all of it from there on."""
+        value = self._tables.get(CLUSTER, CLOCK_KEY)
+        return 0 if value is None else decode_clock(value).leapt_us

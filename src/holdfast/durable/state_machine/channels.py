@@ -204,13 +204,11 @@ class Channels:
 
     def _settle_claimed(self, index: int, session_id: str, session: SessionRecord, *, is_replaced: bool) -> None:
         """The will and the end of a session that was claimed; what stays is connected."""
-        now_us = self._scope.time_us
-        if session.will is not None:
-            is_due = 0 <= session.will_due_us() <= now_us
-            if is_due or (is_replaced and will_wait_s(session, session.will) == 0):
-                self._publish_will(index, session_id, session.will)
-                session = self._replace(session_id, session.without_will(), session)
-        if session.expiry_s == 0 or 0 <= session.ends_us() <= now_us:
+        will = session.will
+        if will is not None and (self._is_will_due(session, will) or (is_replaced and will_wait_s(session, will) == 0)):
+            self._publish_will(index, session_id, will)
+            session = self._replace(session_id, session.without_will(), session)
+        if session.expiry_s == 0 or self._is_over(session):
             self._end(index, session_id, session)
         elif session.disconnected_us:
             self._replace(session_id, _offline_since(session, 0), session)
@@ -242,7 +240,7 @@ class Channels:
         if row is None or not row.released_us or row.revision != item.revision or session is None:
             return False
         will = session.will
-        if will is None or not 0 <= session.will_due_us() <= self._scope.time_us:
+        if will is None or not self._is_will_due(session, will):
             return False
         self._publish_will(index, item.session_id, will)
         self._replace(item.session_id, session.without_will(), session)
@@ -252,10 +250,18 @@ class Channels:
         if self.live(item.session_id) is not None:
             return False
         session = self._scope.tables.session(item.session_id)
-        if session is None or session.ends_us() != item.ends_us or not 0 <= item.ends_us <= self._scope.time_us:
+        if session is None or session.ends_us() != item.ends_us or not self._is_over(session):
             return False
         self._end(index, item.session_id, session)
         return True
+
+    def _is_will_due(self, session: SessionRecord, will: StoredWill) -> bool:
+        return session.will_due_us() >= 0 and self._scope.has_passed(
+            session.disconnected_us, will_wait_s(session, will)
+        )
+
+    def _is_over(self, session: SessionRecord) -> bool:
+        return session.ends_us() >= 0 and self._scope.has_passed(session.disconnected_us, session.expiry_s)
 
     def _end(self, index: int, session_id: str, session: SessionRecord) -> None:
         if session.will is not None:

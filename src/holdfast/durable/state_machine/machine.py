@@ -154,7 +154,13 @@ class StateMachine:
             CLOCK_KEY,
             encode_clock(
                 ClockRow(
-                    clock.time_us, clock.stamp_us, clock.node, clock.claimed_us, clock.other_claimed_us, scope.version
+                    clock.time_us,
+                    clock.stamp_us,
+                    clock.node,
+                    clock.claimed_us,
+                    clock.other_claimed_us,
+                    scope.version,
+                    clock.leapt_us,
                 )
             ),
         )

@@ -5,6 +5,7 @@ from typing import Final
 from holdfast.durable.state_machine.epochs import Epochs
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.durable.state_machine.tables import TableChanges
+from holdfast.model.time import SECOND_US
 from holdfast.records.cluster.record import ClusterRecord, revision_of
 from holdfast.records.cluster.rows import ClockRow
 
@@ -15,6 +16,7 @@ class Scope:
     def __init__(self, record: ClusterRecord, clock: ClockRow, tables: TableChanges, outcome: Outcome) -> None:
         self.record: Final = record
         self.time_us: Final = clock.time_us
+        self._leapt_us: Final = clock.leapt_us
         self.tables: Final = tables
         self.outcome: Final = outcome
         self.epochs: Final = Epochs(tables, clock.time_us)
@@ -23,6 +25,10 @@ class Scope:
     def revision(self, index: int) -> int:
         """The revision of an item of the record."""
         return revision_of(self.outcome.sequence, index)
+
+    def has_passed(self, since_us: int, wait_s: int) -> bool:
+        """Whether so long a time has passed since then, and since the last leap of the clock."""
+        return max(since_us, self._leapt_us) + wait_s * SECOND_US <= self.time_us
 
     def is_writer(self, node: int, epoch: int) -> bool:
         """Whether this is the life of the node that wrote the record."""

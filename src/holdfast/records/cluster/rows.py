@@ -46,6 +46,8 @@ from holdfast.records.progress import encode_places, read_places
 
 #: Never change.
 VERSION: Final = 1
+#: Of a clock that has leapt.
+LEAPT_VERSION: Final = 2
 APPLIED_KEY: Final = b"\x01"
 CLOCK_KEY: Final = b"\x02"
 LEADER_KEY: Final = b"\x05"
@@ -63,6 +65,7 @@ DIGEST_BYTES: Final = 16
 _CLOSED_KEY: Final = Struct(">BIQ")
 _APPLIED: Final = Struct("<BQI16s")
 _CLOCK: Final = Struct("<BqqIqqq")
+_LEAPT_CLOCK: Final = Struct("<BqqIqqqq")
 _WRITER: Final = Struct("<BQQ")
 _CLOSED: Final = Struct("<Bq")
 _LEADER: Final = Struct("<BIQQq")
@@ -85,7 +88,14 @@ class ClockRow(ValueRecord):
     """The time of the vnode, and what it is judged by."""
 
     def __init__(
-        self, time_us: int, stamp_us: int, node: int, claimed_us: int, other_claimed_us: int, version: int
+        self,
+        time_us: int,
+        stamp_us: int,
+        node: int,
+        claimed_us: int,
+        other_claimed_us: int,
+        version: int,
+        leapt_us: int = 0,
     ) -> None:
         #: The record time, and the log's stamp, of the last record that counted.
         self.time_us: Final = time_us
@@ -97,9 +107,12 @@ class ClockRow(ValueRecord):
         self.other_claimed_us: Final = other_claimed_us
         #: The last version that was given to a retained message of this vnode.
         self.version: Final = version
+        #: The record time behind its last leap of more than 30 s; 0 if there was none.
+        self.leapt_us: Final = leapt_us
 
     def _fields(self) -> tuple[object, ...]:
-        return (self.time_us, self.stamp_us, self.node, self.claimed_us, self.other_claimed_us, self.version)
+        times = (self.time_us, self.stamp_us, self.node, self.claimed_us, self.other_claimed_us)
+        return (*times, self.version, self.leapt_us)
 
 
 class LeaderRow(ValueRecord):
@@ -246,13 +259,15 @@ def decode_applied_row(value: bytes) -> AppliedRow:
 
 def encode_clock(row: ClockRow) -> bytes:
     times = (row.time_us, row.stamp_us, row.node, row.claimed_us, row.other_claimed_us)
+    if row.leapt_us:
+        return numbers(_LEAPT_CLOCK, LEAPT_VERSION, *times, row.version, row.leapt_us)
     return numbers(_CLOCK, VERSION, *times, row.version)
 
 
 def decode_clock(value: bytes) -> ClockRow:
-    fields = read_fixed(_CLOCK, value, "the clock of a vnode", VERSION)
-    _version, time_us, stamp_us, node, claimed_us, other_us, version = fields
-    return ClockRow(time_us, stamp_us, node, claimed_us, other_us, version)
+    layout = _LEAPT_CLOCK if value[:1] == bytes((LEAPT_VERSION,)) else _CLOCK
+    fields = read_fixed(layout, value, "the clock of a vnode", LEAPT_VERSION)
+    return ClockRow(*fields[1:])
 
 
 def encode_writer(epoch: int, number: int) -> bytes:
