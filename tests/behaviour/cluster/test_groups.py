@@ -5,13 +5,14 @@ from collections import Counter
 import pytest
 
 from holdfast.broker.policy import Policy, Sessions
+from holdfast.cluster.registry.takeover_begin import BEGIN
 from holdfast.model.message import Message
-from holdfast.model.protocol import PUBACK
+from holdfast.model.protocol import PUBACK, V5
 from holdfast.records.groups import GroupRecord
 from holdfast.topics.filters import parse_filter
-from holdfast.wire.packets import Ack, Publish, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from holdfast.wire.packets import Ack, Connack, Connect, Publish, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from holdfast.wire.properties import Properties
-from tests.cluster_groups import FILTER, GROUP, assigned_rows, kept, leader, led_world, publish, work
+from tests.cluster_groups import FILTER, GROUP, KEPT, assigned_rows, kept, leader, led_world, publish, work
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -227,6 +228,29 @@ def test_work_that_a_member_keeps_when_it_unsubscribes_survives_its_node(*, stor
         again = kept(world.nodes[2], name)
         world.lead(3)
         assert b"job" in work(again, other)
+
+
+def test_work_that_a_member_keeps_when_it_unsubscribes_is_not_done_if_that_does_not_count() -> None:
+    """A1, A20: its client has moved meanwhile. The new owner neither has the message in flight, nor has it left."""
+    with led_world() as world:
+        world.network.unanswered.add(BEGIN)
+        name = next(name for name in "abcdefgh" if world.log_of(name) is not world.log_of(GROUP))
+        member = kept(world.nodes[1], name)
+        member.subscribe(FILTER, qos=1)
+        publish(world.nodes[0].connect("writer"), [b"job"])
+        assert member.take(Publish).payload == b"job"
+        log = world.log_of(name)
+        log.hold_appends = True
+        member.send(Unsubscribe(9, (parse_filter(FILTER.encode()),)))
+        moved = world.nodes[2].peer()
+        moved.send(Connect(V5, name, clean_start=False, properties=KEPT))
+        claim = len(log.held) - 1
+        assert claim > 0, "behind what the member has written"
+        world.do(lambda: log.arrive(claim))
+        world.let_appends_through()
+        assert moved.take(Connack).session_present
+        world.lead(3)
+        assert work(moved) == [b"job"]
 
 
 @pytest.mark.parametrize("dies", [True, False])

@@ -57,6 +57,8 @@ class ShareServices(NamedTuple):
     record: Callable[[str], GroupRecord | None]
     known: Callable[[int], int]
     vnode_of: Callable[[str], int]
+    #: The revision by which this node holds a session; None if it does not, or its channel has ended.
+    held_revision: Callable[[str], int | None]
 
 
 @dataclass(eq=False)
@@ -131,7 +133,8 @@ class MemberShares:
     def leave(self, client: BrokerClient, group: Group) -> None:
         """Unsubscribed, or forgotten here. What is in flight it keeps: it may be about to acknowledge it.
 
-        The group counts that as done once it is stored with the session: from then on no other node gives it out.
+        The group counts that as done once it is stored with the session: from then on no other node gives it out. If
+        another channel has claimed the session in between, that is not stored, and goes back.
         """
         member = self._members.pop((client.session.client_id, GROUP_PREFIX + group.key), None)
         client.groups = tuple(other for other in client.groups if other is not group)
@@ -142,7 +145,15 @@ class MemberShares:
             self._services.result(member.group_id, place, False)
         kept = sorted(member.in_hand - waiting)
         if kept:
-            self._state.follow_up(client.session.client_id, lambda: self._count_as_done(member.group_id, kept))
+            session_id = client.session.client_id
+            held = self._services.held_revision(session_id)
+
+            def decided() -> None:
+                is_stored = held is not None and self._services.held_revision(session_id) == held
+                for place in kept:
+                    self._services.result(member.group_id, place, is_stored)
+
+            self._state.follow_up(session_id, decided)
         group.held = [owed for owed in group.held if _is_assigned(owed)]
         if group.held:
             client.groups = (*client.groups, group)  # they are this member's, and no other gets them
@@ -150,10 +161,6 @@ class MemberShares:
         if not any(group_id == member.group_id for _session_id, group_id in self._members):
             self.groups.pop(member.group_id, None)
         self._services.changed(member.group_id)
-
-    def _count_as_done(self, group_id: str, places: list[Place]) -> None:
-        for place in places:
-            self._services.result(group_id, place, True)
 
     def share_out(self, client: BrokerClient) -> None:
         """The connection of a member is gone: others get what it did not acknowledge with QoS 1."""

@@ -174,6 +174,7 @@ class NodeGroups:
                 self.standing.record,
                 self._known.__getitem__,
                 self._vnode_of,
+                self._log.held_revision,
             ),
         )
         return self._shares
