@@ -20,7 +20,7 @@ from typing import Any, Self
 from holdfast.broker.access.authenticator import Authenticator
 from holdfast.broker.broker import Broker
 from holdfast.broker.connections.origin import Origin
-from holdfast.broker.policy import Policy
+from holdfast.broker.policy import Policy, RegistryMode, RegistrySettings
 from holdfast.broker.stores import Stores
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
 from holdfast.exchange.client import BrokerClient
@@ -189,6 +189,9 @@ class ClusterPeer(Peer):
 class ClusterDiskWorld:
     """A `DiskWorld` by shape: `ClusterDiskWorld(folder, servers)` again is a restart of all nodes."""
 
+    #: `registry.mode` of all nodes.
+    mode: RegistryMode = "linear"
+
     def __init__(
         self,
         folder: Path,
@@ -356,4 +359,5 @@ def settings_of(
         zones=zones or {},
         storage=Storage(data=folder / f"node-{node}", min_free_bytes=0, **(storage or {})),
         cluster=ClusterSettings(name="test", node=node, vnodes=VNODES),
+        registry=RegistrySettings(mode=ClusterDiskWorld.mode),
     )

@@ -242,6 +242,7 @@ class ClusterNode:
             sessions,
             self.registries.registry,
             new_queue,
+            versioned_retained=self.retained,
             deciding_log=self.log,
             begin_elsewhere=self.begin.begin,
             cluster_lock=self.registries.lock,

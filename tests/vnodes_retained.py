@@ -3,6 +3,8 @@
 The greatest (version, shard) of a topic wins; a removal is one, too. A scan is fixed when it begins.
 """
 
+from collections.abc import Mapping
+
 from holdfast.durable.retained.memory_retained import FoundScan, MemoryRetained
 from holdfast.durable.retained.retained_store import RetainedScan
 from holdfast.durable.state_machine.tables import CLUSTER, RETAINED, MemoryTables
@@ -35,17 +37,26 @@ class VnodesRetained:
         return record.stored.message
 
     def match(self, topic_filter: TopicFilter, now_us: int) -> RetainedScan:
+        return self.match_as_of(topic_filter, now_us, self.versions())
+
+    def match_as_of(self, topic_filter: TopicFilter, now_us: int, versions: Mapping[int, int]) -> RetainedScan:
         if topic_filter.levels[0] == b"$SYS":
             return self._own.match(topic_filter, now_us)
-        return self.rest(topic_filter, now_us, b"", self.newest())
+        return self.rest_as_of(topic_filter, now_us, b"", versions)
 
     def rest(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> RetainedScan:
+        return self.rest_as_of(topic_filter, now_us, after, dict.fromkeys(self.versions(), newest))
+
+    def rest_as_of(
+        self, topic_filter: TopicFilter, now_us: int, after: bytes, versions: Mapping[int, int]
+    ) -> RetainedScan:
         found: list[tuple[bytes, Message]] = []
         for topic, record in self._merged().items():
             place, message = in_level_order(topic), record.stored.message
             matches = levels_match(topic_filter.levels, topic.split(SEPARATOR), dollar=is_dollar(topic))
             behind = not after or place > in_level_order(after)
-            shown = record.stored_us <= newest and not record.removed() and not message.expired(now_us)
+            is_seen = record.stored_us <= versions.get(record.shard, -1)
+            shown = is_seen and not record.removed() and not message.expired(now_us)
             if matches and behind and shown:
                 found.append((place, message))
         found.sort(key=lambda entry: entry[0], reverse=True)
@@ -53,8 +64,12 @@ class VnodesRetained:
 
     def newest(self) -> int:
         """The greatest version of any vnode."""
+        return max(self.versions().values(), default=0)
+
+    def versions(self) -> dict[int, int]:
+        """The last version that was applied in each vnode, which has one shard with its number."""
         values = [tables.get(CLUSTER, CLOCK_KEY) for tables in self._tables]
-        return max([0 if value is None else decode_clock(value).version for value in values], default=0)
+        return {at: 0 if value is None else decode_clock(value).version for at, value in enumerate(values)}
 
     def written(self) -> int:
         return self.newest()

@@ -186,6 +186,7 @@ _intentions: st.SearchStrategy[tuple[str, object]] = st.tuples(
             at_us=times_us,
         ),
         st.builds(RetainedProgress, times_us, topics, topics),
+        st.builds(RetainedProgress, times_us, topics, topics, st.just(((0, 7), (3, 2**40)))),
         st.just(DropRetainedProgress),
         st.builds(
             GroupRecord,

@@ -211,6 +211,11 @@ SHARED_BYTES = spaced("""
 WALK = RetainedProgress(T + 3, b"a/b", "ü".encode())
 WALK_KEY = spaced("01  00 02 c3 bc  08  61 2f 23")
 WALK_BYTES = spaced("01  03 40 1e 18 24 0a 06 00  03 00 00 00 61 2f 62  02 00 00 00 c3 bc")
+#: In a cluster: as of a version of each vnode.
+VERSIONED_WALK = RetainedProgress(T + 3, b"a/b", "ü".encode(), ((0, T + 3), (258, 5)))
+VERSIONED_WALK_BYTES = (
+    b"\x02" + WALK_BYTES[1:] + spaced("02 00   00 00  03 40 1e 18 24 0a 06 00   02 01  05 00 00 00 00 00 00 00")
+)
 
 GROUP = GroupRecord(T + 3, replaying=True, steal_after_us=30_000_000, unlisted=True)
 GROUP_KEY = spaced("01  00 02 c3 bc  0a")

@@ -153,8 +153,9 @@ def test_an_assigned_message_in_flight_names_its_assignment() -> None:
 
 
 def test_a_walk_is_written_and_read_as_its_golden_bytes() -> None:
-    assert encode_retained_progress(golden.WALK).hex(" ") == golden.WALK_BYTES.hex(" ")
-    assert decode_retained_progress(golden.WALK_BYTES) == golden.WALK
+    for walk, value in ((golden.WALK, golden.WALK_BYTES), (golden.VERSIONED_WALK, golden.VERSIONED_WALK_BYTES)):
+        assert encode_retained_progress(walk).hex(" ") == value.hex(" ")
+        assert decode_retained_progress(value) == walk
     assert retained_progress_key("ü", b"a/#").hex(" ") == golden.WALK_KEY.hex(" ")
 
 
@@ -189,7 +190,8 @@ def _subscription(value: bytes) -> object:
         pytest.param(decode_progress, golden.COMPACT_BYTES, 5, id="progress, version 3"),
         pytest.param(decode_progress, golden.SHAPES_BYTES, 5, id="progress, version 3, every shape"),
         pytest.param(decode_progress, golden.SHARED_BYTES, 5, id="progress, version 4"),
-        pytest.param(decode_retained_progress, golden.WALK_BYTES, 2, id="retained delivery"),
+        pytest.param(decode_retained_progress, golden.WALK_BYTES, 3, id="retained delivery, version 1"),
+        pytest.param(decode_retained_progress, golden.VERSIONED_WALK_BYTES, 3, id="retained delivery, version 2"),
         pytest.param(decode_group, golden.GROUP_BYTES, 2, id="group"),
         pytest.param(_subscription, golden.SUBSCRIPTION_BYTES, 4, id="subscription, version 1"),
         pytest.param(_subscription, golden.WINDOW_BYTES, 4, id="subscription, version 2"),

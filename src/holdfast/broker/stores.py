@@ -10,7 +10,7 @@ from holdfast.durable.queues.client_queue import SessionQueue
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.outbox import MemoryOutbox, OutboxStore
 from holdfast.durable.queues.queue_store import QueueStore
-from holdfast.durable.retained.retained_store import RetainedStore
+from holdfast.durable.retained.retained_store import RetainedStore, VersionedRetained
 from holdfast.durable.sessions.publish_numbers import MemoryNumbers, NumberStore
 from holdfast.durable.sessions.session_store import SessionStore
 from holdfast.durable.takeover.registry import NodeLife, Registration, Registry
@@ -50,6 +50,8 @@ class Stores:
     sessions: SessionStore
     registry: Registry
     new_queue: NewQueue
+    #: The same store of retained messages, if its parts are changed each by itself.
+    versioned_retained: VersionedRetained | None = None
     #: The same log, if it decides (`CommitLog`).
     deciding_log: DecidingLog | None = None
     #: Stops a channel of another node for a taker; ends within a second or so. None if there are no other nodes.

@@ -26,6 +26,8 @@ class RetainedDelivery:
         self.scan: RetainedScan | None = None
         #: The last change of retained messages that concerns it.
         self.newest = begun.newest
+        #: That of each vnode; empty on one node.
+        self.versions: Final = begun.versions
         #: The topic that it came to last, and what the stored record says.
         self.at = begun.sent
         self._sent = begun.sent
@@ -51,7 +53,7 @@ class RetainedDelivery:
         if in_level_order(self.at) > in_level_order(self._sent_qos2):
             self._sent_qos2 = self.at
         self.ahead = False
-        return RetainedProgress(self.newest, self._sent, self._sent_qos2)
+        return RetainedProgress(self.newest, self._sent, self._sent_qos2, self.versions)
 
     def whole_progress(self) -> RetainedProgress:
         """What to store with the session's progress, which has what is unacknowledged."""

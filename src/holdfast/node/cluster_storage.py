@@ -216,6 +216,7 @@ class ClusterStorage:
         return Stores(
             log=node.log,
             retained=self.vnodes.retained,
+            versioned_retained=self.vnodes.retained,
             sessions=self.vnodes.sessions,
             registry=node.registries.registry,
             new_queue=self._new_queue,

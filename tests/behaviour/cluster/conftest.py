@@ -13,8 +13,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def registry_mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    from tests.cluster_world import ClusterWorld  # the sources are chosen when pytest is configured
+    from tests.cluster_disk_world import ClusterDiskWorld  # the sources are chosen when pytest is configured
+    from tests.cluster_world import ClusterWorld
 
     mode: str = request.param
     monkeypatch.setattr(ClusterWorld, "mode", mode)
+    monkeypatch.setattr(ClusterDiskWorld, "mode", mode)
     return mode

@@ -75,7 +75,7 @@ class BrokerSessions:
         self._deciding_log: Final = stores.deciding_log
         self.clients: Final[dict[str, BrokerClient]] = {}
         self.subscriptions: Final = SessionSubscriptions(exchange, policy, stores, clock, deadlines)
-        self.retained: Final = RetainedDeliveries(exchange, stores.retained, clock)
+        self.retained: Final = RetainedDeliveries(exchange, stores.retained, stores.versioned_retained, clock)
         self._expiries: Final[dict[str, Deadline]] = {}
         #: Sessions that ended, and whose end is not committed yet.
         self._dropped: Final[set[str]] = set()

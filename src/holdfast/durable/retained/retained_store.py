@@ -4,6 +4,7 @@ A filter is answered by a scan, and a scan is read in slices: a client chooses h
 bounds a slice is the keys that it visits, whether they match or not.
 """
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from holdfast.model.message import Message
@@ -79,3 +80,22 @@ class RetainedStore(Protocol):
 
     def count(self) -> int:
         """Topics that have one."""
+
+
+class VersionedRetained(Protocol):
+    """A `RetainedStore` in parts that are changed each by itself, such as the vnodes of a node.
+
+    One number does not tell what a reader has seen of a part that is slow: a change that comes there later may have a
+    lower number than one that another part has already.
+    """
+
+    def versions(self) -> Mapping[int, int]:
+        """The number of the last change of each part."""
+
+    def match_as_of(self, topic_filter: TopicFilter, now_us: int, versions: Mapping[int, int]) -> RetainedScan:
+        """As `RetainedStore.match`, as of a change of each part; a part that is not named was empty."""
+
+    def rest_as_of(
+        self, topic_filter: TopicFilter, now_us: int, after: bytes, versions: Mapping[int, int]
+    ) -> RetainedScan:
+        """As `RetainedStore.rest`, as of a change of each part."""

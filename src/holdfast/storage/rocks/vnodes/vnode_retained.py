@@ -38,12 +38,10 @@ _OWN: Final = b"$SYS/"
 
 
 class VnodeRetained:
-    """The retained messages of all vnodes that a node has; a `RetainedStore` by shape.
+    """The retained messages of all vnodes that a node has; a `RetainedStore` and a `VersionedRetained` by shape.
 
-    The contract carries one number for "as of". `match` is exact: it takes the versions of all vnodes. `rest` has one
-    number for all of them: it may show a message that was applied in a slow vnode after the scan began, and that its
-    reader got as a live message. Nothing is missed. `rest_as_of` takes the versions of all vnodes (`versions`), for a
-    caller that can store them.
+    Deliveries take the versions of all vnodes (`match_as_of`, `rest_as_of`). `rest` has one number for all of them: it
+    may show a message that was applied in a slow vnode after the scan began, and that its reader got as a live message.
     """
 
     def __init__(self, vnodes: Mapping[int, RocksVnode], clock: Clock) -> None:
@@ -83,9 +81,13 @@ class VnodeRetained:
     # ---- scans
 
     def match(self, topic_filter: TopicFilter, now_us: int) -> RetainedScan:
+        return self.match_as_of(topic_filter, now_us, self.versions())
+
+    def match_as_of(self, topic_filter: TopicFilter, now_us: int, versions: Mapping[int, int]) -> RetainedScan:
+        """The node's own topics are found as of now."""
         if topic_filter.levels[0] == b"$SYS":
             return self._own.match(topic_filter, now_us)
-        return self.rest_as_of(topic_filter, now_us, b"", self.versions())
+        return self.rest_as_of(topic_filter, now_us, b"", versions)
 
     def rest(self, topic_filter: TopicFilter, now_us: int, after: bytes, newest: int) -> RetainedScan:
         """The node's own topics are owed to no client, and not found here."""
