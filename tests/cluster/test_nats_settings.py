@@ -12,6 +12,7 @@ from holdfast.cluster.nats.connection import NatsConnection, Replied
 from holdfast.cluster.nats.log import NatsOrderedLog
 from holdfast.cluster.nats.monitor import check_report, describe_missing_servers, read_report
 from holdfast.cluster.nats.streams import LogStream, log_streams, make_streams, stream_info
+from holdfast.cluster.nats.system_account import check_servers_by_request
 from holdfast.durable.ordered_log import UnknownOutcome
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import SettingsError, TransientError
@@ -144,6 +145,23 @@ def test_every_server_reports_that_it_is_fit_and_that_all_are_there(nats_servers
             assert "3 of 4" in describe_missing_servers(report, 4)
 
     asyncio.run(act())
+
+
+def test_a_majority_of_the_servers_tells_in_its_system_account_that_it_syncs(nats_servers: NatsWorld) -> None:
+    async def act() -> None:
+        options = nats_servers.nats_options(first=2)
+        async with asyncio.TaskGroup() as tasks:
+            await check_servers_by_request(options, tasks)
+            nats_servers.processes[0].kill()
+            await check_servers_by_request(options, tasks)
+            nats_servers.processes[1].kill()
+            with pytest.raises(TransientError, match="1 of 3 NATS servers report to 'node-system'"):
+                await check_servers_by_request(options, tasks)
+
+    try:
+        asyncio.run(act())
+    finally:
+        nats_servers.start()
 
 
 class DeafConnection(NatsConnection):

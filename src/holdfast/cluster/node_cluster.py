@@ -23,6 +23,7 @@ from holdfast.cluster.nats.log import NatsOrderedLog
 from holdfast.cluster.nats.monitor import check_info, check_servers
 from holdfast.cluster.nats.server import NatsServer, ServerOptions, last_tls_error
 from holdfast.cluster.nats.streams import LogStream, log_streams
+from holdfast.cluster.nats.system_account import check_servers_by_request
 from holdfast.durable.ordered_log import OrderedLog
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
@@ -48,7 +49,7 @@ class ClusterOptions:
     settings: tuple[VnodeSettings, ...]
     #: The server that the node runs; None if it uses those of others.
     server: ServerOptions | None = None
-    #: Of those: `host:port` of their monitoring endpoints.
+    #: Of those: `host:port` of their monitoring endpoints; without them they are asked in their system account.
     monitors: tuple[str, ...] = ()
 
     @property
@@ -94,10 +95,10 @@ class ClusterConnection:
             await self._until("NATS server", server.report)
         elif options.monitors:
             await self._until("NATS servers", self._check_servers)
-        else:
-            _log.warning("whether the NATS servers sync is not checked; set cluster.monitors")
         self._connection = await self._until("NATS servers", self._connect)
         check_info(self._connection.server_info())
+        if options.server is None and not options.monitors:
+            await self._until("NATS servers", self._ask_servers)
         streams = options.streams()
         self._logs.append(await self._open_log(streams[0], 0))
         if known is None:
@@ -155,6 +156,9 @@ class ClusterConnection:
     async def _check_servers(self) -> None:
         # One may be away: a node starts as long as the logs have a majority.
         await check_servers(self._options.monitors, len(self._options.monitors) // 2 + 1)
+
+    async def _ask_servers(self) -> None:
+        await check_servers_by_request(self._options.nats, self._tasks)
 
     async def _connect(self) -> NatsConnection:
         return await NatsConnection.open(self._options.nats, self._tasks)

@@ -1,6 +1,7 @@
 """What a NATS server reports about itself at its monitoring endpoint, and whether the cluster can rely on it.
 
-`sync_always` is at no other place: a client cannot ask whether a server syncs what it acknowledges.
+`sync_always` is in this report alone, which is told at the endpoint and to the system account (`system_account`): an
+ordinary client cannot ask whether a server syncs what it acknowledges.
 """
 
 import asyncio
@@ -105,5 +106,11 @@ def describe_missing_servers(report: Report, servers: int) -> str:
     away = [str(one.get("name")) for one in meta.get("replicas") or [] if one.get("offline")]
     if away:
         return f"away: {', '.join(away)}"
-    size = int(meta.get("cluster_size", 0))
+    size = group_size(report)
     return "" if size >= servers else f"{size} of {servers} servers are there"
+
+
+def group_size(report: Report) -> int:
+    """How many servers the group has that this one is in, whether they are there or not; 0: it does not know."""
+    meta = (report.get("jetstream") or {}).get("meta") or {}
+    return int(meta.get("cluster_size", 0))

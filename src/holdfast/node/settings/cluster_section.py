@@ -48,7 +48,8 @@ class ClusterSettings:
         str,
         Key(
             "For addresses of servers: `host:port` of the monitoring endpoint of each of them (`http` in its "
-            "settings), with commas between them. Nothing else tells whether a server syncs; `cluster init` needs it."
+            "settings), with commas between them; `cluster init` needs it. A node without it asks the servers in their "
+            "system account whether they sync (user with the suffix `-system`), and does not start if it may not."
         ),
     ] = ""
     client_host: Annotated[
