@@ -2,9 +2,14 @@
 
 import pytest
 
+from holdfast.durable.memory_ordered_log import MemoryOrderedLog
+from holdfast.records.cluster.items import Expire, WillDue
+from holdfast.records.cluster.record import decode_record
+from holdfast.records.cluster.vnode_keys import vnode_of
 from holdfast.wire.packets import Connack, Connect, Disconnect, Publish, Will
 from holdfast.wire.properties import Properties
-from tests.cluster_world import ClusterWorld
+from tests.cluster_world import ClusterNode, ClusterWorld
+from tests.unit.durable.state_machine.vnode import CLUSTER_ID
 
 KEPT = Properties(session_expiry_interval=100)
 
@@ -57,3 +62,47 @@ def test_the_will_of_a_channel_that_a_clean_start_takes_over_is_published() -> N
         one.connect("client", clean_start=True, properties=KEPT, will=will)
         two.connect("client", clean_start=True, properties=KEPT)
         assert watcher.payloads() == [b"gone"]
+
+
+def let_through(world: ClusterWorld, log: MemoryOrderedLog, *, without: ClusterNode) -> None:
+    """Records that are held arrive, but for those of one node, which is paused."""
+    for held in list(log.held):
+        record = decode_record(held.record, CLUSTER_ID)
+        if record is None or record.node != without.life.node:
+            world.do(lambda held=held: log.arrive(log.held.index(held)))  # type: ignore[misc]
+
+
+def test_a_leader_that_wakes_with_a_will_and_an_end_in_its_hands_changes_nothing() -> None:
+    """A7: another node leads by then, and has proposed both. Behind them the client has come back."""
+    with ClusterWorld() as world:
+        one, two, three = world.nodes
+        world.lead(3)
+        watcher = three.connect("watcher")
+        watcher.subscribe("wills", qos=1)
+        will = Will("wills", b"gone", 1, properties=Properties(will_delay_interval=5))
+        short = Properties(session_expiry_interval=10)
+        two.connect("client", clean_start=True, properties=short, will=will).drop()
+        log = world.log_of("client")
+        world.advance(11)
+        log.hold_appends = True
+        one.lead()
+        (paused,) = log.held
+        record = decode_record(paused.record, CLUSTER_ID)
+        assert record is not None
+        assert {type(item) for item in record.items} >= {WillDue, Expire}
+        for _second in range(30):
+            world.advance(1)
+            two.lead()
+            three.lead()
+            let_through(world, log, without=one)
+        assert watcher.payloads() == [b"gone"]
+        vnode = vnode_of("client", len(world.logs))
+        assert [node.leaders[vnode].leads() for node in world.nodes] == [False, True, False]
+        client = three.peer()
+        client.send(Connect(5, "client", clean_start=False, properties=short, will=will))
+        for _record in range(3):
+            let_through(world, log, without=one)
+        assert not client.take(Connack).session_present
+        world.let_appends_through()
+        world.lead(3)
+        assert (watcher.inbox, client.inbox, client.closed) == ([], [], False)
