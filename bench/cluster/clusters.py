@@ -15,7 +15,8 @@ from bench.brokers.processes import listens
 from bench.cluster.nats_servers import PASSWORD, USER, NatsServers
 from bench.ports import free_port
 from bench.queues.processes import DEADLINE_S, Server
-from holdfast.cluster.administration import ClusterStatus, init_cluster, read_status
+from holdfast.cluster.administration import init_cluster, read_status
+from holdfast.cluster.membership.cluster_status import ClusterStatus
 from holdfast.cluster.nats.server import find_server
 from holdfast.cluster.node_cluster import ClusterOptions
 from holdfast.model.errors import TransientError

@@ -10,7 +10,8 @@ import pytest
 
 from holdfast.client.asyncio_client import Client
 from holdfast.client.errors import LostError
-from holdfast.cluster.administration import ClusterStatus, read_status
+from holdfast.cluster.administration import read_status
+from holdfast.cluster.membership.cluster_status import ClusterStatus
 from holdfast.cluster.nats.connection import NatsConnection
 from holdfast.cluster.nats.streams import make_streams
 from holdfast.node.cluster_options import cluster_options

@@ -12,7 +12,8 @@ import pytest
 
 from holdfast.client.asyncio_client import Client
 from holdfast.client.options import ConnectionOptions
-from holdfast.cluster.administration import ClusterStatus, read_status
+from holdfast.cluster.administration import read_status
+from holdfast.cluster.membership.cluster_status import ClusterStatus
 from holdfast.cluster.nats import reader as nats_reader
 from holdfast.cluster.nats.connection import NatsConnection
 from holdfast.cluster.nats.streams import stream_info

@@ -13,8 +13,9 @@ import pytest
 from holdfast.client.asyncio_client import Client
 from holdfast.client.errors import LostError
 from holdfast.client.options import ConnectionOptions
-from holdfast.cluster.administration import ClusterStatus, read_status
+from holdfast.cluster.administration import read_status
 from holdfast.cluster.failpoints import FILE
+from holdfast.cluster.membership.cluster_status import ClusterStatus
 from holdfast.cluster.vnodes.digest_watch import DIGEST_EVERY
 from holdfast.durable.state_machine.tables import CLUSTER, TableChanges
 from holdfast.model.errors import TransientError

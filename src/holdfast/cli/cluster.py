@@ -17,7 +17,7 @@ from holdfast.node.logs import configure_logs
 from holdfast.node.system_clock import SystemClock
 
 if TYPE_CHECKING:
-    from holdfast.cluster.administration import ClusterStatus, MemberStatus
+    from holdfast.cluster.membership.cluster_status import ClusterStatus, MemberStatus
     from holdfast.cluster.node_cluster import ClusterOptions
 
 cluster = Commands(name="cluster", help="Several nodes as one broker: make a cluster, and see how it is.")

@@ -4,9 +4,10 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+from holdfast.cluster.membership.cluster_status import ClusterStatus, member_status
 from holdfast.cluster.membership.control_snapshot import install_snapshot
 from holdfast.cluster.membership.founding import find_founding, found_cluster
 from holdfast.cluster.nats.connection import NatsConnection
@@ -21,17 +22,11 @@ from holdfast.durable.state_machine.machine import applied_row
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
-from holdfast.model.time import SECOND_US
 from holdfast.records.cluster.control import Found
-from holdfast.records.cluster.control_rows import FENCED, LEFT, BeatRow, FoundedRow, MemberRow
+from holdfast.records.cluster.control_rows import FoundedRow
 from holdfast.records.cluster.record import CLUSTER_ID_BYTES
 
-#: Seconds without a beat after which a member is shown as silent; by then others fence it.
-_SILENT_S: Final = 15
 _LOOK_AGAIN_S: Final = 0.2
-
-LIVE: Final = "live"
-SILENT: Final = "silent"
 
 
 @asynccontextmanager
@@ -115,65 +110,6 @@ async def _wait_for_servers(
 # ---- status
 
 
-@dataclass(frozen=True)
-class MemberStatus:
-    """A node that has joined, as the control log has it."""
-
-    node: int
-    name: str
-    epoch: int
-    #: LIVE, SILENT, `fenced` or `left`.
-    state: str
-    #: Since its last beat, by the clocks of the log and of this machine; None without a beat in this epoch.
-    beat_age_s: float | None
-    ready: bool
-    #: Where it is furthest behind.
-    lag_s: float
-    connections: int
-    #: By vnode.
-    applied: dict[int, int]
-    synced: dict[int, int]
-    addresses: dict[str, str]
-    #: By vnode: for how long the record behind the applied one has been in the log.
-    lags_s: dict[int, float] = field(default_factory=dict)
-    leads: list[int] = field(default_factory=list)
-    #: Why it is not ready, in its own words.
-    reasons: list[str] = field(default_factory=list)
-    #: What it has counted since its start.
-    counts: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ClusterStatus:
-    """The cluster as its logs have it."""
-
-    name: str
-    cluster_id: str
-    members: list[MemberStatus]
-    #: The last sequence of each vnode's log, by vnode.
-    last: dict[int, int]
-    #: Streams that miss a server or a leader, in words.
-    streams: list[str]
-
-    def problems(self) -> list[str]:
-        """Why the cluster is not ready; empty if it is."""
-        found = list(self.streams)
-        there = [member for member in self.members if member.state != "left"]
-        if not there:
-            found.append("no node has joined")
-        for member in there:
-            why = f": {'; '.join(member.reasons)}" if member.reasons else ""
-            if member.state != LIVE:
-                found.append(f"node {member.node} is {member.state}{why}")
-            elif not member.ready:
-                found.append(f"node {member.node} is not ready{why}")
-        return found
-
-    def leader(self, vnode: int) -> int:
-        """The node that says it leads a vnode; 0 if none does."""
-        return next((one.node for one in self.members if one.state == LIVE and vnode in one.leads), 0)
-
-
 async def read_status(options: ClusterOptions, clock: Clock) -> ClusterStatus:
     """How the cluster is, from its logs alone.
 
@@ -191,7 +127,7 @@ async def read_status(options: ClusterOptions, clock: Clock) -> ClusterStatus:
     last = {vnode: int(info["state"]["last_seq"]) for vnode, info in enumerate(infos[1:])}
     now_us = clock.wall_us()
     members = [
-        _member_status(node, member, last_beat(tables, node), now_us) for node, member in all_members(tables).items()
+        member_status(node, member, last_beat(tables, node), now_us) for node, member in all_members(tables).items()
     ]
     found = founded.found
     return ClusterStatus(found.name, founded.cluster_id.hex(), members, last, [text for text in absent if text])
@@ -239,29 +175,3 @@ class _Replay:
     def stopped(self, why: str) -> None:
         if not self.done.done():
             self.done.set_exception(TransientError(f"the control log does not lead on: {why}"))
-
-
-def _member_status(node: int, member: MemberRow, row: BeatRow | None, now_us: int) -> MemberStatus:
-    age_s = None if row is None else max(0, now_us - row.stamp_us) / SECOND_US
-    state = {FENCED: "fenced", LEFT: "left"}.get(member.reason, LIVE)
-    if state == LIVE and age_s is not None and age_s > _SILENT_S:
-        state = SILENT
-    beat = None if row is None else row.beat
-    vnodes = () if beat is None else beat.vnodes
-    return MemberStatus(
-        node,
-        member.join.name,
-        member.epoch,
-        state,
-        age_s,
-        ready=beat is not None and beat.ready,
-        lag_s=0.0 if beat is None else beat.lag_ms / 1000,
-        connections=0 if beat is None else beat.connections,
-        applied={each.vnode: each.applied for each in vnodes},
-        synced={each.vnode: each.synced for each in vnodes},
-        addresses=dict(member.join.addresses),
-        lags_s={each.vnode: each.lag_ms / 1000 for each in vnodes},
-        leads=[each.vnode for each in vnodes if each.leads],
-        reasons=[] if beat is None else list(beat.reasons),
-        counts={} if beat is None else dict(beat.counts),
-    )

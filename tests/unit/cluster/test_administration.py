@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cluster import administration
-from holdfast.cluster.administration import LIVE, SILENT, ClusterStatus, MemberStatus, _member_status, replay_control
+from holdfast.cluster.administration import replay_control
+from holdfast.cluster.membership.cluster_status import LIVE, SILENT, ClusterStatus, MemberStatus, member_status
 from holdfast.cluster.nats.monitor import MAX_PAYLOAD_BYTES, Report
 from holdfast.cluster.nats.server import ServerOptions
 from holdfast.durable.memory_ordered_log import MemoryOrderedLog
@@ -88,7 +89,7 @@ def test_init_waits_until_the_servers_of_all_peers_are_there(
     ],
 )
 def test_the_state_of_a_member(row: MemberRow, beat: BeatRow | None, state: str) -> None:
-    status = _member_status(1, row, beat, T + S)
+    status = member_status(1, row, beat, T + S)
     assert status.state == state
     if beat is BEAT:
         assert (status.beat_age_s, status.applied, status.synced, status.lag_s) == (1.0, {0: 7}, {0: 6}, 1.5)
