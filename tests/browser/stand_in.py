@@ -24,15 +24,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.browser.stand_in_data import (
-    SECOND_US,
-    Broker,
-    Client,
-    make_alarms,
-    make_audit,
-    make_clients,
-    make_events,
-)
+from holdfast.control.words import ClusterInfo
+from tests.browser.stand_in_cluster import show_cluster, show_takeovers
+from tests.browser.stand_in_data import SECOND_US, Broker, Client, make_alarms, make_audit, make_clients, make_events
 from tests.browser.stand_in_events import list_events
 from tests.browser.stand_in_history import BadParameterError, History, Params
 from tests.browser.stand_in_jobs import Jobs
@@ -77,7 +71,7 @@ class StandIn:
         self.audit: Final = make_audit()
         self.history: Final = History()
         self.jobs: Final = Jobs()
-        self.cluster: dict[str, Any] | None = None
+        self.cluster: ClusterInfo | None = None
         self.links: Final = {secrets.token_urlsafe(12)}
         self.logins: Final[dict[str, str]] = {}
         #: Method, path with query, and body of each call.
@@ -129,7 +123,8 @@ class StandIn:
         return {
             "version": "0.3.1", "compiled": True, "started_us": broker.started_us, "now_us": broker.now_us,
             "state": "taking", "detail": "", "frame_age_s": age_s, "durability": "fsync",
-            "data_folder": "/var/lib/holdfast", "pid": 4711, "has_past": True, "cluster": self.cluster,
+            "data_folder": "/var/lib/holdfast", "pid": 4711, "has_past": True,
+            "cluster": {"cluster/node": str(self.cluster.node)} if self.cluster else None,
             "listeners": [
                 {"name": name, "kind": kind, "host": "0.0.0.0", "port": port, "connections": int(connected[name])}
                 for name, (kind, port) in ports.items()
@@ -191,6 +186,11 @@ class StandIn:
             "subscription_count": client.subscriptions, "inflight": inflight, "inflight_count": len(inflight),
             "owed": client.owed, "has_will": client.version == 5,
         }  # fmt: skip
+
+    def show_cluster(self) -> Any:
+        if self.cluster is None:
+            raise ProblemError(404, "this broker is a single node")
+        return show_cluster(self.cluster)
 
     def subscriptions(self, params: Params) -> dict[str, Any]:
         topic, under = params.get("topic", [""])[0], params.get("under", [""])[0]
@@ -360,6 +360,7 @@ class _Handler(BaseHTTPRequestHandler):
                 params["names"][0].split(","), int(params["from_us"][0]), int(params["to_us"][0])
             ),
             ("GET", "jobs"): s.jobs.shown,
+            ("GET", "cluster"): s.show_cluster,
             ("POST", "logout"): self._log_out,
         }
         if len(path) == 1 and (method, path[0]) in plain:
@@ -384,7 +385,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return s.purge(name)
             case ("GET", "sessions", name, "queue"):
                 self._past(user)
-                return s.history.queue(name, s.client(name).owed)
+                return s.history.queue(name, s.client(name).owed, params)
             case ("GET", "sessions", name, "explain"):
                 self._past(user)
                 return s.history.explain(name, params)
@@ -394,6 +395,8 @@ class _Handler(BaseHTTPRequestHandler):
             case ("POST", "jobs"):
                 self._role(user, "operator")
                 return s.jobs.start(json.loads(body), user, s.broker.now_us)
+            case ("GET", "cluster", "takeovers"):
+                return show_takeovers(params.get("client", [""])[0])
             case ("GET", "history", question):
                 self._past(user)
                 return self._question(question, params)

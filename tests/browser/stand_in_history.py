@@ -222,6 +222,7 @@ class History:
             "erased_at_most": ERASED_AT_MOST if plain and from_us <= ERASED_US < to_us else 0,
             "lost_at_most": LOST_AT_MOST if from_us < OLDEST_US else 0, "lost_before_us": OLDEST_US, "gaps": gaps,
             "generations_us": [at_us for at_us in GENERATIONS_US if from_us <= at_us < to_us],
+            "erasures_us": [ERASED_US] if from_us <= ERASED_US < to_us else [],
         }  # fmt: skip
         if not plain:
             rough = [count if count == 0 else max(1, round(count * 1.2)) for count in counts]
@@ -333,9 +334,15 @@ class History:
         newest = self._state_at(params | {"retained": ["1"]}, self.now_us, 10**18)
         return {"retained": [m.shown() for _, m in sorted(newest.items())], "next_cursor": None, "count": len(newest)}
 
-    def queue(self, session_id: str, owed: int) -> dict[str, Any]:
-        chosen = self.messages[-min(owed, 40) :] if owed else []
-        return {"messages": [m.shown() for m in chosen], "next_cursor": None, "exact": session_id != "archive-writer"}
+    def queue(self, session_id: str, owed: int, params: Params) -> dict[str, Any]:
+        chosen = self.messages[-min(owed, 140) :] if owed else []
+        begin, limit = int(params.get("cursor", ["0"])[0]), int(params.get("limit", ["100"])[0])
+        end = begin + limit
+        return {
+            "messages": [m.shown() for m in chosen[begin:end]],
+            "next_cursor": str(end) if end < len(chosen) else None,
+            "exact": session_id != "archive-writer",
+        }
 
     def explain(self, session_id: str, params: Params) -> dict[str, Any]:
         since_us = self._time(params, "since", self.now_us - HOUR_US)

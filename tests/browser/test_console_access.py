@@ -8,16 +8,12 @@ from typing import Any
 import pytest
 
 from tests.browser.browsing import Console, expect, find_hindrances, take_picture
+from tests.browser.stand_in_cluster import CLUSTER
 from tests.browser.stand_in_data import SLOWEST
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 
-CLUSTER = {
-    "node": "a", "epoch": 4, "is_leader": True, "lag_s": 0.02, "nats": "connected",
-    "nodes": [{"name": name, "state": "alive", "vnodes": 21, "seen_us": 1_795_010_589_000_000} for name in "abc"],
-    "vnodes": [{"vnode": n, "leader": "abc"[n % 3], "lag_messages": n * 3, "digest": "equal"} for n in range(12)],
-}  # fmt: skip
 #: Each page, with what is there when it is ready.
 PAGES = {
     "overview": ("/", ".uplot canvas"),
@@ -169,6 +165,27 @@ def test_the_theme_and_the_time_zone_are_kept(open_page: Callable[..., Any]) -> 
     expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     expect(page.locator("tbody tr time").first).not_to_have_text(utc)
+
+
+def test_the_theme_of_the_system_is_followed_while_it_is_not_chosen(open_page: Callable[..., Any]) -> None:
+    def colours(page: Any) -> list[str]:
+        found: list[str] = page.evaluate(
+            "['--ground', '--ink', '--accent', '--shadow', 'color-scheme'].map("
+            "  (name) => getComputedStyle(document.documentElement).getPropertyValue(name))"
+        )
+        return found
+
+    page = open_page("/", color_scheme="dark")
+    expect(page.get_by_role("button", name="Theme: as the system")).to_be_visible()
+    dark = colours(page)
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function("document.documentElement.dataset.theme === 'light'")
+    light = colours(page)
+    assert all(one != other for one, other in zip(dark, light, strict=True))
+    page.get_by_role("button", name="Theme: as the system").click()
+    page.get_by_role("button", name="Theme: light").click()
+    expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+    assert colours(page) == dark
 
 
 def test_motion_is_left_out_where_it_is_not_wanted(open_page: Callable[..., Any]) -> None:

@@ -13,12 +13,16 @@ from holdfast.client.asyncio_client import Client
 from holdfast.client.errors import LostError, RefusedError
 from holdfast.client.options import ConnectionOptions
 from holdfast.cluster.administration import read_status
+from holdfast.cluster.membership.cluster_status import ClusterStatus
 from holdfast.cluster.session_administration import kick_session, read_claims
+from holdfast.control.words import ClusterInfo, Nothing, TakeoverRows, TakeoversRequest
+from holdfast.files.socket_path import find_socket
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.rocks.log.erasure_file import erase, read_erasures
 from holdfast.storage.rocks.log.leases import read_leases, remove_lease, renew_lease
 from tests.cluster.cluster_processes import ClusterProcesses
 from tests.cluster.cluster_run import crash_cluster
+from tests.control_peer import control_peer
 from tests.crash.broker_process import BrokerProcess
 from tests.services import need
 from tests.unit.server.certificates import Authority
@@ -139,6 +143,20 @@ async def stay(cluster: ClusterProcesses, node: int, connected: asyncio.Event) -
     raise AssertionError("a message came")
 
 
+async def check_told(data: Path, status: ClusterStatus) -> None:
+    """A node tells by its control socket what the logs have of the cluster, and the takeover."""
+    async with control_peer(find_socket(data)) as peer:
+        told = await peer.answer("cluster", Nothing(), ClusterInfo)
+        assert (told.name, told.cluster_id, told.node) == (status.name, status.cluster_id, 3)
+        assert [(one.node, one.name, one.state) for one in told.members] == [
+            (one.node, one.name, one.state) for one in status.members
+        ]
+        assert set(told.leaders) == set(status.last)
+        (taken,) = (await peer.answer("takeovers", TakeoversRequest(), TakeoverRows)).items
+        assert (taken.session_id, taken.node, taken.accepted) == ("mover", 2, True)
+        assert taken.other.endswith("of node 1")
+
+
 @pytest.mark.parametrize("mode", ["linear", "eventual"])
 def test_a_takeover_begins_with_the_channel_at_another_node_and_a_kick_ends_the_new_one(
     tmp_path: Path, mode: str
@@ -163,6 +181,7 @@ def test_a_takeover_begins_with_the_channel_at_another_node_and_a_kick_ends_the_
             assert (counts[2]["registry/begin/begun"], counts[1]["registry/happy_ending"]) == (1, 1)
             found = await read_claims(options, clock, "mover")
             assert [(one.node, one.accepted) for one in found.claims] == [(1, True), (2, True)]
+            await check_told(cluster.settings[2].storage.data, status)
             kicked = await kick_session(options, clock, "mover")
             assert (list(kicked.closed), kicked.silent) == ([2], [])
             assert "an administrator closed the connection" in await stays[1]

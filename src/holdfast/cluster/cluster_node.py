@@ -22,6 +22,7 @@ import structlog
 from holdfast.cluster import failpoints
 from holdfast.cluster.cluster_log import ClusterLog
 from holdfast.cluster.groups.node_groups import NodeGroups
+from holdfast.cluster.membership.cluster_status import ClusterStatus, member_status
 from holdfast.cluster.membership.membership import Closing, Membership, NodeProfile, control_applier
 from holdfast.cluster.membership.readiness import NodeBounds, Readiness, VnodeState
 from holdfast.cluster.membership.record_clock import RecordClock
@@ -42,7 +43,7 @@ from holdfast.cluster.vnodes.writer import Timers, VnodeWriter
 from holdfast.durable.erasures import Erasures
 from holdfast.durable.ordered_log import INSTALL, OrderedLog
 from holdfast.durable.sessions.session_store import SessionStore
-from holdfast.durable.state_machine.control import last_beat, member_row
+from holdfast.durable.state_machine.control import all_members, last_beat, member_row
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.durable.state_machine.tables import CLUSTER, StateStore
 from holdfast.durable.takeover.registry import NodeLife
@@ -444,6 +445,19 @@ class ClusterNode:
         digests = {"digests/compared": self._digests.compared, "digests/different": self._digests.different}
         takeovers = {f"registry/{name}": count for name, count in self.takeover_counts.all().items()}
         return self.counts.counts() | digests | takeovers
+
+    def describe_members(self) -> ClusterStatus:
+        """The cluster as this node knows it: what it has applied of the control log, and of the logs of vnodes."""
+        now_us, rows = self._clock.wall_us(), all_members(self._control_store)
+        members = [member_status(node, row, last_beat(self._control_store, node), now_us) for node, row in rows.items()]
+        last = {
+            vnode: max([applier.last_read, applier.place.sequence, *(one.applied.get(vnode, 0) for one in members)])
+            for vnode, applier in enumerate(self.appliers)
+        }
+        return ClusterStatus(self._founded.found.name, self._founded.cluster_id.hex(), members, last, [])
+
+    def digest_verdicts(self, vnode: int) -> dict[int, tuple[int, bool]]:
+        return self._digests.verdicts(vnode)
 
     # ---- start
 

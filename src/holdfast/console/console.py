@@ -123,6 +123,13 @@ class Console:
             return "away"
         return self.live.last.state or "taking"
 
+    @property
+    def node_number(self) -> int | None:
+        """The broker's number in its cluster; None without a cluster, or if that is not known yet."""
+        cluster = _parsed(self.node.cluster) if self.node is not None and self.node.cluster else None
+        number = cluster.get("cluster/node", "") if isinstance(cluster, dict) else ""
+        return int(number) if str(number).isdigit() else None
+
     async def ask_node(self, timeout_s: float = 1.0) -> None:
         """Ask the broker what it is; what it said last stays if it does not answer. ProblemError then."""
         node = await self.link.request("node", Nothing(), timeout_s)

@@ -154,6 +154,8 @@ class Stats(msgspec.Struct, frozen=True):
     detail: str = ""
     #: What is wrong with the block file; empty if nothing is.
     block_file_problem: str = ""
+    #: What the last reload refused, with file and line; empty if nothing was.
+    reload_problem: str = ""
 
 
 class ClientRow(msgspec.Struct, frozen=True):
@@ -356,6 +358,88 @@ class Unblocked(msgspec.Struct, frozen=True):
     blocks: tuple[BlockInfo, ...]
 
 
+# ---- cluster: what a node knows of its cluster
+
+
+class MemberInfo(msgspec.Struct, frozen=True):
+    """A node that has joined. The fields are those of `holdfast cluster status --json`."""
+
+    node: int
+    name: str
+    epoch: int
+    #: `live`, `silent`, `fenced` or `left`.
+    state: str
+    #: Since its last beat; None without one.
+    beat_age_s: float | None
+    ready: bool
+    #: Where it is furthest behind.
+    lag_s: float
+    connections: int
+    #: By vnode.
+    applied: dict[int, int]
+    synced: dict[int, int]
+    addresses: dict[str, str]
+    lags_s: dict[int, float]
+    leads: tuple[int, ...]
+    #: Why it is not ready.
+    reasons: tuple[str, ...]
+    #: What it has counted since its start; `registry/…` are the paths of its channel registry.
+    counts: dict[str, int]
+
+
+class DigestInfo(msgspec.Struct, frozen=True):
+    """How the tables of another node compare with those of this one."""
+
+    vnode: int
+    node: int
+    #: Where they were compared last, in the log of the vnode.
+    sequence: int
+    equal: bool
+
+
+class ClusterInfo(msgspec.Struct, frozen=True):
+    """The cluster as one node knows it."""
+
+    name: str
+    cluster_id: str
+    #: The node that answers, and its present life.
+    node: int
+    epoch: int
+    #: How far its clock is ahead of the middle one of all members.
+    clock_skew_s: float
+    members: tuple[MemberInfo, ...]
+    #: By vnode: the last sequence of its log that is known here, and the node that leads it; 0 if none does.
+    last: dict[int, int]
+    leaders: dict[int, int]
+    digests: tuple[DigestInfo, ...]
+    #: Why the cluster is not ready; empty if it is.
+    problems: tuple[str, ...]
+
+
+class TakeoversRequest(msgspec.Struct, frozen=True):
+    #: All that is known of one session; without it, the last takeovers of all.
+    session_id: str = ""
+
+
+class TakeoverInfo(msgspec.Struct, frozen=True):
+    """A connection that the channel registry has decided on. The fields are those of `holdfast sessions claims`."""
+
+    session_id: str
+    at_us: int
+    node: int
+    connection: int
+    version: str
+    accepted: bool
+    revision: int
+    #: The channel that it replaced, or that stood in its way; empty for none.
+    other: str
+
+
+class TakeoverRows(msgspec.Struct, frozen=True):
+    #: The newest first.
+    items: tuple[TakeoverInfo, ...]
+
+
 class LogLevelRequest(msgspec.Struct, frozen=True):
     #: `debug`, `info`, `warning` or `error`.
     level: str
@@ -376,4 +460,6 @@ WORDS: Final[dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]]] = {
     "unblock": (UnblockRequest, Unblocked),
     "reload": (Nothing, Reloaded),
     "log_level": (LogLevelRequest, Nothing),
+    "cluster": (Nothing, ClusterInfo),
+    "takeovers": (TakeoversRequest, TakeoverRows),
 }

@@ -18,6 +18,7 @@ from holdfast.broker.sys_topics import SysTopics
 from holdfast.cluster import failpoints
 from holdfast.cluster.cluster_node import ClusterNode
 from holdfast.cluster.groups.group_wire import GroupWire, subject_of
+from holdfast.cluster.membership.cluster_view import view_cluster, view_takeovers
 from holdfast.cluster.membership.node_report import cluster_topics
 from holdfast.cluster.nats.replaced_servers import ReplacedServers
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
@@ -170,6 +171,8 @@ async def _serving(
     control.state.node = node
     control.state.not_ready = lambda: "; ".join(member.readiness.reasons())
     control.state.cluster = lambda: json.dumps(cluster_topics(member))
+    control.state.cluster_info = lambda: view_cluster(member)
+    control.state.takeovers = lambda session_id: view_takeovers(member, session_id)
     storage.on_failure = node.fail
     if storage.failure is not None:
         node.fail(storage.failure)

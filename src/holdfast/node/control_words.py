@@ -13,6 +13,7 @@ from holdfast.control.words import (
     NOT_FOUND,
     NOT_POSSIBLE,
     ClientDetail,
+    ClusterInfo,
     Kicked,
     KickRequest,
     LogLevelRequest,
@@ -26,6 +27,8 @@ from holdfast.control.words import (
     SubscriptionInfo,
     Subscriptions,
     SubscriptionsRequest,
+    TakeoverRows,
+    TakeoversRequest,
     Watch,
 )
 from holdfast.exchange.client import BrokerClient, Subscribed
@@ -87,6 +90,8 @@ class ControlWords:
             **BlockWords(self._broker).handlers(),
             "reload": self.reload,
             "log_level": self.log_level,
+            "cluster": self.cluster,
+            "takeovers": self.takeovers,
         }
 
     # ---- questions
@@ -157,6 +162,21 @@ class ControlWords:
                     yield (client, record) if covers(wide.levels, record.filter.levels) else None
 
         return look()
+
+    def cluster(self, _connection: ControlConnection, _body: Nothing) -> ClusterInfo:
+        if self._state.cluster_info is None:
+            raise self._no_cluster()
+        return self._state.cluster_info()
+
+    def takeovers(self, _connection: ControlConnection, body: TakeoversRequest) -> TakeoverRows:
+        if self._state.takeovers is None:
+            raise self._no_cluster()
+        return self._state.takeovers(body.session_id)
+
+    def _no_cluster(self) -> RefusedRequestError:
+        if self._is_in_cluster():
+            return RefusedRequestError(NOT_POSSIBLE, "the broker is starting; try again in a while")
+        return RefusedRequestError(NOT_FOUND, "this broker is a single node; set cluster.name for a cluster")
 
     # ---- commands
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import holdfast
 from holdfast.broker.broker import Broker
-from holdfast.control.words import ListenerInfo, NodeInfo
+from holdfast.control.words import ClusterInfo, ListenerInfo, NodeInfo, TakeoverRows
 from holdfast.model.reasons import SUCCESS
 from holdfast.node.build_info import is_compiled
 from holdfast.node.reload import ReloadHistory
@@ -39,6 +39,9 @@ class NodeState:
         #: In a cluster: why the node serves no clients, empty if it does; and what it knows of its cluster, as JSON.
         self.not_ready: Callable[[], str] = lambda: ""
         self.cluster: Callable[[], str] = lambda: ""
+        #: The same in full, and who took over from whom (of a session, or lately); None without a cluster.
+        self.cluster_info: Callable[[], ClusterInfo] | None = None
+        self.takeovers: Callable[[str], TakeoverRows] | None = None
 
     def state(self) -> tuple[str, str]:
         """One of the states, and why it takes no messages if it does not."""

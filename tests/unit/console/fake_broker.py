@@ -47,7 +47,10 @@ class FakeBroker:
 
     def __init__(self) -> None:
         self.answers: dict[str, msgspec.Struct] = {"node": NODE, "watch": Nothing(), "blocks": BlockRows((), False)}
-        self.refusals: dict[str, tuple[str, str]] = {}
+        #: A single node, unless a test says otherwise.
+        self.refusals: dict[str, tuple[str, str]] = dict.fromkeys(
+            ("cluster", "takeovers"), (NOT_FOUND, "this broker is a single node")
+        )
         self.hello = Hello(VERSION, OLDEST_VERSION, "fake broker", tuple(WORDS))
         self.requests: list[tuple[str, msgspec.Struct]] = []
         self.watched = Watch()

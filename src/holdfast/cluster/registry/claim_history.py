@@ -3,8 +3,11 @@
 1. Each node keeps what it has applied since its start, for itself, in memory: no part of the state.
 2. At most 16 claims of a client id, none older than a day, and 16,384 of all client ids together: then those of the
    client id go first that has claimed least lately. A claim is 57 bytes, and all of them take about 3 MB.
+3. The last 256 takeovers of all client ids are kept beside that: claims that replaced a channel which was still there,
+   and claims that were refused.
 """
 
+from collections import deque
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -16,6 +19,7 @@ from holdfast.model.time import SECOND_US
 
 OF_ONE: Final = 16
 OF_ALL: Final = 16_384
+TAKEOVERS: Final = 256
 KEPT_US: Final = 24 * 3600 * SECOND_US
 
 #: When, connection, version (three parts), revision; the other channel: node, connection, and whether there is one.
@@ -46,6 +50,8 @@ class ClaimHistory:
         #: By session id, the one with the newest claim last: its claims, one behind the other.
         self._claims: Final[dict[str, bytes]] = {}
         self._count = 0
+        #: Session ids and claims, the newest last.
+        self._takeovers: Final[deque[tuple[str, bytes]]] = deque(maxlen=TAKEOVERS)
 
     def __len__(self) -> int:
         return self._count
@@ -56,7 +62,10 @@ class ClaimHistory:
             known = self._claims.pop(claim.session_id, b"")
             kept = known[-(OF_ONE - 1) * _CLAIM.size :]
             self._count += 1 + (len(kept) - len(known)) // _CLAIM.size
-            self._claims[claim.session_id] = kept + _encode(outcome.time_us, claim)
+            encoded = _encode(outcome.time_us, claim)
+            self._claims[claim.session_id] = kept + encoded
+            if claim.revision <= 0 or (claim.other is not None and not claim.other.released_us):
+                self._takeovers.append((claim.session_id, encoded))
         while self._count > OF_ALL:
             self._count -= len(self._claims.pop(next(iter(self._claims)))) // _CLAIM.size
 
@@ -65,6 +74,12 @@ class ClaimHistory:
         since_us = self._clock.wall_us() - KEPT_US
         claims = [_decode(fields) for fields in _CLAIM.iter_unpack(self._claims.get(session_id, b""))]
         return [claim for claim in claims if claim.at_us >= since_us]
+
+    def takeovers(self) -> list[tuple[str, PastClaim]]:
+        """The last ones of all client ids, the newest last."""
+        since_us = self._clock.wall_us() - KEPT_US
+        found = [(session_id, _decode(_CLAIM.unpack(claim))) for session_id, claim in self._takeovers]
+        return [(session_id, claim) for session_id, claim in found if claim.at_us >= since_us]
 
     def forget_old(self) -> None:
         """Drop the client ids whose newest claim is older than a day."""

@@ -71,6 +71,10 @@ class DigestWatch:
         sequence = self._order[vnode][-1]
         return sequence, self._own[vnode][sequence]
 
+    def verdicts(self, vnode: int) -> dict[int, tuple[int, bool]]:
+        """The members that were compared: at which place last, and whether they were equal there."""
+        return dict(self._compared[vnode])
+
     def compare(self, beats: Mapping[int, Beat]) -> list[Divergence]:
         """Compare with the last beats of all members that live, by node; this node's own may be among them."""
         for node, beat in beats.items():

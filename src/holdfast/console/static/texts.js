@@ -138,9 +138,9 @@ export const T = {
     queueEmpty: "Nothing waits for this client.", inflightEmpty: "Nothing is in flight.", subscriptionsEmpty: "It has no subscriptions.", eventsEmpty: "No events in this time.",
     received: "received", topic: "topic", qos: "QoS", place: "place", payload: "payload", bytes: "bytes", packet: "packet", waitsFor: "waits for",
     filter: "filter", options: "options", from: "from",
-    queueExact: "exact", queueBound: "at most, by serials",
+    queueExact: "exact", queueMore: "Show more", queueBound: "at most, by serials",
     readerNeeded: "The role reader is needed to see messages.",
-    noPast: "This broker keeps no past.", published: "What it published, in the time machine",
+    noPast: "This broker keeps no past.", published: "What it published, in the time machine", takeovers: "Its last connections, in the cluster",
     explainFilter: "Topic filter", explainSince: "Since", explainAsk: "Explain",
     explainIntro: "What became of the messages that this client should have got, and why.",
     explainNone: "No message of this filter in this time.",
@@ -276,7 +276,7 @@ export const T = {
     muteTitle: (name) => `Mute the alarm ${name} for 1 hour?`,
     muteEffects: ["It stays on this page and in the metrics.", "It does not ring the bell, until the hour is over or it ends and comes again."],
     muteAction: "Mute", alarm: "alarm", since: "since", until: "until", lasted: "lasted", detail: "detail",
-    audit: "Audit", auditIntro: "Who changed what, newest first.", auditEmpty: "Nothing was changed.", auditRole: "The role admin is needed to see the audit.",
+    audit: "Audit", auditCommand: "Command, of the audit", auditIntro: "Who changed what, newest first.", auditEmpty: "Nothing was changed.", auditRole: "The role admin is needed to see the audit.",
     time: "time", who: "who", from: "from", what: "what", target: "target", outcome: "outcome", underWay: "not known: the console ended meanwhile",
   },
   login: {
@@ -286,5 +286,45 @@ export const T = {
     command: "holdfast console open",
     missing: "Enter a name and a password.",
   },
-  cluster: { title: "Cluster", none: "This node is not part of a cluster.", facts: "This node", nodes: "Nodes", vnodes: "Vnodes", other: "More" },
+  cluster: {
+    title: "Cluster", none: "This node is not part of a cluster.", ready: "Ready", notReady: "Not ready",
+    /** @param {string} name @param {string} id @param {number} node @param {number} epoch */
+    headline: (name, id, node, epoch) => [`cluster ${name}`, `id ${id}`, `seen by node ${node}, epoch ${epoch}`],
+    /** @param {string} skew */
+    clockAhead: (skew) => `clock ${skew} ahead of the middle one`,
+    /** @param {string} skew */
+    clockBehind: (skew) => `clock ${skew} behind the middle one`,
+    nodes: "Nodes", node: "node", name: "name", state: "state", epoch: "epoch", beat: "last beat", lag: "lag", connections: "connections", leads: "leads", addresses: "addresses",
+    here: "this node", isReady: "ready", isNotReady: "not ready",
+    states: { live: "live", silent: "silent", fenced: "fenced", left: "left" },
+    /** @param {string} age */
+    ago: (age) => `${age} ago`,
+    /** @param {string} n */
+    leadsCount: (n) => plural(n, "vnode", "vnodes"),
+    vnodes: "Vnodes", vnode: "vnode", leader: "leader", last: "last", noLeader: "none",
+    vnodesIntro: "How far each node has applied the log of each vnode, and whether its tables are equal to those of this node.",
+    /** @param {number} node */
+    nodeColumn: (node) => `node ${node}`,
+    /** @param {string} lag */
+    behind: (lag) => `${lag} behind`,
+    /** @param {string} n */
+    equal: (n) => `equal at ${n}`,
+    /** @param {string} n */
+    differs: (n) => `differs at ${n}`,
+    registry: "Channel registry", registryIntro: "How connects ended, since each node started.", path: "path", meaning: "what happened",
+    counts: "Records", countsIntro: "What each node has counted since its start.", count: "count",
+    paths: {
+      happy_ending: "registered at the first try", happy_fail: "the node knew of a newer connection: refused", expensive_fail: "the log knew of a newer one: refused",
+      most_expensive: "another connection came in between", odd: "the log had an older connection than the node knew", unsettled: "the log did not answer in time",
+      "begin/begun": "begins that this node asked for", "begin/gone": "the old channel was gone", "begin/no_answer": "the other node did not answer",
+      "begin/served": "begins that others asked for", "begin/served_gone": "the channel that they asked for was gone", "begin/broken": "a request that cannot be read",
+    },
+    takeovers: "Takeovers", takeoversIntro: "Connections that replaced one that was still there, and connections that were refused. Of a client: each of its last connections.",
+    client: "Client", at: "time", connection: "connection", outcome: "outcome", noTakeovers: "None is known since this node started.",
+    registered: "registered", refused: "refused",
+    /** @param {string} other */
+    inPlaceOf: (other) => `registered, in place of ${other}`,
+    /** @param {string} other */
+    becauseOf: (other) => `refused, because of ${other}`,
+  },
 };

@@ -26,9 +26,16 @@ from holdfast.console.api import ENDPOINTS
 from holdfast.console.console import Console
 from holdfast.console.live.metrics_text import OPENMETRICS_TYPE, PROMETHEUS_TYPE, accepts_openmetrics, render_metrics
 from holdfast.console.problems import ProblemError
-from holdfast.console.web.endpoints import ANYBODY, Call, Endpoint
+from holdfast.console.web.endpoints import ANYBODY, NODE, Call, Endpoint
 from holdfast.console.web.openapi import make_document
-from holdfast.console.web.request_checks import check_headers, check_host, check_origin, parse_parameters, read_body
+from holdfast.console.web.request_checks import (
+    check_headers,
+    check_host,
+    check_node,
+    check_origin,
+    parse_parameters,
+    read_body,
+)
 from holdfast.console.web.static_files import StaticFiles, is_page
 from holdfast.model.roles import VIEWER
 from holdfast.model.time import SECOND_US
@@ -145,6 +152,8 @@ class ConsoleApp:
 
         caller = None if endpoint.role == ANYBODY else _require(identify(), endpoint.role)
         parameters, given = parse_parameters(request, endpoint)
+        if (node := parameters.pop(NODE.name, None)) is not None:
+            check_node(node, self._console.node_number)
         _check_topics(endpoint, caller, parameters)
         body = None if endpoint.body is None else await read_body(request, endpoint.body)
         call = Call(

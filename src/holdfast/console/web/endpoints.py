@@ -75,6 +75,10 @@ class Parameter:
 
 LIMIT: Final = Parameter("limit", "Entries of a page.", "integer", 100, 1, MAX_LIMIT)
 CURSOR: Final = Parameter("cursor", "Where to go on: `next_cursor` of the page before.")
+#: A parameter of every call.
+NODE: Final = Parameter(
+    "node", "In a cluster: the node that is asked, which is that of the console.", "integer", None, 1, 2**32 - 1
+)
 
 
 @dataclass
@@ -158,6 +162,8 @@ class Endpoint:
     is_list: bool = False
     #: When it answers 409; empty for never.
     conflicts: str = ""
+    #: When it answers 404, beside names in its path and another node.
+    missing: str = ""
 
     def __post_init__(self) -> None:
         if self.role not in (*ROLES, ANYBODY):

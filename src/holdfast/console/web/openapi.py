@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.console.web.endpoints import ANYBODY, JSON, Endpoint, Parameter
+from holdfast.console.web.endpoints import ANYBODY, JSON, NODE, Endpoint, Parameter
 
 _REFERENCES: Final = "#/components/schemas/{name}"
 _PROBLEM: Final = {
@@ -25,13 +25,15 @@ _PROBLEM: Final = {
 _EVERYWHERE: Final = {
     "400": "A parameter or field is wrong; `parameter` names it.",
     "403": "Wrong Host, a foreign origin, a missing header, or a role that does not suffice.",
+    "404": "There is no such thing, or `node` is not the node of this console.",
+    "501": "The broker is older than the console, and does not know this.",
     "503": "The broker or the history process is away.",
 }
 
 
 #: Further statuses of questions that the history process answers.
 _PAST: Final = {
-    "404": "There is no such thing; of a filter's call, no such zone.",
+    "404": "There is no such thing, no such zone, or `node` is not the node of this console.",
     "410": "Retention has passed into the range; `border_us` says where it begins now.",
     "502": "The history process answered with something that cannot be passed on.",
 }
@@ -69,15 +71,15 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}, "description": "Percent-encoded."}
         for name in names
     ]
-    parameters += [_parameter(parameter) for parameter in endpoint.parameters]
+    parameters += [_parameter(parameter) for parameter in (*endpoint.parameters, NODE)]
     is_public = endpoint.role == ANYBODY
     errors = dict(_EVERYWHERE)
     if not is_public or endpoint.path == "login":
         errors["401"] = "No login, or one that has ended."
-    if names:
-        errors["404"] = "There is no such thing."
     if endpoint.path.startswith("history/"):
         errors |= _PAST
+    if endpoint.missing:
+        errors["404"] = f"{endpoint.missing} Or `node` is not the node of this console."
     if endpoint.path == "login":
         errors["429"] = "Too many tries; `Retry-After` says when the next one is taken."
     if endpoint.conflicts:

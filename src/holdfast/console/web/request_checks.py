@@ -18,7 +18,7 @@ import msgspec
 from starlette.requests import Request
 
 from holdfast.console.problems import ProblemError, bad_parameter
-from holdfast.console.web.endpoints import Endpoint
+from holdfast.console.web.endpoints import NODE, Endpoint
 
 MAX_BODY_BYTES: Final = 1 << 20
 MAX_HEADER_BYTES: Final = 16 << 10
@@ -96,7 +96,10 @@ async def _receive(request: Request) -> bytes:
 
 
 def parse_parameters(request: Request, endpoint: Endpoint) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Values by name, with defaults, and all as they were given. ProblemError (400) names the wrong one."""
+    """Values by name, with defaults, and all as they were given but `node`, which is for the console itself.
+
+    ProblemError (400) names the wrong one.
+    """
     try:
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(
@@ -104,12 +107,12 @@ def parse_parameters(request: Request, endpoint: Endpoint) -> tuple[dict[str, An
         )
     except (ValueError, UnicodeError):
         raise ProblemError(400, "the query cannot be read; it must be name=value, percent-encoded UTF-8") from None
-    known = {parameter.name: parameter for parameter in endpoint.parameters}
+    known = {parameter.name: parameter for parameter in (*endpoint.parameters, NODE)}
     values: dict[str, Any] = {}
     for name, text in given:
         parameter = known.get(name)
         if parameter is None:
-            names = ", ".join(known) or "none"
+            names = ", ".join(known)
             raise bad_parameter(name[:100], f"is no parameter of this call; it has: {names}")
         if text == "" and not parameter.required:
             continue
@@ -127,7 +130,18 @@ def parse_parameters(request: Request, endpoint: Endpoint) -> tuple[dict[str, An
             raise bad_parameter(parameter.name, f"is needed: {parameter.meaning}")
         if parameter.default is not None:
             values.setdefault(parameter.name, parameter.default)
-    return values, [(name, text) for name, text in given if text != ""]
+    return values, [(name, text) for name, text in given if text != "" and name != NODE.name]
+
+
+def check_node(wanted: int, own: int | None) -> None:
+    """A console answers for its own node, which is None without a cluster. ProblemError (404) for another one."""
+    if wanted == own:
+        return
+    if own is None:
+        detail = f"is {wanted}; this broker is no node of a cluster, or not known yet: leave it out"
+    else:
+        detail = f"is {wanted}; this console answers for node {own}: ask the console of node {wanted}"
+    raise ProblemError(404, f"{NODE.name} {detail}", parameter=NODE.name)
 
 
 def _is_host(text: str) -> bool:

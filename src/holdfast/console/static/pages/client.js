@@ -1,8 +1,9 @@
 /**
  * One client: its connection, session, queue, what is in flight, subscriptions, events, and why a message did not come.
  */
-import { asCurl, del, post, quote, segment } from "../parts/api.js";
+import { asCurl, del, post, segment } from "../parts/api.js";
 import { addressText, expiryText, isBehind, owedText, versionText } from "../parts/client_row.js";
+import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { ask } from "../parts/dialog.js";
 import { duration, NONE, number, visible } from "../parts/format.js";
@@ -66,16 +67,16 @@ function Client({ id }) {
   const unblock = async () => done(await askUnblock(client.block), () => T.blocks.unblocked);
   const kick = async () => done(await ask({
     title: T.client.kickTitle, subject, effects: T.client.kickEffects(addressText(here)), action: T.client.kick,
-    curl: asCurl(`${path}/kick`, {}, { method: "POST" }), command: `holdfast clients kick ${quote(id)}`, run: () => post(`${path}/kick`),
+    curl: asCurl(`${path}/kick`, {}, { method: "POST" }), command: holdfast("clients kick", [], id), run: () => post(`${path}/kick`),
   }), (result) => T.client.kicked(visible(result.address ?? addressText(here))));
   const end = async () => done(await ask({
     title: T.client.endTitle, subject, danger: true, action: T.client.end,
     effects: T.client.endEffects(`${number(client.subscriptionCount)} ${client.subscriptionCount === 1 ? "subscription" : "subscriptions"}`, `${number(client.owed)} messages`),
-    curl: asCurl(`sessions/${segment(id)}`, {}, { method: "DELETE" }), command: `holdfast sessions end ${quote(id)}`, run: () => del(`sessions/${segment(id)}`),
+    curl: asCurl(`sessions/${segment(id)}`, {}, { method: "DELETE" }), command: holdfast("sessions end", [], id), run: () => del(`sessions/${segment(id)}`),
   }), () => T.client.ended);
   const purge = async () => done(await ask({
     title: T.client.purgeTitle(`${number(client.owed)} messages`), subject, danger: true, effects: T.client.purgeEffects, action: T.client.purge,
-    curl: asCurl(`sessions/${segment(id)}/queue`, {}, { method: "DELETE" }), command: `holdfast sessions purge ${quote(id)}`, run: () => del(`sessions/${segment(id)}/queue`),
+    curl: asCurl(`sessions/${segment(id)}/queue`, {}, { method: "DELETE" }), command: holdfast("sessions purge", [], id), run: () => del(`sessions/${segment(id)}/queue`),
   }), (result) => T.client.purged(number(result.purged)));
 
   const count = (/** @type {number | null} */ n) => (n ? html` <span class="tag">${number(n)}</span>` : "");
@@ -99,7 +100,7 @@ function Client({ id }) {
         ${client.block ? html`<button type="button" class="button" onClick=${unblock}>${T.client.unblock} …</button>` : html`<button type="button" class="button" onClick=${block}>${T.client.block} …</button>`}
         ${client.owed ? html`<button type="button" class="button danger" onClick=${purge}>${T.client.purge} …</button>` : null}
         <button type="button" class="button danger" onClick=${end}>${T.client.end} …</button></span>`}
-      <${CopyAs} address=${location.href} curl=${asCurl(path)} command=${`holdfast clients show ${quote(id)}`} />
+      <${CopyAs} address=${location.href} curl=${asCurl(path)} command=${holdfast("clients show", [], id)} />
     </div>
     <div role="status" class="said">${said && html`<${Notice}>${said}</${Notice}>`}</div></div>
     <${Problem} error=${error} again=${again} />
@@ -137,5 +138,6 @@ function Session({ id, client }) {
   if (here && here.client_id !== id) facts.unshift([f.clientId, html`<${Name} value=${here.client_id} wrap />`]);
   return html`<div class="tab-body"><dl class="facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     ${node.value?.has_past === false && html`<p class="soft">${T.client.noPast}</p>`}
-    ${node.value?.has_past && may("reader") && html`<p class="more"><a href=${link("/time", { f: "#", client: here?.client_id ?? id })}>${T.client.published}</a></p>`}</div>`;
+    ${node.value?.has_past && may("reader") && html`<p class="more"><a href=${link("/time", { f: "#", client: here?.client_id ?? id })}>${T.client.published}</a></p>`}
+    ${node.value?.cluster && html`<p class="more"><a href=${link("/cluster", { client: id })}>${T.client.takeovers}</a></p>`}</div>`;
 }

@@ -1,7 +1,8 @@
 /**
  * The parts of a client's page that show lists: queue, in flight, subscriptions, events, explain.
  */
-import { asCurl, quote, segment } from "../parts/api.js";
+import { asCurl, get, quote, segment } from "../parts/api.js";
+import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { bytes, iso, number, time, toText } from "../parts/format.js";
 import { html, useEffect, useState } from "../parts/html.js";
@@ -16,15 +17,31 @@ import { T } from "../texts.js";
 /** A topic as the API sends it: a text, or {text} or {base64}. @param {any} topic */
 const topicText = (topic) => toText(topic);
 
+const QUEUE_PAGE = 100;
+
 /** @param {{id: string}} props */
 export function QueueTab({ id }) {
   const allowed = may("reader");
   const [open, setOpen] = useState(/** @type {string | null} */ (null));
-  const { data, error, loading, again } = useResource(allowed ? `sessions/${segment(id)}/queue` : null, { limit: 100 });
+  const path = `sessions/${segment(id)}/queue`;
+  const { data, error, loading, again } = useResource(allowed ? path : null, { limit: QUEUE_PAGE });
+  // Pages behind the first one.
+  const [further, setFurther] = useState(/** @type {{messages: any[], cursor: string | null, error: any, busy: boolean} | null} */ (null));
+  const next = further ? further.cursor : data?.next_cursor ?? null;
+  const goOn = async () => {
+    const known = { messages: further?.messages ?? [], cursor: next };
+    setFurther({ ...known, error: null, busy: true });
+    try {
+      const page = await get(path, { limit: QUEUE_PAGE, cursor: next });
+      setFurther({ messages: [...known.messages, ...page.messages], cursor: page.next_cursor, error: null, busy: false });
+    } catch (problem) {
+      setFurther({ ...known, error: problem, busy: false });
+    }
+  };
   if (!allowed) return html`<p class="tab-body soft">${T.client.readerNeeded}</p>`;
-  const messages = data?.messages ?? [];
+  const messages = [...(data?.messages ?? []), ...(further?.messages ?? [])];
   return html`<div>
-    <${Problem} error=${error} again=${again} />
+    <${Problem} error=${error ?? further?.error} again=${error ? again : goOn} />
     ${data && messages.length === 0 && html`<p class="empty">${T.client.queueEmpty}</p>`}
     ${!data && loading && html`<p class="empty">${T.table.loading}</p>`}
     ${messages.length > 0 && html`<div class="list-box"><table class="list"><thead><tr><th scope="col">${T.client.received}</th><th scope="col">${T.client.topic}</th><th scope="col">${T.client.qos}</th><th scope="col">${T.client.place}</th><th scope="col" class="number">${T.client.bytes}</th><th scope="col">${T.client.payload}</th></tr></thead>
@@ -33,7 +50,8 @@ export function QueueTab({ id }) {
         <td>${open === message.place
           ? html`<${Payload} payload=${message.payload} size=${message.bytes} topic=${topicText(message.topic)} contentType=${message.properties?.content_type} />`
           : html`<button type="button" class="button bare small" aria-expanded="false" onClick=${() => setOpen(message.place)}><${Name} value=${toText(message.payload)} limit=${40} /></button>`}</td></tr>`)}</tbody></table></div>
-    <div class="rows-foot"><span>${number(messages.length)}${data.next_cursor ? "+" : ""}, ${data.exact ? T.client.queueExact : T.client.queueBound}</span></div>`}
+    <div class="rows-foot"><span role="status">${number(messages.length)}${next ? "+" : ""}, ${data.exact ? T.client.queueExact : T.client.queueBound}</span>
+      ${next && html`<button type="button" class="button quiet" disabled=${further?.busy} onClick=${goOn}>${T.client.queueMore}</button>`}</div>`}
   </div>`;
 }
 
@@ -88,7 +106,7 @@ export function ExplainTab({ id, client, filter, since, onAsk }) {
       <${Field} id="explain-filter" class="wide" mono label=${T.client.explainFilter} value=${typed} onInput=${setTyped} error=${wrong("filter")} />
       <${Field} id="explain-since" class="narrow" label=${T.client.explainSince} value=${typedSince} onInput=${setTypedSince} error=${wrong("since")} />
       <button type="submit" class="button primary">${T.client.explainAsk}</button>
-      ${filter && html`<${CopyAs} address=${location.href} curl=${asCurl(path, { filter, since })} command=${`holdfast explain --client ${quote(id)} --topic ${quote(filter)} --since ${quote(since)}`} />`}
+      ${filter && html`<${CopyAs} address=${location.href} curl=${asCurl(path, { filter, since })} command=${explainCommand(id, filter, since)} />`}
     </form>
     <${Problem} error=${error} again=${again} beside=${["filter", "since"]} />
     ${loading && !data && filter && html`<p class="empty">${T.table.loading}</p>`}
@@ -101,4 +119,10 @@ export function ExplainTab({ id, client, filter, since, onAsk }) {
         <td><${State} kind=${KINDS[one.state] ?? "off"}>${one.state.replaceAll("_", " ")}</${State}></td><td>${one.why}</td><td>${(one.matched ?? []).map((/** @type {any} */ match) => html`<div key=${match.filter}><${Name} value=${match.filter} /> <span class="soft" title=${match.since_us ? `since ${time(match.since_us)}` : undefined}>QoS ${match.qos}</span></div>`)}</td>
         <td class="nowrap"><a title=${iso(one.position_us)} href=${link("/time", { f: topicText(one.topic), at: one.position_us })}>${one.shard}/${one.position_us}</a></td></tr>`)}</tbody></table></div>`}
   </div>`;
+}
+
+/** @param {string} id @param {string} filter @param {string} since */
+function explainCommand(id, filter, since) {
+  const at = id.indexOf("\0");
+  return holdfast("explain", [`--client=${quote(id.slice(at + 1))}`, at > 0 && `--mount-point=${quote(id.slice(0, at))}`, `--topic=${quote(filter)}`, `--since=${quote(since)}`]);
 }
