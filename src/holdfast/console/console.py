@@ -218,7 +218,8 @@ class Console:
             # No frame ever came: counted from the start of the console, so that a broker that never answers is noticed.
             age_s = (self.clock.wall_us() - self.started_us) / SECOND_US
         wall_s = self.clock.wall_us() / SECOND_US
-        situation = Situation(self.live, age_s, wall_s, tuple(self.login.problems()))
+        history = self.history
+        situation = Situation(self.live, age_s, wall_s, tuple(self.login.problems()), history.failures, history.failure)
         if self.alarms.judge(situation) or not self.is_up:
             self.ticker.tick()
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from holdfast.node.storage_numbers import StorageNumbers
 
 _LAG_S: Final = 0.5
+#: Characters of a text in a frame: frames are small.
+_MAX_PROBLEM: Final = 500
 _PROCESS: Final = Path("/proc/self")
 
 
@@ -85,11 +87,19 @@ class BrokerStats:
         storage = self._storage
         if storage is not None:
             storage.refresh()
-            numbers |= storage.numbers | storage.disk()
+            numbers |= storage.numbers | storage.disk() | {"clock_leap_seconds": storage.clock_leap_s()}
             labelled |= storage.labelled
         filled = {name: values for name, values in labelled.items() if values}
-        problem = self._broker.blocks.problem
-        return Stats(self._broker.clock.wall_us(), numbers, filled, self._histograms(), state, detail, problem)
+        return Stats(
+            self._broker.clock.wall_us(),
+            numbers,
+            filled,
+            self._histograms(),
+            state,
+            detail,
+            self._broker.blocks.problem,
+            self._state.reloads.describe_errors()[:_MAX_PROBLEM],
+        )
 
     def _of_node(self) -> dict[str, float]:
         reloads = self._state.reloads

@@ -246,6 +246,11 @@ class ClusterStorage:
         """The logs of the cluster decide, and their commits are not counted here."""
         return None
 
+    @property
+    def clock_leap_us(self) -> int:
+        """0: positions come by the logs, and a wrong clock makes the node not ready."""
+        return 0
+
     def stored_shards(self) -> list[StoredShard]:
         """The log's shards, in numbers. Of generations that were dropped there is no record."""
         return [

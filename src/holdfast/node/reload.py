@@ -62,12 +62,19 @@ class ReloadHistory:
     #: When all of a reload succeeded last; 0 for never.
     last_success_us: int = 0
     failures: int = 0
+    #: By part: what the last reload refused, so that the old one is in force.
+    errors: dict[str, str] = field(default_factory=dict)
 
     def note(self, outcome: ReloadOutcome, now_us: int) -> None:
+        self.errors = dict(outcome.errors)
         if outcome.errors:
             self.failures += 1
         else:
             self.last_success_us = now_us
+
+    def describe_errors(self) -> str:
+        """What was refused, for people; without blocks, whose file is watched by itself."""
+        return "; ".join(f"{part}: {why}" for part, why in self.errors.items() if part != "blocks")
 
 
 def merge(old: Settings, new: Settings) -> Reloaded:

@@ -124,6 +124,11 @@ class DiskStorage:
     def commit_counts(self) -> CommitCounts | None:
         return self.log.counts
 
+    @property
+    def clock_leap_us(self) -> int:
+        """By how much the clock leapt ahead and is not followed."""
+        return self.log.time.leap_us
+
     def stored_shards(self) -> list[StoredShard]:
         """The log's shards, in numbers."""
         return [

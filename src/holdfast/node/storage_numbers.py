@@ -7,16 +7,17 @@ asks; files are looked at in a thread.
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from holdfast.model.errors import HoldfastError
 from holdfast.model.time import SECOND_US
 from holdfast.node.stored_log import StoredLog, StoredShard
 from holdfast.records.lanes import zone_of_lane
 from holdfast.storage.rocks.engine.wal_scan import wal_files
-from holdfast.storage.rocks.log.leases import read_leases
+from holdfast.storage.rocks.log.leases import LeaseRow, lease_rows
+from holdfast.storage.rocks.log.published_heads import Head
 
 if TYPE_CHECKING:
     from holdfast.durable.commit import CommitCounts
@@ -37,6 +38,9 @@ class NumberedStorage(Protocol):
     @property
     def commit_counts(self) -> "CommitCounts | None": ...
 
+    @property
+    def clock_leap_us(self) -> int: ...
+
     def stored_shards(self) -> list[StoredShard]: ...
 
 
@@ -52,7 +56,7 @@ class StorageNumbers:
         self.numbers: Final[dict[str, float]] = {}
         self.labelled: Final[dict[str, dict[str, float]]] = {}
         self._refreshed_s = float("-inf")
-        self._looking: asyncio.Future[dict[str, float]] | None = None
+        self._looking: asyncio.Future[_LookedAt] | None = None
 
     def refresh(self) -> None:
         """Look at what changes slowly, if the last look is old; at the heads of the log each time."""
@@ -70,7 +74,9 @@ class StorageNumbers:
         except HoldfastError:
             return  # the database is being opened again: the last numbers stay
         if self._looking is None:
-            self._looking = asyncio.get_running_loop().run_in_executor(None, _look_at_files, self._folder)
+            self._looking = asyncio.get_running_loop().run_in_executor(
+                None, _look_at_files, self._folder, self._heads()
+            )
 
     def disk(self) -> dict[str, float]:
         """Free space as it is now."""
@@ -80,9 +86,14 @@ class StorageNumbers:
             "disk_total_bytes": disk.f_blocks * disk.f_frsize,
         }
 
+    def clock_leap_s(self) -> float:
+        """By how much the clock is ahead of the positions of messages, because it leapt; 0 while it is followed."""
+        return self._storage.clock_leap_us / SECOND_US
+
     def _look_at_zones(self) -> None:
         zones = self.log.zones()
         self.labelled["stored_messages"] = {name: zone.messages for name, zone in zones.items()}
+        self.labelled["retention_dropped_messages_total"] = {name: zone.dropped for name, zone in zones.items()}
         self.labelled["generations"] = {name: zone.generations for name, zone in zones.items()}
         self.labelled["oldest_message_timestamp_seconds"] = {
             name: zone.oldest_us / SECOND_US for name, zone in zones.items() if zone.oldest_us
@@ -108,23 +119,32 @@ class StorageNumbers:
             zone: sum(sizes.get(name, 0) for name in families) for zone, families in by_zone.items()
         }
 
-    def _take_files(self, looked: "asyncio.Future[dict[str, float]]") -> None:
+    def _heads(self) -> dict[int, Head]:
+        return {shard.id: Head(shard.head_us, shard.head_serial) for shard in self._storage.stored_shards()}
+
+    def _take_files(self, looked: "asyncio.Future[_LookedAt]") -> None:
         if looked.cancelled() or looked.exception() is not None:
             return
         found = looked.result()
-        wal_bytes = found.pop("", None)
-        if wal_bytes is not None:
-            self.numbers["rocksdb_wal_bytes"] = wal_bytes
-        self.labelled["lease_age_seconds"] = found
+        if found.wal_bytes is not None:
+            self.numbers["rocksdb_wal_bytes"] = found.wal_bytes
+        self.labelled["lease_age_seconds"] = {lease.name: lease.age_s for lease in found.leases}
+        self.labelled["lease_lag_seconds"] = {lease.name: lease.behind_s for lease in found.leases}
 
 
-def _look_at_files(folder: Path) -> dict[str, float]:
-    """In a thread: the age of each lease by its name, and the bytes of the write-ahead log under the empty name."""
-    now_us = time.time_ns() // 1000
-    found: dict[str, float] = {}
+class _LookedAt(NamedTuple):
+    """What the files of a data folder tell."""
+
+    leases: list[LeaseRow]
+    #: None if they changed meanwhile.
+    wal_bytes: int | None
+
+
+def _look_at_files(folder: Path, heads: Mapping[int, Head]) -> _LookedAt:
+    """In a thread."""
+    leases: list[LeaseRow] = []
     try:
-        found.update({lease.name: lease.age_s(now_us) for lease in read_leases(folder)})
-        found[""] = sum(path.stat().st_size for path in wal_files(folder / "rocks"))
+        leases = lease_rows(folder, heads, time.time_ns() // 1000)
+        return _LookedAt(leases, sum(path.stat().st_size for path in wal_files(folder / "rocks")))
     except (OSError, HoldfastError):
-        pass  # a file that RocksDB removes meanwhile: the next look finds the others
-    return found
+        return _LookedAt(leases, None)  # a file that RocksDB removes meanwhile: the next look finds the others

@@ -48,6 +48,8 @@ class ZoneNumbers(NamedTuple):
     generations: int
     #: When its oldest generation begins, µs; 0 if it has none.
     oldest_us: int
+    #: Messages that were stored and are not there any more; at least so many, as `messages` is at most.
+    dropped: int = 0
 
 
 class _Places:
@@ -85,15 +87,19 @@ class StoredLog:
         messages: dict[str, int] = {}
         generations: dict[str, set[tuple[str, int]]] = {}
         oldest_us: dict[str, int] = {}
+        dropped: dict[str, int] = {}
         for shard in self._shards():
             zone = zone_of_lane(shard.zone)
-            messages[zone] = messages.get(zone, 0) + shard.messages()
+            there = shard.messages()
+            messages[zone] = messages.get(zone, 0) + there
+            dropped[zone] = dropped.get(zone, 0) + shard.head_serial - there
             found = generations.setdefault(zone, set())
             for record in shard.live:
                 found.add((shard.zone, record.number))
                 oldest_us[zone] = min(oldest_us.get(zone, record.start_us), record.start_us)
         return {
-            zone: ZoneNumbers(count, len(generations[zone]), oldest_us.get(zone, 0)) for zone, count in messages.items()
+            zone: ZoneNumbers(count, len(generations[zone]), oldest_us.get(zone, 0), dropped[zone])
+            for zone, count in messages.items()
         }
 
     def refresh(self) -> None:

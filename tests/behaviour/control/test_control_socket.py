@@ -41,12 +41,13 @@ from holdfast.control.words import (
     SubscriptionInfo,
     Subscriptions,
     SubscriptionsRequest,
+    TakeoversRequest,
     Watch,
 )
 from holdfast.files.socket_path import find_socket, read_holder, socket_path
 from holdfast.node.embedding import Node, running
 from holdfast.node.lifecycle import reload
-from holdfast.node.settings.tree import Listener, Settings, Storage, Sys
+from holdfast.node.settings.tree import Listener, Security, Settings, Storage, Sys
 from tests.control_peer import ControlPeer, control_peer
 
 MAX_FRAME = 4096
@@ -192,6 +193,8 @@ def test_a_client_is_shown_in_full(folder: Path) -> None:
             assert detail.connection.version == 5
             found = {one.filter: (one.qos, one.group, one.members) for one in detail.subscriptions}
             assert found == {"a/+": (1, "", 0), "$share/g/b": (0, "g", 1)}
+            assert (await peer.refusal("cluster", Nothing())).code == NOT_FOUND
+            assert "single node" in (await peer.refusal("takeovers", TakeoversRequest())).detail
             assert (await peer.refusal("client", SessionRequest("b"))).code == NOT_FOUND
 
     run(test)
@@ -270,6 +273,24 @@ def test_a_session_is_ended_and_a_queue_is_emptied(folder: Path) -> None:
             assert (await peer.refusal("end_session", SessionRequest("a"))).code == NOT_FOUND
             assert (await peer.refusal("purge_queue", SessionRequest("a"))).code == NOT_FOUND
             assert node.broker.exchange.counters.drops["purged"] == 5
+
+    run(test)
+
+
+def test_a_wrong_access_file_is_told_by_line_until_it_is_right_again(folder: Path) -> None:
+    async def test() -> None:
+        rules = folder / "rules.acl"
+        rules.write_text("topic readwrite #\n")
+        secured = settings(folder, security=Security(acl_file=rules))
+        async with running(secured, grace_s=0) as node, control_peer(find_socket(folder)) as peer:
+            rules.write_text("topic readwrite #\ntopic reed #\n")
+            reload(node, lambda: secured)
+            problem = (await peer.answer("stats", Nothing(), Stats)).reload_problem
+            assert problem.startswith("access: ")
+            assert "rules.acl:2" in problem
+            rules.write_text("topic readwrite #\n")
+            reload(node, lambda: secured)
+            assert (await peer.answer("stats", Nothing(), Stats)).reload_problem == ""
 
     run(test)
 

@@ -37,6 +37,8 @@ def test_numbers_of_the_disk_are_looked_at_now_and_then(tmp_path: Path) -> None:
         assert numbers.labelled["generations"] == {"default": 1}
         assert numbers.labelled["stored_bytes"]["default"] > 0
         assert numbers.labelled["lease_age_seconds"]["archive"] > 0
+        head_us = max(shard.head_us for shard in world.disk.stored_shards())
+        assert 0 < numbers.labelled["lease_lag_seconds"]["archive"] <= (head_us - 1) / 1e6
         assert numbers.numbers["rocksdb_wal_bytes"] > 0
         assert numbers.numbers["rocksdb_memtable_bytes"] > 0
         assert 0 < numbers.disk()["disk_free_bytes"] < numbers.disk()["disk_total_bytes"]

@@ -15,12 +15,12 @@ def shard(head_us: int, head_serial: int, *, zone: str = "a") -> StoredShard:
 
 def test_messages_are_those_of_the_generations_that_are_left() -> None:
     log = StoredLog(lambda: [shard(350, 27)])
-    assert log.zones() == {"a": ZoneNumbers(messages=12, generations=2, oldest_us=200)}
+    assert log.zones() == {"a": ZoneNumbers(messages=12, generations=2, oldest_us=200, dropped=15)}
 
 
 def test_what_was_loaded_belongs_to_its_zone_and_is_owed_to_nobody() -> None:
     log = StoredLog(lambda: [shard(350, 27), shard(350, 27, zone="a~1")._replace(id=1)])
-    assert log.zones() == {"a": ZoneNumbers(messages=24, generations=4, oldest_us=200)}
+    assert log.zones() == {"a": ZoneNumbers(messages=24, generations=4, oldest_us=200, dropped=30)}
     log.refresh()
     assert log.owed_at_most({1: 299}) == 7
 

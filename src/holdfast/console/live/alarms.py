@@ -38,11 +38,23 @@ class Situation:
     now_s: float
     #: Wrong files of users and tokens.
     wrong_files: tuple[str, ...] = ()
+    #: Questions about the past in a row that got no answer, and why the last one did not.
+    history_failures: int = 0
+    history_failure: str = ""
 
     @property
     def block_file_problem(self) -> str:
         """What is wrong with the broker's block file; empty if nothing is, or no frame ever came."""
         return "" if self.live.last is None else self.live.last.block_file_problem
+
+    @property
+    def reload_problem(self) -> str:
+        """What the broker's last reload refused; empty if nothing was, or no frame ever came."""
+        return "" if self.live.last is None else self.live.last.reload_problem
+
+    @property
+    def wrong(self) -> str:
+        return "; ".join(self.wrong_files)
 
     def number(self, name: str) -> float | None:
         return None if self.live.last is None else self.live.last.numbers.get(name)
@@ -61,7 +73,7 @@ class AlarmRule:
     measure: Callable[[Situation], float | None]
     raise_at: float
     clear_at: float
-    #: `{0}` stands for the measure, `{1}` for wrong files of users and tokens, `{2}` for what is wrong with the blocks.
+    #: `{0}` stands for the measure, `{s}` for the situation.
     text: str
 
 
@@ -78,6 +90,12 @@ def _days_to_expiry(situation: Situation) -> float | None:
 
 def _largest(name: str) -> Callable[[Situation], float | None]:
     return lambda situation: max(situation.labelled(name).values(), default=None)
+
+
+def _lease_lag(situation: Situation) -> float | None:
+    """Seconds that a pipeline is behind, or has not been heard of."""
+    names = ("lease_lag_seconds", "lease_age_seconds")
+    return max((value for name in names for value in situation.labelled(name).values()), default=None)
 
 
 def _p99(name: str) -> Callable[[Situation], float | None]:
@@ -106,9 +124,44 @@ RULES: Final = (
     AlarmRule(
         "queue_backend_away", "a-queue-backend-is-away", _largest("queue_backend_away"), 1, 1, "a backend is away"
     ),
-    AlarmRule("lease_lagging", "a-lease-lags", _largest("lease_age_seconds"), 3600, 1800, "not renewed for {0:.0f} s"),
-    AlarmRule("credentials_wrong", "a-user-or-token-file-is-wrong", lambda s: float(len(s.wrong_files)), 1, 1, "{1}"),
-    AlarmRule("block_file_wrong", "the-block-file-is-wrong", lambda s: float(bool(s.block_file_problem)), 1, 1, "{2}"),
+    AlarmRule(
+        "lease_lagging",
+        "a-lease-lags",
+        _lease_lag,
+        3600,
+        1800,
+        "a pipeline is {0:.0f} s behind, or has not renewed its lease for so long",
+    ),
+    AlarmRule(
+        "credentials_wrong", "a-user-or-token-file-is-wrong", lambda s: float(len(s.wrong_files)), 1, 1, "{s.wrong}"
+    ),
+    AlarmRule(
+        "block_file_wrong",
+        "the-block-file-is-wrong",
+        lambda s: float(bool(s.block_file_problem)),
+        1,
+        1,
+        "{s.block_file_problem}",
+    ),
+    AlarmRule(
+        "reload_failed", "a-reload-is-refused", lambda s: float(bool(s.reload_problem)), 1, 1, "{s.reload_problem}"
+    ),
+    AlarmRule(
+        "clock_leapt",
+        "the-clock-leaps",
+        lambda s: s.number("clock_leap_seconds"),
+        1,
+        1,
+        "the clock leapt ahead by {0:.0f} s and is not followed",
+    ),
+    AlarmRule(
+        "history_failing",
+        "the-history-process-fails",
+        lambda s: float(s.history_failures),
+        3,
+        1,
+        "{0:.0f} questions in a row got no answer: {s.history_failure}",
+    ),
 )
 NAMES: Final = tuple(rule.name for rule in RULES)
 
@@ -155,8 +208,7 @@ class Alarms:
             if value is None:
                 continue
             active = self._active.get(rule.name)
-            wrong = "; ".join(situation.wrong_files)
-            detail = rule.text.format(abs(value), wrong, situation.block_file_problem)
+            detail = rule.text.format(abs(value), s=situation)
             if active is None and value >= rule.raise_at:
                 self._active[rule.name] = Alarm(rule.name, self._clock.wall_us(), detail)
                 _log.warning("alarm raised", alarm=rule.name, detail=detail)

@@ -46,6 +46,9 @@ class HistoryLink:
     def __init__(self, find: Callable[[], Awaitable[Path]] | None) -> None:
         """`find` gives the socket of the process once that serves; HoldfastError if it does not. None: no past."""
         self._find: Final = find
+        #: Questions in a row that got no answer, and why the last one did not.
+        self.failures = 0
+        self.failure = ""
 
     @property
     def has_past(self) -> bool:
@@ -81,13 +84,14 @@ class HistoryLink:
             writer.write(_sent(connection, request) + _sent(connection, h11.EndOfMessage()))
             response = await _next(connection, reader, answer_s)
             assert isinstance(response, h11.Response)
+            self.failures = 0
             received = {name.decode().lower(): value.decode("latin-1") for name, value in response.headers}
             parts = _parts(connection, reader, answer_s)
             if response.status_code != 200:
                 raise await _refusal(response.status_code, received, parts)
             yield HistoryAnswer(received, parts)
         except (OSError, h11.ProtocolError, TimeoutError):
-            raise _away("the history process ended while it answered; ask again") from None
+            raise self._failed("the history process ended while it answered; ask again") from None
         finally:
             writer.close()
             with suppress(OSError):
@@ -101,9 +105,14 @@ class HistoryLink:
             async with asyncio.timeout(_CONNECT_S):
                 return await asyncio.open_unix_connection(path)
         except HoldfastError as error:
-            raise _away(str(error)) from None
+            raise self._failed(str(error)) from None
         except (OSError, TimeoutError):
-            raise _away("the history process does not answer; ask again") from None
+            raise self._failed("the history process does not answer; ask again") from None
+
+    def _failed(self, detail: str) -> ProblemError:
+        self.failures += 1
+        self.failure = detail
+        return ProblemError(503, detail, headers={"Retry-After": "2"})
 
 
 async def _next(connection: h11.Connection, reader: asyncio.StreamReader, answer_s: float) -> Any:
@@ -135,10 +144,6 @@ async def _refusal(status: int, headers: Mapping[str, str], parts: AsyncIterator
     passed = {"Retry-After": headers.get("retry-after", "1")} if status == 503 else {}
     extra = {"border_us": content["border_us"]} if "border_us" in content else {}
     return ProblemError(status, detail, parameter=str(error.get("parameter") or ""), headers=passed, extra=extra)
-
-
-def _away(detail: str) -> ProblemError:
-    return ProblemError(503, detail, headers={"Retry-After": "2"})
 
 
 def _sent(connection: h11.Connection, event: Any) -> bytes:

@@ -16,11 +16,11 @@ from tests.unit.console.stats_frames import frame
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def situation(*frames: Stats, age_s: float = 0, wrong: tuple[str, ...] = ()) -> Situation:
+def situation(*frames: Stats, age_s: float = 0, wrong: tuple[str, ...] = (), failures: int = 0) -> Situation:
     live = LiveStats()
     for number, stats in enumerate(frames):
         live.take(stats, number)
-    return Situation(live, age_s, 1_800_000_000, wrong)
+    return Situation(live, age_s, 1_800_000_000, wrong, failures, "it does not answer")
 
 
 def labelled(name: str, value: float) -> Stats:
@@ -63,6 +63,12 @@ BAD = {
     "block_file_wrong": tuple(
         situation(Stats(1, {}, {}, {}, block_file_problem=problem)) for problem in ("blocks:2", "blocks:2", "")
     ),
+    "reload_failed": tuple(
+        situation(Stats(1, {}, {}, {}, reload_problem=problem))
+        for problem in ("access: a.acl:2", "access: a.acl:2", "")
+    ),
+    "clock_leapt": tuple(situation(frame(1, clock_leap_seconds=leap_s)) for leap_s in (600, 400, 0)),
+    "history_failing": tuple(situation(failures=failures) for failures in (3, 2, 0)),
 }
 
 
@@ -83,6 +89,13 @@ def test_an_alarm_is_raised_stays_between_its_thresholds_and_is_cleared(tmp_path
     assert name not in alarms.active_names
     past = next(item for item in alarms.shown()["items"] if item["alarm"] == name)
     assert past["until_us"] is not None
+
+
+def test_a_lease_that_is_renewed_and_behind_lags(tmp_path: Path) -> None:
+    alarms = Alarms(tmp_path / "alarms.json", ManualClock())
+    leases = {"lease_lag_seconds": {"a": 7200.0}, "lease_age_seconds": {"a": 2.0}}
+    alarms.judge(situation(Stats(1, {}, leases, {})))
+    assert alarms.active_names == {"lease_lagging"}
 
 
 def test_every_alarm_is_tested() -> None:
