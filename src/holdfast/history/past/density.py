@@ -24,6 +24,7 @@ from holdfast.history.past.density_edges import (
     Gap,
     Lost,
     covered_marks,
+    erasure_times,
     gaps,
     longest_marks,
     lost_messages,
@@ -119,7 +120,9 @@ class Density:
         ]
         records = [record for zone in zones for record in view.live[zone.name]]
         self._generations_us: Final = generation_starts(records, self.frame.from_us, query.to_us)
-        self._erased: Final = ErasedCount(reader.erasures(), query.levels, self.parts)
+        erasures = reader.erasures()
+        self._erased: Final = ErasedCount(erasures, query.levels, self.parts)
+        self._erasures_us: Final = erasure_times(erasures, query.levels, self.frame.from_us, query.to_us)
         self._erased_at_most: int | None = None
         self._sampler: Final = Sampler(crc32(repr(query[:4]).encode()))
         self._done = False
@@ -232,6 +235,7 @@ class Density:
             "lost_before_us": self._lost.before_us,
             "gaps": [list(gap) for gap in self._gaps],
             "generations_us": self._generations_us,
+            "erasures_us": self._erasures_us,
         }
 
     def _value(self, part: CountedPart, number: int, cell: Cell, total: int) -> tuple[int, int]:

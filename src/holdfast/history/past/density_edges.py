@@ -18,6 +18,8 @@ from holdfast.topics.overlap import overlap
 
 #: Gaps that are told, the newest.
 _MAX_GAPS: Final = 1_000
+#: Erasures that are told in one picture.
+_MAX_ERASURES: Final = 1000
 #: More erasures than these are not counted one by one.
 MAX_COUNTED: Final = 16
 
@@ -88,6 +90,12 @@ def without_messages(gap: Gap, parts: Sequence[CountedPart]) -> Gap:
             if last is not None:
                 begin_us = max(begin_us, last.position_us + 1)
     return begin_us, end_us
+
+
+def erasure_times(erasures: Erasures, levels: tuple[bytes, ...], from_us: int, to_us: int) -> list[int]:
+    """When something of a filter was erased, in [from, to): the newest of them, in order."""
+    made = [one.made_us for one in erasures.all if one.client or overlap(one.levels, levels)]
+    return sorted({made_us for made_us in made if from_us <= made_us < to_us})[-_MAX_ERASURES:]
 
 
 class ErasedCount:

@@ -225,8 +225,10 @@ def test_erased_messages_are_counted_and_named(tmp_path: Path) -> None:
     try:
         world.fill(1)
         heads = {shard: head.position_us for shard, head in read_heads(world.folder).items()}
-        erase(world.folder, client="c3", up_to=heads, now_us=1, made_by="me")
-        erase(world.folder, topic="plant/7/#", up_to=heads, now_us=1, made_by="me")
+        made_us = max(heads.values()) + 1
+        erase(world.folder, client="c3", up_to=heads, now_us=made_us, made_by="me")
+        erase(world.folder, topic="plant/7/#", up_to=heads, now_us=made_us + 1, made_by="me")
+        erase(world.folder, topic="office/#", up_to=heads, now_us=made_us + 2, made_by="me")
         by_client = [message for message in world.kept if message.publisher == "c3"]
         by_topic = [message for message in world.kept if message.topic.startswith(b"plant/7/")]
         world.make_segments(120)
@@ -236,8 +238,10 @@ def test_erased_messages_are_counted_and_named(tmp_path: Path) -> None:
             line = check(world, text, lines)
             assert line["erased_at_most"] == min(len(by_client) + len(by_topic), line["total"])
             assert lines[0]["erased_at_most"] >= line["erased_at_most"]
-        (line,) = world.ask(world.query("#", from_us=max(heads.values()) + 1))
-        assert line["erased_at_most"] == 0
+            of_topics = [made_us + 1, made_us + 2] if text == "#" else [made_us + 1]
+            assert [one["erasures_us"] for one in lines] == [[made_us, *of_topics]] * len(lines)
+        (line,) = world.ask(world.query("#", from_us=made_us + 2))
+        assert (line["erased_at_most"], line["erasures_us"]) == (0, [made_us + 2])
     finally:
         world.close()
 

@@ -1,5 +1,5 @@
 /**
- * The marks above the bars: from gaps and generations of a density, and from events.
+ * The marks above the bars: from gaps, generations and erasures of a density, and from events.
  */
 import { html } from "../parts/html.js";
 import { duration, number, time, visible } from "../parts/format.js";
@@ -25,6 +25,7 @@ export function marksOf(density, events, view) {
     marks.push({ at_us: to, kind: "restarted", text: `▲ restarted at ${time(to)}, after ${duration((to - from) / 1e6)}` });
   }
   for (const at of density?.generations_us ?? []) marks.push({ at_us: at, kind: "generation", text: `┊ a generation begins at ${time(at)}` });
+  for (const at of density?.erasures_us ?? []) marks.push({ at_us: at, kind: "erased", text: `⌁ messages before it were erased at ${time(at)}` });
   const step = Math.max(1, (view.to - view.from) / PLACES);
   /** @type {Map<string, {at_us: number, kind: MarkKind, reasons: Map<string, number>, who: string}>} */
   const groups = new Map();

@@ -27,6 +27,7 @@ import { ticks, toX } from "./strip_scale.js";
  * @property {number | null} lost_before_us
  * @property {[number, number][]} gaps
  * @property {number[]} generations_us
+ * @property {number[]} [erasures_us]
  */
 /** @typedef {"stopped" | "restarted" | "drops" | "generation" | "erased" | "backup"} MarkKind */
 /** @typedef {{at_us: number, kind: MarkKind, text: string}} Mark */
