@@ -91,15 +91,12 @@ function watchSize(element, setSize) {
   const measure = () => setSize((before) => ({ width: element.clientWidth, height: element.clientHeight, turn: before.turn + 1 }));
   const sizes = new ResizeObserver(measure);
   const themes = new MutationObserver(measure);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
   sizes.observe(element);
   themes.observe(document.documentElement, { attributes: true });
-  dark.addEventListener("change", measure);
   measure();
   return () => {
     sizes.disconnect();
     themes.disconnect();
-    dark.removeEventListener("change", measure);
   };
 }
 

@@ -1,21 +1,32 @@
 /**
- * Light, dark, or as the system is. Kept across visits; set before the first paint by /static/theme.js.
+ * Light, dark, or as the system is. Kept across visits. `data-theme` of the document is what is seen: /static/theme.js sets
+ * it before the first paint.
  */
 import { effect, signal } from "./html.js";
 
 const KEPT = "holdfast.theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
 
+/** @returns {"system" | "light" | "dark"} */
+function kept() {
+  try {
+    const choice = localStorage.getItem(KEPT);
+    return choice === "light" || choice === "dark" ? choice : "system";
+  } catch {
+    return "system";
+  }
+}
+
 /** "system", "light" or "dark" */
-export const chosen = signal(document.documentElement.dataset["theme"] ?? "system");
+export const chosen = signal(/** @type {string} */ (kept()));
 /** What is seen: "light" or "dark". */
 export const theme = signal("light");
 
 function apply() {
   const choice = chosen.value;
-  if (choice === "system") delete document.documentElement.dataset["theme"];
-  else document.documentElement.dataset["theme"] = choice;
-  theme.value = choice === "system" ? (system.matches ? "dark" : "light") : choice;
+  const seen = choice === "system" ? (system.matches ? "dark" : "light") : choice;
+  document.documentElement.dataset["theme"] = seen;
+  theme.value = seen;
 }
 
 effect(() => {
