@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import re
 import signal
@@ -17,6 +18,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from bench.ports import free_port
+from holdfast.console.access.one_time_links import login_address, make_link
+from holdfast.node.console_main import ADDRESS_FILE
+from holdfast.node.console_supervisor import STATE_FOLDER
+from tests.history.processes import until
 
 _SERVE: Final = "from holdfast.cli.main import main; main()"
 
@@ -24,7 +29,8 @@ _SERVE: Final = "from holdfast.cli.main import main; main()"
 class Broker:
     """A process of `holdfast serve`, and the link that its console printed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
+        """`settings` are files of users or tokens, such as `console.user_file=…`."""
         self.port, console_port = free_port(), free_port()
         self.data: Final = folder / "data"
         words = [
@@ -37,12 +43,14 @@ class Broker:
             f"console.port={console_port}",
             "--set",
             "console.enabled=true",  # tests switch it off for all others
+            *(word for setting in settings for word in ("--set", setting)),
         ]
         self._errors: Final = (folder / "errors").open("wb")
         self.process: Final = subprocess.Popen(
             [sys.executable, "-c", _SERVE, *words], stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
-        self.link: Final = self._read_link()
+        # It prints a link only while nobody has another way in.
+        self.link: Final = self._make_link() if settings else self._read_link()
 
     @property
     def address(self) -> str:
@@ -56,6 +64,13 @@ class Broker:
         self.process.terminate()
         self.process.communicate()
         self._errors.close()
+
+    def _make_link(self) -> str:
+        folder = self.data / STATE_FOLDER
+        until((folder / ADDRESS_FILE).exists, "the console is served")
+        assert self.process.stdout is not None
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        return login_address(json.loads((folder / ADDRESS_FILE).read_text())["url"], make_link(folder))
 
     def _read_link(self) -> str:
         assert self.process.stdout is not None

@@ -95,6 +95,16 @@ def test_a_session_that_ends_says_what_goes_with_it(console: Console, open_page:
     assert "press-00004" not in console.stand_in.clients
 
 
+def test_a_long_queue_is_shown_page_by_page_to_its_end(open_page: Callable[..., Any]) -> None:
+    page = open_page(f"/clients/{SLOWEST}?tab=queue")
+    rows = page.locator("table.list tbody tr")
+    expect(rows).to_have_count(100)
+    page.get_by_role("button", name="Show more").click()
+    expect(rows).to_have_count(140)
+    assert len(set(rows.locator("td:nth-child(4)").all_inner_texts())) == 140
+    expect(page.get_by_role("button", name="Show more")).to_have_count(0)
+
+
 def test_a_queue_is_emptied_after_its_number_was_named(console: Console, open_page: Callable[..., Any]) -> None:
     page = open_page(f"/clients/{SLOWEST}?tab=queue")
     page.get_by_role("button", name="Empty queue").click()
@@ -142,8 +152,8 @@ def test_who_gets_a_topic(open_page: Callable[..., Any]) -> None:
 
 
 def test_what_can_be_done_here_can_be_copied_as_a_command(open_page: Callable[..., Any]) -> None:
-    page = open_page("/clients?q=it's&state=offline", permissions=["clipboard-read", "clipboard-write"])
+    page = open_page("/clients?q=it's&state=behind&sort=-owed", permissions=["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy as").click()
     page.get_by_role("menuitem", name="Command").click()
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == "holdfast clients list --search 'it'\\''s' --state offline"
+    assert copied == "holdfast clients list --search='it'\\''s' --behind --sort=owed --data /var/lib/holdfast"

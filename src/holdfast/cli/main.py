@@ -39,11 +39,19 @@ COMMANDS: Final = {
     "history.explain.explain": (
         "Say of each message what became of it for a client: acknowledged, in flight, owed, dropped, or not for it."
     ),
+    "history.state.state": (
+        "Print the newest message of each topic at a moment, or what has changed since another one."
+    ),
+    "history.state.density": (
+        "Print how many messages of a filter there were in each part of a range; every number is exact."
+    ),
     "history.command.history": (
         "Serve stored messages by Arrow Flight and HTTP, from a data folder, whether a broker runs on it or not."
     ),
     "console.console": "The web console: serve it alone, open it, and its users.",
     "jobs.jobs": "Jobs of a running console: list, show and stop.",
+    "alarms.alarms": "Alarms of a running console: list and mute.",
+    "alarms.audit": "List who changed what by a running console, from where, and how it ended; the newest first.",
     "storage.leases.leases": (
         "List the leases of pipelines, which retention waits for: how far behind each is, and when it was renewed."
     ),

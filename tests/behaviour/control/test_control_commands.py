@@ -57,6 +57,24 @@ def run(test: Callable[[], object]) -> None:
     asyncio.run(asyncio.wait_for(test(), 60))  # type: ignore[arg-type]
 
 
+def test_zones_and_patterns_are_listed_beside_a_running_broker_as_without_it(folder: Path) -> None:
+    async def test() -> None:
+        async with commands(folder) as (node, command):
+            async with client(node, "a") as publisher:
+                for number in range(40):
+                    await publisher.publish(f"plant/{number}/temp", b"21", 1)
+                await publisher.settle()
+            beside = [json.loads((await command("zones", what, "--json")).stdout) for what in ("list", "patterns")]
+        alone = [json.loads((await command("zones", what, "--json")).stdout) for what in ("list", "patterns")]
+        for row in (*beside[0], *alone[0]):
+            row.pop("size_bytes")  # the stop has written what was in memory
+        assert beside == alone
+        (generation,) = beside[0]
+        assert (generation["zone"], generation["messages"], generation["end_us"]) == ("default", 40, 0)
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

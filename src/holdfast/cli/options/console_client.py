@@ -63,9 +63,9 @@ class ConsoleClient:
         self._headers["Cookie"] = cookie
         self._has_cookie = bool(cookie)
 
-    def ask(self, method: str, path: str) -> Any:
+    def ask(self, method: str, path: str, body: object = None) -> Any:
         """The answer to a call below `/api/v1/`. NoConsoleError, ConsoleRefusedError."""
-        return self._call(method, path, None if method == "GET" else {})[0]
+        return self._call(method, path, None if method == "GET" else body or {})[0]
 
     def close(self) -> None:
         if self._has_cookie:

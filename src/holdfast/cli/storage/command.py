@@ -1,5 +1,7 @@
 """`holdfast verify`, `backup`, `restore` and `zones`: commands on the data of a stopped broker.
 
+`zones list` and `zones patterns` also work beside a broker that runs.
+
 Exit codes: 0 done, 1 something is wrong with the data, 2 wrong usage, or the folder cannot be used now.
 """
 
@@ -26,11 +28,12 @@ from holdfast.node.settings.sources import Flags
 from holdfast.node.settings.zones import zones_of
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.rocks.backup import create_backup, restore_backup
-from holdfast.storage.rocks.checking.overview import generations_of, patterns_of
+from holdfast.storage.rocks.checking.overview import GenerationView, PatternView, generations_of, patterns_of
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.checking.verify_report import VerifyReport
 from holdfast.storage.rocks.engine.column_families import refuse_cluster
 from holdfast.storage.rocks.engine.engine import Engine
+from holdfast.storage.rocks.engine.failures import FolderHeldError
 from holdfast.storage.rocks.log.maintenance import Maintenance
 from holdfast.storage.rocks.log.startup import open_log
 
@@ -141,9 +144,9 @@ def restore(
 @zones.command("list")
 @grouped
 def list_(options: FolderOptions, as_json: Json = False) -> None:
-    """List the zones of a data folder with their generations."""
-    with exit_on(HoldfastError), options.opened() as engine:
-        rows = generations_of(engine)
+    """List the zones of a data folder with their generations. The broker may be running."""
+    with exit_on(HoldfastError):
+        rows = _generations(options)
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
         return
@@ -164,10 +167,13 @@ def list_(options: FolderOptions, as_json: Json = False) -> None:
 @zones.command()
 @grouped
 def patterns(options: FolderOptions, zone: ZoneName = None, as_json: Json = False) -> None:
-    """Show the topic patterns that were learnt, the busiest first. `#` is for topics that follow no pattern."""
-    with exit_on(HoldfastError), options.opened() as engine, _bar() as bar:
+    """Show the topic patterns that were learnt, the busiest first. `#` is for topics that follow no pattern.
+
+    The broker may be running.
+    """
+    with exit_on(HoldfastError), _bar() as bar:
         bar.add_task("counting", total=None)
-        rows = list(patterns_of(engine, zone))
+        rows = _patterns(options, zone)
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
         return
@@ -205,6 +211,31 @@ def rotate(name: Annotated[str, typer.Argument(metavar="ZONE", help="The zone.")
             Maintenance(log).rotate(zone_log)
         number = zone_log.live[-1].record.number
     typer.echo(f"zone {name}: generation {number} has begun")
+
+
+def _generations(options: FolderOptions) -> list[GenerationView]:
+    try:
+        with options.opened() as engine:
+            return generations_of(engine)
+    except FolderHeldError:
+        # A broker runs on it. Imported here: others do without.
+        from holdfast.history.reader.reader import HistoryReader
+        from holdfast.history.zone_views import list_generations
+
+        with HistoryReader.open(options.folder()) as reader:
+            return list_generations(reader)
+
+
+def _patterns(options: FolderOptions, zone: str | None) -> list[PatternView]:
+    try:
+        with options.opened() as engine:
+            return list(patterns_of(engine, zone))
+    except FolderHeldError:
+        from holdfast.history.reader.reader import HistoryReader
+        from holdfast.history.zone_views import list_patterns
+
+        with HistoryReader.open(options.folder()) as reader:
+            return list(list_patterns(reader, zone))
 
 
 # ---- as text

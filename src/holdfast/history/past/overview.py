@@ -1,7 +1,6 @@
 """`/zones`, `/patterns`, `/topics`, `/leases`: what there is, without its messages."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -13,11 +12,9 @@ from holdfast.history.past.questions import Question
 from holdfast.history.past.time_scan import ScanLimits, older
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.reader.reader_pool import ReaderPool
-from holdfast.history.reader.view import UNKNOWN, View
-from holdfast.model.errors import HoldfastError
+from holdfast.history.zone_views import count_messages, list_patterns, size_bytes
 from holdfast.records.generations import Generation
 from holdfast.records.messages import stored_topic
-from holdfast.storage.rocks.checking.overview import family_bytes, generation_patterns
 from holdfast.storage.rocks.log.leases import lease_rows
 from holdfast.topics.names import SEPARATOR
 
@@ -41,13 +38,7 @@ def patterns(
     question = Question(params, ("zone",))
     with pool.reading(WAIT_S) as reader:
         zone = question.zone(reader.view().zones)
-        rows = [
-            asdict(row)
-            for one in reader.zones()
-            if zone in (None, one.name)
-            for record in reader.generations(one.name)
-            for row in generation_patterns(record, reader)
-        ]
+        rows = [asdict(row) for row in list_patterns(reader, zone)]
     yield rows
 
 
@@ -102,31 +93,9 @@ def _generation(reader: HistoryReader, record: Generation) -> dict[str, Any]:
         "shards": list(record.shards),
         "start_us": record.start_us,
         "end_us": record.end_us or None,
-        "messages": _messages(reader.view(), record),
-        "bytes": _size_bytes(reader, record),
+        "messages": count_messages(reader.view(), record),
+        "bytes": size_bytes(reader, record) or None,
     }
-
-
-def _messages(view: View, record: Generation) -> int | None:
-    """By serials; None if it is not known any more how many came before."""
-    total = 0
-    for number, shard in enumerate(record.shards):
-        head = view.heads.get(shard)
-        written = 0 if head is None else head.serial
-        before = view.serial_before(record.zone, record, shard)
-        if before == UNKNOWN:
-            return None
-        last = min(record.last_serials[number], written) if record.end_us else written
-        total += max(0, last - before)
-    return total
-
-
-def _size_bytes(reader: HistoryReader, record: Generation) -> int | None:
-    total = 0
-    for name in record.families():
-        with suppress(HoldfastError):  # segments come later, or never
-            total += family_bytes(reader.family(name))
-    return total or None
 
 
 def _first_us(reader: HistoryReader, shard: int) -> int | None:

@@ -2,6 +2,7 @@
  * Questions about blocks: how long and why, and whether one is removed. They show the call and the command as they are filled in.
  */
 import { asCurl, del, put, quote, segment } from "../parts/api.js";
+import { holdfast } from "../parts/command.js";
 import { ask } from "../parts/dialog.js";
 import { visible } from "../parts/format.js";
 import { html, signal } from "../parts/html.js";
@@ -34,9 +35,9 @@ export function BlockFields({ terms }) {
  * @param {Terms} terms
  */
 export function blockCommand(kind, values, terms) {
-  const expires = terms.seconds ? ` --expires ${terms.seconds}s` : "";
-  const reason = terms.reason ? ` --reason=${quote(terms.reason)}` : "";
-  return targets(kind, values).map((words) => `holdfast blocks add ${words}${expires}${reason}`).join("\n");
+  const expires = terms.seconds ? `--expires=${terms.seconds}s` : "";
+  const reason = terms.reason ? `--reason=${quote(terms.reason)}` : "";
+  return targets(kind, values).map((words) => holdfast("blocks add", [words, expires, reason])).join("\n");
 }
 
 /** @param {string} kind @param {string[]} values */
@@ -105,7 +106,7 @@ export function askUnblock(block) {
   return ask({
     title: T.blocks.unblockTitle, subject: html`<span class="tag">${T.blocks.kinds[kind]}</span> <${Name} value=${value} wrap />`,
     effects: T.blocks.unblockEffects(kind, visible(value, 80)), action: T.blocks.unblock,
-    curl: curlOf(kind, value, "DELETE", {}), command: targets(kind, [value]).map((words) => `holdfast blocks remove ${words}`).join("\n"),
+    curl: curlOf(kind, value, "DELETE", {}), command: targets(kind, [value]).map((words) => holdfast("blocks remove", [words])).join("\n"),
     run: () => del(pathOf(kind, value)),
   });
 }

@@ -1,8 +1,9 @@
 /**
  * Clients that were chosen, and what can be done to all of them at once. Each question names how many it meets.
  */
-import { asCurl, post, quote } from "../parts/api.js";
+import { asCurl, post } from "../parts/api.js";
 import { isConnected } from "../parts/client_row.js";
+import { holdfast } from "../parts/command.js";
 import { ask } from "../parts/dialog.js";
 import { number, visible } from "../parts/format.js";
 import { html, useState } from "../parts/html.js";
@@ -77,7 +78,7 @@ export function SelectionBar({ selection, loaded, onChanged }) {
       effects: [...texts.effects, ...(rows.length < count ? [T.selection.offline(number(count - rows.length))] : [])],
       action: texts.action, danger: texts.danger,
       curl: () => asCurl(path, { expect: ids.length }, { method: "POST", body: body() }),
-      command: () => (terms ? blockCommand("client", ids, terms.value) : ids.map((id) => `holdfast ${verb} ${quote(id)}`).join("\n")),
+      command: () => (terms ? blockCommand("client", ids, terms.value) : ids.map((id) => holdfast(verb, [], id)).join("\n")),
       run: () => post(path, body(), { expect: ids.length }),
     });
     if (!done) return;

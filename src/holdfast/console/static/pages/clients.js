@@ -3,6 +3,7 @@
  */
 import { asCurl, quote } from "../parts/api.js";
 import { addressText, clientAddress, ClientName, isConnected, owedText, versionText } from "../parts/client_row.js";
+import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { NONE, number, timeOfDay, zoneName } from "../parts/format.js";
 import { html, useEffect, useMemo, useState } from "../parts/html.js";
@@ -58,7 +59,10 @@ export function Page() {
   const head = rows?.head;
   const error = rows?.error;
   const listeners = (node.value?.listeners ?? []).map((/** @type {any} */ one) => one.name);
-  const command = blocked ? "holdfast blocks list" : ["holdfast clients list", query.q && `--search ${quote(query.q)}`, query.state && `--state ${query.state}`, query.sort !== "client" && `--sort ${query.sort}`].filter(Boolean).join(" ");
+  // The command lists clients that are connected, the largest first.
+  const command = blocked ? holdfast("blocks list") : query.state === "offline" ? undefined : holdfast("clients list", [
+    query.q && `--search=${quote(query.q)}`, query.user && `--user=${quote(query.user)}`, query.listener && `--listener=${quote(query.listener)}`,
+    query.state === "behind" && "--behind", query.sort !== "client" && `--sort=${query.sort.replace("-", "")}`]);
   // Connections that were refused have no row: what is known of them are events.
   const choose = (/** @type {string} */ state) => {
     setSaid("");

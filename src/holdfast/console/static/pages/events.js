@@ -2,6 +2,7 @@
  * What was dropped, refused or ended, and why.
  */
 import { asCurl, quote } from "../parts/api.js";
+import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { number } from "../parts/format.js";
 import { html, useEffect, useMemo, useState } from "../parts/html.js";
@@ -32,7 +33,7 @@ export function Page() {
   const counted = useMemo(() => ({ ...params, buckets: BUCKETS }), [params]);
   const [error, setError] = useState(/** @type {any} */ (null));
   const wrong = (/** @type {string} */ name) => (error?.parameter === name ? error.detail : null);
-  const command = ["holdfast events", query.reason && `--reason ${query.reason}`, query.client && `--client ${quote(query.client)}`, query.topic && `--topic ${quote(query.topic)}`, `--since ${quote(query.since)}`, query.until && `--until ${quote(query.until)}`].filter(Boolean).join(" ");
+  const options = [query.reason && `--reason=${quote(query.reason)}`, query.client && `--client=${quote(query.client)}`, query.topic && `--topic=${quote(query.topic)}`, `--since=${quote(query.since)}`, query.until && `--until=${quote(query.until)}`];
   const field = (/** @type {"client" | "topic" | "since" | "until"} */ name, /** @type {string} */ size) => html`<${Field} id=${`events-${name}`} class=${size} label=${T.events[name]} value=${typed[name]} placeholder=${name === "until" ? T.events.now : ""}
     onInput=${(/** @type {string} */ value) => setTyped({ ...typed, [name]: value })} error=${wrong(name)} mono=${name === "topic"} />`;
   const counts = (/** @type {any} */ rows) => {
@@ -48,7 +49,7 @@ export function Page() {
         <span>${reason}</span><b>${number(/** @type {number} */ (count))}</b><span class="bar-line" aria-hidden="true"><span style=${{ width: `${Math.max(1, (/** @type {number} */ (count) / most) * 100)}%` }}></span></span></button></li>`)}</ul>`;
   };
   return html`<div class="page">
-    <div class="page-head"><h1>${T.events.title}</h1><span class="spring"></span><${CopyAs} address=${location.href} curl=${asCurl("events", params)} command=${command} /></div>
+    <div class="page-head"><h1>${T.events.title}</h1><span class="spring"></span><${CopyAs} address=${location.href} curl=${asCurl("events", params)} command=${holdfast("events", options)} /></div>
     <div class="fields">${field("client", "")}${field("topic", "wide")}${field("since", "")}${field("until", "")}</div>
     <${EventsTable} params=${counted} above="32rem" onHead=${counts} />
   </div>`;

@@ -1,7 +1,8 @@
 /**
  * Alarms, now and past, and the audit of changes.
  */
-import { asCurl, post, segment } from "../parts/api.js";
+import { asCurl, post, quote, segment } from "../parts/api.js";
+import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { ask } from "../parts/dialog.js";
 import { duration, NONE } from "../parts/format.js";
@@ -24,7 +25,7 @@ function Active({ alarm, again }) {
   const mute = async () => {
     const result = await ask({
       title: T.health.muteTitle(alarm.alarm), effects: T.health.muteEffects, action: T.health.muteAction,
-      curl: asCurl(path, {}, { method: "POST", body: { seconds: HOUR_S } }), run: () => post(path, { seconds: HOUR_S }),
+      curl: asCurl(path, {}, { method: "POST", body: { seconds: HOUR_S } }), command: holdfast("alarms mute", [`--seconds=${HOUR_S}`, quote(alarm.alarm)]), run: () => post(path, { seconds: HOUR_S }),
     });
     if (result === undefined) return;
     again();
@@ -59,7 +60,7 @@ export function Page() {
   const { data, error, again } = useResource("alarms", {}, { every_s: 10 });
   const past = (data?.items ?? []).filter((/** @type {any} */ alarm) => alarm.until_us !== null).sort((/** @type {any} */ a, /** @type {any} */ b) => b.until_us - a.until_us);
   return html`<div class="page">
-    <div class="page-head"><h1>${T.health.title}</h1><span class="spring"></span><${CopyAs} address=${location.href} curl=${asCurl("alarms")} command="holdfast health --json" /></div>
+    <div class="page-head"><h1>${T.health.title}</h1><span class="spring"></span><${CopyAs} address=${location.href} curl=${asCurl("alarms")} command=${holdfast("alarms list", ["--json"])} more=${may("admin") ? [{ label: T.health.auditCommand, text: holdfast("audit") }] : []} /></div>
     <${Problem} error=${error} again=${again} />
     <section class="panel"><div class="panel-head"><h2>${T.health.now}</h2></div><div class="panel-body">
       ${active.value.length === 0 ? html`<${State} kind="good">${T.health.none}</${State}>` : html`<ul class="alarms">${active.value.map((alarm) => html`<${Active} key=${alarm.alarm} alarm=${alarm} again=${again} />`)}</ul>`}</div></section>

@@ -5,6 +5,7 @@
  */
 import { get } from "../parts/api.js";
 import { Chart, Spark } from "../parts/chart.js";
+import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { asCurl } from "../parts/api.js";
 import { bytes, day, duration, number, percent, short } from "../parts/format.js";
@@ -319,7 +320,7 @@ export function Page() {
   return html`<div class="page overview">
     <div class="page-head"><h1>${T.overview.title}</h1><${Headline} /><span class="spring"></span>
       <${Choice} label=${T.chart.range} value=${query.range} options=${Object.entries(RANGES).map(([value, { label }]) => ({ value, label }))} onChange=${(/** @type {string} */ value) => setQuery({ range: value }, { push: true })} />
-      <${CopyAs} address=${location.href} curl=${asCurl("stats")} command="holdfast status --json" /></div>
+      <${CopyAs} address=${location.href} curl=${asCurl("stats")} command=${holdfast("status", ["--json"])} /></div>
     <${Tiles} series=${series} />
     <${Charts} series=${series} seconds=${range.seconds} />
     <div class="panels">

@@ -3,6 +3,7 @@
  */
 import { asCurl, quote } from "../parts/api.js";
 import { clientAddress } from "../parts/client_row.js";
+import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { number } from "../parts/format.js";
 import { html, useEffect, useMemo, useState } from "../parts/html.js";
@@ -43,7 +44,7 @@ export function Page() {
   };
   return html`<div class="page">
     <div class="page-head"><h1>${T.subscriptions.title}</h1><span class="spring"></span>
-      ${asked && html`<${CopyAs} address=${location.href} curl=${asCurl("subscriptions", params)} command=${`holdfast subscriptions ${query.topic ? `--topic ${quote(query.topic)}` : `--under ${quote(query.under)}`}`} />`}</div>
+      ${asked && html`<${CopyAs} address=${location.href} curl=${asCurl("subscriptions", params)} command=${holdfast("subscriptions", [query.topic ? `--topic=${quote(query.topic)}` : `--under=${quote(query.under)}`])} />`}</div>
     <form class="fields" onSubmit=${ask}>
       <${Field} id="subscriptions-topic" class="wide" mono label=${T.subscriptions.topic} placeholder="plant/1/temp" value=${topic} onInput=${(/** @type {string} */ text) => { setTopic(text); setUnder(""); }} error=${wrong("topic")} />
       <${Field} id="subscriptions-under" class="wide" mono label=${T.subscriptions.under} placeholder="plant/#" value=${under} onInput=${(/** @type {string} */ text) => { setUnder(text); setTopic(""); }} error=${wrong("under")} />

@@ -1,5 +1,6 @@
 /**
- * What the time machine shows, as texts to paste: commands, calls, programs. Each gives the messages of the range.
+ * What the time machine shows, as texts to paste: commands, calls, programs. Each gives the messages of the range, its
+ * numbers, or the state at A.
  *
  * A topic, client or payload may hold anything: every text goes through the quoting of its language.
  */
@@ -52,11 +53,27 @@ export function commandsOf(view, address, node) {
     { label: "holdfast sub", text: `holdfast sub ${quote(filter)} --replay-from ${from} --replay-until ${to}${where}` },
     { label: "holdfast replay", text: `holdfast replay ${quote(filter)} --from ${from} --until ${to} --json${where}` },
     { label: "holdfast export", text: `holdfast export ${quote(filter)} --since ${from} --until ${to} --by-time --data ${quote(folder)} --output messages.jsonl` },
+    { label: "holdfast state", text: stateCommand(view, folder) },
+    { label: "holdfast density", text: `holdfast density ${quote(filter)} --since ${from} --until ${to}${zoneOption(view)} --data ${quote(folder)}` },
     { label: "curl", text: asCurl("history/messages", params) },
     { label: "Python", text: pythonClient(filter, from, to, `mqtt://${host}${port === 1883 ? "" : `:${port}`}`) },
     { label: "PySpark", text: pyspark(view, from, to, folder) },
     { label: "SQL (holdfast spark sql)", text: sqlOf(view) },
   ];
+}
+
+/** @param {View} view */
+const zoneOption = (view) => (view.zone ? ` --zone ${quote(view.zone)}` : "");
+
+/** The state at A, or what is different between A and B. @param {View} view @param {string} folder */
+function stateCommand(view, folder) {
+  const at = view.at ?? view.to ?? 0;
+  const [earlier, later] = view.b === null ? [null, at] : [Math.min(at, view.b), Math.max(at, view.b)];
+  const words = [`holdfast state ${quote(view.filter)} --at ${isoShort(later)}`];
+  if (earlier !== null) words.push(`--compare ${isoShort(earlier)}`);
+  else if (view.retained) words.push("--retained");
+  words.push(`--look-back-s ${view.lookBack_s}${zoneOption(view)} --data ${quote(folder)}`);
+  return words.join(" ");
 }
 
 /** Options that name the broker, where they are not the default. @param {any} node */
