@@ -13,6 +13,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from importlib.util import find_spec
+from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -20,7 +21,7 @@ import msgspec
 from holdfast.history.past.message_json import as_text, base64_text, found_fields
 from holdfast.history.past.messages import message_check
 from holdfast.history.past.questions import Question, QuestionError, above
-from holdfast.history.past.time_scan import FoundMessage, ScanLimits, TimeScan, newer
+from holdfast.history.past.time_scan import STEPS, ClientGoneError, FoundMessage, newer_steps
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.records.messages import decode_message
@@ -33,8 +34,6 @@ _PARAMETERS: Final = ("filter", "zone", "from", "to", "client", "format")
 #: Bytes of messages in a block, and the longest that messages wait for it to be full, in seconds.
 _BLOCK_BYTES: Final = 256 * 1024
 _BLOCK_S: Final = 1.0
-#: An export goes on to its end, however long that takes.
-_NO_LIMIT: Final = 2**62
 _COLUMNS: Final = ("at_us", "topic", "payload", "payload_base64", "qos", "retain", "client", "zone", "place")
 #: The column of shards in a record batch.
 _SHARD: Final = "shard"
@@ -66,14 +65,13 @@ def export(pool: ReaderPool, params: Mapping[str, list[str]], gone: Callable[[],
     question = Question(params, _PARAMETERS)
     levels = question.filter().levels
     from_us, to_us = question.range_us()
-    check = message_check(question)
+    check = message_check(question) if question.has("client") else None
     writer = _open_writer(question.choice("format", JSONL, _FORMATS))
-    limits = ScanLimits(_NO_LIMIT, _NO_LIMIT, gone)
 
     def read(reader: HistoryReader) -> Iterator[bytes]:
-        scan = newer(reader, above(from_us - 1), to_us, levels, question.zone(reader.view().zones), limits)
+        steps = newer_steps(reader, above(from_us - 1), to_us, levels, question.zone(reader.view().zones))
         held = writer.begin()
-        for page in _pages(scan, check, limits.clock):
+        for page in _pages(steps, check, gone):
             held += writer.write(page)
             # A row group of Parquet takes many pages.
             if held:
@@ -86,19 +84,26 @@ def export(pool: ReaderPool, params: Mapping[str, list[str]], gone: Callable[[],
 
 
 def _pages(
-    scan: TimeScan, check: Callable[[bytes], bool], clock: Callable[[], float]
+    steps: Iterator[FoundMessage], check: Callable[[bytes], bool] | None, gone: Callable[[], bool]
 ) -> Iterator[Sequence[FoundMessage]]:
+    """The messages of blocks. The clock and the client are looked at now and then: a message costs little else."""
     page: list[FoundMessage] = []
     size_bytes = 0
-    due_s = clock() + _BLOCK_S
-    for found in scan:
-        if not check(found.value):
-            continue
-        page.append(found)
-        size_bytes += len(found.value)
-        if size_bytes >= _BLOCK_BYTES or clock() >= due_s:
-            yield page
-            page, size_bytes, due_s = [], 0, clock() + _BLOCK_S
+    due_s = monotonic() + _BLOCK_S
+    for count, found in enumerate(steps):
+        is_due = False
+        if count % STEPS == 0:
+            if gone():
+                raise ClientGoneError
+            is_due = monotonic() >= due_s
+        value = found.value
+        if value and (check is None or check(value)):
+            page.append(found)
+            size_bytes += len(value)
+        if size_bytes >= _BLOCK_BYTES or is_due:
+            if page:
+                yield page
+            page, size_bytes, due_s = [], 0, monotonic() + _BLOCK_S
     if page:
         yield page
 

@@ -34,7 +34,7 @@ MAX_SHARD: Final = 0x10000
 LOOKED_AT: Final = 250_000
 SECONDS: Final = 2.0
 #: Steps between two looks whether the client has gone.
-_STEPS: Final = 64
+STEPS: Final = 64
 
 # Windows of a scan forwards.
 _WINDOW_US: Final = SECOND_US
@@ -94,7 +94,7 @@ class TimeScan:
         limits = self._limits
         deadline_s = limits.clock() + limits.seconds
         for count, step in enumerate(self._steps):
-            if count % _STEPS == 0 and limits.gone():
+            if count % STEPS == 0 and limits.gone():
                 raise ClientGoneError
             if self.place != self._start and (self.looked_at >= limits.messages or limits.clock() >= deadline_s):
                 self.stopped = TIME
@@ -138,13 +138,25 @@ def newer(
 ) -> TimeScan:
     """The messages above a place and before a position, the oldest first. PermanentError if there is no such zone."""
     limits = limits or ScanLimits()
+    steps = newer_steps(reader, after, before_us, levels, zone, limits.clock)
+    return TimeScan(steps, after, limits, newest_first=False)
+
+
+def newer_steps(
+    reader: HistoryReader,
+    after: Place,
+    before_us: int,
+    levels: tuple[bytes, ...],
+    zone: str | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[FoundMessage]:
+    """The same without an end, for who reads all of it. An empty value says that all up to its place was passed."""
     after_us, after_shard = after
     parts = [
         part._replace(lo_us=max(part.lo_us, after_us + 1)) if part.shard <= after_shard else part
         for part in reader.parts(after_us, before_us, zone)
     ]
-    steps = _windows(reader, [part for part in parts if part.lo_us < part.hi_us], levels, limits)
-    return TimeScan(steps, after, limits, newest_first=False)
+    return _windows(reader, [part for part in parts if part.lo_us < part.hi_us], levels, clock)
 
 
 def _place_of(step: FoundMessage) -> Place:
@@ -160,14 +172,14 @@ def _back(reader: HistoryReader, parts: Sequence[Part], levels: tuple[bytes, ...
 
 
 def _windows(
-    reader: HistoryReader, parts: Sequence[Part], levels: tuple[bytes, ...], limits: ScanLimits
+    reader: HistoryReader, parts: Sequence[Part], levels: tuple[bytes, ...], clock: Callable[[], float]
 ) -> Iterator[FoundMessage]:
     if not parts:
         return
     lo_us, end_us = min(part.lo_us for part in parts), max(part.hi_us for part in parts)
     width_us = _WINDOW_US
     while lo_us < end_us:
-        began_s = limits.clock()
+        began_s = clock()
         hi_us = min(lo_us + width_us, end_us)
         by_shard: dict[int, list[Part]] = {}
         for part in parts:
@@ -177,7 +189,7 @@ def _windows(
         yield from merge(*[_on(reader, own, levels) for own in by_shard.values()], key=_place_of)
         yield FoundMessage(hi_us - 1, MAX_SHARD, "", b"")
         lo_us = hi_us
-        is_slow = limits.clock() - began_s > _WINDOW_S
+        is_slow = clock() - began_s > _WINDOW_S
         width_us = max(_WINDOW_US, width_us // _GROWTH) if is_slow else width_us * _GROWTH
         # The next message may be years away.
         lo_us = max(lo_us, min([part.lo_us for part in parts if part.hi_us > lo_us], default=lo_us))
