@@ -110,7 +110,11 @@ class Login:
         return self._users is not None or self._tokens is not None
 
     def problems(self) -> list[str]:
-        """What is wrong with the files as they are now."""
+        """What is wrong with the files as they are now, whether anybody logs in by them or not."""
+        if self._users is not None:
+            self._users.current()
+        if self._tokens is not None:
+            self._tokens.current()
         files = (self._users, self._tokens)
         return [file.problem for file in files if file is not None and file.problem]
 
