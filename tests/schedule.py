@@ -25,6 +25,7 @@ LONG = (
     "test_console_access.py",
     "test_time_machine_access.py",
     "test_console_clients.py",
+    "test_copied_commands.py",
     "test_time_machine.py",
     "test_learn.py",
     "test_node_processes.py",
