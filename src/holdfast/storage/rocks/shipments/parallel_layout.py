@@ -50,12 +50,12 @@ class LayoutStructure:
 
 
 def learn(layout: str, parameters: dict[str, Parameter], topics: Mapping[bytes, int]) -> LayoutStructure:
-    """The structure for all topics of a shard, with how many messages each has.
+    """The structure for all topics of a shard, with how many messages each has. Many workers: `parallel_learning.py`.
 
     Learnt twice: what the first pass finds to vary is known to the second one from its first topic on, as a generation
     knows it from the one before.
     """
-    made = make_layout(layout, _numbers(parameters))
+    made = make_layout(layout, layout_numbers(parameters))
     first = made.learned()
     if first is None:
         return LayoutStructure(layout, parameters)
@@ -77,7 +77,7 @@ class ParallelLayoutWriter:
     """One worker's stretch of one shard. Requires: messages come in the order of their positions."""
 
     def __init__(self, structure: LayoutStructure) -> None:
-        self._layout: Final[Layout] = make_layout(structure.layout, _numbers(structure.parameters))
+        self._layout: Final[Layout] = make_layout(structure.layout, layout_numbers(structure.parameters))
         self._records: list[StoredRecord] = []
         self._puts = FamilyChanges()
         topics = self._layout.learned()
@@ -112,5 +112,6 @@ def _pairs(operations: Iterable[Operation]) -> Iterator[Pair]:
             yield key, value
 
 
-def _numbers(parameters: dict[str, Parameter]) -> dict[str, int | tuple[int, ...]]:
+def layout_numbers(parameters: dict[str, Parameter]) -> dict[str, int | tuple[int, ...]]:
+    """The parameters of a generation that its layout is made with."""
     return {name: value for name, value in parameters.items() if not isinstance(value, str)}
