@@ -1,10 +1,10 @@
 """The log as an audit reads it: every stored message, in its order on disk.
 
-    parts ──▶ a task each ──▶ rows: place, topic, publisher, flags │ what stood in front of it │ whether it is erased
+    parts ──▶ tasks ──▶ rows: place, topic, publisher, flags │ what stood in front of it │ whether it is erased
 
 1. Erased messages are shown and counts are not checked here: the checks prove them.
 2. Payloads stay where they are: of them a row says whether it is empty, and its checksum, if that is wanted.
-3. Parts are cut in time alone. Serials may be what is wrong.
+3. Serials may be what is wrong. They say where parts are best cut, and nothing else: every position is read once.
 """
 
 import zlib
@@ -25,11 +25,9 @@ from holdfast.history.arrow.message_batches import record_batch
 from holdfast.history.reader.erasure_filter import erased_rows
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.reader.view import UNKNOWN, Part
+from holdfast.pipeline.source.partitions import tile_parts
 
 _BATCH_ROWS: Final = 16_384
-#: Messages of a task, about.
-TASK_ROWS: Final = 500_000
-_MOST_PIECES: Final = 64
 _NUMBERED: Final = PUBLISH_NUMBER.encode()
 _READ: Final = ("offset", "serial", "topic", "client_id", "qos", "retain", "payload", "expires_at", "properties")
 
@@ -43,7 +41,8 @@ STORED: Final = (
 
 def stored_messages(spark: SparkSession, folder: Path, parts: list[Part], *, checksums: bool) -> DataFrame:
     """Every message of some parts, a row each."""
-    pieces = [piece for part in parts for piece in part.split(_pieces(part))]
+    with HistoryReader.open(folder) as reader:
+        pieces = tile_parts(reader, parts)
     read = partial(read_stored, str(folder), tuple(pieces), checksums=checksums)
     return numbered_tasks(spark, len(pieces)).mapInArrow(read, STORED)
 
@@ -108,9 +107,3 @@ def _numbers(properties: Any) -> Any:
         return pa.nulls(len(properties), pa.int64())
     found = [publish_number(own) if _NUMBERED in own else -1 for own in properties.to_pylist()]
     return pa.array([None if number < 0 else number for number in found], pa.int64())
-
-
-def _pieces(part: Part) -> int:
-    if UNKNOWN in (part.after_serial, part.last_serial):
-        return 1
-    return min(_MOST_PIECES, 1 + max(0, part.last_serial - part.after_serial) // TASK_ROWS)

@@ -7,19 +7,26 @@ dropped by retention │ first …………… dense …………… last │ no
 
 A generation that was restored from an archive lies before what retention has dropped meanwhile. So a shard may have
 several stretches; each of them is dense. Lanes have their own shards, which are dense as well.
+
+A message is compared with the one before it. So that a shard is not one task, its serials are cut into ranges, and each
+range is told the last message of those before it:
+
+    range 0 …… 41, 42 │ range 1: nothing │ range 2: 43, 44 ……
+                   └──────────────────────────▶ before 43
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql.functions import col, concat, count_distinct, lag, last, lit
+from pyspark.sql.functions import coalesce, col, concat, count_distinct, expr, lag, last, lit, struct, when
 from pyspark.sql.functions import max as highest
 from pyspark.sql.functions import min as lowest
 
 from holdfast.durable.log import NO_END
 from holdfast.history.reader.view import UNKNOWN, View
 from holdfast.pipeline.audit.findings import faults_of
+from holdfast.pipeline.source.partitions import rows_per_task, task_count
 
 _EXPECTED: Final = "shard int, stretch int, first bigint, last bigint"
 _STRETCHES: Final = "shard int, generation int, stretch int"
@@ -46,6 +53,8 @@ _KINDS: Final = (
 )
 #: Of a window: everything before.
 _FIRST: Final = Window.unboundedPreceding
+#: Ranges of serials for each task: chance places them, and evens them out.
+_RANGES_OF_A_TASK: Final = 4
 
 
 class ExpectedSerials(NamedTuple):
@@ -92,11 +101,10 @@ def serial_faults(spark: SparkSession, rows: DataFrame, expected: Sequence[Expec
     `rows`: shard, stretch, serial, offset, topic, client_id. An offset that is not known is not looked at.
     """
     wanted = spark.createDataFrame([tuple(one) for one in expected], _EXPECTED)
-    along = Window.partitionBy("shard", "stretch").orderBy("serial", "offset")
+    count = sum(max(0, one.last - max(0, one.first) + 1) for one in expected)
     known = (
-        rows.join(wanted.hint("broadcast"), ["shard", "stretch"], "left")
-        .withColumn("previous", lag("serial").over(along))
-        .withColumn("previous_offset", last("offset", ignorenulls=True).over(along.rowsBetween(_FIRST, -1)))
+        _with_previous(rows, count)
+        .join(wanted.hint("broadcast"), ["shard", "stretch"], "left")
         # Before the first row comes what was dropped.
         .selectExpr("*", f"coalesce(previous, if(first = {UNKNOWN}, serial, first) - 1) AS before")
     )
@@ -125,6 +133,35 @@ def serial_faults(spark: SparkSession, rows: DataFrame, expected: Sequence[Expec
         )
     )
     return inside.unionByName(short)
+
+
+def _with_previous(rows: DataFrame, count: int) -> DataFrame:
+    """The rows with `previous` and `previous_offset`, of the message before each by its serial. About `count` rows."""
+    width = max(1, rows_per_task(count) // _RANGES_OF_A_TASK)
+    cut = rows.withColumn("range", expr(f"serial div {width}"))
+    place = struct("serial", "offset")
+    ends = cut.groupBy("shard", "stretch", "range").agg(
+        highest(place).alias("end"), highest(when(col("offset").isNotNull(), place)).alias("placed")
+    )
+    before = Window.partitionBy("shard", "stretch").orderBy("range")
+    carried = ends.select(
+        "shard",
+        "stretch",
+        "range",
+        lag("end.serial").over(before).alias("carried"),
+        last("placed.offset", ignorenulls=True).over(before.rowsBetween(_FIRST, -1)).alias("carried_offset"),
+    )
+    keys = ["shard", "stretch", "range"]
+    tasks = max(rows.sparkSession.sparkContext.defaultParallelism, task_count(count))
+    along = Window.partitionBy(*keys).orderBy("serial", "offset")
+    inside = last("offset", ignorenulls=True).over(along.rowsBetween(_FIRST, -1))
+    return (
+        cut.repartition(tasks, *keys)
+        .join(carried, keys, "left")
+        .withColumn("previous", coalesce(lag("serial").over(along), "carried"))
+        .withColumn("previous_offset", coalesce(inside, "carried_offset"))
+        .drop("range", "carried", "carried_offset")
+    )
 
 
 def _said(of: str, about: str, count: str = "1L", detail: str = "CAST(NULL AS string)") -> str:

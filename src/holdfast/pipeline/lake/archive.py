@@ -33,7 +33,7 @@ from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS, busiest_patterns
 from holdfast.pipeline.lake.serial_ranges import SerialRanges, merge_ranges, ranges_of
 from holdfast.pipeline.source.history_source import HistorySource, open_source
 from holdfast.pipeline.source.offsets import NOWHERE, Offsets, from_json, to_json
-from holdfast.pipeline.source.partitions import HistoryPartition
+from holdfast.pipeline.source.partitions import HistoryPartition, rows_per_task
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.source.schema import spark_schema
 from holdfast.pipeline.source.stream_reader import StreamReader
@@ -43,7 +43,7 @@ from holdfast.pipeline.spark.runner import Runner, raise_permanent
 
 #: Messages of a transaction, at most: minutes of work that a kill can cost, and a fair size of files.
 BATCH_ROWS: Final = 8_000_000
-#: Messages that a task reads: fewer are not worth a file.
+#: Messages that a task reads, at most.
 TASK_ROWS: Final = 500_000
 _LEASE: Final = "archive-"
 
@@ -201,14 +201,15 @@ def _read(source: HistorySource, options: ReadOptions, task: Task, left_out: lis
 
 
 def _packed(parts: Sequence[HistoryPartition]) -> list[Task]:
-    """Parts in tasks of at most TASK_ROWS messages, where a part is not larger itself."""
+    """Parts in tasks of at most TASK_ROWS messages, where a part is not larger itself; of fewer, if all are few."""
     tasks: list[list[HistoryPartition]] = []
+    most = min(TASK_ROWS, rows_per_task(sum(part.part.last_serial - part.part.after_serial for part in parts)))
     room = 0
     for part in parts:
         rows = part.part.last_serial - part.part.after_serial
         if rows > room:
             tasks.append([])
-            room = TASK_ROWS
+            room = most
         tasks[-1].append(part)
         room -= rows
     return [tuple(task) for task in tasks]

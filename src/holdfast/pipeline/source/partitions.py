@@ -1,5 +1,7 @@
 """Parts of history, cut into pieces of like size for Spark's tasks, and read by a source that a task leaves the next.
 
+A shard is cut like all shards together: how many tasks there are depends on messages alone.
+
 Cuts are made in time, where segments begin if that fits: pages of a segment are in no order of time, so a cut inside of
 one has two tasks read all of it. The serials at each cut are looked up, so that every task knows how many messages it
 owes, and notices if it reads fewer.
@@ -31,6 +33,8 @@ MAX_ROWS: Final = 1_000_000
 MIN_ROWS: Final = 50_000
 #: A piece may have fewer messages than wanted, by this part of them: finding its end takes fewer steps.
 _SLACK: Final = 16
+#: Looks at the log for one cut whose place is not known. More are not worth it: a cut may be anywhere.
+_LOOKS: Final = 24
 #: Tasks that there should be, so that all processors have something to do until the end.
 _TASKS: Final = 16
 
@@ -50,9 +54,18 @@ def cut_parts(source: HistorySource, parts: Sequence[Part], heads: Offsets, rows
     """The same messages in parts of about `rows`, each with its serials; None cuts them as is good for tasks."""
     known = [with_serials(source, part, heads) for part in parts]
     if rows is None:
-        total = sum(part.last_serial - part.after_serial for part in known)
-        rows = min(MAX_ROWS, max(MIN_ROWS, total // _TASKS))
+        rows = rows_per_task(sum(part.last_serial - part.after_serial for part in known))
     return [piece for part in known for piece in _pieces(source, part, rows)]
+
+
+def rows_per_task(rows: int) -> int:
+    """How many of some messages a task reads, so that there are enough tasks, and none too large or too small."""
+    return min(MAX_ROWS, max(MIN_ROWS, rows // _TASKS))
+
+
+def task_count(rows: int) -> int:
+    """How many tasks some messages are cut into."""
+    return max(1, -(-rows // rows_per_task(rows)))
 
 
 def with_serials(source: HistorySource, part: Part, heads: Offsets) -> Part:
@@ -168,6 +181,67 @@ def _cut_off(source: HistorySource, part: Part, rows: int) -> tuple[Part, Part]:
             piece = part._replace(hi_us=first.position_us, last_serial=before)
             return piece, part._replace(lo_us=first.position_us, after_serial=before)
         at_us = (low_us + high_us) // 2
+
+
+# ---- parts cut by those who check serials, or do not need them
+
+
+def tile_parts(source: HistorySource, parts: Sequence[Part], *, tasks: int | None = None) -> list[Part]:
+    """The same stretches of time, in pieces with about as many messages each; None cuts them as is good for tasks.
+
+    Serials only say where to cut. If they are wrong, pieces are of different size: all together they are still the
+    parts, each position once. Pieces do not know their serials, unless they are whole parts.
+    """
+    counts = [max(0, part.last_serial - part.after_serial) if part.last_serial != UNKNOWN else 0 for part in parts]
+    rows = rows_per_task(sum(counts)) if tasks is None else max(1, sum(counts) // tasks)
+    return [
+        piece
+        for part, count in zip(parts, counts, strict=True)
+        for piece in (_tiles(source, part, -(-count // rows)) if count > rows else [part])
+    ]
+
+
+def _tiles(source: HistorySource, part: Part, count: int) -> list[Part]:
+    first = source.first(part)
+    if first is None:
+        return [part]
+    before, last = first.serial - 1, Offset(part.hi_us, part.last_serial + 1)
+    step = (part.last_serial - before) / count
+    slack = max(1, round(step / _SLACK))
+    starts = source.cuts(part)
+    pieces: list[Part] = []
+    rest, low = part, first
+    for number in range(1, count):
+        low = _place_near(source, rest, starts, (low, last), before + round(number * step), slack)
+        if rest.lo_us < low.position_us < rest.hi_us:
+            piece, rest = rest.cut(low.position_us)
+            pieces.append(piece)
+    return [*pieces, rest]
+
+
+def _place_near(
+    source: HistorySource, part: Part, starts: Sequence[Offset], ends: tuple[Offset, Offset], serial: int, slack: int
+) -> Offset:
+    """A message between the ends with a serial near to this one: the first of a segment, if one is near enough."""
+    number = bisect_right(starts, serial, key=_serial)
+    near = min(starts[max(0, number - 1) : number + 1], key=lambda one: abs(one.serial - serial), default=None)
+    if near is not None and abs(near.serial - serial) <= _SLACK // 2 * slack:
+        return near
+    low, high = ends
+    for look in range(_LOOKS):
+        span_us = high.position_us - low.position_us
+        if span_us < 2:
+            break
+        share = (serial - low.serial) / max(1, high.serial - low.serial) if look % 2 == 0 else 0.5
+        at_us = low.position_us + min(span_us - 1, max(1, int(span_us * share)))
+        found = source.first(part._replace(lo_us=at_us))
+        if found is None or found.serial > serial + slack:
+            high = Offset(at_us, high.serial if found is None else found.serial)
+        elif found.serial < serial - slack:
+            low = found
+        else:
+            return found
+    return high
 
 
 # ---- one open source that a task leaves for the next task of the same process: Spark uses its workers again
