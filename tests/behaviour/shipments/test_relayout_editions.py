@@ -10,7 +10,7 @@ from holdfast.durable.log import NO_END
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.relayout.plan import RelayoutJob, RelayoutTask, check_count, choose_generations, day_us
-from holdfast.pipeline.relayout.rows import add_counts, count_topics, lay_out_parts, trial_digest
+from holdfast.pipeline.relayout.rows import count_topics, lay_out_parts, trial_digest
 from holdfast.pipeline.shipment.pair_batches import DIGEST_SLOT, digest_of
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.checking.verification import verify_folder
@@ -41,8 +41,9 @@ def remade(data: Path, task: RelayoutTask) -> ShipmentEntry:
     pieces = [piece for part in parts for piece in part.split(3)]
     counted: dict[tuple[int, bytes], tuple[int, int]] = {}
     for piece in pieces:
-        for place, found in count_topics(str(data), piece):
-            counted[place] = add_counts(counted[place], found) if place in counted else found
+        for place, (count, last_us) in count_topics(str(data), piece):
+            before, last_before_us = counted.get(place, (0, 0))
+            counted[place] = (before + count, max(last_us, last_before_us))
     shards = task.old.shards
     structures = {
         shard: learn(

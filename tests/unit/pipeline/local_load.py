@@ -1,5 +1,7 @@
 """A load without Spark: the same steps, one worker, and as many rows as a test has."""
 
+from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -9,10 +11,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.bulk_load.lane_plan import make_placement
-from holdfast.pipeline.bulk_load.plan import LoadPlan, RowSummary
+from holdfast.pipeline.bulk_load.plan import LearnStructures, LoadPlan, RowSummary
 from holdfast.pipeline.bulk_load.rows import TOPIC, lay_out_stretch, summarise_stretch
 from holdfast.pipeline.shipment.pair_batches import DIGEST_SLOT, Digest, read_digest
 from holdfast.records.messages import decode_message
+from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure, learn
+from holdfast.storage.rocks.shipments.parallel_learning import LayoutChoice
 from holdfast.storage.rocks.shipments.shipment import TABLES, Shipment, make_folder, ship
 from holdfast.storage.rocks.shipments.sst_files import SstWriter
 
@@ -44,7 +48,7 @@ def batch(rows: list[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row._asdict() for row in sorted(rows, key=lambda row: row.ts)])
 
 
-def seen(rows: list[Row], data: Path, now_us: int, stretches: int = 1) -> RowSummary:
+def seen(rows: list[Row], data: Path, now_us: int, stretches: int = 1) -> tuple[RowSummary, LearnStructures]:
     with HistoryReader.open(data) as reader:
         placing = make_placement(reader.view())
     found = [
@@ -54,12 +58,15 @@ def seen(rows: list[Row], data: Path, now_us: int, stretches: int = 1) -> RowSum
         for row in told.to_pylist()
     ]
     # What Spark does with the topics of all stretches.
-    topics: dict[tuple[int, bytes], int] = {}
+    topics: dict[int, Counter[bytes]] = {}
     for row in found:
         if row.kind == TOPIC:
-            topics[row.slot, row.text] = topics.get((row.slot, row.text), 0) + row.messages
-    summed = [_Told(TOPIC, -1, slot, count, 0, 0, topic) for (slot, topic), count in topics.items()]
-    return RowSummary([row for row in found if row.kind != TOPIC] + summed)
+            topics.setdefault(row.slot, Counter())[row.text] += row.messages
+
+    def learn_all(layouts: Mapping[int, LayoutChoice]) -> dict[int, LayoutStructure]:
+        return {slot: learn(layout, parameters, topics[slot]) for slot, (layout, parameters) in layouts.items()}
+
+    return RowSummary([row for row in found if row.kind != TOPIC]), learn_all
 
 
 def cut(rows: list[Row], stretches: int) -> list[list[Row]]:
@@ -78,8 +85,8 @@ def shipped(
     """What a job on Spark leaves for whoever holds the folder."""
     with HistoryReader.open(data) as reader:
         view = reader.view()
-    found = seen(rows, data, now_us, stretches)
-    plan = LoadPlan(view, make_placement(view), found, now_us, layout)
+    found, learn_all = seen(rows, data, now_us, stretches)
+    plan = LoadPlan(view, make_placement(view), found, now_us, learn_all, layout)
     pairs: dict[int, list[tuple[bytes, bytes]]] = {slot: list(own) for slot, own in plan.own_pairs().items()}
     digests: dict[int, Digest] = {}
     for at, piece in enumerate(cut(rows, stretches)):

@@ -26,11 +26,12 @@ from holdfast.history.arrow.file_columns import FileFormat
 from holdfast.history.reader.view import View
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.bulk_load.input import ORDER, number_rows, read_files, select_messages
-from holdfast.pipeline.bulk_load.lane_plan import DIGEST, RowPlacement, list_loads, make_placement
+from holdfast.pipeline.bulk_load.lane_plan import DIGEST, UNSTORED, RowPlacement, list_loads, make_placement
 from holdfast.pipeline.bulk_load.plan import LoadPlan, RowSummary
 from holdfast.pipeline.bulk_load.rows import SUMMARY, TOPIC, Layouts, lay_out_stretch, summarise_stretch
 from holdfast.pipeline.shipment.pair_batches import PAIRS, parse_digest
 from holdfast.pipeline.shipment.sorted_tables import check_digest, hand_over, read_back, write_tables
+from holdfast.pipeline.shipment.topic_structures import learn_structures
 from holdfast.pipeline.source.history_source import read_view
 from holdfast.pipeline.spark.errors import spark_errors
 from holdfast.pipeline.spark.fault_points import fault
@@ -146,7 +147,15 @@ class _Load:
     def _load(self, rows: DataFrame, view: View, name: str | None) -> LoadOutcome:
         self._progress(None, "looking through the rows")
         placing = make_placement(view, self._job.mounts)
-        seen = RowSummary(self._summary(rows, placing))
+        summary = self._summary(rows, placing).persist(StorageLevel.DISK_ONLY)
+        try:
+            return self._ship(rows, name, placing, summary)
+        finally:
+            summary.unpersist()
+
+    def _ship(self, rows: DataFrame, name: str | None, placing: RowPlacement, summary: DataFrame) -> LoadOutcome:
+        with spark_errors():
+            seen = RowSummary(summary.where(summary.kind != TOPIC).collect())
         if not seen.stretches:
             raise PermanentError(
                 f"there is nothing to load: {seen.unstored:,} rows are of topics that are not stored"
@@ -160,7 +169,10 @@ class _Load:
             if done is not None:
                 return done
             make_folder(self._data, folder.name)
-            generations, size_bytes = self._make(rows, view, placing, seen, chosen, folder)
+            learn = partial(learn_structures, _topics(summary))
+            self._progress(None, "learning the topics")
+            plan = LoadPlan(view, placing, seen, self._now_us, learn, self._job.layout)
+            generations, size_bytes = self._make(rows, plan, seen, chosen, folder)
             fault("load-shipped")
             taken_by = hand_over(self._data, folder.name, self._progress)
             fault("load-taken")
@@ -190,19 +202,10 @@ class _Load:
 
     # ---- what the rows are
 
-    def _summary(self, rows: DataFrame, placing: RowPlacement) -> list[Any]:
+    def _summary(self, rows: DataFrame, placing: RowPlacement) -> DataFrame:
+        """Rows of SUMMARY, of all stretches."""
         work = partial(_summarise, placing, self._now_us)
-        needed = rows.select("ts", "topic", "client_id", "qos")
-        found = needed.mapInArrow(work, from_arrow_schema(SUMMARY))
-        # Topics of all stretches together: of these there may be many.
-        stretch = sql.when(found.kind == TOPIC, sql.lit(-1)).otherwise(found.stretch).alias("stretch")
-        summed_up = found.groupBy("kind", stretch, "slot", "text").agg(
-            sql.sum("messages").alias("messages"),
-            sql.max("reach").alias("reach"),
-            sql.min("first_us").alias("first_us"),
-        )
-        with spark_errors():
-            return summed_up.collect()
+        return rows.select("ts", "topic", "client_id", "qos").mapInArrow(work, from_arrow_schema(SUMMARY))
 
     def _content(self, rows: DataFrame, seen: RowSummary) -> str:
         """A name that the same rows always have, wherever they come from."""
@@ -214,9 +217,8 @@ class _Load:
     # ---- what becomes of them
 
     def _make(
-        self, rows: DataFrame, view: View, placing: RowPlacement, seen: RowSummary, name: str, folder: Path
+        self, rows: DataFrame, plan: LoadPlan, seen: RowSummary, name: str, folder: Path
     ) -> tuple[list[Generation], int]:
-        plan = LoadPlan(view, placing, seen, self._now_us, self._job.layout)
         count = sum(seen.counts().values())
         self._progress(None, f"laying out {count:,} rows")
         pairs = rows.mapInArrow(partial(_lay_out, plan.layouts), from_arrow_schema(PAIRS))
@@ -229,6 +231,12 @@ class _Load:
 
 def _files(path: Path) -> list[Path]:
     return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+
+
+def _topics(summary: DataFrame) -> DataFrame:
+    """The topics of all stretches together: of these there may be many."""
+    found = summary.where((summary.kind == TOPIC) & (summary.slot != UNSTORED))
+    return found.groupBy("slot", found.text.alias("topic")).agg(sql.sum("messages").alias("messages"))
 
 
 def _stretch() -> int:

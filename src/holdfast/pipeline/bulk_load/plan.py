@@ -3,22 +3,25 @@
 This module does not know Spark: workers return a summary (`summarise_stretch`), and get plain data.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.history.reader.view import View
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.bulk_load.lane_plan import DIGEST, LOAD, UNSTORED, RowPlacement, plan_lanes
-from holdfast.pipeline.bulk_load.rows import NO_REACH, SLOT, TOPIC, WRONG, Layouts, StretchBefore
+from holdfast.pipeline.bulk_load.rows import NO_REACH, SLOT, WRONG, Layouts, StretchBefore
 from holdfast.pipeline.shipment.pair_batches import Digest, sum_digests
 from holdfast.records.positions import ShardHead
-from holdfast.storage.rocks.shipments.parallel_layout import Pair, learn
+from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure, Pair
+from holdfast.storage.rocks.shipments.parallel_learning import LayoutChoice
 from holdfast.storage.rocks.shipments.shipment import ShipmentEntry
+
+#: Learns the structure of the topics of each slot.
+LearnStructures = Callable[[Mapping[int, LayoutChoice]], dict[int, LayoutStructure]]
 
 
 class RowSummary:
-    """What the rows are, all stretches together."""
+    """What the rows are but for their topics, all stretches together."""
 
     def __init__(self, summary: Sequence[Any]) -> None:
         wrong = [row for row in summary if row.kind == WRONG]
@@ -37,10 +40,6 @@ class RowSummary:
             if row.slot != UNSTORED:
                 self.stretches.setdefault(row.slot, []).append((row.stretch, StretchBefore(row.messages, row.reach)))
                 self.first_us.setdefault(row.slot, row.first_us)
-        self.topics: Final[dict[int, dict[bytes, int]]] = {}
-        topics = sorted((row for row in summary if row.kind == TOPIC), key=lambda row: row.slot)
-        for slot, rows in groupby(topics, key=lambda row: row.slot):
-            self.topics[slot] = {bytes(row.text): row.messages for row in rows}
 
     def counts(self) -> dict[int, int]:
         return {slot: sum(own.messages for _number, own in found) for slot, found in self.stretches.items()}
@@ -67,7 +66,13 @@ class LoadPlan:
     """A generation of a lane for each zone that gets rows."""
 
     def __init__(
-        self, view: View, placing: RowPlacement, seen: RowSummary, now_us: int, layout: str | None = None
+        self,
+        view: View,
+        placing: RowPlacement,
+        seen: RowSummary,
+        now_us: int,
+        learn: LearnStructures,
+        layout: str | None = None,
     ) -> None:
         self._seen: Final = seen
         self._slots: Final = placing.slots()
@@ -79,7 +84,7 @@ class LoadPlan:
         plans = {slot: self._plans[self._slots[slot][0]] for slot in self._counts}
         self.layouts: Final = Layouts(
             placing,
-            {slot: learn(plan.layout, plan.parameters, seen.topics[slot]) for slot, plan in plans.items()},
+            learn({slot: LayoutChoice(plan.layout, plan.parameters) for slot, plan in plans.items()}),
             {slot: plan.after_serials[self._slots[slot][1]] for slot, plan in plans.items()},
             seen.before(),
         )

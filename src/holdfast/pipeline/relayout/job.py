@@ -10,12 +10,13 @@
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -30,22 +31,23 @@ from holdfast.pipeline.relayout.plan import PREFIX, RelayoutJob, RelayoutTask, c
 from holdfast.pipeline.relayout.rows import (
     LAKE_COLUMNS,
     LAKE_TIMES,
-    add_counts,
-    count_topics,
+    TOPICS,
+    count_part_topics,
     lay_out_parts,
     lay_out_rows,
     trial_digest,
 )
 from holdfast.pipeline.shipment.pair_batches import PAIRS, Digest, sum_digests
 from holdfast.pipeline.shipment.sorted_tables import (
-    TASK_KEYS,
     WrittenTables,
     check_digest,
     hand_over,
     read_back,
     write_tables,
 )
+from holdfast.pipeline.shipment.topic_structures import learn_structures
 from holdfast.pipeline.source.history_source import read_view
+from holdfast.pipeline.source.partitions import task_count, tile_parts
 from holdfast.pipeline.spark.errors import spark_errors
 from holdfast.pipeline.spark.fault_points import fault
 from holdfast.pipeline.spark.progress import Progress, no_progress
@@ -53,7 +55,8 @@ from holdfast.records.generations import Generation, encode_generation
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.build import LAYOUTS
 from holdfast.storage.rocks.layouts.layout import MESSAGES, STRUCTURE
-from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure, learn
+from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure
+from holdfast.storage.rocks.shipments.parallel_learning import LayoutChoice
 from holdfast.storage.rocks.shipments.shipment import (
     ShipmentEntry,
     make_folder,
@@ -139,7 +142,7 @@ class _Relayout:
             for shard in task.old.shards:
                 check_count(task, shard, tables.digests.get(shard, Digest()).messages)
             wanted = sum_digests(tables.digests.values())
-            self._try(task.new, folder, tables, wanted)
+            self._try(task.new, folder, tables, wanted, source.cuts())
             fault("relayout-tables")
             ship(folder, [ShipmentEntry(task.new, dict(tables.names), replaces=task.old)], time.time_ns() // 1_000)
             fault("relayout-shipped")
@@ -148,15 +151,18 @@ class _Relayout:
             check_digest(task.new, wanted, read_back(self._spark, self._data, [task.new], self._progress))
             return RewrittenGeneration(task.new, task.old.layout, wanted.messages, tables.size_bytes, taken_by)
 
-    def _try(self, record: Generation, folder: Path, tables: WrittenTables, wanted: Digest) -> None:
-        """Rule 2: nothing is replaced by what cannot be read."""
+    def _try(
+        self, record: Generation, folder: Path, tables: WrittenTables, wanted: Digest, cuts: Mapping[int, Sequence[int]]
+    ) -> None:
+        """Rule 2: nothing is replaced by what cannot be read. `cuts`: positions between tasks, by shard."""
         self._progress(None, f"reading generation {record.number} of {record.zone} on trial")
         with open_trial(folder, record, tables.names) as path:
-            count = max(1, wanted.messages // TASK_KEYS + 1)
             parts = [
                 piece
                 for shard in record.shards
-                for piece in Part(record.zone, shard, record.number, record.start_us, record.end_us).split(count)
+                for piece in _cut_at(
+                    Part(record.zone, shard, record.number, record.start_us, record.end_us), cuts.get(shard, ())
+                )
             ]
             work = partial(trial_digest, str(path), record)
             with spark_errors():
@@ -186,20 +192,21 @@ class _StoredGeneration:
             place = task.old.zone, task.old.number
             whole = [part for part in reader.parts(zone=task.old.zone) if (part.zone, part.generation) == place]
             self._stored: Final = {shard: _structure(reader, task.old, shard) for shard in task.old.shards}
+            self._parts: Final = tile_parts(reader, whole)
         self._last: Final[dict[int, int]] = {}
         self.messages: Final = sum(max(0, part.last_serial - part.after_serial) for part in whole)
-        self._parts: Final = [
-            piece for part in whole for piece in part.split((part.last_serial - part.after_serial) // TASK_KEYS + 1)
-        ]
 
     def structures(self) -> dict[int, LayoutStructure]:
-        work = partial(count_topics, str(self._data))
-        tasks = self._spark.sparkContext.parallelize(self._parts, max(1, len(self._parts)))
-        with spark_errors():
-            counted = tasks.flatMap(work).reduceByKey(add_counts).collect()
-        for (shard, _topic), (_count, last_us) in counted:
-            self._last[shard] = max(last_us, self._last.get(shard, 0))
-        return _learnt(self._record, [(place, count) for place, (count, _last_us) in counted])
+        work = partial(count_part_topics, str(self._data), self._parts)
+        counted = self._numbers().mapInArrow(work, from_arrow_schema(TOPICS)).persist(StorageLevel.DISK_ONLY)
+        try:
+            with spark_errors():
+                lasts = counted.groupBy("slot").agg(sql.max("last_us").alias("last_us")).collect()
+            self._last.update({row.slot: row.last_us for row in lasts})
+            topics = counted.groupBy("slot", "topic").agg(sql.sum("messages").alias("messages"))
+            return learn_structures(topics, _choices(self._record))
+        finally:
+            counted.unpersist()
 
     def has(self, structures: Mapping[int, LayoutStructure]) -> bool:
         """Whether what was learnt now is what is stored."""
@@ -207,13 +214,19 @@ class _StoredGeneration:
 
     def pairs(self, structures: Mapping[int, LayoutStructure]) -> DataFrame:
         work = partial(lay_out_parts, str(self._data), self._parts, structures)
-        count = max(1, len(self._parts))
-        numbers = self._spark.range(0, len(self._parts), 1, count)
-        return numbers.mapInArrow(work, from_arrow_schema(PAIRS))
+        return self._numbers().mapInArrow(work, from_arrow_schema(PAIRS))
+
+    def _numbers(self) -> DataFrame:
+        """Those of the parts, each for a task."""
+        return self._spark.range(0, len(self._parts), 1, max(1, len(self._parts)))
 
     def last_us(self, shard: int) -> int:
         """The last position. Requires: the structures are known."""
         return self._last.get(shard, UNKNOWN)
+
+    def cuts(self) -> dict[int, list[int]]:
+        """Positions between stretches with as many messages each, by shard."""
+        return {shard: [part.lo_us for part in self._parts if part.shard == shard] for shard in self._record.shards}
 
 
 class _ArchivedGeneration:
@@ -238,24 +251,39 @@ class _ArchivedGeneration:
                 raise PermanentError(f"the log does not know any more where generation {record.number} begins")
 
     def structures(self) -> dict[int, LayoutStructure]:
-        with spark_errors():
-            counted = self._rows.groupBy("shard", "topic").count().collect()
-        return _learnt(self._record, [((row["shard"], row["topic"].encode()), row["count"]) for row in counted])
+        counted = self._rows.groupBy(sql.col("shard").alias("slot"), sql.col("topic").cast("binary").alias("topic"))
+        return learn_structures(counted.agg(sql.count("*").alias("messages")), _choices(self._record))
 
     def pairs(self, structures: Mapping[int, LayoutStructure]) -> DataFrame:
-        tasks = max(self._rows.sparkSession.sparkContext.defaultParallelism, self.messages // TASK_KEYS + 1)
+        tasks = max(self._rows.sparkSession.sparkContext.defaultParallelism, task_count(self.messages))
         by_place = self._rows.repartitionByRange(tasks, "shard", "offset").sortWithinPartitions("shard", "offset")
         return by_place.mapInArrow(partial(lay_out_rows, structures), from_arrow_schema(PAIRS))
 
     def last_us(self, shard: int) -> int:
         return int(self._last.get(shard, UNKNOWN))
 
+    def cuts(self) -> dict[int, list[int]]:
+        tasks = task_count(self.messages)
+        if tasks == 1:
+            return {}
+        shares = [number / tasks for number in range(1, tasks)]
+        with spark_errors():
+            found = self._rows.groupBy("shard").agg(sql.percentile_approx("offset", shares).alias("cuts")).collect()
+        return {row.shard: row.cuts for row in found}
 
-def _learnt(record: Generation, counted: list[tuple[tuple[int, bytes], int]]) -> dict[int, LayoutStructure]:
-    topics: dict[int, dict[bytes, int]] = {shard: {} for shard in record.shards}
-    for (shard, topic), count in counted:
-        topics[shard][topic] = count
-    return {shard: learn(record.layout, dict(record.parameters), topics[shard]) for shard in record.shards}
+
+def _cut_at(part: Part, positions: Sequence[int]) -> list[Part]:
+    pieces: list[Part] = []
+    for at_us in sorted(positions):
+        if part.lo_us < at_us < part.hi_us:
+            piece, part = part.cut(at_us)
+            pieces.append(piece)
+    return [*pieces, part]
+
+
+def _choices(record: Generation) -> dict[int, LayoutChoice]:
+    """For each shard of a generation."""
+    return {shard: LayoutChoice(record.layout, dict(record.parameters)) for shard in record.shards}
 
 
 def _structure(reader: HistoryReader, record: Generation, shard: int) -> tuple[tuple[bytes, bytes], ...]:

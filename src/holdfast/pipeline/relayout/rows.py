@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from holdfast.history.reader.reader import HistoryReader, Part
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.pipeline.shipment.pair_batches import Digest, PairEmitter, digest_of
+from holdfast.pipeline.shipment.pair_batches import Digest, PairEmitter, digest_of, record_batch_of
 from holdfast.records.generations import Generation
 from holdfast.records.messages import encode_message, stored_position, stored_topic
 from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure
@@ -19,6 +19,11 @@ from holdfast.storage.rocks.shipments.trial_database import read_trial
 #: Columns of a lake that a message is made of, times as microseconds.
 LAKE_COLUMNS = ("shard", "offset", "serial", "topic", "client_id", "qos", "retain", "payload", "properties")
 LAKE_TIMES = ("received_at", "expires_at")
+#: `last_us`: the position of its last message.
+TOPICS: Final = pa.schema(
+    [("slot", pa.int32()), ("topic", pa.binary()), ("messages", pa.int64()), ("last_us", pa.int64())]
+)
+_BATCH_ROWS: Final = 10_000
 
 
 def count_topics(data: str, part: Part) -> list[tuple[tuple[int, bytes], tuple[int, int]]]:
@@ -33,9 +38,14 @@ def count_topics(data: str, part: Part) -> list[tuple[tuple[int, bytes], tuple[i
     return [((part.shard, topic), (count, last[topic])) for topic, count in counted.items()]
 
 
-def add_counts(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    """Messages and last position of two parts."""
-    return one[0] + other[0], max(one[1], other[1])
+def count_part_topics(data: str, parts: Sequence[Part], batches: Iterable[Any]) -> Iterator[Any]:
+    """Rows of TOPICS, of the parts whose numbers come in the batches; a topic once for each part."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            counted = count_topics(data, parts[number])
+            rows = [(shard, topic, count, last_us) for (shard, topic), (count, last_us) in counted]
+            for begin in range(0, len(rows), _BATCH_ROWS):
+                yield record_batch_of(rows[begin : begin + _BATCH_ROWS], TOPICS)
 
 
 def lay_out_parts(
@@ -49,7 +59,7 @@ def lay_out_parts(
             with HistoryReader.open(Path(data)) as reader:
                 for row, value in enumerate(reader.stored(part)):
                     emitting.put(part.shard, stored_topic(value), stored_position(value), value)
-                    if row % 10_000 == 9_999:
+                    if row % _BATCH_ROWS == _BATCH_ROWS - 1:
                         yield from emitting.take()
             yield from emitting.finish()
 

@@ -30,6 +30,7 @@ from holdfast.pipeline.shipment.pair_batches import (
     read_digest,
     record_batch_of,
 )
+from holdfast.pipeline.source.partitions import task_count, tile_parts
 from holdfast.pipeline.spark.errors import spark_errors
 from holdfast.pipeline.spark.progress import Progress
 from holdfast.records.generations import Generation
@@ -39,8 +40,6 @@ from holdfast.storage.rocks.shipments.ingestion import ingest_shipment
 from holdfast.storage.rocks.shipments.shipment import TABLES, is_waiting, read_shipment, refusal, was_seen
 from holdfast.storage.rocks.shipments.sst_files import SstWriter
 
-#: Keys of one task: a few tables, and not more memory than a worker has.
-TASK_KEYS: Final = 1_000_000
 #: Seconds for the process that holds the folder to look at a shipment.
 _PATIENCE_S: Final = 60.0
 _LOOK_S: Final = 0.1
@@ -74,7 +73,7 @@ def write_tables(
         everything = held.where(held.slot != DIGEST_SLOT)
         if own:
             everything = everything.union(spark.createDataFrame(own, from_arrow_schema(PAIRS)))
-        tasks = max(spark.sparkContext.defaultParallelism, keys // TASK_KEYS + 1)
+        tasks = max(spark.sparkContext.defaultParallelism, task_count(keys))
         ordered = everything.repartitionByRange(tasks, "slot", "key").sortWithinPartitions("slot", "key")
         work = partial(_write, str(folder / TABLES))
         with spark_errors():
@@ -157,9 +156,7 @@ def read_back(spark: SparkSession, data: Path, records: list[Generation], progre
     with HistoryReader.open(data) as reader:
         for record in records:
             parts = [part for part in reader.parts(zone=record.zone) if part.generation == record.number]
-            for part in parts:
-                count = max(1, (part.last_serial - part.after_serial) // TASK_KEYS + 1)
-                tasks.extend((_name(record), piece) for piece in part.split(count))
+            tasks.extend((_name(record), piece) for piece in tile_parts(reader, parts))
     found: dict[str, Digest] = {_name(record): Digest() for record in records}
     if not tasks:
         return found

@@ -241,7 +241,7 @@ def test_rows_that_cannot_be_messages_are_named(tmp_path: Path, row: Row, said: 
 
 def test_what_no_broker_stores_is_left_out(tmp_path: Path) -> None:
     with DiskWorld(tmp_path):
-        found = seen([*rows(), Row(OLD_US, "$SYS/uptime", b"")], tmp_path, NOW_US)
+        found, _learn = seen([*rows(), Row(OLD_US, "$SYS/uptime", b"")], tmp_path, NOW_US)
 
     assert (found.unstored, found.counts()) == (1, {0: 50})
 
