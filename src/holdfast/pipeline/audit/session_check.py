@@ -9,11 +9,17 @@ Spark.
                         some subscription matches its topic, holds since then, has not ended, has not been replayed up
                         to there, takes messages of this publisher, and both it and the message are above QoS 0
                         (a replay takes QoS 0, too)
+
+Topics find their filters by a join, so that no process holds all filters. Filters with literals at the same levels have
+one mask; the key of a filter is its mask and its literals, and a topic has one key for each mask that filters have:
+
+    plant/+/temp   ▶ 101 plant/temp  ◀──┬── plant/7/temp      what has one key is compared, level by level
+    plant/#        ▶ 100 plant       ◀──┘
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -22,6 +28,10 @@ from pyspark.sql.functions import col, count_distinct, expr
 from pyspark.sql.functions import min as lowest
 
 _MATCHES: Final = "topic string, filter string, mount int"
+_KEYED_FILTERS: Final = "filter string, mount int, mask int, key string"
+_KEYED_TOPICS: Final = "topic string, key string"
+#: Levels that a mask has: what is deeper is compared only.
+_MASKED_LEVELS: Final = 8
 #: Topics and what they match, before they are passed on.
 _BATCH_ROWS: Final = 10_000
 
@@ -39,8 +49,7 @@ def owed_messages(states: DataFrame, rows: DataFrame, now_us: int) -> DataFrame:
         "open",
         "inline(wanted)",
     )
-    filters = [(row["filter"], row["mount"]) for row in subscriptions.select("filter", "mount").distinct().collect()]
-    matches = rows.select("topic").distinct().mapInArrow(partial(_match, filters), _MATCHES)
+    matches = matching_topics(rows.select("topic").distinct(), subscriptions.select("filter", "mount").distinct())
     messages = rows.where(f"NOT erased AND (expires_us IS NULL OR expires_us > {now_us})").select(
         "shard", "serial", "offset", "topic", col("client_id").alias("publisher"), col("qos").alias("message_qos")
     )
@@ -81,27 +90,71 @@ def session_faults(states: DataFrame, found: DataFrame) -> DataFrame:
     )
 
 
-def _match(filters: Sequence[tuple[str, int]], batches: Iterator[Any]) -> Iterator[Any]:
-    """In a worker: topics and the filters that match them."""
-    plain: dict[str, list[tuple[str, int]]] = {}
-    wild = []
-    for one in filters:
-        if re.search(r"(^|/)[+#](/|$)", one[0]):
-            wild.append((one, filter_regex(one[0])))
-        else:
-            plain.setdefault(one[0], []).append(one)
+# ---- topics and the filters that match them
+
+
+def matching_topics(topics: DataFrame, filters: DataFrame) -> DataFrame:
+    """Rows of `topic`, `filter` and `mount`: what matches. `topics`: topic; `filters`: filter, mount; each once."""
+    keyed = filters.mapInArrow(key_filters, _KEYED_FILTERS)
+    # 256 at most, whatever the filters are.
+    masks = sorted(row["mask"] for row in keyed.select("mask").distinct().collect())
+    candidates = topics.mapInArrow(partial(key_topics, masks), _KEYED_TOPICS)
+    # A broadcast would have all filters in the driver.
+    joined = candidates.join(keyed.hint("merge"), "key").select("topic", "filter", "mount")
+    return joined.mapInArrow(compare_topics, _MATCHES)
+
+
+def key_filters(batches: Iterator[Any]) -> Iterator[Any]:
+    """In a worker: filters with their masks and keys."""
+    for batch in batches:
+        found = [_filter_key(text.split("/")) for text in batch.column("filter").to_pylist()]
+        yield pa.RecordBatch.from_arrays(
+            [
+                batch.column("filter"),
+                batch.column("mount"),
+                pa.array([mask for mask, _key in found], pa.int32()),
+                pa.array([key for _mask, key in found], pa.string()),
+            ],
+            ["filter", "mount", "mask", "key"],
+        )
+
+
+def key_topics(masks: Sequence[int], batches: Iterator[Any]) -> Iterator[Any]:
+    """In a worker: topics, each with the keys of the filters that may match it."""
     for batch in batches:
         found = []
         for topic in batch.column("topic").to_pylist():
-            matching = [*plain.get(topic, ()), *[one for one, regex in wild if regex.fullmatch(topic)]]
-            found += [(topic, *one) for one in matching if not _hidden(topic, one[1])]
+            levels = topic.split("/")
+            found += [(topic, _key(mask, levels)) for mask in masks if mask.bit_length() <= len(levels)]
         for start in range(0, len(found), _BATCH_ROWS):
-            names, texts, mounts = zip(*found[start : start + _BATCH_ROWS], strict=True)
-            yield pa.RecordBatch.from_pydict(
-                {"topic": pa.array(names), "filter": pa.array(texts), "mount": pa.array(mounts, pa.int32())}
-            )
+            names, keys = zip(*found[start : start + _BATCH_ROWS], strict=True)
+            yield pa.RecordBatch.from_pydict({"topic": pa.array(names), "key": pa.array(keys)})
 
 
+def compare_topics(batches: Iterator[Any]) -> Iterator[Any]:
+    """In a worker: of topics and filters with one key, those that match."""
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ("topic", "filter", "mount")]
+        yield batch.filter(pa.array([_matches(*row) for row in zip(*columns, strict=True)], pa.bool_()))
+
+
+def _filter_key(levels: list[str]) -> tuple[int, str]:
+    mask = 0
+    for place, level in enumerate(levels[:_MASKED_LEVELS]):
+        if level not in ("+", "#"):
+            mask |= 1 << place
+    return mask, _key(mask, levels)
+
+
+def _key(mask: int, levels: list[str]) -> str:
+    return f"{mask} " + "/".join([level for place, level in enumerate(levels[:_MASKED_LEVELS]) if mask >> place & 1])
+
+
+def _matches(topic: str, text: str, mount: int) -> bool:
+    return filter_regex(text).fullmatch(topic) is not None and not _hidden(topic, mount)
+
+
+@lru_cache(maxsize=10_000)
 def filter_regex(text: str) -> "re.Pattern[str]":
     """A filter as a regular expression: `+` is one level, `#` is the rest, the level above it included."""
     pattern = ""
