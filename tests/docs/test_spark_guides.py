@@ -24,6 +24,7 @@ from holdfast.pipeline.migrate import task as migrate_task
 from holdfast.pipeline.relayout.job import RelayoutOutcome, RewrittenGeneration
 from holdfast.pipeline.replay import job as replay
 from holdfast.pipeline.report.figures import Figures, Totals
+from holdfast.pipeline.sql.row_stream import LimitedRows
 from holdfast.pipeline.sql.views import QueryResult
 from holdfast.records.generations import Generation
 from tests.disk_world import DiskWorld, publish
@@ -49,6 +50,9 @@ class Runner:
 
     def run(self, statement: str, *_given: object) -> QueryResult:
         return QueryResult(["statement"], [(statement,)], has_more=False)
+
+    def stream(self, statement: str, *_given: object) -> LimitedRows:
+        return LimitedRows(["statement"], iter([[(statement,)]]), None)
 
 
 def answering(result: object) -> Callable[..., Awaitable[object]]:

@@ -161,6 +161,43 @@ def test_a_statement_that_is_ended_leaves_room_for_the_next(spark: SparkSession,
     assert sql.run("SELECT count(*) AS n FROM sessions").rows == [(2,)]
 
 
+def test_the_first_rows_come_before_the_last_task_begins(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
+    """And what is not asked for is not read; all that is comes in its order."""
+    from pyspark.sql.functions import udf
+
+    def note(number: int) -> int:
+        (tmp_path / str(number // 100)).touch()
+        return number
+
+    spark.udf.register("note", udf(note, "long", useArrow=False))
+    sql = Sql(spark, SqlJob({"path": str(plant.data)}, streams=True))
+    begun = sql.stream("SELECT note(id) AS a, id AS a FROM range(0, 2000, 1, 20)")
+    batches = iter(begun)
+
+    first = next(batches)
+    begun.close()
+
+    assert begun.columns == ["a", "a"]
+    assert first[0] == (0, 0)
+    assert len(list(tmp_path.iterdir())) < 20
+    whole = sql.stream("SELECT id, CAST(NULL AS INT) AS n FROM range(0, 2000, 1, 20)", 1_500)
+    assert [row for rows in whole for row in rows] == [(number, None) for number in range(1_500)]
+    assert whole.has_more
+    sorted_rows = sql.stream("SELECT serial FROM history WHERE shard = 0 ORDER BY serial DESC")
+    serials = [row[0] for rows in sorted_rows for row in rows]
+    assert serials == sorted(serials, reverse=True)
+    assert len(serials) > 100
+    assert list(sql.stream("SET spark.sql.session.timeZone = UTC")) != []
+    assert list(sql.stream("CREATE TEMPORARY VIEW nothing_to_show AS SELECT 1")) == []
+    assert spark.conf.get("spark.sql.files.maxPartitionBytes") != "16m", "settings are as they were"
+
+
+def test_a_stream_of_rows_that_fails_says_why(spark: SparkSession, plant: Plant) -> None:
+    sql = Sql(spark, SqlJob({"path": str(plant.data)}))
+    with pytest.raises(SqlError, match="Division by zero"):
+        list(sql.stream("SELECT 1 div (id - 1500) FROM range(0, 2000, 1, 20)"))
+
+
 def test_an_error_of_a_worker_is_told_in_its_own_words(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
     sql = Sql(spark, SqlJob({"path": str(plant.data)}))
     spark.read.format("holdfast").option("path", str(plant.data)).load().createOrReplaceTempView("history")

@@ -58,6 +58,10 @@ class Meter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Show nothing from here on."""
         if self._bar is not None:
             self._bar.stop()
         self._ended.set()
@@ -66,7 +70,7 @@ class Meter:
 
     def is_due(self) -> bool:
         """Whether an update is due. Making the text costs more than this call."""
-        return self._shown and self._now_s() >= self._next_s
+        return self._shown and not self._ended.is_set() and self._now_s() >= self._next_s
 
     def update(self, share: float | None, told: str) -> None:
         """`share` is from 0 to 1; None if it is not known."""

@@ -9,10 +9,12 @@ import csv
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
@@ -76,7 +78,7 @@ def sql(
     rows = limit or (_LOOKED_AT if form is Form.TABLE else None)
     with tempfile.TemporaryDirectory(prefix="holdfast-sql-") as folder, tolerate_closed_pipe():
         try:
-            runner = _start(given, options, Path(folder), columns, exact=exact)
+            runner = _start(given, options, Path(folder), columns, exact=exact, streams=form is not Form.TABLE)
             if prompts:
                 _prompt(runner, form, rows)
             else:
@@ -89,14 +91,16 @@ def sql(
             raise typer.Exit(INTERRUPTED) from None
 
 
-def _start(given: dict[str, str], options: QueryOptions, folder: Path, columns: str | None, *, exact: bool) -> "Sql":
+def _start(
+    given: dict[str, str], options: QueryOptions, folder: Path, columns: str | None, *, exact: bool, streams: bool
+) -> "Sql":
     with Meter("sql", ticking=True) as meter:
         meter.update(None, "starting Spark, which takes some seconds")
         # Not above: importing Spark takes seconds.
         from holdfast.pipeline.sql.views import Sql, SqlError, SqlJob
 
         with exit_on(SqlError, code=FAILED):
-            return Sql.start(SqlJob(given, options.lake, columns, exact), options.master, folder)
+            return Sql.start(SqlJob(given, options.lake, columns, exact, streams), options.master, folder)
 
 
 def _prompt(runner: "Sql", form: Form, limit: int | None) -> None:
@@ -114,35 +118,78 @@ def _prompt(runner: "Sql", form: Form, limit: int | None) -> None:
 
 
 def _show(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
+    if form is not Form.TABLE:
+        _stream(runner, statement, form, limit)
+        return
     with Meter("sql", ticking=True) as meter:
-
-        def progress(share: float | None, words: str) -> None:
-            if meter.is_due():
-                meter.update(share, words)
-
-        answer = runner.run(statement, limit, progress)
+        answer = runner.run(statement, limit, _progress(meter))
     # Statements such as SET or CREATE VIEW have nothing to show.
     if answer.columns:
         print_rows(form, answer.columns, answer.rows)
     if answer.has_more:
-        typer.echo(f"these are the first {len(answer.rows):,} rows; ask for more with --limit", err=True)
+        _say_more(len(answer.rows))
+
+
+def _stream(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
+    """Print rows as they come."""
+    count = 0
+    with ExitStack() as open_now:
+        meter = open_now.enter_context(Meter("sql", ticking=True))
+        found = open_now.enter_context(closing(runner.stream(statement, limit, _progress(meter))))
+        batches = iter(found)
+        first = next(batches, [])
+        if sys.stdout.isatty():
+            meter.close()  # rows are progress enough, and would be in the way of each other
+        printer = RowPrinter(form, found.columns)
+        for rows in chain([first], batches):
+            printer.print(rows)
+            count += len(rows)
+        if found.has_more:
+            meter.close()
+            _say_more(count)
+
+
+def _say_more(count: int) -> None:
+    typer.echo(f"these are the first {count:,} rows; ask for more with --limit", err=True)
+
+
+def _progress(meter: Meter) -> Callable[[float | None, str], None]:
+    def progress(share: float | None, words: str) -> None:
+        if meter.is_due():
+            meter.update(share, words)
+
+    return progress
 
 
 # ---- rows for people and for programs
 
 
 def print_rows(form: Form, columns: Sequence[str], rows: Sequence[Sequence[Any]], out: TextIO | None = None) -> None:
-    out = out or sys.stdout
-    if form is Form.CSV:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([["" if value is None else _word(value) for value in row] for row in rows])
-    elif form is Form.JSON:
-        for row in rows:
-            values = {name: plain(value) for name, value in zip(columns, row, strict=True)}
-            out.write(json.dumps(values, ensure_ascii=False) + "\n")
+    if form is Form.TABLE:
+        _print_table(columns, rows, out or sys.stdout)
     else:
-        _print_table(columns, rows, out)
+        RowPrinter(form, columns, out).print(rows)
+
+
+class RowPrinter:
+    """Lines for programs: the names first, if there are any."""
+
+    def __init__(self, form: Form, columns: Sequence[str], out: TextIO | None = None) -> None:
+        self._columns: Final = columns
+        self._out: Final = out or sys.stdout
+        self._csv: Final = csv.writer(self._out, lineterminator="\n") if form is Form.CSV else None
+        if self._csv is not None and columns:
+            self._csv.writerow(columns)
+
+    def print(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Ensures: whoever reads the output has them."""
+        if self._csv is not None:
+            self._csv.writerows([["" if value is None else _word(value) for value in row] for row in rows])
+        else:
+            for row in rows:
+                values = {name: plain(value) for name, value in zip(self._columns, row, strict=True)}
+                self._out.write(json.dumps(values, ensure_ascii=False) + "\n")
+        self._out.flush()
 
 
 def plain(value: Any) -> Any:

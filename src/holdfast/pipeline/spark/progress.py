@@ -1,7 +1,7 @@
 """Progress of work on Spark: a caller can watch a query while it runs, and end it."""
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
@@ -17,33 +17,52 @@ def no_progress(_share: float | None, _text: str) -> None:
     """A Progress that shows nothing."""
 
 
+class WatchedWork(Generic[_T]):
+    """Work on Spark, in a thread that begins at once. Requires: `wait`, or `cancel`."""
+
+    def __init__(self, spark: SparkSession, work: Callable[[], _T]) -> None:
+        self._spark: Final = spark
+        self._results: Final[list[_T]] = []
+        self._errors: Final[list[BaseException]] = []
+
+        def run() -> None:
+            try:
+                self._results.append(work())
+            except BaseException as error:
+                self._errors.append(error)
+
+        self._thread: Final = InheritableThread(target=run, name="holdfast-watched", daemon=True)
+        self._thread.start()
+
+    def wait(self, look: Callable[[], None]) -> _T:
+        """The result of the work, while `look` is called now and then.
+
+        KeyboardInterrupt, also one that `look` raises, cancels the jobs of Spark.
+        """
+        try:
+            while self._thread.is_alive():
+                self._thread.join(_LOOK_S)
+                look()
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        for error in self._errors:
+            raise error
+        return self._results.pop()
+
+    def cancel(self) -> None:
+        """End it, and every other job of the session. Ensures: it has ended."""
+        if self._thread.is_alive():
+            self._spark.sparkContext.cancelAllJobs()
+            self._thread.join()
+
+
 def run_watched(spark: SparkSession, work: Callable[[], _T], look: Callable[[], None]) -> _T:
     """The result of `work`, which runs in a thread, while `look` is called now and then.
 
     KeyboardInterrupt, also one that `look` raises, cancels the jobs of Spark.
     """
-    results: list[_T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = InheritableThread(target=run, name="holdfast-watched", daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(_LOOK_S)
-            look()
-    except KeyboardInterrupt:
-        spark.sparkContext.cancelAllJobs()
-        thread.join()
-        raise
-    for error in errors:
-        raise error
-    return results[0]
+    return WatchedWork(spark, work).wait(look)
 
 
 def count_tasks(spark: SparkSession) -> tuple[int, int]:

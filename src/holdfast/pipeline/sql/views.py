@@ -1,10 +1,12 @@
 """SQL over a broker's tables: `history`, `sessions`, `queues`, `retained` as temporary views.
 
-A caller can watch the progress of a statement, and can end it.
+A caller can watch the progress of a statement, and can end it. An answer is a table for people to look at, all at once
+(`run`), or rows without end for programs (`stream`).
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.history.tables.tables import QUEUES, SCHEMAS
 from holdfast.model.errors import HoldfastError, PermanentError
 from holdfast.pipeline.source.data_source import NAME
-from holdfast.pipeline.source.history_frame import history
 from holdfast.pipeline.source.schema import HISTORY
 from holdfast.pipeline.spark.errors import SPARK_ERRORS, describe_error
 from holdfast.pipeline.spark.progress import Progress, count_tasks, run_watched
 from holdfast.pipeline.spark.session import session
+from holdfast.pipeline.sql.row_stream import BOUNDED, PARTITION_MESSAGES, LimitedRows, Rows, stream_rows
 
 VIEWS: Final = (HISTORY, *SCHEMAS)
 #: PySpark logs every error of a statement, with its stacks, besides raising it.
@@ -45,6 +47,8 @@ class SqlJob:
     columns: str | None = None
     #: Count what queues are owed message by message.
     exact: bool = False
+    #: Answers are streamed: then a partition of `history` has few messages.
+    streams: bool = False
 
 
 class Sql:
@@ -54,17 +58,20 @@ class Sql:
         self._spark: Final = spark
         for logger in _LOUD:
             logging.getLogger(logger).setLevel(logging.CRITICAL)
+        few = {"rowsPerPartition": str(PARTITION_MESSAGES)} if job.streams else {}
+        chosen = {} if job.columns is None else {"columns": job.columns}
         given = {
-            HISTORY: {} if job.columns is None else {"columns": job.columns},
+            HISTORY: {**few, **chosen},
             QUEUES: {"owed": "exact"} if job.exact else {},
         }
         for name in VIEWS:
             options = {**job.source, "table": name, **given.get(name, {})}
             spark.read.format(NAME).options(**options).load().createOrReplaceTempView(name)
         if job.lake is not None:
-            columns = None if job.columns is None else [name.strip() for name in job.columns.split(",")]
-            rows = history(spark, path=job.source["path"], columns=columns, lake=job.lake)
-            rows.createOrReplaceTempView(HISTORY)
+            from holdfast.pipeline.lake.lake_reader import union_history  # Delta is loaded where there is a lake
+
+            whole = {"path": job.source["path"], "failOnDataLoss": "true", **few, **chosen}
+            union_history(spark, whole, job.lake).createOrReplaceTempView(HISTORY)
 
     @classmethod
     def start(cls, job: SqlJob, master: str | None, warehouse: Path) -> "Sql":
@@ -84,16 +91,54 @@ class Sql:
 
     def run(self, statement: str, limit: int | None = None, progress: Progress | None = None) -> QueryResult:
         """SqlError says what is wrong with it. KeyboardInterrupt while it runs ends it."""
+        with _statement_errors():
+            return run_watched(self._spark, lambda: _answer(self._spark.sql(statement), limit), self._look(progress))
 
+    def stream(self, statement: str, limit: int | None = None, progress: Progress | None = None) -> LimitedRows:
+        """The same for any number of rows; errors come with the rows, too. Requires: read to the end, or closed."""
+        with _statement_errors():
+            frame = run_watched(self._spark, lambda: self._spark.sql(statement), self._look(progress))
+            columns = list(frame.columns)
+            if limit is not None and limit < PARTITION_MESSAGES:
+                frame = frame.limit(limit + 1)  # Spark sorts no more than these; they come in one partition
+            return LimitedRows(columns, self._batches(frame, progress), limit)
+
+    def _batches(self, frame: DataFrame, progress: Progress | None) -> Iterator[Rows]:
+        found = stream_rows(self._spark, frame, self._look(progress))
+        with _statement_errors(), _settings(self._spark, BOUNDED), closing(found):
+            yield from found
+
+    def _look(self, progress: Progress | None) -> Callable[[], None]:
         def look() -> None:
             if progress is not None:
                 done, total = count_tasks(self._spark)
                 progress(done / total if total else None, f"{done} of {total} tasks" if total else "")
 
-        try:
-            return run_watched(self._spark, lambda: _answer(self._spark.sql(statement), limit), look)
-        except (HoldfastError, *SPARK_ERRORS) as error:
-            raise SqlError(describe_error(error)) from error
+        return look
+
+
+@contextmanager
+def _statement_errors() -> Iterator[None]:
+    try:
+        yield
+    except (HoldfastError, *SPARK_ERRORS) as error:
+        raise SqlError(describe_error(error)) from error
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session, for as long as the block takes."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, text in before.items():
+            if text is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, text)
 
 
 def _answer(frame: DataFrame, limit: int | None) -> QueryResult:
