@@ -101,6 +101,7 @@ soak: $(DEV) compiled ## a simulated day, hundreds of kills and faults, a real h
 	@scripts/services
 	@mkdir -p .reports
 	HOLDFAST_SOAK_HOURS=24 $(PYTEST) tests/soak -s
+	HOLDFAST_DRIVER_MB=1024 $(PYTEST) tests/spark/test_driver_memory.py
 	for seed in 1 2 3; do \
 		HOLDFAST_CRASH_SEED=$$seed HOLDFAST_CRASH_RUNS=204 $(PYTEST) -n 2 tests/crash/test_broker_kill.py || exit 1; done
 	HOLDFAST_CRASH_RUNS=203 $(PYTEST) -n 2 --timeout 3600 $(LOG_CRASHES)
