@@ -34,6 +34,8 @@ LONG = (
     "test_installation.py",
     "test_journal_damage.py",
     "test_load.py",
+    "test_driver_memory.py",
+    "test_one_shard.py",
     "test_build.py",
     "test_soak.py",
     "test_archive_kills.py",
