@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from holdfast.pipeline.lake.archive import Archive
 from holdfast.pipeline.lake.archive_job import ArchiveJob, ArchiveOutcome, run_archive
 from holdfast.pipeline.lake.lake import Lake
-from holdfast.pipeline.lake.upkeep import lock_folder
+from holdfast.pipeline.lake.store import LakeAddress
+from holdfast.pipeline.lake.writer import lock_folder
 from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.pipeline.spark.runner import SparkRunner
 from holdfast.storage.rocks.log.leases import remove_lease
@@ -18,7 +18,7 @@ from tests.spark.publishers import Broker, Sent
 
 
 def archive(
-    spark: SparkSession, broker: Broker, lake: Path, *, batch_rows: int = 1_000, **given: str
+    spark: SparkSession, broker: Broker, lake: LakeAddress, *, batch_rows: int = 1_000, **given: str
 ) -> ArchiveOutcome:
     """All that is durable now, by tasks of Spark."""
     options = parse_read_options({"path": str(broker.data), **given})
@@ -35,7 +35,7 @@ def archive_some(spark: SparkSession, broker: Broker, lake: Path, rows: int) -> 
     remove_lease(broker.data, "archive-main")
 
 
-def check_whole(lake: Path) -> None:
+def check_whole(lake: LakeAddress) -> None:
     """Each message up to the offsets of the lake is there once, and no other is."""
     opened = Lake.open(lake)
     found = opened.table.to_pyarrow_table(columns=["shard", "serial"]).to_pylist()
@@ -45,8 +45,8 @@ def check_whole(lake: Path) -> None:
     assert sorted((row["shard"], row["serial"]) for row in found) == right
 
 
-def payloads(lake: Path) -> list[bytes]:
-    return sorted(DeltaTable(str(lake)).to_pyarrow_table(columns=["payload"])["payload"].to_pylist())
+def payloads(lake: LakeAddress) -> list[bytes]:
+    return sorted(Lake.open(lake).table.to_pyarrow_table(columns=["payload"])["payload"].to_pylist())
 
 
 def sent(messages: Iterable[Sent]) -> list[bytes]:

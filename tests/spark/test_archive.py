@@ -15,7 +15,8 @@ from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline import history
 from holdfast.pipeline.lake.archive_job import ArchiveJob, run_archive
 from holdfast.pipeline.lake.lake import Lake
-from holdfast.pipeline.lake.upkeep import compact, lock_folder
+from holdfast.pipeline.lake.upkeep import compact
+from holdfast.pipeline.lake.writer import lock_folder
 from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.pipeline.spark.runner import SparkRunner
 from holdfast.storage.rocks.log.leases import remove_lease

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-
 from holdfast.files.token_file import add_token
 from holdfast.history.flight.server import FlightServer
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.tokens import Tokens
 from holdfast.pipeline.lake.archive_job import ArchiveJob, ArchiveOutcome, run_archive
+from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.store import LakeAddress
 from holdfast.pipeline.source.read_options import parse_read_options
 from tests.unit.pipeline.filled_log import Key, keys
 from tests.unit.server.certificates import Authority
@@ -23,7 +23,13 @@ def here(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
 
 
 def archive(
-    path: str | Path, lake: Path, name: str = "main", *, batch_rows: int = 1_000, compacts: bool = False, **given: str
+    path: str | Path,
+    lake: LakeAddress,
+    name: str = "main",
+    *,
+    batch_rows: int = 1_000,
+    compacts: bool = False,
+    **given: str,
 ) -> ArchiveOutcome:
     """Archive all that is durable now, from a folder, or from where it is served."""
     where = "endpoint" if str(path).startswith("grpc") else "path"
@@ -65,12 +71,12 @@ def guarded(folder: str, secrets: Path) -> Iterator[dict[str, str]]:
         pool.close()
 
 
-def rows(lake: Path) -> list[dict[str, Any]]:
+def rows(lake: LakeAddress) -> list[dict[str, Any]]:
     """What any reader of Delta finds."""
-    found: list[dict[str, Any]] = DeltaTable(str(lake)).to_pyarrow_table().to_pylist()
+    found: list[dict[str, Any]] = Lake.open(lake).table.to_pyarrow_table().to_pylist()
     return found
 
 
-def archived(lake: Path) -> list[Key]:
+def archived(lake: LakeAddress) -> list[Key]:
     """Which messages these are; one that is there twice is twice in the list."""
     return keys(rows(lake))

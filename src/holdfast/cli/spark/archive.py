@@ -14,7 +14,7 @@ from holdfast.cli.commands import exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.spark.job_output import job_output
-from holdfast.cli.spark.options import HistorySourceOptions, SparkMaster, check_name, parse_interval
+from holdfast.cli.spark.options import HistorySourceOptions, SparkMaster, check_name, parse_interval, parse_lake
 from holdfast.model.errors import HoldfastError
 
 if TYPE_CHECKING:
@@ -29,7 +29,12 @@ _STOPPED: Final = "what is committed stays, and the next run goes on behind it"
 class ArchiveOptions:
     """What is archived, and how."""
 
-    lake: Annotated[Path, typer.Option(help="The folder of the Delta table; made if it is not there.")]
+    lake: Annotated[
+        str,
+        typer.Option(
+            metavar="LAKE", help="Where the Delta table lies, made if it is not there: a folder, s3://BUCKET/PATH."
+        ),
+    ]
     name: Annotated[str, typer.Option(help="The archive's name: of its lease, and in the lake.")] = "main"
     once: Annotated[
         bool, typer.Option("--once", help="Archive what is there now, and end; the default.", show_default=False)
@@ -49,10 +54,9 @@ class ArchiveOptions:
     def check(self) -> None:
         """Anything wrong ends the program."""
         check_name(self.name)
-        if self.lake.exists() and not self.lake.is_dir():
+        lake = parse_lake(self.lake)
+        if not lake.kind and Path(lake.text).exists() and not Path(lake.text).is_dir():
             fail(f"--lake {self.lake}: this is a file; name a folder")
-        if "://" in str(self.lake) or ":/" in str(self.lake):
-            fail(f"--lake {self.lake}: name a folder, which all of Spark's machines see under this name")
         parse_interval(self.every, once=self.once)
 
     def job(self, source: dict[str, str]) -> "ArchiveJob":
@@ -61,7 +65,7 @@ class ArchiveOptions:
         read = _read_options(source | {"failOnDataLoss": "false" if self.accept_loss else "true"})
         every_s = parse_interval(self.every, once=self.once)
         return ArchiveJob(
-            read, self.lake.absolute(), self.name, every_s, self.batch, self.patterns, compacts=self.compact
+            read, parse_lake(self.lake).text, self.name, every_s, self.batch, self.patterns, compacts=self.compact
         )
 
 
@@ -102,7 +106,7 @@ def _read_options(given: dict[str, str]) -> "ReadOptions":
 # ---- for people, and for machines
 
 
-def _summary(lake: Path, outcome: "ArchiveOutcome") -> tuple[dict[str, object], str]:
+def _summary(lake: str, outcome: "ArchiveOutcome") -> tuple[dict[str, object], str]:
     row = asdict(outcome)
     offsets = {str(shard): list(offset) for shard, offset in sorted(row.pop("offsets").items())}
     batches = "1 batch" if outcome.batches == 1 else f"{outcome.batches} batches"
@@ -117,7 +121,7 @@ def _summary(lake: Path, outcome: "ArchiveOutcome") -> tuple[dict[str, object], 
     return {"lake": str(lake), **row, "offsets": offsets}, words
 
 
-def _print_status(lake: Path, history: HistorySourceOptions, *, as_json: bool) -> None:
+def _print_status(lake: str, history: HistorySourceOptions, *, as_json: bool) -> None:
     is_given = history.data is not None or history.endpoint is not None
     options = _read_options(history.source_options()) if is_given else None
     from holdfast.pipeline.lake.archive_job import lake_status
@@ -130,7 +134,7 @@ def _print_status(lake: Path, history: HistorySourceOptions, *, as_json: bool) -
     _show(lake, found)
 
 
-def _show(lake: Path, found: "LakeStatus") -> None:
+def _show(lake: str, found: "LakeStatus") -> None:
     between = f", {found.first_day} to {found.last_day}" if found.files else ""
     size = f"{found.rows:,} messages in {found.files} files, {format_size(found.size_bytes)}{between}"
     typer.echo(f"{lake}: archive {found.name}, version {found.version}: {size}")

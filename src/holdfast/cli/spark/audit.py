@@ -14,7 +14,7 @@ from rich.text import Text
 
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.spark.job_output import job_output, write_file
-from holdfast.cli.spark.options import SparkMaster, check_data_folder, check_lake_folder, check_output_file
+from holdfast.cli.spark.options import SparkMaster, check_data_folder, check_lake, check_output_file
 
 if TYPE_CHECKING:
     from holdfast.pipeline.audit.findings import AuditReport, Fault
@@ -26,7 +26,7 @@ FAULTS_FOUND: Final = 3
 def audit(
     spark: SparkMaster,
     data: Annotated[Path, typer.Option(help="The broker's data folder; the broker may run meanwhile.")],
-    lake: Annotated[Path | None, typer.Option(help="Its archive, to be audited with it.")] = None,
+    lake: Annotated[str | None, typer.Option(metavar="LAKE", help="Its archive, to be audited with it.")] = None,
     topics: Annotated[int, typer.Option(metavar="N", help="Topics to ask the index for, at most.", min=1)] = 10_000,
     examples: Annotated[int, typer.Option(metavar="N", help="Examples of each fault, at most.", min=1, max=1000)] = 5,
     qos0_unstored: Annotated[
@@ -40,8 +40,7 @@ def audit(
 ) -> None:
     """Prove that history is whole and in order, and that each session is owed what its queue holds."""
     check_data_folder(data)
-    if lake is not None:
-        check_lake_folder(lake)
+    store = None if lake is None else check_lake(lake)
     if output is not None:
         check_output_file(output)
     spark.check()
@@ -49,8 +48,7 @@ def audit(
         from holdfast.pipeline.audit.job import AuditJob, run_audit
 
         job.begin("starting Spark")
-        lake = None if lake is None else lake.absolute()
-        work = AuditJob(data.absolute(), lake, topics, examples, qos0_unstored)
+        work = AuditJob(data.absolute(), store, topics, examples, qos0_unstored)
         found = run_audit(work, spark.master, job.progress)
         if output is not None:
             write_file(output, markdown(data, found).encode())

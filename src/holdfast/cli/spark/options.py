@@ -10,6 +10,7 @@ import typer
 
 from holdfast.cli.commands import exit_on, fail
 from holdfast.model.errors import HoldfastError, PeerError
+from holdfast.pipeline.lake.store_options import StoreAddress, parse_address, read_options
 from holdfast.topics.filters import parse_filter
 
 _MISSING: Final = 'this needs Spark, which is not installed; install it with: pip install "holdfast[spark]"'
@@ -67,7 +68,8 @@ class QueryOptions(HistorySourceOptions):
     """The history to read, in the log and in a lake, and where Spark runs."""
 
     lake: Annotated[
-        Path | None, typer.Option(help="An archive of it: history comes from there as far as it reaches.")
+        str | None,
+        typer.Option(metavar="LAKE", help="An archive of it: history comes from there as far as it reaches."),
     ] = None
     master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*]")] = None
 
@@ -82,10 +84,8 @@ class QueryOptions(HistorySourceOptions):
             check_source(parse_read_options(given | more))
             if self.lake is not None and self.endpoint is not None:
                 fail("--lake goes with --data")
-            if self.lake is not None:
-                from holdfast.pipeline.lake.lake import Lake
-
-                Lake.open(self.lake)
+        if self.lake is not None:
+            check_lake(self.lake)
         return given
 
 
@@ -109,9 +109,29 @@ def check_data_folder(data: Path) -> None:
         fail(f"--data {data}: this is no data folder of a broker: it has no database in it")
 
 
-def check_lake_folder(lake: Path, option: str = "--lake") -> None:
-    if not (lake / "_delta_log").is_dir():
-        fail(f"{option} {lake}: this is no lake: it holds no Delta table; holdfast spark archive makes one")
+def parse_lake(address: str, option: str = "--lake") -> StoreAddress:
+    """Where a lake is to lie. The store is not asked, but its settings have to be right."""
+    with exit_on(HoldfastError, named=option):
+        parsed = parse_address(address)
+        if parsed.kind:
+            read_options(parsed.kind)
+    return parsed
+
+
+def check_lake(address: str, option: str = "--lake") -> str:
+    """The whole address of a lake that is there."""
+    parsed = parse_lake(address, option)
+    if parsed.kind:
+        if any(find_spec(name) is None for name in _NEEDED):
+            fail(_MISSING)
+        from holdfast.pipeline.lake.lake import Lake
+
+        with exit_on(HoldfastError, named=option):
+            Lake.open(parsed.text)
+    elif not Path(parsed.text, "_delta_log").is_dir():
+        # Whoever uses it opens it; whether there is one can be seen at once.
+        fail(f"{option} {address}: this is no lake: it holds no Delta table; holdfast spark archive makes one")
+    return parsed.text
 
 
 def check_output_file(output: Path) -> None:

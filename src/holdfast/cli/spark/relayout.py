@@ -14,7 +14,7 @@ from holdfast.cli.commands import fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.spark.job_output import job_output
-from holdfast.cli.spark.options import SparkMaster, check_data_folder, check_lake_folder
+from holdfast.cli.spark.options import SparkMaster, check_data_folder, check_lake, parse_lake
 from holdfast.storage.rocks.layouts.build import LAYOUTS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class RelayoutOptions:
     zone: Annotated[str | None, typer.Option(help="This zone only.")] = None
     generation: Annotated[list[int] | None, typer.Option(metavar="N", help="These only.")] = None
     lake: Annotated[
-        Path | None, typer.Option("--from-lake", metavar="LAKE", help="Bring days back from an archive.")
+        str | None, typer.Option("--from-lake", metavar="LAKE", help="Bring days back from an archive.")
     ] = None
     day: Annotated[list[str] | None, typer.Option(metavar="DATE", help="With --from-lake: 2026-11-01.")] = None
 
@@ -51,7 +51,7 @@ class RelayoutOptions:
         if self.lake is not None and self.learn:
             fail("--learn is for what is in the log; what comes back is learnt from anyway")
         if self.lake is not None:
-            check_lake_folder(self.lake, "--from-lake")
+            check_lake(self.lake, "--from-lake")
         self._days()
         check_data_folder(self.data)
 
@@ -68,7 +68,8 @@ class RelayoutOptions:
         from holdfast.pipeline.relayout.plan import RelayoutJob
 
         numbers, days = tuple(self.generation or ()), tuple(self._days())
-        return RelayoutJob(self.data, self.layout, self.learn, self.zone, numbers, days, self.lake)
+        lake = None if self.lake is None else parse_lake(self.lake, "--from-lake").text
+        return RelayoutJob(self.data, self.layout, self.learn, self.zone, numbers, days, lake)
 
 
 @grouped

@@ -20,7 +20,7 @@ from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.times import parse_speed_option, parse_time_span
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.spark.job_output import job_output
-from holdfast.cli.spark.options import HistorySourceOptions, SparkMaster, check_filter, check_name
+from holdfast.cli.spark.options import HistorySourceOptions, SparkMaster, check_filter, check_name, parse_lake
 from holdfast.model.errors import HoldfastError, PeerError
 from holdfast.topics.names import check_topic_name
 from holdfast.topics.since import LATEST
@@ -154,7 +154,9 @@ class ReplaySelection:
 class ReplayRunOptions:
     """The lake to read, the name under which a run goes on, and the size of the run."""
 
-    lake: Annotated[Path | None, typer.Option(help="An archive: alone, or before what --data has.")] = None
+    lake: Annotated[str | None, typer.Option(metavar="LAKE", help="An archive: alone, or before what --data has.")] = (
+        None
+    )
     name: Annotated[str | None, typer.Option(help="A name, under which a run that was ended can go on.")] = None
     state: Annotated[
         Path | None,
@@ -214,7 +216,7 @@ def replay(
             to,
             folder,
             source,
-            lake=None if run.lake is None else run.lake.absolute(),
+            lake=None if run.lake is None else parse_lake(run.lake).text,
             topic=selection.topic,
             since=selection.since,
             until=selection.until,
@@ -227,7 +229,7 @@ def replay(
         job.summarize(*_summary(to.place, outcome, timed=speed is not None))
 
 
-def _source(history: HistorySourceOptions, lake: Path | None) -> dict[str, str]:
+def _source(history: HistorySourceOptions, lake: str | None) -> dict[str, str]:
     """Options of the data source; none for the lake alone."""
     if history.data is None and history.endpoint is None:
         if lake is not None:
@@ -236,7 +238,7 @@ def _source(history: HistorySourceOptions, lake: Path | None) -> dict[str, str]:
     return history.source_options()
 
 
-def _check_source(source: dict[str, str], lake: Path | None) -> "ReadOptions | None":
+def _check_source(source: dict[str, str], lake: str | None) -> "ReadOptions | None":
     """The options of what is read besides the lake; wrong ones end the program."""
     from holdfast.pipeline.source.history_source import check_source
     from holdfast.pipeline.source.read_options import parse_read_options

@@ -13,7 +13,7 @@ from holdfast.cli.commands import fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size
 from holdfast.cli.spark.job_output import job_output
-from holdfast.cli.spark.options import SparkMaster, check_data_folder, check_filter, check_lake_folder
+from holdfast.cli.spark.options import SparkMaster, check_data_folder, check_filter, check_lake, parse_lake
 
 if TYPE_CHECKING:
     from holdfast.pipeline.lake.retention import RetainJob, RetainOutcome
@@ -27,7 +27,7 @@ _DAYS: Final = {"d": 1, "w": 7}
 class RetainOptions:
     """What is done to a lake."""
 
-    lake: Annotated[Path, typer.Option(help="The folder of the Delta table.")]
+    lake: Annotated[str, typer.Option(metavar="LAKE", help="Where the Delta table lies: a folder, s3://BUCKET/PATH.")]
     data: Annotated[
         Path | None, typer.Option(help="The broker's data folder; needed to erase: the log must hide it, too.")
     ] = None
@@ -41,7 +41,7 @@ class RetainOptions:
 
     def check(self) -> None:
         """Anything wrong ends the program."""
-        check_lake_folder(self.lake)
+        check_lake(self.lake)
         client, topic = self.erase_client, self.erase_topic
         if client is not None and topic is not None:
             fail("give either --erase-client or --erase-topic; one after the other")
@@ -71,7 +71,7 @@ class RetainOptions:
 
         days = self._days()
         return RetainJob(
-            self.lake.absolute(),
+            parse_lake(self.lake).text,
             None if self.data is None else self.data.absolute(),
             self.erase_client or "",
             self.erase_topic or "",

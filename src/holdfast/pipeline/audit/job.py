@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +50,9 @@ from holdfast.pipeline.spark.progress import Progress, no_progress
 from holdfast.pipeline.spark.session import session
 from holdfast.records.lanes import is_lane
 
+if TYPE_CHECKING:
+    from holdfast.pipeline.lake.store import LakeAddress
+
 #: Topics that are asked for one by one, if nothing else is said.
 MOST_TOPICS: Final = 10_000
 MOST_EXAMPLES: Final = 5
@@ -58,7 +61,7 @@ MOST_EXAMPLES: Final = 5
 @dataclass(frozen=True)
 class AuditJob:
     data: Path
-    lake: Path | None = None
+    lake: "LakeAddress | None" = None
     most_topics: int = MOST_TOPICS
     most_examples: int = MOST_EXAMPLES
     #: The broker stores no QoS 0: then a retained message may have been removed without a trace in the log.

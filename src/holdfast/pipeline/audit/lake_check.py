@@ -27,7 +27,7 @@ def archived_messages(spark: SparkSession, lake: Lake) -> DataFrame:
 
 def gone_from(spark: SparkSession, lake: Lake, *kinds: str) -> DataFrame | None:
     """The serials that are recorded as gone for some reasons, each once; None if there are none."""
-    recorded = [row for row in erasures_of(lake.folder).to_pylist() if row["kind"] in kinds]
+    recorded = [row for row in erasures_of(lake.store).to_pylist() if row["kind"] in kinds]
     if not recorded:
         return None
     found = [(row["shard"], [tuple(one.values()) for one in row["serials"]]) for row in recorded]

@@ -24,7 +24,8 @@ from holdfast.pipeline.declared.table import PipelineTable
 from holdfast.pipeline.declared.table_files import DAY
 from holdfast.pipeline.declared.table_stream import NAME as TABLE_SOURCE
 from holdfast.pipeline.declared.table_stream import TableSource
-from holdfast.pipeline.lake.upkeep import compact, lock_folder, remove_orphans
+from holdfast.pipeline.lake.upkeep import compact, remove_orphans
+from holdfast.pipeline.lake.writer import lock_folder
 from holdfast.pipeline.source.data_source import NAME, HoldfastSource
 from holdfast.pipeline.source.history_source import check_source
 from holdfast.pipeline.source.read_options import parse_read_options

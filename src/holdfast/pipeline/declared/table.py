@@ -19,16 +19,18 @@ from deltalake.exceptions import DeltaError
 from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.pipeline.declared.table_files import DAY, TableTarget
 from holdfast.pipeline.lake.delta_files import DataFile
-from holdfast.pipeline.lake.delta_log import DeltaFolder, add_action
+from holdfast.pipeline.lake.delta_log import StoredTable, add_action
+from holdfast.pipeline.lake.store import LakeStore
 
 _ABOUT: Final = "Made by holdfast spark run"
 
 
-class PipelineTable(DeltaFolder):
+class PipelineTable(StoredTable):
     """As of one version, until `commit`."""
 
     def __init__(self, folder: Path, step: str, table: DeltaTable) -> None:
-        super().__init__(folder, table)
+        super().__init__(LakeStore(str(folder)), table)
+        self.folder: Final = folder
         self._mark: Final = f"holdfast/run/{step}"
 
     @classmethod

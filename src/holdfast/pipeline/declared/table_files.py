@@ -8,13 +8,13 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from holdfast.pipeline.lake.delta_files import DataFile, DeltaFiles
+from holdfast.pipeline.lake.store import LakeStore
 
 DAY: Final = "day"
 RULE: Final = "_rule"
@@ -89,7 +89,7 @@ def _write(job: WriteTask, batches: Iterator[Any]) -> dict[str, Any]:
     examples: dict[str, list[Any]] = {}
     with ExitStack() as stack:
         rows, quarantine = (
-            None if target is None else stack.enter_context(DeltaFiles(Path(target.folder), _HELD_BYTES, True))
+            None if target is None else stack.enter_context(DeltaFiles(LakeStore(target.folder), _HELD_BYTES, True))
             for target in (job.rows, job.quarantine)
         )
         for batch in batches:

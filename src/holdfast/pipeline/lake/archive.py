@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -25,15 +24,16 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.reader.record_replay import SERIAL
 from holdfast.history.reader.view import DroppedError
-from holdfast.model.errors import PermanentError
+from holdfast.model.errors import PermanentError, TransientError
 from holdfast.pipeline.lake.erasures import UNARCHIVED, record_erasure
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_files import WrittenFiles, write_files
 from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS, busiest_patterns
 from holdfast.pipeline.lake.serial_ranges import SerialRanges, merge_ranges, ranges_of
-from holdfast.pipeline.source.history_source import HistorySource, open_source
+from holdfast.pipeline.lake.store import STORE_ERRORS, LakeStore
+from holdfast.pipeline.source.history_source import HistorySource, open_source, refresh_heads
 from holdfast.pipeline.source.offsets import NOWHERE, Offsets, from_json, to_json
-from holdfast.pipeline.source.partitions import HistoryPartition, rows_per_task
+from holdfast.pipeline.source.partitions import HistoryPartition, first_at, rows_per_task
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.source.schema import spark_schema
 from holdfast.pipeline.source.stream_reader import StreamReader
@@ -64,7 +64,7 @@ class ArchivedBatch:
 
 
 class Archive:
-    """Requires: `lock_folder`, for as long as it is used; `close`."""
+    """Requires: `open_writer`, for as long as it is used; `close`."""
 
     def __init__(
         self,
@@ -115,19 +115,36 @@ class Archive:
                     f"the lake has {done.serial} messages of shard {shard}, and the log has {head.serial}: these are "
                     f"not the data that were archived there; use another lake"
                 )
+        self._refuse_other_broker()
         return dict(self.lake.offsets) or from_json(self._reader.initialOffset())
+
+    def _refuse_other_broker(self) -> None:
+        """PermanentError if the log has, where the lake ends, another message than the lake, or none."""
+        with open_source(self._options) as source:
+            refresh_heads(source)
+            for shard, done in self.lake.offsets.items():
+                at_us = done.position_us
+                if done.serial <= 0 or source.lost(shard, at_us, at_us + 1) is not None:
+                    continue
+                found = first_at(source, None, shard, at_us, at_us + 1)
+                if found is None or found.serial != done.serial:
+                    raise PermanentError(
+                        f"message {done.serial} of shard {shard}, the last one in the lake {self.lake.store}, is not "
+                        f"in this log: the lake belongs to another broker; give the log that it was made from, or use "
+                        f"another lake"
+                    )
 
     def _archive(self, begin: Offsets, end: Offsets, share: float) -> ArchivedBatch:
         planned = self._reader.partitions(to_json(begin), to_json(end))
         tasks = _packed([part for part in planned if isinstance(part, HistoryPartition)])
         self._learn(tasks)
-        work = partial(archive_task, self._options, str(self.lake.folder), tuple(self._patterns))
+        work = partial(archive_task, self._options, self.lake.store, tuple(self._patterns))
         written: list[WrittenFiles] = raise_permanent(self._run(work, tasks)) if tasks else []
         files = list(chain.from_iterable(result.files for result in written))
         rows = sum(file.rows for file in files)
         lost = self._missing(begin, end, written)
         left_out = merge_ranges(chain.from_iterable(result.left_out for result in written))
-        record_erasure(self.lake.folder, kind=UNARCHIVED, what="", by=f"archive {self.lake.name}", gone=left_out)
+        record_erasure(self.lake.store, kind=UNARCHIVED, what="", by=f"archive {self.lake.name}", gone=left_out)
         fault("archive-written")
         metadata = {"archive": self.lake.name, "end": to_json(end), "rows": rows, "lost": lost}
         version = self.lake.commit(end, files, metadata)
@@ -171,16 +188,20 @@ class Archive:
 
 
 def archive_task(
-    options: ReadOptions, folder: str, patterns: Sequence[str], task: Task
+    options: ReadOptions, store: LakeStore, patterns: Sequence[str], task: Task
 ) -> WrittenFiles | PermanentError:
     """In a worker: read some parts of the log and write them to the lake. An error that no retry helps is given."""
     try:
         with open_source(options) as source:
             left_out: list[SerialRanges] = []
-            written = write_files(Path(folder), _read(source, options, task, left_out), patterns)
+            written = write_files(store, _read(source, options, task, left_out), patterns)
             return written._replace(left_out=tuple(left_out))
     except PermanentError as error:
         return error
+    except STORE_ERRORS as error:
+        # Spark tries again, and prints what it was.
+        said = store.translate(error, TransientError, f"files of the lake {store} cannot be written")
+        raise said from None
 
 
 def _read(source: HistorySource, options: ReadOptions, task: Task, left_out: list[SerialRanges]) -> Iterator[Any]:

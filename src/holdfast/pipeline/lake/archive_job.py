@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from holdfast.model.errors import TransientError
 from holdfast.pipeline.lake.archive import BATCH_ROWS, Archive, ArchivedBatch
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS
-from holdfast.pipeline.lake.upkeep import compact, list_files, lock_folder, remove_orphans
+from holdfast.pipeline.lake.store import LakeAddress, LakeStore
+from holdfast.pipeline.lake.upkeep import compact, list_files, remove_orphans
+from holdfast.pipeline.lake.writer import open_writer
 from holdfast.pipeline.source.history_source import open_source, refresh_heads
 from holdfast.pipeline.source.offsets import NOWHERE, Offsets
 from holdfast.pipeline.source.read_options import ReadOptions
@@ -20,7 +21,7 @@ from holdfast.pipeline.spark.runner import LazyRunner, Runner, rounds
 @dataclass(frozen=True)
 class ArchiveJob:
     options: ReadOptions
-    lake: Path
+    lake: LakeAddress
     name: str
     #: None: once.
     every_s: float | None = None
@@ -64,8 +65,8 @@ def run_archive(
     outcome = ArchiveOutcome()
     with open_source(job.options):
         pass  # SettingsError, before anything is made
-    with lock_folder(job.lake) as was_left:
-        lake = Lake.open_or_make(job.lake, job.name)
+    store = LakeStore.at(job.lake)
+    with open_writer(store, lambda: Lake.open_or_make(store, job.name)) as (lake, was_left):
         fault("archive-begun")
         if was_left:
             outcome.swept = remove_orphans(lake)
@@ -126,9 +127,9 @@ class LakeStatus:
     shards: list[ShardStatus]
 
 
-def lake_status(folder: Path, options: ReadOptions | None = None) -> LakeStatus:
+def lake_status(where: LakeAddress, options: ReadOptions | None = None) -> LakeStatus:
     """Of a lake, and of the log that it is filled from, if that is given. SettingsError if there is no lake."""
-    lake = Lake.open(folder)
+    lake = Lake.open(where)
     heads: Offsets = {}
     if options is not None:
         with open_source(options) as source:

@@ -1,26 +1,24 @@
 """Parquet files of Delta tables: what lakes and declared pipelines have in common.
 
 1. A name is used once: a task that is tried again writes other files. No reader sees a file before it is in the table.
-2. When `DeltaFiles.close` returns, the files and their names survive a power loss.
+2. When `DeltaFiles.close` returns, the files and their names survive a power loss (`store.py`).
 3. Statistics never exclude a row: times are rounded outwards to the milliseconds that Delta keeps.
 
 Written where Spark's tasks run, which need nothing of Delta itself: `delta_log.py` adds them to their table.
 """
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from holdfast.files.replacement import sync_path
+from holdfast.pipeline.lake.store import LakeStore
 
 #: Rows of a row group: it is what a reader skips or reads.
 _GROUP_ROWS: Final = 131_072
@@ -28,7 +26,7 @@ _BEGINNING: Final = "hf-"
 
 
 class DataFile(NamedTuple):
-    """A file that is whole and on disk."""
+    """A file that is whole and in the store."""
 
     #: From the folder of the table.
     path: str
@@ -43,9 +41,9 @@ class DataFile(NamedTuple):
 class DeltaFiles:
     """The files that a task writes to a table, one for each place. A block that ends with an error removes them."""
 
-    def __init__(self, folder: Path, held_bytes: int, repeating: Sequence[str] | bool) -> None:
+    def __init__(self, store: LakeStore, held_bytes: int, repeating: Sequence[str] | bool) -> None:
         """`held_bytes`: what is held in memory, about. `repeating`: columns whose values repeat, or whether all do."""
-        self._folder: Final = folder
+        self._store: Final = store
         self._held_bytes: Final = held_bytes
         self._repeating: Final = repeating
         self._files: Final[dict[str, _OpenFile]] = {}
@@ -62,7 +60,7 @@ class DeltaFiles:
         """Rows for the file in a folder. `bounds`: columns without nulls whose least and greatest are noted."""
         file = self._files.get(place)
         if file is None:
-            file = self._files[place] = _OpenFile(self._folder, place, partition, batch.schema, bounds, self._repeating)
+            file = self._files[place] = _OpenFile(self._store, place, partition, batch.schema, bounds, self._repeating)
         file.add(batch)
 
     def limit_memory(self) -> None:
@@ -72,10 +70,7 @@ class DeltaFiles:
 
     def close(self) -> list[DataFile]:
         files = [file.close() for file in self._files.values()]
-        paths = [self._folder / file.path for file in files]
-        folders = {folder for path in paths for folder in path.parents if folder.is_relative_to(self._folder)}
-        for folder in sorted(folders, reverse=True):  # a folder behind those in it
-            sync_path(folder)
+        self._store.sync(file.path for file in files)
         return files
 
 
@@ -84,7 +79,7 @@ class _OpenFile:
 
     def __init__(
         self,
-        folder: Path,
+        store: LakeStore,
         place: str,
         partition: dict[str, str | None],
         schema: Any,
@@ -93,15 +88,13 @@ class _OpenFile:
     ) -> None:
         self._path: Final = f"{place}/{_BEGINNING}{uuid.uuid4()}.parquet"
         self._partition: Final = partition
-        self._whole: Final = folder / self._path
         self._held: list[Any] = []
         self._held_rows = 0
         self.held_bytes = 0
         self._rows = 0
         self._bounds: Final[dict[str, tuple[Any, Any]]] = {}
         self._bounded: Final = tuple(bounds)
-        self._whole.parent.mkdir(parents=True, exist_ok=True)
-        self._file: Final = self._whole.open("xb")
+        self._file: Final = store.create(self._path)
         self._writer: Final = pq.ParquetWriter(self._file, schema, compression="zstd", use_dictionary=repeating)
 
     def add(self, batch: Any) -> None:
@@ -127,17 +120,13 @@ class _OpenFile:
     def close(self) -> DataFile:
         self.flush()
         self._writer.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        size_bytes = self._file.tell()
-        self._file.close()
+        size_bytes = self._file.finish()
         modified_ms = time.time_ns() // 1_000_000
         return DataFile(self._path, self._partition, size_bytes, modified_ms, self._rows, self._stats())
 
     def abandon(self) -> None:
         """Remove the file: it will not be in the table."""
-        self._file.close()
-        self._whole.unlink(missing_ok=True)
+        self._file.abandon()
 
     def _stats(self) -> str:
         lowest = {name: _stat(bounds[0]) for name, bounds in self._bounds.items()}

@@ -5,25 +5,24 @@
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from holdfast.durable.erasures import Erasure
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.lake.delta_files import DataFile
 from holdfast.pipeline.lake.lake_files import rewrite_file
 from holdfast.pipeline.lake.serial_ranges import SerialRanges, merge_ranges, ranges_of, span_ranges
+from holdfast.pipeline.lake.store import STORE_ERRORS, LakeStore
 
 _BATCH_ROWS: Final = 65_536
 _SEARCHED: Final = ["topic", "client_id", "shard", "serial"]
 
 
 class StoredFile(NamedTuple):
-    #: As Delta names it, and as the disk does.
+    #: As Delta names it, and as the store does.
     name: str
     path: str
     day: str
@@ -52,19 +51,19 @@ class ErasureFilter(NamedTuple):
 
 
 def search_files(
-    folder: str, wanted: ErasureFilter, task: Sequence[StoredFile], *, writes: bool
+    store: LakeStore, wanted: ErasureFilter, task: Sequence[StoredFile], *, writes: bool
 ) -> list[SearchedFile] | PermanentError:
     """In a worker. An error that no retry helps is given."""
     try:
-        found = [_searched(Path(folder), wanted, place, writes=writes) for place in task]
-    except (pa.ArrowException, OSError) as error:
-        return PermanentError(f"a file of the lake {folder} cannot be read: {error}")
+        found = [_searched(store, wanted, place, writes=writes) for place in task]
+    except STORE_ERRORS as error:
+        return PermanentError(f"a file of the lake {store} cannot be read: {store.describe(error)}")
     return [one for one in found if one is not None]
 
 
-def _searched(folder: Path, wanted: ErasureFilter, place: StoredFile, *, writes: bool) -> SearchedFile | None:
+def _searched(store: LakeStore, wanted: ErasureFilter, place: StoredFile, *, writes: bool) -> SearchedFile | None:
     found: list[SerialRanges] = []
-    with pq.ParquetFile(place.path) as file:
+    with store.parquet(place.path) as file:
         for batch in file.iter_batches(_BATCH_ROWS, columns=_SEARCHED):
             meant = batch if wanted.everything else batch.filter(_meant(batch, wanted))
             for shard in pc.unique(meant.column("shard")).to_pylist():
@@ -76,8 +75,8 @@ def _searched(folder: Path, wanted: ErasureFilter, place: StoredFile, *, writes:
     gone = tuple(span_ranges(found) if wanted.everything else merge_ranges(found))
     left = None
     if writes and not wanted.everything:
-        with pq.ParquetFile(place.path) as file:
-            left = rewrite_file(folder, place.day, place.pattern, _others(file, wanted))
+        with store.parquet(place.path) as file:
+            left = rewrite_file(store, place.day, place.pattern, _others(file, wanted))
     return SearchedFile(place.name, gone, left)
 
 

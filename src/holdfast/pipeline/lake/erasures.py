@@ -10,16 +10,15 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake import write_deltalake
 
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.pipeline.lake.lake import OWN_FOLDER
 from holdfast.pipeline.lake.serial_ranges import SerialRanges
+from holdfast.pipeline.lake.store import LakeAddress, LakeStore
 
 # Kinds of rows. On disk: never change.
 #: Of a client, or of the topics of a filter.
@@ -29,7 +28,7 @@ EXPIRED: Final = "expired"
 #: Messages that were erased in the log before they were archived.
 UNARCHIVED: Final = "unarchived"
 
-_FOLDER: Final = "erasures"
+_TABLE: Final = f"{OWN_FOLDER}/erasures"
 _RANGE: Final = pa.struct([pa.field("first", pa.int64()), pa.field("last", pa.int64())])
 SCHEMA: Final = pa.schema(
     [
@@ -45,7 +44,7 @@ SCHEMA: Final = pa.schema(
 )
 
 
-def record_erasure(lake: Path, *, kind: str, what: str, by: str, gone: Sequence[SerialRanges]) -> None:
+def record_erasure(lake: LakeStore, *, kind: str, what: str, by: str, gone: Sequence[SerialRanges]) -> None:
     """Record serials before they are removed. Survives: a kill, when it has returned."""
     at = datetime.now(UTC)
     rows = [
@@ -63,22 +62,14 @@ def record_erasure(lake: Path, *, kind: str, what: str, by: str, gone: Sequence[
     ]
     if not rows:
         return
-    try:
-        write_deltalake(str(_path(lake)), pa.Table.from_pylist(rows, schema=SCHEMA), mode="append")
-    except (DeltaError, OSError) as error:
-        raise TransientError(f"the table of erasures of {lake} cannot be written: {error}") from error
+    store = lake.sub(_TABLE)
+    with store.errors(TransientError, f"the table of erasures of {lake} cannot be written"):
+        found = pa.Table.from_pylist(rows, schema=SCHEMA)
+        write_deltalake(store.address, found, mode="append", storage_options=store.delta_options)
 
 
-def erasures_of(lake: Path) -> Any:
+def erasures_of(lake: LakeAddress) -> Any:
     """The table of erasures, as a pyarrow.Table; empty if nothing was ever erased."""
-    path = _path(lake)
-    if not path.exists():
-        return SCHEMA.empty_table()
-    try:
-        return DeltaTable(str(path)).to_pyarrow_table().cast(SCHEMA)
-    except (DeltaError, OSError) as error:
-        raise PermanentError(f"the table of erasures of {lake} cannot be read: {error}") from error
-
-
-def _path(lake: Path) -> Path:
-    return lake / OWN_FOLDER / _FOLDER
+    store = LakeStore.at(lake).sub(_TABLE)
+    with store.errors(PermanentError, f"the table of erasures of {lake} cannot be read"):
+        return store.table().to_pyarrow_table().cast(SCHEMA) if store.has_table() else SCHEMA.empty_table()

@@ -3,7 +3,8 @@
     LAKE/
       _delta_log/                       Delta's own: one file per transaction
       day=2026-07-01/p-1a2b3c4d/hf-….parquet
-      _holdfast/lock, unfinished        who writes, and whether a writer was killed
+      _holdfast/lock, unfinished        of a folder: who writes, and whether a writer was killed
+      _holdfast/writer                  of a store of objects: the beat of who writes (`writer.py`)
 
 A batch is one transaction of Delta: its files, and for each shard the last position and serial in them, as *application
 transactions* (`txn`). So the messages and how far they reach cannot come apart:
@@ -12,30 +13,32 @@ transactions* (`txn`). So the messages and how far they reach cannot come apart:
    is missing but by an erasure or its age (`erasures.py`).
 2. A transaction moves the offsets from those that its batch began at, or it does not happen.
 3. When `commit` returns, the batch survives a power loss.
+4. Whoever writes has checked that all rows were written by this archive: `refuse_strangers`.
 
 There is no second record of progress, so there is no moment at which two records could differ.
 
     holdfast/NAME/shards              one more than the highest shard              in the Delta log; never change
     holdfast/NAME/3/position          the last position of shard 3 that is in the table
     holdfast/NAME/3/serial            its serial
+    holdfast/NAME/writer              how often the lake was claimed and released   (`writer.py`)
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import RemoveAction
 
 from holdfast.history.arrow.message_batches import SCHEMA
-from holdfast.model.errors import PermanentError, SettingsError
+from holdfast.model.errors import PermanentError, SettingsError, TransientError
 from holdfast.pipeline.lake.delta_files import DataFile
-from holdfast.pipeline.lake.delta_log import DeltaFolder, add_action
+from holdfast.pipeline.lake.delta_log import ABOUT, LOG, StoredTable, add_action
 from holdfast.pipeline.lake.lake_files import DAY, PATTERN, STATISTICS
+from holdfast.pipeline.lake.store import STORE_ERRORS, LakeAddress, LakeStore
 from holdfast.pipeline.source.offsets import NOWHERE, Offset, Offsets
 
 PARTITIONS: Final = [DAY, PATTERN]
@@ -45,60 +48,58 @@ _ABOUT: Final = "Messages of a Holdfast broker"
 #: Of topics, publishers and payloads nothing may stand in Delta's log: files can be rewritten, the log cannot.
 _PROPERTIES: Final = {"delta.dataSkippingStatsColumns": ",".join(STATISTICS)}
 
+#: Transactions of Delta that leave the rows as they are.
+_HARMLESS: Final = frozenset(
+    {"CREATE TABLE", "OPTIMIZE", "VACUUM START", "VACUUM END", "ADD COLUMN", "SET TBLPROPERTIES", "FSCK"}
+)
+
 #: Every column may be null: one that a Holdfast did not know yet is.
 TABLE_SCHEMA: Final = pa.schema(
     [field.with_nullable(True) for field in SCHEMA] + [pa.field(DAY, pa.date32()), pa.field(PATTERN, pa.string())]
 )
 
 
-class Lake(DeltaFolder):
+class Lake(StoredTable):
     """The table as of one version, until `refresh` or `commit`."""
 
-    def __init__(self, folder: Path, table: DeltaTable) -> None:
-        super().__init__(folder, table)
+    def __init__(self, store: LakeStore, table: DeltaTable) -> None:
+        super().__init__(store, table)
         #: Of the archive that fills it.
         self.name: Final = str(table.metadata().name or "")
         self.offsets: Offsets = self._read_offsets()
 
     @classmethod
-    def open(cls, folder: Path) -> "Lake":
+    def open(cls, where: LakeAddress) -> "Lake":
         """SettingsError if there is none."""
-        try:
-            return cls(folder, DeltaTable(str(folder)))
-        except TableNotFoundError:
-            raise SettingsError(
-                f"{folder} is no lake: it holds no Delta table; holdfast spark archive makes one"
-            ) from None
-        except (DeltaError, OSError) as error:
-            raise PermanentError(f"the lake {folder} cannot be read: {error}") from error
+        store = LakeStore.at(where)
+        with store.errors(PermanentError, f"the lake {store} cannot be read"):
+            try:
+                return cls(store, store.table())
+            except TableNotFoundError as error:
+                # Of a store, also one that cannot be asked.
+                if store.kind and not isinstance(store.translate(error, PermanentError, ""), PermanentError):
+                    raise
+        raise SettingsError(f"{store} is no lake: it holds no Delta table; holdfast spark archive makes one")
 
     @classmethod
-    def open_or_make(cls, folder: Path, name: str) -> "Lake":
-        """For an archive of this name. SettingsError if the folder belongs to something else."""
-        if not DeltaTable.is_deltatable(str(folder)):
-            strange = [path.name for path in folder.iterdir() if path.name != OWN_FOLDER]
-            if strange:
-                raise SettingsError(f"{folder} is no lake, and it is not empty ({strange[0]}); name another folder")
-            # "ignore": a run that was killed after Delta's first transaction left a whole table.
-            schema = Schema.from_arrow(TABLE_SCHEMA)
-            DeltaTable.create(
-                str(folder),
-                schema,
-                mode="ignore",
-                partition_by=PARTITIONS,
-                name=name,
-                description=_ABOUT,
-                configuration=_PROPERTIES,
-            )
-        lake = cls.open(folder)
+    def open_or_make(cls, where: LakeAddress, name: str) -> "Lake":
+        """For an archive of this name. SettingsError if the place belongs to something else."""
+        store = LakeStore.at(where)
+        with store.errors(PermanentError, f"the lake {store} cannot be made"):
+            if not store.has_table():
+                strange = [path for path in store.list_paths() if not path.startswith((f"{OWN_FOLDER}/", f"{LOG}/"))]
+                if strange:
+                    raise SettingsError(f"{store} is no lake, and it is not empty ({strange[0]}); name another place")
+                _make(store, name)
+        lake = cls.open(store)
         if lake.name != name:
             raise SettingsError(
-                f"{folder} is the lake of the archive {lake.name!r}, not of {name!r}; "
-                f"give --name {lake.name}, or another folder"
+                f"{store} is the lake of the archive {lake.name!r}, not of {name!r}; "
+                f"give --name {lake.name}, or another lake"
                 if lake.name
-                else f"{folder} is a Delta table that no archive made; name another folder"
+                else f"{store} is a Delta table that no archive made; name another place"
             )
-        lake.evolve()
+        lake.check_schema()
         return lake
 
     def refresh(self) -> None:
@@ -114,23 +115,63 @@ class Lake(DeltaFolder):
                 offsets[shard] = Offset(position_us, serial)
         return offsets
 
-    def evolve(self) -> None:
-        """Add the columns that this Holdfast has and the table has not. PermanentError if one is of another type."""
+    def check_schema(self) -> None:
+        """PermanentError if a column of the table is of another type than here."""
         known = {field.name: field for field in self.table.schema().fields}
-        wanted = Schema.from_arrow(TABLE_SCHEMA).fields
-        for field in wanted:
+        for field in Schema.from_arrow(TABLE_SCHEMA).fields:
             if field.name in known and known[field.name].type != field.type:
                 raise PermanentError(
-                    f"the lake {self.folder} has a column {field.name} of type {known[field.name].type}, and here it "
+                    f"the lake {self.store} has a column {field.name} of type {known[field.name].type}, and here it "
                     f"is {field.type}; use another lake"
                 )
-        new = [field for field in wanted if field.name not in known]
-        if new:
-            self.table.alter.add_columns(new)
-            self.refresh()
-        if not _PROPERTIES.items() <= self.table.metadata().configuration.items():
-            self.table.alter.set_table_properties(dict(_PROPERTIES))
-            self.refresh()
+
+    def evolve(self) -> None:
+        """Add the columns that this Holdfast has and the table has not. PermanentError if one is of another type."""
+        self.check_schema()
+        known = {field.name for field in self.table.schema().fields}
+        new = [field for field in Schema.from_arrow(TABLE_SCHEMA).fields if field.name not in known]
+        with self.store.errors(TransientError, f"the lake {self.store} cannot be written"):
+            if new:
+                self.table.alter.add_columns(new, commit_properties=self.fenced())
+                self.refresh()
+            if not _PROPERTIES.items() <= self.table.metadata().configuration.items():
+                self.table.alter.set_table_properties(dict(_PROPERTIES), commit_properties=self.fenced())
+                self.refresh()
+
+    def refuse_strangers(self) -> None:
+        """PermanentError if rows were written or removed by something else than an archive and its upkeep.
+
+        Looks at what happened since the last transaction of Holdfast: whoever made that one has looked at the rest.
+        """
+        own, strange = -1, None
+        with self.store.errors(TransientError, f"the lake {self.store} cannot be read"):
+            for found in self._newest_first():
+                if ABOUT in found:
+                    own = found["version"]
+                    break
+                if found["operation"] not in _HARMLESS:
+                    strange = found
+            if strange is None or own < 0:
+                return  # if there is none of its own, Delta has forgotten who wrote what
+            before = self.store.table()
+            before.load_as_version(own)
+            if set(before.file_uris()) == set(self.table.file_uris()):
+                return  # it was undone
+        raise PermanentError(
+            f"the lake {self.store} was changed by something else: version {strange['version']} is a "
+            f"{strange['operation']} by {strange.get('engineInfo') or 'an unknown program'}; restore version {own} "
+            f"of the table, or archive into another lake"
+        )
+
+    def _newest_first(self) -> Iterator[dict[str, Any]]:
+        """What transactions say about themselves, and no more of them than are asked for."""
+        given, limit = 0, 8
+        while True:
+            found = self.table.history(limit)
+            yield from found[given:]
+            if len(found) < limit:
+                return
+            given, limit = len(found), 8 * limit
 
     def commit(self, end: Offsets, files: Sequence[DataFile], metadata: Mapping[str, Any]) -> int:
         """Add a batch that began at `offsets`; the version that has it. `metadata` is for people.
@@ -164,6 +205,26 @@ class Lake(DeltaFolder):
         ]
         self.append([*removed, *[add_action(file) for file in files]], PARTITIONS, {}, metadata, "lake")
         there = set(self.table.file_uris())
-        if any(str(self.folder / unquote(file["path"])) in there for file in gone):
-            raise PermanentError(f"files of the lake {self.folder} were taken out, and Delta has them still")
+        if any(self.store.location(unquote(file["path"])) in there for file in gone):
+            raise PermanentError(f"files of the lake {self.store} were taken out, and Delta has them still")
         return self.version
+
+
+def _make(store: LakeStore, name: str) -> None:
+    """An empty table. Of two who make it, one does, and both go on."""
+    try:
+        DeltaTable.create(
+            store.address,
+            Schema.from_arrow(TABLE_SCHEMA),
+            # A run that was killed after Delta's first transaction left a whole table.
+            mode="ignore",
+            partition_by=PARTITIONS,
+            name=name,
+            description=_ABOUT,
+            configuration=_PROPERTIES,
+            storage_options=store.delta_options,
+            commit_properties=CommitProperties(custom_metadata={ABOUT: {}}),
+        )
+    except STORE_ERRORS:
+        if not store.has_table():
+            raise

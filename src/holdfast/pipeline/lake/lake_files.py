@@ -7,7 +7,6 @@ the table.
 import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -17,6 +16,7 @@ from holdfast.model.time import DAY_US, EPOCH
 from holdfast.pipeline.lake.delta_files import DataFile, DeltaFiles
 from holdfast.pipeline.lake.lake_patterns import PatternFinder
 from holdfast.pipeline.lake.serial_ranges import SerialRanges
+from holdfast.pipeline.lake.store import LakeStore
 
 #: Columns that say where a row lies; they are in Delta's log, not in the files.
 DAY: Final = "day"
@@ -36,11 +36,11 @@ class WrittenFiles(NamedTuple):
     left_out: tuple[SerialRanges, ...] = ()
 
 
-def write_files(folder: Path, batches: Iterator[Any], patterns: Sequence[str]) -> WrittenFiles:
+def write_files(store: LakeStore, batches: Iterator[Any], patterns: Sequence[str]) -> WrittenFiles:
     """Write record batches of history to a lake. They must have `ts`, `topic`, `shard`, `offset` and `serial`."""
     rows: dict[int, int] = {}
     finder = PatternFinder(patterns)
-    with _open_files(folder) as files:
+    with _open_files(store) as files:
         for batch in batches:
             for counted in batch.column("shard").value_counts().to_pylist():
                 rows[counted["values"]] = rows.get(counted["values"], 0) + counted["counts"]
@@ -50,17 +50,17 @@ def write_files(folder: Path, batches: Iterator[Any], patterns: Sequence[str]) -
         return WrittenFiles(files.close(), rows)
 
 
-def rewrite_file(folder: Path, day: str, pattern: str, batches: Iterator[Any]) -> DataFile | None:
+def rewrite_file(store: LakeStore, day: str, pattern: str, batches: Iterator[Any]) -> DataFile | None:
     """Write rows of one day and pattern to one file; None, and no file, if there are none."""
-    with _open_files(folder) as files:
+    with _open_files(store) as files:
         for batch in batches:
             if batch.num_rows:
                 _add(files, day, pattern, batch)
         return next(iter(files.close()), None)
 
 
-def _open_files(folder: Path) -> DeltaFiles:
-    return DeltaFiles(folder, _HELD_BYTES, _REPEATING)
+def _open_files(store: LakeStore) -> DeltaFiles:
+    return DeltaFiles(store, _HELD_BYTES, _REPEATING)
 
 
 def _add(files: DeltaFiles, day: str, pattern: str, batch: Any) -> None:

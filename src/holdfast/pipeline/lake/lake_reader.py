@@ -11,7 +11,6 @@ import json
 import re
 import time
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -24,6 +23,8 @@ from holdfast.history.reader.view import UNKNOWN
 from holdfast.model.time import MILLISECOND_US, us_of
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_patterns import may_share
+from holdfast.pipeline.lake.store import LakeAddress
+from holdfast.pipeline.lake.store_reader import read_objects
 from holdfast.pipeline.lake.upkeep import list_files
 from holdfast.pipeline.source.data_source import NAME
 from holdfast.pipeline.source.history_source import check_zone, open_source, refresh_heads
@@ -52,16 +53,21 @@ def read_lake(
     # Nullable: a file that is older than a column has none.
     schema = StructType([StructField(name, FIELDS[name].dataType) for name in names])
     paths = files_for(lake, levels, since_us, until_us)
-    frame = spark.read.schema(schema).parquet(*map(_literal, paths)) if paths else spark.createDataFrame([], schema)
+    if not paths:
+        frame = spark.createDataFrame([], schema)
+    elif lake.store.folder is None:
+        frame = read_objects(spark, lake.store, paths, schema, since_us, until_us)
+    else:
+        frame = spark.read.schema(schema).parquet(*(_literal(lake.store.location(path)) for path in paths))
     for condition in _conditions(levels, since_us, until_us, shards):
         frame = frame.where(condition)
     return frame.select([expr(_MADE[name]).alias(name) if name in _MADE else col(name) for name in columns])
 
 
 def files_for(lake: Lake, levels: tuple[bytes, ...], since_us: int, until_us: int) -> list[str]:
-    """The files that may hold a message of such a topic and time."""
+    """The files that may hold a message of such a topic and time, by their paths in the store."""
     chosen = [file for file in list_files(lake) if _may_hold(file, levels, since_us, until_us)]
-    return [str(lake.folder / unquote(file["path"])) for file in chosen]
+    return [unquote(file["path"]) for file in chosen]
 
 
 def topic_regex(levels: tuple[bytes, ...]) -> str:
@@ -129,9 +135,9 @@ def _literal(path: str) -> str:
 #    so, and not a hole; asking again finds it.
 
 
-def union_history(spark: SparkSession, given: dict[str, str], folder: Path) -> DataFrame:
-    """`given` are options of the data source. SettingsError if the folder is no lake."""
-    lake = Lake.open(folder)
+def union_history(spark: SparkSession, given: dict[str, str], where: LakeAddress) -> DataFrame:
+    """`given` are options of the data source. SettingsError if there is no lake."""
+    lake = Lake.open(where)
     options = parse_read_options(given)
     now_us = time.time_ns() // 1000
     since_us, until_us = options.since_us(now_us), options.until_us(now_us) or NO_END

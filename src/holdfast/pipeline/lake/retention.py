@@ -7,7 +7,7 @@
    is killed after that leaves an erasure unfinished in the lake; running it again is always right.
 2. When an erasure has returned, no file of the lake holds a message of it: files that earlier versions of the table
    were made of are gone, and with them the way back to those versions.
-3. One writer at a time (`lock_folder`): no archive adds anything meanwhile.
+3. One writer at a time (`writer.py`): no archive adds anything meanwhile.
 """
 
 import time
@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from deltalake.exceptions import DeltaError
-
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.lake.erase_task import ErasureFilter, SearchedFile, StoredFile, search_files
 from holdfast.pipeline.lake.erasures import ERASED, EXPIRED, record_erasure
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.serial_ranges import merge_ranges, span_ranges
-from holdfast.pipeline.lake.upkeep import compact, crowded_partitions, list_files, lock_folder, remove_orphans
+from holdfast.pipeline.lake.store import LakeAddress, LakeStore
+from holdfast.pipeline.lake.upkeep import compact, crowded_partitions, list_files, remove_orphans
+from holdfast.pipeline.lake.writer import open_writer
 from holdfast.pipeline.spark.fault_points import fault
 from holdfast.pipeline.spark.progress import Progress, no_progress
 from holdfast.pipeline.spark.runner import LazyRunner, Runner, raise_permanent
@@ -42,7 +42,7 @@ _TASK_BYTES: Final = 256 * 2**20
 
 @dataclass(frozen=True)
 class RetainJob:
-    lake: Path
+    lake: LakeAddress
     #: Of the broker, to hide there what is erased here.
     data: Path | None = None
     client: str = ""
@@ -80,14 +80,15 @@ class RetainOutcome:
 
 def run_retain(job: RetainJob, make_runner: Callable[[], Runner], progress: Progress = no_progress) -> RetainOutcome:
     """`make_runner` starts Spark, if there are files to search. SettingsError if there is no lake."""
-    lake = Lake.open(job.lake)
-    work = _Retention(job, lake, LazyRunner(make_runner), progress)
+    store = LakeStore.at(job.lake)
+    lake = Lake.open(store)
+    runner = LazyRunner(make_runner)
     if job.dry_run:
+        work = _Retention(job, lake, runner, progress)
         work.run()
     else:
-        with lock_folder(job.lake) as was_left:
-            lake.refresh()
-            lake.evolve()
+        with open_writer(store, lambda: Lake.open(store)) as (lake, was_left):
+            work = _Retention(job, lake, runner, progress)
             if was_left:
                 work.outcome.swept = remove_orphans(lake)
             work.run()
@@ -97,7 +98,7 @@ def run_retain(job: RetainJob, make_runner: Callable[[], Runner], progress: Prog
 
 @dataclass(frozen=True)
 class _Retention:
-    """One run. Requires: `lock_folder`, unless it is a dry run."""
+    """One run. Requires: `open_writer`, unless it is a dry run."""
 
     job: RetainJob
     lake: Lake
@@ -133,7 +134,7 @@ class _Retention:
             return
         what = f"client {job.client}" if job.client else f"topics {job.topic}"
         record_erasure(
-            lake.folder,
+            lake.store,
             kind=ERASED,
             what=what,
             by=job.by,
@@ -155,7 +156,7 @@ class _Retention:
         found = self._search(old, ErasureFilter(), writes=False)
         what = f"before {keep_from.isoformat()}"
         gone = span_ranges(part for one in found for part in one.gone)
-        record_erasure(lake.folder, kind=EXPIRED, what=what, by=self.job.by, gone=gone)
+        record_erasure(lake.store, kind=EXPIRED, what=what, by=self.job.by, gone=gone)
         lake.replace(old, [], {"expired": outcome.expired_rows})
         # Queries may read these files today: files that were replaced stay for a week.
         outcome.removed += _vacuum(lake)
@@ -175,22 +176,16 @@ class _Retention:
         """Remove every file that the table does not need now."""
         lake = self.lake
         self.progress(None, "removing old files")
-        self.outcome.removed += _vacuum(lake, retention_hours=0, enforce_retention_duration=False)
-        before = lake.version
-        lake.refresh()
-        lake.sync(before)
-        known = {str(lake.folder / unquote(file["path"])) for file in list_files(lake)}
-        left = [path for path in lake.folder.glob("day=*/**/*.parquet") if str(path) not in known]
+        self.outcome.removed += remove_orphans(lake, replaced=True)
+        left = remove_orphans(lake, replaced=True)
         if left:
-            raise PermanentError(
-                f"{len(left)} old files of {lake.folder} are still there, such as {left[0]}; run it again"
-            )
+            raise PermanentError(f"{left} old files of {lake.store} were still there; run it again")
 
     def _search(self, files: Sequence[dict[str, Any]], wanted: ErasureFilter, *, writes: bool) -> list[SearchedFile]:
-        tasks = _packed(self.lake, files)
+        tasks = _packed(files)
         if tasks:
             self.progress(None, f"looking through {len(files)} files")
-        work = partial(search_files, str(self.lake.folder), wanted, writes=writes)
+        work = partial(search_files, self.lake.store, wanted, writes=writes)
         return list(chain.from_iterable(raise_permanent(self.runner(work, tasks))))
 
 
@@ -204,15 +199,13 @@ def _hide(job: RetainJob) -> dict[int, int]:
     return made.up_to
 
 
-def _vacuum(lake: Lake, **options: Any) -> int:
-    """Remove files that the table has replaced; how many."""
-    try:
-        return len(lake.table.vacuum(dry_run=False, full=True, **options))
-    except DeltaError as error:
-        raise PermanentError(f"old files of {lake.folder} cannot be removed: {error}") from error
+def _vacuum(lake: Lake) -> int:
+    """Remove files that the table has replaced long ago; how many."""
+    with lake.store.errors(PermanentError, f"old files of {lake.store} cannot be removed"):
+        return len(lake.table.vacuum(dry_run=False, full=True))
 
 
-def _packed(lake: Lake, files: Sequence[dict[str, Any]]) -> list[Any]:
+def _packed(files: Sequence[dict[str, Any]]) -> list[Any]:
     tasks: list[list[StoredFile]] = []
     room_bytes = 0
     for file in files:
@@ -220,8 +213,7 @@ def _packed(lake: Lake, files: Sequence[dict[str, Any]]) -> list[Any]:
         if room_bytes < 0 or len(tasks[-1]) == _TASK_FILES:
             tasks.append([])
             room_bytes = _TASK_BYTES
-        path = str(lake.folder / unquote(file["path"]))
-        tasks[-1].append(StoredFile(file["path"], path, *_place(file)))
+        tasks[-1].append(StoredFile(file["path"], unquote(file["path"]), *_place(file)))
     return [tuple(task) for task in tasks]
 
 

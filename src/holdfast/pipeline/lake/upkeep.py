@@ -1,33 +1,28 @@
-"""Upkeep of a lake: one writer at a time, no orphaned files, few small files.
+"""Upkeep of a lake: no orphaned files, few small files.
 
-1. Who writes holds a lock of the operating system, which is gone with its process. So whatever is in the lake and not
-   in the table when the lock is taken was left by a killed process, and can go.
+1. Who writes is the only one (`writer.py`). So whatever is in the lake and not in the table when it is claimed was left
+   by a killed process, and can go.
 2. Compaction replaces files in one transaction. Those it replaced stay for a week, for readers that have begun.
 3. One call does a bounded amount of work.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import WriterProperties
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 
-from holdfast.files.lock import FileLock
 from holdfast.files.replacement import sync_path
-from holdfast.model.errors import SettingsError
-from holdfast.pipeline.lake.delta_log import DeltaFolder
-from holdfast.pipeline.lake.lake import OWN_FOLDER
+from holdfast.model.errors import TransientError
+from holdfast.pipeline.lake.delta_log import StoredTable
 from holdfast.pipeline.lake.lake_files import DAY, PATTERN
+from holdfast.pipeline.lake.store import STORE_ERRORS
 from holdfast.pipeline.spark.fault_points import fault
 from holdfast.pipeline.spark.log import LOGGER
 
-_LOCK: Final = "lock"
-_UNFINISHED: Final = "unfinished"
 #: What compaction aims at, and what it takes for small.
 _TARGET_BYTES: Final = 128 * 2**20
 _SMALL_BYTES: Final = 32 * 2**20
@@ -39,43 +34,30 @@ _MOST_PLACES: Final = 8
 _WRITING: Final = WriterProperties(compression="ZSTD")
 
 
-@contextmanager
-def lock_folder(folder: Path, who: str = "archive") -> Iterator[bool]:
-    """Be the only writer of a lake, or of another job's folder, for the length of a block; whether the last one died.
+def remove_orphans(lake: StoredTable, *, replaced: bool = False) -> int:
+    """Remove files that no version of the table knows; how many. Requires: to be its only writer.
 
-    SettingsError if there is another.
+    With `replaced` also those that only older versions know: readers may be at them.
     """
-    own = folder / OWN_FOLDER
-    try:
-        own.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(own / _LOCK, mode=0o644)
-    except OSError as error:
-        raise SettingsError(f"{folder} cannot be made: {error.strerror}; name a folder that can be written") from error
-    with lock:
-        if not lock.acquire(wait_s=0):
-            raise SettingsError(f"another {who} is writing to {folder}; wait for it, or stop it")
-        unfinished = own / _UNFINISHED
-        was_left = unfinished.exists()
-        unfinished.touch()
-        yield was_left
-        unfinished.unlink()
-
-
-def remove_orphans(lake: DeltaFolder) -> int:
-    """Remove files that no version of the table knows; how many. Requires: `lock_folder`."""
-    unneeded = set(lake.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=True))
-    # Known, but replaced: readers may be at them.
-    replaced = set(lake.table.vacuum(0, dry_run=True, enforce_retention_duration=False, full=False))
-    orphans = [lake.folder / path for path in unneeded - replaced]
-    for path in orphans:
-        path.unlink(missing_ok=True)
+    store = lake.store
+    with store.errors(TransientError, f"old files of {store} cannot be removed"):
+        # First what lies there, then what the table has, and whether it is still ours: who claims the lake later has
+        # written none of these files.
+        there = [path for path in store.list_paths() if path.endswith(".parquet") and path[0] != "_"]
+        lake.refresh()
+        lake.check_claim()
+        known = {unquote(file["path"]) for file in list_files(lake)}
+        if not replaced:
+            known |= set(lake.table.vacuum(0, dry_run=True, enforce_retention_duration=False))
+        orphans = [path for path in there if path not in known]
+        store.remove(orphans)
     return len(orphans)
 
 
-def compact(lake: DeltaFolder, today: datetime | None = None, partitions: Sequence[str] = (DAY, PATTERN)) -> int:
-    """Replace small files by large ones, in a few days and patterns; how many files are gone. Requires: `lock_folder`.
+def compact(lake: StoredTable, today: datetime | None = None, partitions: Sequence[str] = (DAY, PATTERN)) -> int:
+    """Replace small files by large ones, in a few days and patterns; how many files are gone.
 
-    Of the partitions, the first is the day.
+    Requires: to be its only writer. Of the partitions, the first is the day.
     """
     removed = 0
     before = lake.version
@@ -87,26 +69,31 @@ def compact(lake: DeltaFolder, today: datetime | None = None, partitions: Sequen
                 target_size=_TARGET_BYTES,
                 max_concurrent_tasks=1,
                 writer_properties=_WRITING,
+                commit_properties=lake.fenced(),
             )
         except CommitFailedError as error:
             # Another process deletes from the lake at the same time, and goes first.
-            LOGGER.warning("%s was not compacted this time: %s", " ".join(place), error)
+            LOGGER.warning("%s was not compacted this time: %s", " ".join(place), lake.store.describe(error))
+            lake.refresh()
             continue
+        except STORE_ERRORS as error:
+            raise lake.store.translate(error, TransientError, f"{lake.store} cannot be compacted") from None
         removed += int(done["numFilesRemoved"])
     if removed:
         known = {file["path"] for file in files}
         lake.refresh()
         # Delta does not wait for the disk. Until this is done, a power loss may cost the new files; the old are there.
-        for file in list_files(lake):
-            if file["path"] not in known:
-                sync_path(lake.folder / unquote(file["path"]))
+        if lake.store.folder is not None:
+            for file in list_files(lake):
+                if file["path"] not in known:
+                    sync_path(lake.store.folder / unquote(file["path"]))
         lake.sync(before)
         fault("archive-compacted")
         try:
             # Also what tasks left that Spark has tried again elsewhere.
             lake.table.vacuum(dry_run=False, full=True)
-        except DeltaError as error:
-            LOGGER.warning("old files of %s stay for now: %s", lake.folder, error)
+        except STORE_ERRORS as error:
+            LOGGER.warning("old files of %s stay for now: %s", lake.store, lake.store.describe(error))
         lake.refresh()
     return removed
 
@@ -125,7 +112,7 @@ def crowded_partitions(
     return sorted(crowded, key=lambda place: (-counts[place], place))
 
 
-def list_files(lake: DeltaFolder) -> list[dict[str, Any]]:
+def list_files(lake: StoredTable) -> list[dict[str, Any]]:
     """The files of the table, with `path`, `size_bytes`, `num_records`, `partition.*`, `min.*` and `max.*`."""
     found: list[dict[str, Any]] = pa.table(lake.table.get_add_actions(flatten=True)).to_pylist()
     return found

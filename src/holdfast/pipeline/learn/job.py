@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,6 +24,9 @@ from holdfast.pipeline.spark.session import session
 from holdfast.records.lanes import zone_of_lane
 from holdfast.storage.rocks.log.next_patterns import MAX_PATTERNS, read_patterns, write_patterns
 
+if TYPE_CHECKING:
+    from holdfast.pipeline.lake.store import LakeAddress
+
 #: All that is wanted of a message.
 _COLUMNS: Final = f"shard,topic,{SIZE}"
 
@@ -37,7 +40,7 @@ class LearnJob:
     #: This zone only.
     zone: str | None = None
     #: An archive of what the log may not have any more.
-    lake: Path | None = None
+    lake: "LakeAddress | None" = None
 
 
 class LearnOutcome(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.history.reader.view import UNKNOWN, View
 from holdfast.model.errors import PermanentError, SettingsError
@@ -18,6 +18,9 @@ from holdfast.model.time import DAY_US
 from holdfast.records.generations import Generation, Parameter
 from holdfast.records.lanes import zone_of_lane
 from holdfast.storage.rocks.log.zone_log import PATTERNS
+
+if TYPE_CHECKING:
+    from holdfast.pipeline.lake.store import LakeAddress
 
 #: What names of shipments begin with.
 PREFIX: Final = "relayout-"
@@ -40,7 +43,7 @@ class RelayoutJob:
     numbers: tuple[int, ...] = ()
     #: Days to restore, and the lake that has them.
     days: tuple[date, ...] = ()
-    lake: Path | None = None
+    lake: "LakeAddress | None" = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +23,9 @@ from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
 
+if TYPE_CHECKING:
+    from holdfast.pipeline.lake.store import LakeAddress
+
 #: Messages of a round, at most: what Spark sorts at once, on its disks.
 ROUND: Final = 5_000_000
 
@@ -34,7 +37,7 @@ class ReplayJob:
     state: Path
     #: Of the data source; empty: the lake alone.
     source: dict[str, str]
-    lake: Path | None = None
+    lake: "LakeAddress | None" = None
     topic: str | None = None
     since: str = "earliest"
     until: str | None = None

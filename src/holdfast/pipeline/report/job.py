@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
@@ -18,6 +18,9 @@ from holdfast.pipeline.spark.errors import permanent_errors
 from holdfast.pipeline.spark.progress import Progress
 from holdfast.pipeline.spark.session import session
 
+if TYPE_CHECKING:
+    from holdfast.pipeline.lake.store import LakeAddress
+
 _COLUMNS: Final = ("ts", "shard", "topic", "client_id", "qos", "retain", "payload", "expires_at")
 
 
@@ -28,7 +31,7 @@ class ReportJob:
     title: str
     topic_filter: str | None = None
     #: An archive of what the log may not have any more.
-    lake: Path | None = None
+    lake: "LakeAddress | None" = None
 
 
 def run_report(job: ReportJob, master: str | None, progress: Progress) -> Figures:

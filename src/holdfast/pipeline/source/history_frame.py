@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.pipeline.source.data_source import NAME
 from holdfast.pipeline.source.read_options import parse_read_options
+
+if TYPE_CHECKING:
+    from holdfast.pipeline.lake.store import LakeAddress
 
 
 def history(
@@ -23,7 +27,7 @@ def history(
     ca: str | Path | None = None,
     columns: Sequence[str] | None = None,
     zone: str | None = None,
-    lake: str | Path | None = None,
+    lake: "LakeAddress | None" = None,
     fail_on_data_loss: bool = True,
 ) -> DataFrame:
     """Messages whose topic matches a filter, with since <= ts < until; only the columns that are named, if any are.
@@ -31,8 +35,9 @@ def history(
     From a data folder (`path`), or from a history process (`endpoint`, grpc://HOST:PORT) with its `token`, if it wants
     one, and the authorities to trust (`ca`, a file). A time is a datetime, or a text as `startingTime` takes it.
 
-    With a `lake`, what is archived there comes from there, and the rest from the log, each message once. If retention
-    dropped some that no lake has, it is an error, unless it may be a gap.
+    With a `lake`, a folder or an address such as s3://BUCKET/PATH, what is archived there comes from there, and the
+    rest from the log, each message once. If retention dropped some that no lake has, it is an error, unless it may be
+    a gap.
     """
     chosen = {
         "path": path,
@@ -54,7 +59,7 @@ def history(
     given["failOnDataLoss"] = str(fail_on_data_loss).lower()
     from holdfast.pipeline.lake.lake_reader import union_history  # Delta is loaded where there is a lake
 
-    return union_history(spark, given, Path(lake))
+    return union_history(spark, given, lake)
 
 
 def _time(moment: str | datetime | None) -> str | None:

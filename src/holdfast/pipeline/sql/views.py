@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -21,6 +21,9 @@ from holdfast.pipeline.spark.errors import SPARK_ERRORS, describe_error
 from holdfast.pipeline.spark.progress import Progress, count_tasks, run_watched
 from holdfast.pipeline.spark.session import session
 from holdfast.pipeline.sql.row_stream import BOUNDED, PARTITION_MESSAGES, LimitedRows, Rows, stream_rows
+
+if TYPE_CHECKING:
+    from holdfast.pipeline.lake.store import LakeAddress
 
 VIEWS: Final = (HISTORY, *SCHEMAS)
 #: PySpark logs every error of a statement, with its stacks, besides raising it.
@@ -42,7 +45,7 @@ class SqlJob:
     #: Options of the data source.
     source: Mapping[str, str]
     #: What is archived there is part of `history`.
-    lake: Path | None = None
+    lake: "LakeAddress | None" = None
     #: The columns of `history` to read: Spark does not tell a Python source which ones a statement needs.
     columns: str | None = None
     #: Count what queues are owed message by message.

@@ -27,7 +27,10 @@ WRONG = [
     ),
     (["--lake", "lake", "--endpoint", "http://h:1"], "--endpoint http://h:1: give grpc://HOST:PORT"),
     (["--lake", "DATA/rocks/CURRENT", "--data", "DATA"], "this is a file; name a folder"),
-    (["--lake", "s3://bucket/lake", "--data", "DATA"], "--lake s3:/bucket/lake: name a folder"),
+    (
+        ["--lake", "ftp://host/lake", "--data", "DATA"],
+        "--lake: the lake begins with ftp://, which is no store",
+    ),
     (["--lake", "lake", "--data", "DATA", "--name", "a/b"], "--name 'a/b': use up to 64 letters"),
     (["--lake", "lake", "--data", "DATA", "--every", "10"], "--every '10': give a time such as 500ms, 10s, 5m or 1h"),
     (["--lake", "lake", "--data", "DATA", "--every", "0s"], "--every '0s': give a time"),

@@ -14,6 +14,7 @@ from holdfast.model.errors import PermanentError, TransientError
 from holdfast.pipeline.lake import archive as archive_module
 from holdfast.pipeline.lake.archive_job import ArchiveJob, run_archive
 from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.store import LakeStore
 from holdfast.pipeline.lake.upkeep import list_files
 from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.records.messages import StoredMessage
@@ -75,7 +76,7 @@ def test_a_batch_and_how_far_it_reaches_are_one_transaction(log: Log, lake: Path
 
     for version in range(1, DeltaTable(str(lake)).version() + 1):
         table = DeltaTable(str(lake), version=version)
-        offsets = Lake(lake, table).offsets
+        offsets = Lake(LakeStore.at(lake), table).offsets
         found = sorted((r["shard"], r["serial"]) for r in table.to_pyarrow_table().to_pylist())
         assert found == [(shard, serial) for shard in sorted(offsets) for serial in range(1, offsets[shard].serial + 1)]
 

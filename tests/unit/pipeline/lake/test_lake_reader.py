@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from holdfast.durable.log import NO_END
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_reader import files_for
-from holdfast.pipeline.lake.upkeep import compact, lock_folder
+from holdfast.pipeline.lake.upkeep import compact
+from holdfast.pipeline.lake.writer import lock_folder
 from tests.unit.pipeline.filled_log import Log
 from tests.unit.pipeline.local_archive import archive
 
@@ -22,9 +22,9 @@ def log(tmp_path: Path) -> Iterator[Log]:
     log.close()
 
 
-def held(paths: list[str]) -> list[tuple[str, int]]:
+def held(lake: Lake, paths: list[str]) -> list[tuple[str, int]]:
     """Topics and positions in some files."""
-    rows = [row for path in paths for row in pq.ParquetFile(path).read(["topic", "offset"]).to_pylist()]
+    rows = [row for path in paths for row in lake.store.parquet(path).read(["topic", "offset"]).to_pylist()]
     return [(row["topic"], row["offset"]) for row in rows]
 
 
@@ -43,12 +43,12 @@ def test_every_message_is_in_a_file_that_is_read_for_its_time_and_topic(
     if compacted:
         with lock_folder(tmp_path / "lake"):
             assert compact(lake, today=datetime.now(UTC) + timedelta(days=2)) > 0
-    everything = held(files_for(lake, (), 0, NO_END))
+    everything = held(lake, files_for(lake, (), 0, NO_END))
     assert len(everything) == 120
 
     for topic, position_us in everything:
         paths = files_for(lake, tuple(topic.encode().split(b"/")), position_us, position_us + 1)
-        assert (topic, position_us) in held(paths)
+        assert (topic, position_us) in held(lake, paths)
 
 
 def test_files_of_other_times_and_patterns_are_left_out(log: Log, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from holdfast.pipeline.lake.erasures import erasures_of
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.retention import RetainJob, RetainOutcome, first_day, run_retain
 from holdfast.pipeline.lake.serial_ranges import merge_ranges, ranges_of, span_ranges
-from holdfast.pipeline.lake.upkeep import compact, lock_folder
+from holdfast.pipeline.lake.upkeep import compact
+from holdfast.pipeline.lake.writer import lock_folder
 from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.pipeline.source.schema import spark_schema
 from holdfast.pipeline.source.stream_reader import StreamReader

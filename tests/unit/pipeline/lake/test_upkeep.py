@@ -9,7 +9,8 @@ from deltalake import DeltaTable
 
 from holdfast.model.errors import SettingsError
 from holdfast.pipeline.lake.lake import Lake
-from holdfast.pipeline.lake.upkeep import compact, lock_folder, remove_orphans
+from holdfast.pipeline.lake.upkeep import compact, remove_orphans
+from holdfast.pipeline.lake.writer import lock_folder
 from tests.unit.pipeline.filled_log import Log
 from tests.unit.pipeline.local_archive import archive, archived, rows
 
