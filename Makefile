@@ -1,6 +1,7 @@
 # Recipes for people and for CI alike; `make` lists them.
 #
 # .venv      the tools, and holdfast as a built wheel
+# .services  programs in Python that tests talk to, with requirements of their own
 # .build     the wheel and the stamps of its making
 # .compiled  the same wheel unpacked, for test runs on compiled modules
 #
@@ -34,6 +35,7 @@ export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv/.made
 TOOLS := .venv/.tools
 DEV := .venv/.dev
+SERVICES := .services/.made
 INSTALLED := .venv/.installed
 INPUTS := .build/inputs
 WHEEL := .build/wheel.made
@@ -51,13 +53,13 @@ install: $(INSTALLED) ## build holdfast (compiled where possible) and install it
 run: install ## install, then serve: make run ARGS="--port 1884"
 	@exec $(BIN)/holdfast serve $(ARGS)
 
-dev: $(DEV) ## install the tools for development
+dev: $(DEV) $(SERVICES) ## install the tools for development
 
 compiled: $(TREE) ## build the compiled modules into .compiled
 	@$(BIN)/python scripts/compiled_tree.py judge
 
 # What fails in the quick tests ends it; of the others one round shows all that is wrong.
-test: $(DEV) ## quick tests, then the compiled suites and the slow tests
+test: $(DEV) $(SERVICES) ## quick tests, then the compiled suites and the slow tests
 	@scripts/services
 	@rm -rf .reports
 	@$(MAKE) --no-print-directory --jobs 3 quick compiled $(JAVA_CLASSES)
@@ -129,7 +131,7 @@ coverage: $(DEV) ## run the quick tests and show the lines they miss
 	$(BIN)/python -m coverage report
 
 clean: ## remove everything that was built
-	rm -rf .venv .build .compiled .reports build dist src/*.egg-info htmlcov .coverage .coverage.*
+	rm -rf .venv .services .build .compiled .reports build dist src/*.egg-info htmlcov .coverage .coverage.*
 	rm -rf .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find src tests scripts $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -145,6 +147,12 @@ $(TOOLS): $(VENV) pyproject.toml constraints.txt
 $(DEV): $(TOOLS)
 	$(BIN)/python scripts/requirements.py runtime dev > .venv/dev.txt
 	$(PINNED) --requirement .venv/dev.txt
+	@touch $@
+
+$(SERVICES): $(VENV) pyproject.toml constraints-services.txt
+	$(BIN)/python -m venv .services
+	$(BIN)/python scripts/requirements.py services > .services/requirements.txt
+	.services/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints-services.txt --requirement .services/requirements.txt
 	@touch $@
 
 # A stamp, because Spark puts files into its home.
