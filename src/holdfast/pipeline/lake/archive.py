@@ -119,20 +119,20 @@ class Archive:
         return dict(self.lake.offsets) or from_json(self._reader.initialOffset())
 
     def _refuse_other_broker(self) -> None:
-        """PermanentError if the log has, where the lake ends, another message than the lake, or none."""
+        """PermanentError if a message of the lake is another one in the log, or none, where the log reaches so far."""
+        row = self.lake.newest_row()
+        if row is None:
+            return
         with open_source(self._options) as source:
             refresh_heads(source)
-            for shard, done in self.lake.offsets.items():
-                at_us = done.position_us
-                if done.serial <= 0 or source.lost(shard, at_us, at_us + 1) is not None:
-                    continue
-                found = first_at(source, None, shard, at_us, at_us + 1)
-                if found is None or found.serial != done.serial:
-                    raise PermanentError(
-                        f"message {done.serial} of shard {shard}, the last one in the lake {self.lake.store}, is not "
-                        f"in this log: the lake belongs to another broker; give the log that it was made from, or use "
-                        f"another lake"
-                    )
+            if source.lost(row.shard, row.position_us, row.position_us + 1) is not None:
+                return
+            found = first_at(source, None, row.shard, row.position_us, row.position_us + 1)
+        if found is None or found.serial != row.serial:
+            raise PermanentError(
+                f"message {row.serial} of shard {row.shard}, in the lake {self.lake.store}, is not in this log: "
+                f"the lake belongs to another broker; give the log that it was made from, or use another lake"
+            )
 
     def _archive(self, begin: Offsets, end: Offsets, share: float) -> ArchivedBatch:
         planned = self._reader.partitions(to_json(begin), to_json(end))

@@ -25,10 +25,11 @@ There is no second record of progress, so there is no moment at which two record
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import RemoveAction
@@ -57,6 +58,14 @@ _HARMLESS: Final = frozenset(
 TABLE_SCHEMA: Final = pa.schema(
     [field.with_nullable(True) for field in SCHEMA] + [pa.field(DAY, pa.date32()), pa.field(PATTERN, pa.string())]
 )
+
+
+class LakeRow(NamedTuple):
+    """Which message a row is."""
+
+    shard: int
+    position_us: int
+    serial: int
 
 
 class Lake(StoredTable):
@@ -162,6 +171,20 @@ class Lake(StoredTable):
             f"{strange['operation']} by {strange.get('engineInfo') or 'an unknown program'}; restore version {own} "
             f"of the table, or archive into another lake"
         )
+
+    def newest_row(self) -> LakeRow | None:
+        """One of the newest rows; None if there are none."""
+        files = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
+        if not files:
+            return None
+        newest = max(files, key=lambda file: file.get("max.offset") or 0)
+        with (
+            self.store.errors(TransientError, f"the lake {self.store} cannot be read"),
+            self.store.parquet(unquote(newest["path"])) as file,
+        ):
+            rows = file.read_row_group(file.num_row_groups - 1, columns=["shard", "offset", "serial"])
+        last = rows.take([pc.index(rows["offset"], pc.max(rows["offset"])).as_py()]).to_pylist()[0]
+        return LakeRow(last["shard"], last["offset"], last["serial"])
 
     def _newest_first(self) -> Iterator[dict[str, Any]]:
         """What transactions say about themselves, and no more of them than are asked for."""
