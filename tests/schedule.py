@@ -21,6 +21,8 @@ LONG = (
     "test_simulation.py",
     "test_broker_kill.py",
     "test_audit.py",
+    "test_object_lakes.py",
+    "test_object_lake_jobs.py",
     "test_registry_histories.py",
     "test_console_access.py",
     "test_time_machine_access.py",
