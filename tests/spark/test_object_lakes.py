@@ -25,7 +25,7 @@ from holdfast.pipeline.lake.archive_job import ArchiveJob, run_archive
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.retention import RetainJob, run_retain
 from holdfast.pipeline.lake.store import LakeStore
-from holdfast.pipeline.lake.upkeep import compact
+from holdfast.pipeline.lake.upkeep import compact, remove_orphans
 from holdfast.pipeline.source.offsets import Offset
 from holdfast.pipeline.source.read_options import parse_read_options
 from tests.spark.s3_server import BUCKET, KEY, S3, SECRET, Faults, s3_server
@@ -208,6 +208,28 @@ def test_a_writer_that_was_replaced_commits_nothing(log: Log, lake: str, monkeyp
 
     assert [str(error) for error in failed if isinstance(error, PermanentError)]
     assert archived(lake) == whole == sorted(log.walk())
+
+
+def test_a_writer_that_was_replaced_changes_and_removes_nothing_also_when_it_knows_the_newest_version(
+    log: Log, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive(log.path, lake)
+    store = LakeStore.at(lake)
+    monkeypatch.setattr(writer, "BEAT_S", 1_000.0)
+    with (
+        writer.open_writer(store, lambda: Lake.open(store)) as (first, _left),
+        writer.open_writer(store, lambda: Lake.open(store)) as (second, was_left),
+    ):
+        assert was_left
+        with pytest.raises(PermanentError, match="another process wrote to the lake"):
+            first.replace([], [], {})
+        first.refresh()
+        for use in (lambda: first.replace([], [], {}), first.fenced, lambda: remove_orphans(first)):
+            with pytest.raises(PermanentError, match=r"has taken s3://.* over; this one stops"):
+                use()
+        second.replace([], [], {})
+
+    assert archive(log.path, lake).swept == 0, "the second one has released it"
 
 
 def test_of_transactions_of_one_number_one_happens(log: Log, s3: S3, lake: str) -> None:
