@@ -91,9 +91,9 @@ ROWS: dict[str, tuple[bytes, bytes, object]] = {
         rows.encode_clock(rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4)),
         rows.decode_clock,
     ),
-    "leapt clock": (
+    "clock in doubt": (
         rows.CLOCK_KEY,
-        rows.encode_clock(rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4, T - 5)),
+        rows.encode_clock(rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4, T - 5, ((T - 8, T - 7), (T - 6, T - 5)))),
         rows.decode_clock,
     ),
     "writer": (rows.writer_key(2), rows.encode_writer(9, 258), rows.decode_writer),
@@ -127,7 +127,7 @@ ROWS: dict[str, tuple[bytes, bytes, object]] = {
 READ: dict[str, object] = {
     "applied": rows.AppliedRow(258, 0xDEADBEEF, bytes(range(16))),
     "clock": rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4),
-    "leapt clock": rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4, T - 5),
+    "clock in doubt": rows.ClockRow(T, T + 1, 2, T + 2, T + 3, T + 4, T - 5, ((T - 8, T - 7), (T - 6, T - 5))),
     "writer": (9, 258),
     "closed": T,
     "leader": rows.LeaderRow(2, 9, 0x10000, T),

@@ -63,7 +63,8 @@ class VnodeModel:
         self.closed: dict[int, int] = {}
         self.claims: list[tuple[int, int, int]] = []
         self.now_us = 0
-        self.leapt_us = 0
+        self.doubted_us = 0
+        self.leaps: list[tuple[int, int]] = []
         self.registered: dict[str, Registered] = {}
         self.sessions: dict[str, Session] = {}
         self.numbers: dict[str, int] = {}
@@ -117,8 +118,14 @@ class VnodeModel:
             self.now_us = max(self.now_us + (min(passed_us, ahead_us) if ahead_us > 0 else passed_us), agreed_us)
         else:
             self.now_us = max(self.now_us, claim_us)
+        far = [abs(claimed - self.now_us) > 30 * S for claimed in (claim_us, *(others[-1:] or [0]))]
         if self.claims and self.now_us - before_us > 30 * S:
-            self.leapt_us = self.now_us
+            self.leaps += [(self.doubted_us, self.now_us)] if self.doubted_us else []
+            self.doubted_us = 0
+        elif self.claims and far[0]:
+            self.doubted_us = self.doubted_us or self.now_us
+        elif self.claims and not far[1]:
+            self.doubted_us = 0
         self.claims.append((record.node, stamp_us, claim_us))
 
     def _close(self, node: int, before: int) -> bool:
@@ -248,11 +255,13 @@ class VnodeModel:
         return True
 
     def _has_come(self, session: Session, at_us: int | None) -> bool:
-        """A time of an offline session: it begins to wait again when time leaps."""
+        """A time of an offline session: it begins to wait again at the end of a doubt that it began in."""
         if at_us is None or session.offline_us is None:
             return False
-        leapt_us = max(self.leapt_us - session.offline_us, 0)
-        return at_us + leapt_us <= self.now_us
+        since_us = session.offline_us
+        for from_us, to_us in self.leaps[-4:]:
+            since_us = to_us if from_us <= since_us < to_us else since_us
+        return at_us + since_us - session.offline_us <= self.now_us
 
     def _publish_will(self, client: str) -> None:
         session = self.sessions[client]

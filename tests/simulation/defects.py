@@ -23,14 +23,14 @@ from holdfast.cluster.groups.dispatcher import GroupDispatcher
 from holdfast.cluster.groups.led_group import LedGroup, group_id_of
 from holdfast.cluster.groups.member_shares import MemberShares
 from holdfast.cluster.registry.log_registry import LogRegistry
-from holdfast.cluster.vnodes import retained_compaction
+from holdfast.cluster.vnodes import retained_compaction, vnode_leader
 from holdfast.cluster.vnodes.retained_compaction import RetainedCompaction
 from holdfast.cluster.vnodes.writer import ItemOutcome, VnodeWriter
 from holdfast.durable.commit import Batch, Receipt
 from holdfast.durable.ordered_log import UnknownOutcome
 from holdfast.durable.sessions.publish_numbers import PublishNumbers
 from holdfast.durable.sessions.session_store import KeepAssignments, KeepIncoming
-from holdfast.durable.state_machine import channels, closing, machine, record_time
+from holdfast.durable.state_machine import channels, closing, machine, record_time, scope
 from holdfast.durable.state_machine.channels import Channels
 from holdfast.durable.state_machine.epochs import judge_record
 from holdfast.durable.state_machine.leadership import Leadership
@@ -298,8 +298,15 @@ def record_time_follows_one_writer(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def leaps_of_record_time_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A session that was left while the time was in doubt has waited for all of the leap behind it (A12)."""
+    patch.setattr(scope, "waits_since", lambda since_us, _leaps: since_us)
+    patch.setattr(vnode_leader, "waits_since", lambda since_us, _leaps: since_us)
+
+
 def record_time_stands_still_for_slow_clocks(patch: pytest.MonkeyPatch) -> None:
-    """A claim that lies behind moves no time, however far, until another node writes (A12)."""
+    """A claim that lies behind moves no time, however far, until another node writes, and leaps are forgotten (A12)."""
+    leaps_of_record_time_are_forgotten(patch)
     tell = record_time._record_time
 
     def tell_or_stand_still(clock: ClockRow, stamp_us: int, claimed_us: int, other_us: int) -> int:

@@ -19,6 +19,7 @@ from holdfast.cluster.vnodes.writer import ItemOutcome, Timers, VnodeWriter
 from holdfast.durable.sessions.session_store import SessionStore
 from holdfast.durable.state_machine.epochs import OPEN, closed_at
 from holdfast.durable.state_machine.leadership import SILENCE_US
+from holdfast.durable.state_machine.scope import waits_since
 from holdfast.durable.state_machine.tables import CLUSTER, StateTables
 from holdfast.durable.takeover.registry import NodeLife
 from holdfast.model.clock import Clock
@@ -34,6 +35,7 @@ from holdfast.records.cluster.rows import (
     decode_registration,
     registration_key,
 )
+from holdfast.records.session_record import SessionRecord
 
 #: Between two ticks.
 TICK_US: Final = 5 * SECOND_US
@@ -149,27 +151,31 @@ class VnodeLeader:
 
     def _due_wills(self, now_us: int) -> list[Item]:
         found: list[Item] = []
-        leapt_us = self._leapt_us()
+        leaps = self._leaps()
         for due_us, session_id in self._sessions.waiting_wills(0, "", _MOST):
             row = registration_of(self._tables, session_id)
             if due_us <= now_us and row is not None and row.released_us:
-                record = self._tables.session(session_id) if leapt_us else None
-                if record is None or due_us - record.disconnected_us <= now_us - leapt_us:
+                record = self._tables.session(session_id) if leaps else None
+                if record is None or _has_come(record, due_us, leaps, now_us):
                     found.append(WillDue(session_id, row.revision))
         return found
 
     def _ended(self, now_us: int) -> list[Item]:
         found: list[Item] = []
-        leapt_us = self._leapt_us()
+        leaps = self._leaps()
         for session_id in self._sessions.expiring(now_us, _MOST):
             record = self._tables.session(session_id)
             if record is None or record.ends_us() < 0:
                 continue
-            if record.ends_us() - record.disconnected_us <= now_us - leapt_us:
+            if _has_come(record, record.ends_us(), leaps, now_us):
                 found.append(Expire(session_id, record.ends_us()))
         return found
 
-    def _leapt_us(self) -> int:
-        """The time of the last leap of record time: what waits for a time, waits for all of it from there on."""
+    def _leaps(self) -> tuple[tuple[int, int], ...]:
         value = self._tables.get(CLUSTER, CLOCK_KEY)
-        return 0 if value is None else decode_clock(value).leapt_us
+        return () if value is None else decode_clock(value).leaps
+
+
+def _has_come(record: SessionRecord, at_us: int, leaps: tuple[tuple[int, int], ...], now_us: int) -> bool:
+    """Whether a time that an offline session waits for has come, as the rules of the state machine count it."""
+    return at_us + waits_since(record.disconnected_us, leaps) - record.disconnected_us <= now_us

@@ -160,7 +160,8 @@ class StateMachine:
                     clock.claimed_us,
                     clock.other_claimed_us,
                     scope.version,
-                    clock.leapt_us,
+                    clock.doubted_us,
+                    clock.leaps,
                 )
             ),
         )

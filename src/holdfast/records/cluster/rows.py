@@ -46,8 +46,8 @@ from holdfast.records.progress import encode_places, read_places
 
 #: Never change.
 VERSION: Final = 1
-#: Of a clock that has leapt.
-LEAPT_VERSION: Final = 2
+#: Of a clock that is in doubt, or was.
+DOUBTED_VERSION: Final = 2
 APPLIED_KEY: Final = b"\x01"
 CLOCK_KEY: Final = b"\x02"
 LEADER_KEY: Final = b"\x05"
@@ -65,7 +65,9 @@ DIGEST_BYTES: Final = 16
 _CLOSED_KEY: Final = Struct(">BIQ")
 _APPLIED: Final = Struct("<BQI16s")
 _CLOCK: Final = Struct("<BqqIqqq")
-_LEAPT_CLOCK: Final = Struct("<BqqIqqqq")
+_CLOCK_TIMES: Final = Struct("<qqIqqq")
+_DOUBT: Final = Struct("<qB")
+_LEAP: Final = Struct("<qq")
 _WRITER: Final = Struct("<BQQ")
 _CLOSED: Final = Struct("<Bq")
 _LEADER: Final = Struct("<BIQQq")
@@ -95,7 +97,8 @@ class ClockRow(ValueRecord):
         claimed_us: int,
         other_claimed_us: int,
         version: int,
-        leapt_us: int = 0,
+        doubted_us: int = 0,
+        leaps: tuple[tuple[int, int], ...] = (),
     ) -> None:
         #: The record time, and the log's stamp, of the last record that counted.
         self.time_us: Final = time_us
@@ -107,12 +110,14 @@ class ClockRow(ValueRecord):
         self.other_claimed_us: Final = other_claimed_us
         #: The last version that was given to a retained message of this vnode.
         self.version: Final = version
-        #: The record time behind its last leap of more than 30 s; 0 if there was none.
-        self.leapt_us: Final = leapt_us
+        #: The record time since which records claim another one; 0 if they do not.
+        self.doubted_us: Final = doubted_us
+        #: The last leaps over a time that was in doubt, oldest first: since when it was, and the time behind the leap.
+        self.leaps: Final = leaps
 
     def _fields(self) -> tuple[object, ...]:
         times = (self.time_us, self.stamp_us, self.node, self.claimed_us, self.other_claimed_us)
-        return (*times, self.version, self.leapt_us)
+        return (*times, self.version, self.doubted_us, self.leaps)
 
 
 class LeaderRow(ValueRecord):
@@ -259,15 +264,24 @@ def decode_applied_row(value: bytes) -> AppliedRow:
 
 def encode_clock(row: ClockRow) -> bytes:
     times = (row.time_us, row.stamp_us, row.node, row.claimed_us, row.other_claimed_us)
-    if row.leapt_us:
-        return numbers(_LEAPT_CLOCK, LEAPT_VERSION, *times, row.version, row.leapt_us)
-    return numbers(_CLOCK, VERSION, *times, row.version)
+    if not row.doubted_us and not row.leaps:
+        return numbers(_CLOCK, VERSION, *times, row.version)
+    head = numbers(_CLOCK, DOUBTED_VERSION, *times, row.version) + numbers(_DOUBT, row.doubted_us, len(row.leaps))
+    return head + b"".join([numbers(_LEAP, *leap) for leap in row.leaps])
 
 
 def decode_clock(value: bytes) -> ClockRow:
-    layout = _LEAPT_CLOCK if value[:1] == bytes((LEAPT_VERSION,)) else _CLOCK
-    fields = read_fixed(layout, value, "the clock of a vnode", LEAPT_VERSION)
-    return ClockRow(*fields[1:])
+    if value[:1] != bytes((DOUBTED_VERSION,)):
+        return ClockRow(*read_fixed(_CLOCK, value, "the clock of a vnode", VERSION)[1:])
+    fields = RecordReader(value, "the clock of a vnode", DOUBTED_VERSION)
+    time_us, stamp_us, node, claimed_us, other_us, version = fields.numbers(_CLOCK_TIMES, "the times")
+    doubted_us, count = fields.numbers(_DOUBT, "what is in doubt")
+    leaps: list[tuple[int, int]] = []
+    for _leap in range(count):
+        from_us, to_us = fields.numbers(_LEAP, "a leap")
+        leaps.append((from_us, to_us))
+    fields.end()
+    return ClockRow(time_us, stamp_us, node, claimed_us, other_us, version, doubted_us, tuple(leaps))
 
 
 def encode_writer(epoch: int, number: int) -> bytes:
