@@ -78,7 +78,7 @@ slow-tests:
 	$(PYTEST) $(BY_FILE) -m "slow and not spark and not browser and not seeds" --junitxml=.reports/slow.xml
 
 spark-tests:
-	$(SHORT_LIVED) $(PYTEST) $(BY_FILE) -m "slow and spark" --junitxml=.reports/spark.xml
+	$(SHORT_LIVED) $(PYTEST) $(BY_FILE) -m "slow and spark and not browser" --junitxml=.reports/spark.xml
 
 # A browser needs the processors, and its driver keeps an event loop in the process of the tests: nothing runs beside it.
 browser-tests:

@@ -90,7 +90,7 @@ def test_a_wrong_statement_is_told_without_stacks(
         (("--data", "{data}", "--master", "here"), "--master here: give local[*]"),
         (("--data", "{data}", " -- nothing"), "the statement is empty"),
         (("--data", "{data}", "--columns", "colour", "SELECT 1"), "option columns: there is no column 'colour'"),
-        (("--data", "{data}", "--lake", "/nowhere", "SELECT 1"), "/nowhere is no lake"),
+        (("--data", "{data}", "--lake", "/nowhere", "SELECT 1"), "--lake /nowhere: this is no lake"),
     ],
 )
 def test_wrong_usage_is_told_before_spark_starts(
