@@ -258,7 +258,14 @@ def test_a_node_without_a_server_serves_and_fails_over_like_the_others(tmp_path:
             await writer.publish("t", b"by the fourth", 2)
             await writer.settle()
         await fourth.kill()
-        async with client(cluster, 2, "reader", kept=True) as reader:
+        again = ConnectionOptions(
+            port=cluster.nodes[2].port,
+            client_id="reader",
+            clean_start=False,
+            session_expiry_s=3600,
+            retry_for_s=PATIENCE_S,
+        )
+        async with Client(again) as reader:
             assert await payloads(reader, 1) == [b"by the fourth"]
 
     with_cluster(tmp_path, story)
