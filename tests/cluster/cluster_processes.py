@@ -14,7 +14,7 @@ from holdfast.cli.demo_cluster import join_to_any
 from holdfast.cluster.administration import init_cluster
 from holdfast.cluster.node_cluster import ClusterOptions
 from holdfast.model.errors import TransientError
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.tree import Settings, Storage
 from holdfast.node.system_clock import SystemClock

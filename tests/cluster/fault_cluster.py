@@ -18,7 +18,7 @@ from holdfast.cluster.failpoints import FILE
 from holdfast.cluster.nats.streams import log_streams, stream_info
 from holdfast.cluster.node_cluster import ClusterOptions
 from holdfast.model.errors import TransientError
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.tree import Settings, Storage, ZoneSettings
 from holdfast.node.system_clock import SystemClock

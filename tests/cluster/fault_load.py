@@ -13,7 +13,7 @@ from functools import partial
 from holdfast.model.protocol import V5, V311
 from holdfast.model.reasons import SERVER_BUSY
 from holdfast.records.cluster.vnode_keys import vnode_of
-from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.session.groups import GROUP_PREFIX
 from holdfast.wire.packets import Connack, Connect, Packet, Will
 from holdfast.wire.properties import Properties
 from tests.cluster.fault_cluster import NODES, VNODES

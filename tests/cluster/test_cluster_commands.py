@@ -20,7 +20,7 @@ from holdfast.cluster.membership.membership import Membership, NodeProfile, cont
 from holdfast.cluster.node_cluster import ClusterConnection, open_cluster
 from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.errors import SettingsError, TransientError
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.settings.tree import Settings, ZoneSettings
 from holdfast.node.system_clock import SystemClock
 from holdfast.records.cluster.control import Beat, VnodeProgress

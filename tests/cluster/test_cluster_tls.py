@@ -17,7 +17,7 @@ from holdfast.cluster.nats.connection import NatsConnection
 from holdfast.cluster.nats.server import NatsServer, last_tls_error
 from holdfast.cluster.node_cluster import ClusterConnection, ClusterOptions
 from holdfast.model.errors import SettingsError, TransientError
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.tree import Settings, Storage
 from holdfast.node.system_clock import SystemClock

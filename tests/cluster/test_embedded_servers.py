@@ -12,7 +12,7 @@ from bench.ports import free_port
 from holdfast.cluster.administration import init_cluster, read_status
 from holdfast.cluster.node_cluster import ClusterConnection, ClusterOptions
 from holdfast.model.errors import TransientError
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.tree import Settings, Storage
 from holdfast.node.system_clock import SystemClock

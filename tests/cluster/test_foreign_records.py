@@ -14,7 +14,7 @@ from holdfast.cluster.administration import read_status
 from holdfast.cluster.membership.cluster_status import ClusterStatus
 from holdfast.cluster.nats.connection import NatsConnection
 from holdfast.cluster.nats.streams import make_streams
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.system_clock import SystemClock
 from holdfast.records.cluster.items import Tick
 from holdfast.records.cluster.record import LEVEL, ClusterRecord, encode_record

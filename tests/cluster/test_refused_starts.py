@@ -29,7 +29,7 @@ from holdfast.cluster.nats.monitor import check_servers, read_report
 from holdfast.cluster.nats.server import ServerOptions, find_server, server_config
 from holdfast.cluster.nats.streams import stream_info
 from holdfast.model.errors import SettingsError, TransientError
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.system_clock import SystemClock
 from tests.cluster.cluster_settings import ClusterFolder
 from tests.cluster.nats_world import NatsWorld

@@ -19,7 +19,7 @@ from holdfast.cluster.membership.cluster_status import ClusterStatus
 from holdfast.cluster.vnodes.digest_watch import DIGEST_EVERY
 from holdfast.durable.state_machine.tables import CLUSTER, TableChanges
 from holdfast.model.errors import TransientError
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.system_clock import SystemClock
 from holdfast.records.cluster.rows import APPLIED_KEY, AppliedRow, decode_applied_row, encode_applied_row
 from holdfast.storage.rocks.engine.engine import Engine

@@ -28,12 +28,12 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedQueued
 from holdfast.model.protocol import MAX_U32
 from holdfast.model.will import StoredWill
-from holdfast.records.assignments import DoneAssignments
-from holdfast.records.groups import GroupRecord
-from holdfast.records.progress import Progress, ProgressEntry
-from holdfast.records.retained_progress import RetainedPlace, RetainedProgress
-from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import ReplayProgress
+from holdfast.records.session.assignments import DoneAssignments
+from holdfast.records.session.groups import GroupRecord
+from holdfast.records.session.progress import Progress, ProgressEntry
+from holdfast.records.session.retained_progress import RetainedPlace, RetainedProgress
+from holdfast.records.session.session_record import SessionRecord
+from holdfast.records.session.sessions import ReplayProgress
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 

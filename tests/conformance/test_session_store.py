@@ -20,7 +20,7 @@ from holdfast.durable.sessions.session_store import (
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.model.owed import place_of
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.sessions.session_store import RocksSessions

@@ -31,11 +31,11 @@ from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed
 from holdfast.records.fields import key_u16, key_u64
-from holdfast.records.groups import GROUP_PREFIX
-from holdfast.records.progress import Progress
-from holdfast.records.session_keys import DONE, INFLIGHT, SLOT, client_prefix, slot_key
-from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import decode_slot
+from holdfast.records.session.groups import GROUP_PREFIX
+from holdfast.records.session.progress import Progress
+from holdfast.records.session.session_keys import DONE, INFLIGHT, SLOT, client_prefix, slot_key
+from holdfast.records.session.session_record import SessionRecord
+from holdfast.records.session.sessions import decode_slot
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.scan import scan_items

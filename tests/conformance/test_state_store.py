@@ -13,7 +13,7 @@ from holdfast.durable.state_machine.outcome import PublishedMessage
 from holdfast.durable.state_machine.tables import CLUSTER, META, RETAINED, MemoryTables, StateStore
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from tests.conformance.session_steps import step_lists
 from tests.conformance.state_stores import BACKENDS, Opener, rocks, rows, sessions_of
 from tests.conformance.test_session_store import passed_by, same

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.model.message import Message
 from holdfast.records.messages import stored_serial
-from holdfast.records.segment_index import decode_directory
+from holdfast.records.pages.segment_index import decode_directory
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.layout import MARKS, SEGMENTS

@@ -7,10 +7,12 @@ in commit pages, after it in the segment: at every step all of them are read onc
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from holdfast.durable.log import NO_END
 from holdfast.durable.zones import Zone
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError, PoisonedError
@@ -19,9 +21,10 @@ from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.failures import DiskFullError
 from holdfast.storage.rocks.engine.family_handles import FamilyHandles
 from holdfast.storage.rocks.engine.loop_sync import LoopSyncRule
+from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, read_mark
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter
-from tests.crash.disks import SmallDisk
+from tests.crash.disks import FragileDisk, SmallDisk
 from tests.crash.test_damage import manifest, tables
 from tests.unit.storage.rocks.layouts.test_paged import contents, fill
 from tests.unit.storage.rocks.log.store import Store, places
@@ -44,8 +47,8 @@ PAGED = Zone("default", layout="paged", store_qos0=True)
 BATCHES = 8
 
 
-def begin_segment(store: Store, batches: int) -> Steps:
-    """A segment of which so many batches are stored; -1 for all."""
+def begin_segment(store: Store, batches: int, *, synced: bool = True) -> Steps:
+    """A segment of which so many batches are stored; -1 for all. What it is made of is on disk in any case."""
     wide(store)
     fill(store, [3, 4])
     steps = Steps(store)
@@ -53,7 +56,8 @@ def begin_segment(store: Store, batches: int) -> Steps:
     assert len(todo) == BATCHES
     for batch in todo[:batches] if batches >= 0 else todo:
         batch()
-    store.engine.sync_now()
+    if synced:
+        store.engine.sync_now()
     return steps
 
 
@@ -161,6 +165,37 @@ def test_a_repair_that_gives_up_a_table_of_segments_is_reported(paged: Store, tm
     behind_us = steps.stretch.last_us + 1
     assert contents(other.read("#", behind_us)) == contents(paged.expected("#", behind_us))
     other.close()
+
+
+# A power loss
+
+
+@pytest.fixture
+def fragile(tmp_path: Path) -> Iterator[FragileDisk]:
+    disk = FragileDisk(tmp_path)
+    yield disk
+    disk.close()
+
+
+@pytest.mark.parametrize("then", ["synced", "not synced", "tables of the shard", "tables of the segments"])
+@pytest.mark.parametrize("batches", [1, 4, BATCHES - 1, BATCHES])
+def test_a_power_loss_between_any_two_batches_of_a_segment_loses_nothing(
+    fragile: FragileDisk, batches: int, then: str
+) -> None:
+    """L20: whether the disk has its batches or not, and if RocksDB has made tables of one of its two families alone."""
+    store = Store(fragile.folder / "data", default=PAGED)
+    begin_segment(store, batches, synced=then == "synced")
+    if then.startswith("tables"):
+        # As RocksDB does by itself when memory is full. The WAL of the other family has to be synced with it.
+        store.engine.family(SHARD if then.endswith("shard") else FAMILY).flush()
+    fragile.cut_power()
+    with suppress(PoisonedError):
+        store.close()
+    fragile.restart()
+    engine = Engine.open(fragile.folder / "data", reserve_bytes=0)
+    assert engine.damage == [], "what was not synced is not missed"
+    engine.close()
+    assert_whole(fragile.folder / "data", store)
 
 
 # A full disk
@@ -358,6 +393,48 @@ def test_a_segment_is_made_while_the_commit_thread_waits_for_the_disk(
     other = Store(folder, default=PAGED)
     assert contents(other.read()) == contents(paged.written), "killed while it waited"
     assert_sound(other, 421)
+    other.close()
+
+
+def test_messages_without_a_receipt_are_not_shown_though_they_are_in_a_segment(
+    paged: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L20: a segment takes what is written while the disk is slow. Readers end at the durable head, inside of it."""
+    wide(paged)
+    entered, go_on = threading.Event(), threading.Event()
+    sync = paged.engine._sync_wal
+
+    def held(database: object) -> bool:
+        entered.set()
+        assert go_on.wait(60)
+        return sync(database)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(paged.engine, "_sync_wal", held)
+        assert paged.write(*[paged.message(f"plant/{number}/late") for number in range(20)]) is None
+        assert entered.wait(60)
+        steps = Steps(paged, SegmentSize(messages=440))
+        for batch in steps.batches():
+            batch()
+        assert read_mark(paged.engine.family(SHARD)) == paged.written[-1].position_us, "they are in the segment"
+        (shard,) = paged.zone_log().shards.values()
+        shard.ring.evicted_us = shard.position_us  # nothing is read from memory
+        assert contents(paged.read()) == contents(paged.written[:420])
+        assert paged.read("plant/+/late") == []
+        assert places(paged.reader.scan(0, (), 0).next(1_000, NO_END)) == places(paged.written[:420])
+        reader = HistoryReader(paged.folder)
+        try:
+            assert history_places(reader, in_order=True) == places(paged.written[:420])
+            assert history_places(reader, in_order=False) == places(paged.written[:420])
+        finally:
+            reader.close()
+        folder = killed(paged, tmp_path / "killed")
+        go_on.set()
+        paged.settle()
+    assert contents(paged.read()) == contents(paged.written)
+    other = Store(folder, default=PAGED)
+    assert contents(other.read()) == contents(paged.written), "a start syncs what a killed process has left"
+    assert_sound(other, 440)
     other.close()
 
 

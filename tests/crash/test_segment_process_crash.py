@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.durable.changes import Changes
-from holdfast.node.segment_supervisor import SegmentSupervisor
+from holdfast.node.processes.segment_supervisor import SegmentSupervisor
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.failures import DiskFullError
 from holdfast.storage.rocks.engine.scan import scan_items
@@ -38,8 +38,8 @@ def test_a_segment_is_made_once_a_full_disk_has_room(
     what is published meanwhile follows.
     """
     monkeypatch.setattr("holdfast.storage.rocks.engine.disk_space._READING_S", 0.0)
-    monkeypatch.setattr("holdfast.node.segment_supervisor._FIRST_PAUSE_S", 0.0)
-    monkeypatch.setattr("holdfast.node.segment_supervisor._LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr("holdfast.node.processes.segment_supervisor._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("holdfast.node.processes.segment_supervisor._LONGEST_PAUSE_S", 0.0)
     disk = Disk(small.folder / "data")
     ballast: list[Path] = []
 
@@ -138,7 +138,7 @@ def test_a_damaged_page_is_set_aside_and_segments_are_made_around_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L21: the process finds the damage, the broker the page."""
-    monkeypatch.setattr("holdfast.node.segment_supervisor._FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("holdfast.node.processes.segment_supervisor._FIRST_PAUSE_S", 0.0)
     disk = Disk(tmp_path / "data")
     log = disk.storage.log
 

@@ -28,8 +28,8 @@ from holdfast.model.clock import ManualClock
 from holdfast.records.cluster.items import Border, Claim, Closed, DropGeneration, Item, Lead, Release
 from holdfast.records.cluster.record import SessionEntry, revision_of
 from holdfast.records.meta_keys import number_key
-from holdfast.records.numbers import decode_number
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.numbers import decode_number
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.wal_scan import wal_files
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode

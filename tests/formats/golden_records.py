@@ -7,17 +7,17 @@ cases of its own beside these.
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.will import StoredWill
-from holdfast.records.assignments import DoneAssignments
 from holdfast.records.folder import DataFolder
 from holdfast.records.generations import Generation, ZoneRecord
-from holdfast.records.groups import GroupRecord
 from holdfast.records.messages import StoredMessage
-from holdfast.records.numbers import LastNumber
 from holdfast.records.positions import AppliedMark, ShardHead
-from holdfast.records.progress import GivenOut, Progress, ProgressEntry
 from holdfast.records.retained import RetainedRecord
-from holdfast.records.retained_progress import RetainedPlace, RetainedProgress
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.assignments import DoneAssignments
+from holdfast.records.session.groups import GroupRecord
+from holdfast.records.session.numbers import LastNumber
+from holdfast.records.session.progress import GivenOut, Progress, ProgressEntry
+from holdfast.records.session.retained_progress import RetainedPlace, RetainedProgress
+from holdfast.records.session.session_record import SessionRecord
 
 
 def spaced(text: str) -> bytes:

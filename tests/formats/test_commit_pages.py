@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import CommitPage, encode_page
+from holdfast.records.pages.commit_pages import CommitPage, encode_page
 
 pytestmark = pytest.mark.compiled
 

@@ -17,7 +17,6 @@ from holdfast.records.generations import (
     encode_zone,
     family_name,
 )
-from holdfast.records.numbers import decode_number, encode_number
 from holdfast.records.positions import (
     decode_applied,
     decode_ceiling,
@@ -27,6 +26,7 @@ from holdfast.records.positions import (
     encode_head,
 )
 from holdfast.records.retained import decode_retained, encode_retained, expiry_key, retained_key
+from holdfast.records.session.numbers import decode_number, encode_number
 from tests.formats import golden_records as golden
 
 pytestmark = pytest.mark.compiled

@@ -7,15 +7,22 @@ import pytest
 
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
-from holdfast.model.message import Message
+from holdfast.model.message import ArchivedMessage, Message, archived_message
 from holdfast.model.owed import Owed, OwedShared
-from holdfast.records.assignments import assignments_key, decode_assignments, encode_assignments
-from holdfast.records.groups import decode_group, encode_group, group_key, member_key
-from holdfast.records.progress import GroupProgressWriter, Progress, decode_progress, encode_progress
-from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
-from holdfast.records.session_keys import DONE, INCOMING, INFLIGHT, RELEASED, retained_progress_key, slot_key
-from holdfast.records.session_record import SessionRecord, decode_session, encode_session
-from holdfast.records.sessions import (
+from holdfast.records.session.assignments import assignments_key, decode_assignments, encode_assignments
+from holdfast.records.session.groups import decode_group, encode_group, group_key, member_key
+from holdfast.records.session.progress import (
+    GroupProgressWriter,
+    Progress,
+    ProgressEntry,
+    ProgressWriter,
+    decode_progress,
+    encode_progress,
+)
+from holdfast.records.session.retained_progress import decode_retained_progress, encode_retained_progress
+from holdfast.records.session.session_keys import DONE, INCOMING, INFLIGHT, RELEASED, retained_progress_key, slot_key
+from holdfast.records.session.session_record import SessionRecord, decode_session, encode_session
+from holdfast.records.session.sessions import (
     InflightRecord,
     SlotRecord,
     StoredInflight,
@@ -25,6 +32,7 @@ from holdfast.records.sessions import (
     encode_slot,
     encode_subscription,
 )
+from holdfast.session.inflight import Window
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 from tests.formats import golden_records as golden
@@ -150,6 +158,38 @@ def test_an_assigned_message_in_flight_names_its_assignment() -> None:
     read = StoredInflight(value).owed(message)
     assert isinstance(read, OwedShared)
     assert (read.vnode, read.revision, read.group, read.identifiers) == (1, 0x10001, "g", (7,))
+
+
+def test_a_message_of_a_lake_in_flight_is_kept_whole() -> None:
+    message = archived_message(Message(b"t", b"p", 2, ClientId("c"), 9), 3, 258)
+    value = encode_inflight(InflightRecord(Owed(message, 1, identifiers=(7,)), 5))
+    assert value.hex(" ") == (
+        "03 01 "
+        "05 00 00 00 00 00 00 00 00 03 00 02 01 00 00 00 00 00 00 01 00 07 00 00 00 00 00 01 00 00 00 74 "
+        "01 02 01 00 01 00 00 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 "
+        "09 00 00 00 00 00 00 00 00 00 00 00 74 63 70"
+    )
+    stored = StoredInflight(value)
+    assert (stored.qos, stored.order) == (1, 5)
+    assert isinstance(stored.message, ArchivedMessage)
+    read = stored.owed(stored.message)
+    assert (read.message, read.qos, read.identifiers) == (message, 1, (7,))
+    assert (read.message.shard, read.message.position_us) == (3, 258)
+    assert encode_inflight(InflightRecord(read, 5)) == value
+
+
+def test_the_progress_has_the_place_of_a_message_of_a_lake_as_that_of_a_qos_2_message() -> None:
+    window = Window()
+    window.admit(Owed(archived_message(Message(b"t", b"p", 1, ClientId("c"), 9), 3, 258), 1))
+    hot = Message(b"t", b"p", 1, ClientId("c"), 9)
+    hot.shard, hot.position_us = 3, 300
+    window.admit(Owed(hot, 1))
+    writer = ProgressWriter()
+    window.write_entries(writer)
+    value = writer.record({3: 300}, 2)
+    assert value.hex(" ") == "03 02 00 01 00 03 00 2c 01 00 00 00 00 00 00 02 00 00 00 15 03 00 02 01 00 2a"
+    entries = [ProgressEntry(1, 2, 3, 258), ProgressEntry(2, 1, 3, 300)]
+    assert decode_progress(value).unacknowledged == entries
 
 
 def test_a_walk_is_written_and_read_as_its_golden_bytes() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.console.api import ENDPOINTS
+from holdfast.console.cursors import encode_cursor
 from holdfast.console.web.endpoints import Endpoint
 from holdfast.console.web.openapi import make_document
 from holdfast.control.words import ClientRows
@@ -22,8 +23,11 @@ from tests.unit.console.visitor import console_place
 
 PATHS: dict[str, Any] = make_document(ENDPOINTS, "1")["paths"]
 NO_CLIENTS = ClientRows((), last=True)
+#: Cursors that no list gave, though they look like it.
+CURSORS = [encode_cursor(place) for place in (["a", "b"], [10**30, "a"], ["a", "b", "c"], [1.5, "a"], [1, "a", "b"])]
 TEXTS = st.one_of(
     st.text(max_size=40),
+    st.sampled_from(CURSORS),
     st.sampled_from(
         ["", "0", "-1", "1e9", "9" * 30, "#", "$share/a/b", "$replay/-1h/a", "null", "[]", "\0", "-1h", "a/+"]
     ),
@@ -62,7 +66,7 @@ def test_no_request_is_answered_with_a_status_that_is_not_described(
         async with fake_history(folder) as history, console_place(folder, history.find) as place:
             answers: dict[str, Any] = {
                 "/sessions": {"sessions": []},
-                "/events": {"events": []},
+                "/events": {"events": [], "matched": 0},
                 "/messages": {"messages": []},
             }
             history.answers |= answers

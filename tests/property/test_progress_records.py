@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.records.progress import (
+from holdfast.records.session.progress import (
     HEAD_BYTES,
     MAX_ENTRY_BYTES,
     SHARD_BYTES,
@@ -14,7 +14,7 @@ from holdfast.records.progress import (
     decode_progress,
     encode_progress,
 )
-from holdfast.records.retained_progress import RetainedPlace
+from holdfast.records.session.retained_progress import RetainedPlace
 
 pytestmark = pytest.mark.compiled
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from holdfast.durable.segments import build_segment
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import encode_page
 from holdfast.records.messages import decode_message
-from holdfast.records.segment_index import PageMap, decode_directory, encode_directory, index_pages, token_bucket
-from holdfast.records.segment_pages import SegmentPage
-from holdfast.records.segment_rows import SegmentRows
+from holdfast.records.pages.commit_pages import encode_page
+from holdfast.records.pages.segment_index import PageMap, decode_directory, encode_directory, index_pages, token_bucket
+from holdfast.records.pages.segment_pages import SegmentPage
+from holdfast.records.pages.segment_rows import SegmentRows
 
 pytestmark = pytest.mark.compiled
 
@@ -128,3 +128,16 @@ def test_pages_are_sorted_by_topic_and_not_too_large(commits: list[tuple[list[Me
     assert topics == sorted(topics)
     for page in pages:
         assert page.count == 1 or len(page.value) < 100_000
+
+
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_long_names_of_publishers_count_towards_the_size_of_a_page(letter: str) -> None:
+    """Client ids may have 65,535 bytes: a thousand of them in one page would be 64 MB."""
+    messages = [
+        Message(b"a/%d" % (number % 3), b"", 1, ClientId(f"{number}{letter * 9_000}"), START_US) for number in range(60)
+    ]
+    values, stored = placed([(messages, 1, 1)])
+    pages = [SegmentPage(value) for value in build_segment(values).pages]
+    assert max(len(page.value) for page in pages) < 100_000
+    found = [(page.first_serial + page.rank(row), page.message(row, 0)) for page in pages for row in range(page.count)]
+    assert sorted(found, key=lambda one: one[0]) == stored

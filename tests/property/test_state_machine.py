@@ -32,12 +32,12 @@ from holdfast.records.cluster import items as it
 from holdfast.records.cluster.record import ClusterRecord, SessionEntry, decode_record, encode_record
 from holdfast.records.cluster.rows import LEADER_KEY, decode_leader, decode_registration, session_of_registration
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
-from holdfast.records.groups import GROUP_PREFIX
 from holdfast.records.meta_keys import generations_of, head_key
 from holdfast.records.positions import ShardHead, decode_head
-from holdfast.records.progress import Progress
 from holdfast.records.retained import decode_retained, retained_topic
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.groups import GROUP_PREFIX
+from holdfast.records.session.progress import Progress
+from holdfast.records.session.session_record import SessionRecord
 from tests.property.vnode_model import FOREVER, S, VnodeModel
 
 pytestmark = pytest.mark.compiled

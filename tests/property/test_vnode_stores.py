@@ -29,7 +29,7 @@ from holdfast.records.cluster.items import Border, DropGeneration, Item
 from holdfast.records.cluster.vnode_keys import vnode_of
 from holdfast.records.generations import Generation
 from holdfast.records.messages import decode_message
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.topics.filters import TopicFilter, parse_filter
 from tests.conformance.session_steps import step_lists

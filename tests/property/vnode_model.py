@@ -11,8 +11,8 @@ from holdfast.model.will import StoredWill
 from holdfast.records.cluster import items as it
 from holdfast.records.cluster.record import ClusterRecord
 from holdfast.records.cluster.session_steps import DROP_SESSION, KEEP_INCOMING, KEEP_PROGRESS, KEEP_SESSION, StepItem
-from holdfast.records.progress import decode_progress
-from holdfast.records.session_record import decode_session
+from holdfast.records.session.progress import decode_progress
+from holdfast.records.session.session_record import decode_session
 
 S = 1_000_000
 FOREVER = 0xFFFFFFFF

@@ -39,10 +39,10 @@ from holdfast.durable.state_machine.shards import Shards
 from holdfast.durable.state_machine.step_items import step_item
 from holdfast.durable.state_machine.tables import CLUSTER, RETAINED
 from holdfast.exchange.inbound import Inbound
-from holdfast.records.assignments import DoneAssignments
 from holdfast.records.cluster.items import Horizon, MessageItem
 from holdfast.records.cluster.rows import AssignmentRow, ClockRow, assignment_key, encode_assignment
 from holdfast.records.retained import retained_key, retained_order, retained_topic
+from holdfast.records.session.assignments import DoneAssignments
 from holdfast.topics.subscription import SubscriptionRecord
 
 

@@ -79,6 +79,7 @@ class Broker:
         self._deciding_log: Final = stores.deciding_log
         self.sync_counts: Final = stores.sync_counts
         self.segment_counts: Final = stores.segment_counts
+        self.lake: Final = stores.lake
         self.exchange: Final = Exchange(
             self,
             PaceTimer(clock, self.deadlines, lambda client: self.exchange.pump(client)),

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from holdfast.broker.subscriptions.shared_subscriptions import SharedSubscriptions
 from holdfast.durable.commit import CommitLog, DecidingLog, Receipt, SegmentCounts, SyncCounts
+from holdfast.durable.lake_log import LakeHistory
 from holdfast.durable.queues.client_queue import SessionQueue
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.outbox import MemoryOutbox, OutboxStore
@@ -71,6 +72,8 @@ class Stores:
     attach: Attach | None = None
     #: None if there is no history to replay.
     new_replay: NewReplay | None = None
+    #: The same log with a lake behind it, for replays; None if no lake is read.
+    lake: LakeHistory | None = None
     #: Whether every message that a session may be owed is in the log.
     stores_all: bool = False
     #: Whether the log wants QoS 0 messages too.

@@ -118,8 +118,16 @@ class SysTopics:
         if segments is not None:
             numbers["storage/segments/made"] = segments.made
             numbers["storage/segments/waiting"] = segments.waiting
+        if broker.lake is not None:
+            lake = broker.lake.counts
+            numbers["replays/lake/reading"] = lake.reading
+            numbers["replays/lake/messages"] = lake.messages
+            numbers["replays/lake/failures"] = lake.failures
+            numbers["replays/lake/given_up"] = lake.given_up
         texts = {name: str(number) for name, number in numbers.items()}
         loads = self._loads.update(self._totals(), now_us)
+        if broker.lake is not None:
+            texts["replays/lake/state"] = "away" if broker.lake.problem() else "here"
         texts |= {f"load/{name}": f"{average:.2f}" for name, average in loads.items()}
         external = broker.exchange.external
         for backend in external.backends.values():

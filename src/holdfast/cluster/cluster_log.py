@@ -38,7 +38,7 @@ from holdfast.records.cluster.vnode_keys import vnode_of
 
 #: How long the opening of a session waits for what it was sent elsewhere.
 PATIENCE_S: Final = 5.0
-#: Of a vnode that stands still, before nobody is registered there any more.
+#: Of a vnode that stands still, before no session is registered there any more.
 MAX_UNSETTLED_BYTES: Final = 16 * 1024 * 1024
 
 

@@ -22,13 +22,13 @@
     ────────  ─────────────────────────────────────────────────────────
     sending   this node is about to append it
     answered  the log has answered this node with its sequence
-    applied   its outcome is in this node's tables, and nobody is told yet
+    applied   its outcome is in this node's tables, and no client is told yet
     told      receipts and messages went to the exchange
 
     point            of a step that is no record
     ───────────────  ────────────────────────────────────────────────────────────────────────────────
     begin.asking     this node is about to ask another one to freeze a channel
-    begin.asked      this node is asked to freeze a channel of its own
+    begin.asked      this node is asked to freeze a channel that it has
     begin.frozen     the channel's work is committed; the answer was not sent
     open.claimed     the claim counts; the stored session is not loaded
     open.covered     everything that the stored session names is applied here

@@ -15,7 +15,7 @@ from holdfast.model.clock import Clock
 
 
 @dataclass(frozen=True)
-class Kicked:
+class KickOutcome:
     """What became of a connection that was to be ended."""
 
     #: By node: from where the connection came that was closed.
@@ -33,12 +33,12 @@ class ClaimsOfClient:
     silent: list[int]
 
 
-async def kick_session(options: ClusterOptions, clock: Clock, session_id: str) -> Kicked:
+async def kick_session(options: ClusterOptions, clock: Clock, session_id: str) -> KickOutcome:
     """End the connection of a session, on whichever node it is. TransientError: no server answers."""
     async with _asking(options, clock) as (requests, nodes):
         answers = await ask_all(requests, nodes, KICK, {"session": session_id})
     closed = {node: str(answer.get("address")) for node, answer in answers.items() if answer.get("address")}
-    return Kicked(closed, [node for node in nodes if node not in answers])
+    return KickOutcome(closed, [node for node in nodes if node not in answers])
 
 
 async def read_claims(options: ClusterOptions, clock: Clock, session_id: str) -> ClaimsOfClient:

@@ -156,6 +156,8 @@ class Stats(msgspec.Struct, frozen=True):
     block_file_problem: str = ""
     #: What the last reload refused, with file and line; empty if nothing was.
     reload_problem: str = ""
+    #: Histograms with a label, by metric and by its value.
+    labelled_histograms: dict[str, dict[str, Histogram]] = {}
 
 
 class ClientRow(msgspec.Struct, frozen=True):
@@ -204,6 +206,10 @@ class SessionRequest(msgspec.Struct, frozen=True):
     session_id: str
 
 
+#: The earliest message there was, as a time.
+EARLIEST_US: Final = 1
+
+
 class SubscriptionInfo(msgspec.Struct, frozen=True):
     #: As the client wrote it, `$share/…` and `$replay/…` included.
     filter: str
@@ -217,6 +223,12 @@ class SubscriptionInfo(msgspec.Struct, frozen=True):
     retain_as_published: bool = False
     retain_handling: int = 0
     identifier: int = 0
+    #: From when on it gets messages, about: when it was made, or where its replay began; EARLIEST_US for the earliest
+    #: message there was. 0 if the broker does not say.
+    since_us: int = 0
+    #: How far its replay has come, if one is under way: messages up to this time are sent, EARLIEST_US for none yet. 0
+    #: if there is none.
+    replayed_us: int = 0
 
 
 class InflightInfo(msgspec.Struct, frozen=True):
@@ -255,12 +267,16 @@ class SubscriptionsRequest(msgspec.Struct, frozen=True):
     topic: str = ""
     under: str = ""
     limit: int = LISTED
+    #: Those behind this session and filter.
+    after: tuple[str, str] | None = None
 
 
 class Subscriptions(msgspec.Struct, frozen=True):
     items: tuple[SubscriptionInfo, ...]
     #: Whether there are more than are shown.
     more: bool
+    #: Whether the broker knows `after`: then they come in the order of sessions and filters.
+    in_order: bool = False
 
 
 # ---- commands

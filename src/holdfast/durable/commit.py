@@ -111,6 +111,10 @@ class SegmentCounts:
         self.made = 0
         #: Messages that are in no segment yet.
         self.waiting = 0
+        #: The same by zone; None until they are counted.
+        self.by_zone: dict[str, int] | None = None
+        #: Stretches of commit pages that could not be read, and stay as they are.
+        self.unreadable = 0
 
 
 class CommitLog(Protocol):

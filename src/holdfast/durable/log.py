@@ -37,7 +37,9 @@ M = TypeVar("M")
 class LostRange:
     """Messages that retention removed before a reader came to them, or that are lost because pages are damaged."""
 
-    def __init__(self, shard: int, from_us: int, to_us: int, at_most: int, *, damaged: bool = False) -> None:
+    def __init__(
+        self, shard: int, from_us: int, to_us: int, at_most: int, *, damaged: bool = False, last_serial: int = 0
+    ) -> None:
         self.shard: Final = shard
         #: The range [from_us, to_us) of positions, and how many messages of all topics it held at most.
         self.from_us: Final = from_us
@@ -45,6 +47,8 @@ class LostRange:
         self.at_most: Final = at_most
         #: Whether it is not retention that took them.
         self.damaged: Final = damaged
+        #: The serial of the last of them; 0 if it is not known.
+        self.last_serial: Final = last_serial
 
     def __repr__(self) -> str:
         return f"LostRange(shard {self.shard}, [{self.from_us}, {self.to_us}), at most {self.at_most} messages)"

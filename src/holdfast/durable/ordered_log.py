@@ -20,7 +20,7 @@ What every implementation keeps:
 Rules 2 to 4 are what a store of records promises and a damaged one breaks. A node keeps, beside its state, the place
 up to which it has applied the log. `compare` tells whether the log in front of it still leads there. Whoever begins to
 read again begins **at** that place, not behind it, and compares the checksum of the record there: a log that lost its
-tail and has grown again looks complete from its ends alone. So whoever trims leaves the record at every node's place.
+tail and has grown again looks complete from its ends alone. So a trim leaves the record at every node's place.
 
 Answers and entries come by call-backs, because a pure module cannot wait. They are called on the event loop that owns
 the log, and may be called inside the call that asked for them.
@@ -38,7 +38,7 @@ FIRST_SEQUENCE: Final = 1
 class UnknownOutcome(ValueRecord):
     """The record may be in the log, or may yet come into it, or never will.
 
-    A full log and a log without a majority are this, too: whoever appends sends the same bytes again, after a pause,
+    A full log and a log without a majority are this, too: the writer sends the same bytes again, after a pause,
     until an answer comes or it reads them. That is right whatever happened, since a repetition counts for nothing.
     """
 

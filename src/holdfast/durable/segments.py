@@ -10,10 +10,10 @@ from mypy_extensions import i64
 
 from holdfast.model.errors import MisuseError
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import CommitPage
-from holdfast.records.segment_index import MAX_PAGES, UNINDEXED_PAGES, Directory, TokenPages, encode_map
-from holdfast.records.segment_page_writer import SegmentPageWriter
-from holdfast.records.segment_pages import PAGE_VERSION, SegmentPage
+from holdfast.records.pages.commit_pages import CommitPage
+from holdfast.records.pages.segment_index import MAX_PAGES, UNINDEXED_PAGES, Directory, TokenPages, encode_map
+from holdfast.records.pages.segment_page_writer import SegmentPageWriter
+from holdfast.records.pages.segment_pages import PAGE_VERSION, SegmentPage
 
 #: What pages of segments begin with.
 _SEGMENT_PAGE: Final = bytes([PAGE_VERSION])

@@ -10,9 +10,9 @@ from typing import Final
 
 from holdfast.durable.changes import FamilyChanges
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import encode_page, page_end
 from holdfast.records.messages import decode_message, encode_message
-from holdfast.records.segment_pages import LARGE_BYTES
+from holdfast.records.pages.commit_pages import encode_page, page_end
+from holdfast.records.pages.segment_pages import LARGE_BYTES
 
 #: A position in a key: µs, big-endian, so that keys sort by time. Never change.
 POSITION: Final = Struct(">Q")

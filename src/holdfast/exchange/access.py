@@ -32,6 +32,8 @@ MAX_CACHED_TOPIC_BYTES: Final = 256
 _SHOWN_TOPIC_CHARS: Final = 256
 
 _SEPARATOR_BYTE: Final = SEPARATOR[0]
+#: Of a topic that needs not be split. Never changed.
+_NO_LEVELS: Final[list[bytes]] = []
 _ACTIONS: Final = {"publish": WRITE, "receive": READ, "subscribe": READ}
 
 
@@ -153,7 +155,7 @@ class ClientAccess:
 
 
 def _judge(rules: FilledRules, topic: bytes) -> int:
-    levels = topic.split(SEPARATOR) if rules.by_levels else []
+    levels = topic.split(SEPARATOR) if rules.by_levels else _NO_LEVELS
     for rule in rules.denials:
         if _matches(rule, topic, levels):
             return DENY

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from mypy_extensions import i32
+
 from holdfast.durable.log import NO_END
 from holdfast.durable.queues.client_queue import SessionQueue
 from holdfast.durable.queues.external_queue import ExternalQueue
@@ -64,23 +66,43 @@ class Channel:
     """
 
     def __init__(self, link: Link, limit_bytes: int, number: int = 0) -> None:
+        # Connections are many, and most are idle. So flags stand together, which a compiled object stores side by side,
+        # small numbers have four bytes, and a table that is empty is None.
         self.link: Final = link
         #: By which the broker knows the connection.
         self.number: Final = number
         self.framer: Final = Framer(limit_bytes)
-        self.version = 0
         #: None until CONNECT was accepted, and after the channel has left its client.
         self.client: BrokerClient | None = None
-        #: None for nothing, as are the tables below: connections are many, and most are idle.
         self.out: list[bytes] | None = None
+
         self.dirty = False
         self.closed = False
         self.blocked = False
         #: The socket's send buffer is full: nothing more for this client until it drains.
         self.congested = False
         self.reading_paused = False
+        #: It has so many deferred acknowledgements that it is not read from.
+        self.stalled = False
+        #: Whether the broker watches that the packet that has begun is completed in time.
+        self.watched = False
+        #: Whether frames made for all clients fit this one too: no aliases, no mount point, no small packets.
+        self.plain = True
+
+        self.version: i32 = 0
         #: Answers to CONNECT or SUBSCRIBE, and QoS 2 messages, that wait for their commit: messages wait behind them.
-        self.changing = 0
+        self.changing: i32 = 0
+        #: No message for this client may be larger.
+        self.max_packet_bytes: i32 = MAX_PACKET_BYTES
+        #: QoS 1 messages taken and not acknowledged yet, and how many an MQTT 5 client may have so.
+        self.receiving: i32 = 0
+        self.receive_limit: i32 = 0
+        #: How many topic aliases the client may give, and how many it takes.
+        self.alias_limit_in: i32 = 0
+        self.alias_limit_out: i32 = 0
+        #: Bytes of an incomplete frame that the link holds back.
+        self.link_bytes: i32 = 0
+
         #: Monotonic time of the last bytes from the client.
         self.heard_us = 0
         #: Packets handled so far. The incomplete one has this number, if it is noted in `begun`.
@@ -90,34 +112,19 @@ class Channel:
         #: Monotonic time of its beginning, or of the last look at it, and the bytes of it that were there by then.
         self.begun_us = 0
         self.begun_bytes = 0
-        #: Whether the broker watches that it is completed in time.
-        self.watched = False
-        #: Bytes of an incomplete frame that the link holds back.
-        self.link_bytes = 0
-        #: No message for this client may be larger.
-        self.max_packet_bytes = MAX_PACKET_BYTES
-        #: Topic aliases the client gave, by number, and how many it may give.
+        #: Topic aliases the client gave, by number.
         self.aliases_in: dict[int, bytes] | None = None
-        self.alias_limit_in = 0
-        #: Topic aliases given to the client, and how many it takes.
+        #: Topic aliases given to the client.
         self.aliases_out: dict[bytes, int] | None = None
-        self.alias_limit_out = 0
-        #: QoS 1 messages taken and not acknowledged yet, and how many an MQTT 5 client may have so.
-        self.receiving = 0
-        self.receive_limit = 0
         #: In front of every topic of this connection; empty for none.
         self.mount = b""
         #: None if everything is allowed.
         self.access: ClientAccess | None = None
         #: What it answered for topics lately.
         self.may_publish: dict[bytes, bool] | None = None
-        #: Whether frames made for all clients fit this one too: no aliases, no mount point, no small packets.
-        self.plain = True
-        #: Acknowledgements that wait for external queues, or behind one that does; None for none.
+        #: Acknowledgements that wait for external queues, or behind one that does.
         self.deferred: deque[DeferredAck] | None = None
         self.deferred_bytes = 0
-        #: It has so many of them that it is not read from.
-        self.stalled = False
         #: Messages that may be taken before the rate limit pauses reading; -1 without a limit.
         self.publish_credit = -1
 
@@ -282,13 +289,26 @@ class BrokerClient:
         """Send what a replay finds, in turn with the others; it takes the place of one of the same filter."""
         if self.replays is None:
             self.replays = OrderedDict()
-        self.replays[replay.subscribed.record.filter.raw] = replay
+        raw = replay.subscribed.record.filter.raw
+        before = self.replays.get(raw)
+        if before is not None and before is not replay:
+            before.queue.rest()
+        self.replays[raw] = replay
 
     def end_replay(self, raw: bytes) -> None:
         if self.replays is not None:
-            self.replays.pop(raw, None)
+            replay = self.replays.pop(raw, None)
+            if replay is not None:
+                replay.queue.rest()
             if not self.replays:
                 self.replays = None
+
+    def end_replays(self) -> None:
+        """The session is not here any more."""
+        replays = self.replays
+        self.replays = None
+        for replay in () if replays is None else replays.values():
+            replay.queue.rest()
 
     # ---- both
 
@@ -296,6 +316,13 @@ class BrokerClient:
         """A filter was replaced or unsubscribed: its retained messages and its replay go no further [MQTT-3.10.4-2]."""
         self.end_replay(raw)
         self.end_retained(raw)
+
+    def rest_deliveries(self) -> None:
+        """Its connection is gone: they go on where they are on the next one, and hold nothing until then."""
+        for delivery in () if self.retained is None else self.retained.values():
+            delivery.resumed = True
+        for replay in () if self.replays is None else self.replays.values():
+            replay.queue.rest()
 
     def sends_beside_its_queue(self) -> bool:
         """Whether retained messages or history are on their way to it."""

@@ -42,8 +42,9 @@ QUEUES_AWAY: Final = "queues_away"
 QUEUES_BACK: Final = "queues_back"
 ERASED: Final = "erased"
 NOT_STORED: Final = "not_stored"
+LAKE_AWAY: Final = "lake_away"
 
-#: Every reason, in words.
+#: Every reason, and its description.
 REASONS: Final = {
     DROP_DENIED: "the access rules do not allow it",
     DROP_EXPIRED: "its expiry interval had passed",
@@ -70,6 +71,7 @@ REASONS: Final = {
     QUEUES_AWAY: "a queue backend does not answer",
     QUEUES_BACK: "a queue backend answers again",
     NOT_STORED: "the disk had no room: messages were delivered and not stored",
+    LAKE_AWAY: "the lake could not be read: a replay went on with what the log has",
     ERASED: "messages were erased on purpose, and are not shown any more",
 }
 
@@ -100,6 +102,8 @@ class Counters:
         self.not_stored = 0
         #: Messages that did not reach a client, by reason.
         self.drops: Final[dict[str, int]] = {}
+        #: Events that were begun, by reason: what repeats within a second is one.
+        self.events: Final[dict[str, int]] = {}
         #: Connections and requests that were refused, by reason code.
         self.refusals: Final[dict[int, int]] = {}
         #: Connections that failed before they spoke MQTT: at their PROXY header, TLS or WebSocket handshake.
@@ -108,6 +112,9 @@ class Counters:
     def drop(self, why: str, count: int = 1) -> None:
         if count:
             self.drops[why] = self.drops.get(why, 0) + count
+
+    def begin_event(self, reason: str) -> None:
+        self.events[reason] = self.events.get(reason, 0) + 1
 
     def refuse(self, reason: int) -> None:
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
@@ -159,9 +166,11 @@ class Drops:
             key = (reason, "", b"", 0)
             event = self._open.get(key)
             if event is None:
+                self.counters.begin_event(reason)
                 event = self._open[key] = Event(now_us, reason, "", "", count=0, detail="and others in this second")
         if event is None:
             self._kinds[reason] = self._kinds.get(reason, 0) + 1
+            self.counters.begin_event(reason)
             event = self._open[key] = Event(
                 now_us,
                 reason,

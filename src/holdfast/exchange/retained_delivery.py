@@ -1,13 +1,13 @@
 """Retained messages on their way to a new subscription: how far it is, as it is stored and as it is sent.
 
 A delivery that a SUBACK promised to a session that is kept is stored, and continues after a crash
-(`records/retained_progress.py`).
+(`records/session/retained_progress.py`).
 """
 
 from typing import Final
 
 from holdfast.durable.retained.retained_store import RetainedScan
-from holdfast.records.retained_progress import RetainedProgress
+from holdfast.records.session.retained_progress import RetainedProgress
 from holdfast.topics.names import in_level_order
 from holdfast.topics.subscription import SubscriptionRecord
 

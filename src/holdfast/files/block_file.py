@@ -8,7 +8,7 @@
 1. A line names one of `client`, `user` and `address`, and nothing twice. The other members may be left out.
 2. `client` is the name of a session: the client id, behind a mount point with that and U+0000 in front.
 3. `address` is an IP address or a network, in its shortest form after it was read.
-4. A file with a wrong line is refused as a whole: a block that is not understood is none, and nobody would notice.
+4. A file with a wrong line is refused as a whole: a block that is not understood would block no one, unseen.
 """
 
 import ipaddress

@@ -15,7 +15,7 @@ from holdfast.files.private import FILE_MODE
 
 
 class PrivateSocket:
-    """A Unix socket that is bound and does not listen yet, so that nobody can connect before its mode is 0600."""
+    """A Unix socket that is bound and does not listen yet, so that it takes no connection before its mode is 0600."""
 
     def __init__(self, path: Path, *, take_over: bool = False) -> None:
         """OSError if the path is not free. What a killed process left there is removed first.
@@ -51,7 +51,7 @@ class PrivateSocket:
 
 
 def _remove_stale(path: Path, *, served_too: bool) -> None:
-    """Remove a socket that nobody serves any more, or serves on."""
+    """Remove a socket that no process serves any more, or serves on."""
     if not stat.S_ISSOCK(path.lstat().st_mode):
         raise OSError(f"{path} is in the way and is no socket; move it elsewhere")
     if served_too:

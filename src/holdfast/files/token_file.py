@@ -27,6 +27,8 @@ from holdfast.model.roles import READER, ROLES
 
 _PREFIX: Final = "hft_"
 _TOKEN_BYTES: Final = 32
+#: Tokens in a text, for who leaves them out: a regular expression of Java, too.
+TOKEN_PATTERN: Final = rf"{_PREFIX}[A-Za-z0-9_-]+"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LINE: Final = re.compile(rf"({_NAME.pattern}):sha256:([0-9a-f]{{64}})((?: [a-z]+=\S+)*)")
 

@@ -66,3 +66,32 @@ class Message:
 
     def __repr__(self) -> str:
         return f"Message({self.topic!r}, {len(self.payload)} B, qos={self.qos}, publisher={self.publisher!r})"
+
+
+class ArchivedMessage(Message):
+    """A message that was read from a lake. Its place is the one that it had in the log, which may not have it any more:
+    a session that has to find it again stores it whole.
+    """
+
+    def like(self, properties: bytes) -> "ArchivedMessage":
+        """The same message at the same place, with other properties."""
+        return archived_message(self, self.shard, self.position_us, properties)
+
+
+def archived_message(
+    message: Message, shard: int, position_us: int, properties: bytes | None = None
+) -> ArchivedMessage:
+    """A message as one of a lake, at its place; with other properties, if they are given."""
+    archived = ArchivedMessage(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.publisher,
+        message.received_us,
+        retain=message.retain,
+        properties=message.properties if properties is None else properties,
+        expires_us=message.expires_us,
+    )
+    archived.shard = shard
+    archived.position_us = position_us
+    return archived

@@ -106,7 +106,7 @@ REASONS: Final = (
     Reason(0x01, "Granted QoS 1", (SUBACK,), "Subscribed, at most QoS 1."),
     Reason(0x02, "Granted QoS 2", (SUBACK,), "Subscribed, at most QoS 2."),
     Reason(0x04, "Disconnect with Will Message", (DISCONNECT,), "Close, and publish the will.", CLIENT),
-    Reason(0x10, "No matching subscribers", _PUBLISH_REPLIES, "Accepted; nobody subscribes to it now."),
+    Reason(0x10, "No matching subscribers", _PUBLISH_REPLIES, "Accepted; no client subscribes to it now."),
     Reason(0x11, "No subscription existed", (UNSUBACK,), "There was nothing to unsubscribe."),
     Reason(0x18, "Continue authentication", (AUTH,), "The next step of the exchange follows."),
     Reason(0x19, "Re-authenticate", (AUTH,), "Begin a new exchange on this connection."),

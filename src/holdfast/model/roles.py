@@ -18,5 +18,5 @@ ROLES: Final = (VIEWER, READER, OPERATOR, ADMIN)
 
 
 def includes(role: str, needed: str) -> bool:
-    """Whether whoever has `role` may do what needs `needed`. Requires: both are of ROLES."""
+    """Whether a user with `role` may do what needs `needed`. Requires: both are of ROLES."""
     return ROLES.index(role) >= ROLES.index(needed)

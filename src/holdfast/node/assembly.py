@@ -8,6 +8,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.commit import MemoryLog
+from holdfast.durable.lake_log import LakeSource
 from holdfast.durable.queues.memory_queue import MemoryQueue
 from holdfast.durable.queues.queue_store import QueueStore
 from holdfast.durable.retained.memory_retained import MemoryRetained
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from holdfast.node.storage import DiskStorage
 
 
-async def assemble(settings: Settings) -> tuple[Broker, "DiskStorage | None", dict[str, QueueStore]]:
-    """A broker, its storage on disk if it has one, and its queue backends outside the log.
+async def assemble(
+    settings: Settings, lake: LakeSource | None = None
+) -> tuple[Broker, "DiskStorage | None", dict[str, QueueStore]]:
+    """A broker, its storage on disk if it has one, and its queue backends outside the log; replays read the lake.
 
     SettingsError if a file is wrong or the data folder is in use.
     """
@@ -44,7 +47,7 @@ async def assemble(settings: Settings) -> tuple[Broker, "DiskStorage | None", di
     except BaseException:
         disk.close()
         raise
-    return Broker(policy, clock, authenticator, disk.stores(backends), blocks), disk, backends
+    return Broker(policy, clock, authenticator, disk.stores(backends, lake), blocks), disk, backends
 
 
 def policy_of(settings: Settings) -> Policy:

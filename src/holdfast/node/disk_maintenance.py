@@ -102,6 +102,7 @@ class DiskMaintenance:
         state = self._disk.check()
         if state is not before:
             _log.warning("free disk space", state=state.name.lower(), free_bytes=self._disk.free_bytes)
+        self._storage.disk_state = state
         self._storage.leases.short_of_space = state is not DiskState.OK
         self._full = state is DiskState.FULL
         broker.exchange.intake.refusing = QUOTA_EXCEEDED if self._full and not self._warns else SUCCESS

@@ -26,16 +26,17 @@ from holdfast.broker.sys_topics import SysTopics
 from holdfast.model.errors import HoldfastError, PermanentError, PoisonedError
 from holdfast.node.assembly import assemble, listener_specs
 from holdfast.node.build_info import describe
-from holdfast.node.console_supervisor import start_console
-from holdfast.node.control_socket import ControlSocket, control_socket
-from holdfast.node.history_supervisor import end_history, start_history
-from holdfast.node.reload import Reloaded, merge
+from holdfast.node.control.control_socket import ControlSocket, control_socket
+from holdfast.node.node_state import NodeState
+from holdfast.node.processes.console_supervisor import start_console
+from holdfast.node.processes.history_supervisor import end_history, lake_link, start_history
+from holdfast.node.processes.supervision import end_task
+from holdfast.node.reload import SettingsReload, merge
 from holdfast.node.settings.tree import DEFAULT_LISTENER, Settings
-from holdfast.node.supervision import end_task
 from holdfast.server.listeners import Listeners, open_listeners
 
 if TYPE_CHECKING:
-    from holdfast.node.cluster_storage import ClusterStorage
+    from holdfast.node.cluster.cluster_storage import ClusterStorage
     from holdfast.node.storage import DiskStorage
 
 _log = structlog.get_logger()
@@ -76,6 +77,9 @@ class Node:
             _log.critical("nothing can be stored any more", why=str(why))
         self.failure = why if isinstance(why, HoldfastError) else PoisonedError(str(why))
         self.failed.set()
+        if self.control is not None:
+            # Nobody can ask once it has ended.
+            self.control.watches.push_stats()
 
     def sync_within(self, timeout_s: float) -> bool:
         """Whether all that was written is on disk within `timeout_s`. May be called from any thread."""
@@ -89,7 +93,7 @@ class Node:
         shown = f"[{host}]" if ":" in host else host
         return f"{_SCHEMES[kind.kind]}://{shown}:{port}{path}"
 
-    def change(self, settings: Settings) -> Reloaded:
+    def change(self, settings: Settings) -> SettingsReload:
         """Apply other settings as far as that is possible without a restart; the result says which need one.
 
         `log` has no effect: the program around the node configures logs.
@@ -115,12 +119,13 @@ async def running(
     """
     if settings.cluster.is_on:
         # Imported here: a node that is alone does not need the cluster's libraries.
-        from holdfast.node.cluster_embedding import running_in_cluster
+        from holdfast.node.cluster.cluster_embedding import running_in_cluster
 
         async with running_in_cluster(settings, grace_s, own_process=own_process) as node:
             yield node
         return
-    broker, disk, backends = await assemble(settings)
+    lake = lake_link(settings)
+    broker, disk, backends = await assemble(settings, lake)
     try:
         async with control_socket(settings, broker, disk, own_process=own_process) as control, broker:
             listeners = await open_listeners(listener_specs(settings), broker)
@@ -129,7 +134,7 @@ async def running(
             node = Node(settings, broker, listeners, sys_topics, disk, control)
             control.state.node = node
             maintenance = None if disk is None else _start_maintenance(node, disk)
-            segments = None if disk is None else _start_segments(disk)
+            segments = None if disk is None else _start_segments(disk, control.state)
             history = start_history(settings)
             console = start_console(settings, by_default=own_process)
             try:
@@ -147,6 +152,8 @@ async def running(
                 await broker.queue_backends.settle()
                 await _commit_the_rest(broker, disk)
                 await end_task(console)
+                if lake is not None:
+                    await lake.close()
                 await end_history(history)
                 await end_task(segments)
                 await end_task(maintenance)
@@ -159,11 +166,13 @@ async def running(
                 disk.close()
 
 
-def _start_segments(disk: "DiskStorage") -> "asyncio.Task[None]":
+def _start_segments(disk: "DiskStorage", state: NodeState) -> "asyncio.Task[None]":
     # Imported here: a node that keeps everything in memory does not need RocksDB.
-    from holdfast.node.segment_supervisor import SegmentSupervisor
+    from holdfast.node.processes.segment_supervisor import SegmentSupervisor
 
-    return asyncio.create_task(SegmentSupervisor(disk).run())
+    supervisor = SegmentSupervisor(disk)
+    state.children = supervisor.pids
+    return asyncio.create_task(supervisor.run())
 
 
 def _start_maintenance(node: Node, disk: "DiskStorage") -> "asyncio.Task[None]":

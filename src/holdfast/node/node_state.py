@@ -1,12 +1,13 @@
 """What a node is and whether it takes messages, from its start to its end, for those who ask by the control socket."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import holdfast
 from holdfast.broker.broker import Broker
 from holdfast.control.words import ClusterInfo, ListenerInfo, NodeInfo, TakeoverRows
+from holdfast.model.errors import PoisonedError
 from holdfast.model.reasons import SUCCESS
 from holdfast.node.build_info import is_compiled
 from holdfast.node.reload import ReloadHistory
@@ -42,6 +43,8 @@ class NodeState:
         #: The same in full, and who took over from whom (of a session, or lately); None without a cluster.
         self.cluster_info: Callable[[], ClusterInfo] | None = None
         self.takeovers: Callable[[str], TakeoverRows] | None = None
+        #: Processes that work for the broker now, with their ids.
+        self.children: Callable[[], Mapping[str, int]] = dict
 
     def state(self) -> tuple[str, str]:
         """One of the states, and why it takes no messages if it does not."""
@@ -56,6 +59,11 @@ class NodeState:
             return REFUSING, "the disk has too little room; make room, or lower storage.min_free_bytes"
         not_ready = self.not_ready()
         return (REFUSING, not_ready) if not_ready else (TAKING, "")
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether the node ends because a part of it that stores cannot go on."""
+        return self.node is not None and isinstance(self.node.failure, PoisonedError)
 
     def listeners(self) -> list[ListenerInfo]:
         """The listeners that are open, with their connections."""
@@ -75,11 +83,19 @@ class NodeState:
             for name, (host, port) in self.node.listeners.addresses().items()
         ]
 
-    def certificate_expiries(self) -> dict[str, float]:
-        """By listener: when its certificate ends, as far as that is known."""
+    def opened_connections(self) -> dict[str, float]:
+        """By listener: connections that were accepted since the start."""
         if self.node is None:
             return {}
-        return {name: at_s for name, at_s in self.node.listeners.certificate_expiries().items() if at_s}
+        return {name: float(one.opened) for name, one in self.node.listeners.connections.items()}
+
+    def certificate_expiries(self) -> dict[str, float] | None:
+        """By listener: when its certificate ends. None while there are no listeners yet, or if it is known of none."""
+        if self.node is None:
+            return None
+        ends = self.node.listeners.certificate_expiries()
+        known = {name: at_s for name, at_s in ends.items() if at_s}
+        return known if known or not ends else None
 
     def info(self) -> NodeInfo:
         state, detail = self.state()

@@ -28,7 +28,7 @@ class SettingChange:
 
 
 @dataclass(frozen=True)
-class Reloaded:
+class SettingsReload:
     """The outcome of a reload."""
 
     #: The settings in effect: the old ones with every live change.
@@ -77,7 +77,7 @@ class ReloadHistory:
         return "; ".join(f"{part}: {why}" for part, why in self.errors.items() if part != "blocks")
 
 
-def merge(old: Settings, new: Settings) -> Reloaded:
+def merge(old: Settings, new: Settings) -> SettingsReload:
     """`old` with everything of `new` that can change while the node runs."""
     changes: list[SettingChange] = []
     sections: dict[str, Any] = {}
@@ -91,7 +91,7 @@ def merge(old: Settings, new: Settings) -> Reloaded:
     waiting = {change.key for change in changes if not change.live}
     sources = {key: source for key, source in new.sources.items() if key not in waiting}
     sources |= {key: source for key, source in old.sources.items() if key in waiting}
-    return Reloaded(replace(old, sources=sources, **sections), tuple(changes))
+    return SettingsReload(replace(old, sources=sources, **sections), tuple(changes))
 
 
 def _compare(prefix: str, section: type, old: object, new: object) -> list[SettingChange]:

@@ -10,6 +10,7 @@ from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.durable.commit import CommitCounts, SegmentCounts
 from holdfast.durable.erasures import Erasure
+from holdfast.durable.lake_log import LakeHistory, LakeSource
 from holdfast.durable.log import NO_END, LostRange
 from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
@@ -19,12 +20,13 @@ from holdfast.durable.takeover.registry import MemoryRegistry
 from holdfast.exchange.drops import DAMAGED, DROP_RETENTION, ERASED, Drops
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PoisonedError, TransientError
+from holdfast.node.control.stored_log import StoredShard
 from holdfast.node.settings.tree import Settings
 from holdfast.node.settings.zones import zones_of
-from holdfast.node.stored_log import StoredShard
 from holdfast.records.events import Event
 from holdfast.records.lanes import is_lane
 from holdfast.storage.event_files import EventFiles
+from holdfast.storage.rocks.engine.disk_space import DiskState
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.loop_sync import LoopSyncRule
 from holdfast.storage.rocks.layouts.paged import SegmentSize
@@ -67,6 +69,7 @@ class DiskStorage:
             lambda *place: self.log.reader.at(*place),
             self.retained.at,
             self._gone,
+            hides=lambda *place: self.log.reader.erasures.hides(*place),
             is_written=lambda: self.log.idle(),
         )
         self.numbers: Final = RocksPublisherNumbers(self.engine, clock)
@@ -77,6 +80,8 @@ class DiskStorage:
         self._write_marks()
         #: Kept by those who have segments made.
         self.segment_counts: Final = SegmentCounts()
+        #: As it was looked at last; `DiskMaintenance` looks.
+        self.disk_state = DiskState.OK
         self.leases: Final = Leases(storage.data, settings.history.lease_max_age_s)
         self.maintenance: Final = Maintenance(self.log, leases=self.leases)
         self.erasures: Final = ErasureWorker(storage.data, self.log, self.retained, self._note_erasure)
@@ -93,8 +98,8 @@ class DiskStorage:
         #: Retained messages that could not be read, as far as the log names them.
         self._unreadable = 0
 
-    def stores(self, backends: Mapping[str, QueueStore] | None = None) -> Stores:
-        """The stores as the broker takes them, with the queue backends outside the log."""
+    def stores(self, backends: Mapping[str, QueueStore] | None = None, lake: LakeSource | None = None) -> Stores:
+        """The stores as the broker takes them, with the queue backends outside the log, and the lake behind it."""
         zones = self.log.zones.all
         return Stores(
             log=self.log,
@@ -107,6 +112,7 @@ class DiskStorage:
             outbox=self.outbox,
             attach=self.log.attach,
             new_replay=self._new_replay,
+            lake=None if lake is None else LakeHistory(self.log.reader, lake),
             stores_all=all(zone.store for zone in zones),
             keeps_qos0=any(zone.store and zone.store_qos0 for zone in zones),
             goes_early=self._goes_early if any(zone.deliver_early for zone in zones) else None,
@@ -146,6 +152,11 @@ class DiskStorage:
 
     def segment_writer(self, size: SegmentSize) -> SegmentWriter:
         return SegmentWriter(self.log, size)
+
+    @property
+    def unreadable_parts(self) -> int:
+        """Parts of the log and retained messages that could not be read, since the start."""
+        return self.retained.unreadable + self.segment_counts.unreadable
 
     def is_short_of_space(self) -> bool:
         return self.leases.short_of_space

@@ -21,9 +21,10 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
 from holdfast.model.errors import MisuseError, PermanentError
+from holdfast.model.pickled import Reduced, reduce_by_fields
 from holdfast.records.fields import RecordReader, i64, text, u8, u16, u32, u64
-from holdfast.records.lost_pages import LOST, LostPages, format_lost, parse_lost
 from holdfast.records.meta_keys import zone_of_key
+from holdfast.records.pages.lost_pages import LOST, LostPages, format_lost, parse_lost
 
 #: Never change.
 VERSION: Final = 1
@@ -84,6 +85,9 @@ class Generation:
             raise MisuseError(
                 f"generation {self.number} has {len(self.shards)} shards and {len(self.last_serials)} last serials"
             )
+
+    def __reduce__(self) -> Reduced:
+        return reduce_by_fields(self)
 
     def family(self, shard: int) -> str:
         """The column family of one of its shards."""

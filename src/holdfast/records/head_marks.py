@@ -7,7 +7,7 @@ later gets a position at or below it. So the difference of two serials is the nu
 
 1. Marks follow each other in time: positions increase, serials do not decrease. What breaks that was not written by us,
    and neither it nor anything behind it counts.
-2. A mark has no check of its own. Readers compare it with what the log knows (`storage/rocks/log/head_marks.py`).
+2. A mark has no checksum. Readers compare it with what the log knows (`storage/rocks/log/head_marks.py`).
 """
 
 import sys

@@ -33,6 +33,6 @@ def zone_of_lane(name: str) -> str:
 
 
 def lane_number(name: str) -> int:
-    """The number of a lane; 0 of what is none."""
+    """The number of a lane; 0 of an address that is no lane."""
     number = name.partition(MARK)[2]
     return int(number) if number.isdigit() else 0

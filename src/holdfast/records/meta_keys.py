@@ -6,7 +6,7 @@
     04 | shard u16                         a shard's ceiling           records/positions.py
     05 | shard u16                         a shard's head              records/positions.py
     06 | shard u16                         what a shard has applied    records/positions.py
-    07 | client id (UTF-8)                 a client's last number      records/numbers.py
+    07 | client id (UTF-8)                 a client's last number      records/session/numbers.py
     08                                     the outbox's ceiling        records/outbox.py
     09 | number u64                        a message in the outbox     records/outbox.py
     0A | number u64                        a queue that is to go       records/outbox.py

@@ -138,7 +138,7 @@ def encode_connect(packet: Connect) -> bytes:
     if version != V5 and packet.password is not None and packet.user_name is None:  # v3 [MQTT-3.1.2-22]
         raise MisuseError("a password without a user name needs MQTT 5")
     if version == V5 and packet.bridge:
-        raise MisuseError("a bridge of MQTT 5 has no protocol level of its own")
+        raise MisuseError("a bridge of MQTT 5 has no separate protocol level")
     will = packet.will
     flags = _CLEAN_START if packet.clean_start else 0
     payload = [encode_text(packet.client_id)]

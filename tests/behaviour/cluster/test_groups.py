@@ -8,7 +8,7 @@ from holdfast.broker.policy import Policy, Sessions
 from holdfast.cluster.registry.takeover_begin import BEGIN
 from holdfast.model.message import Message
 from holdfast.model.protocol import PUBACK, V5
-from holdfast.records.groups import GroupRecord
+from holdfast.records.session.groups import GroupRecord
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Connack, Connect, Publish, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from holdfast.wire.properties import Properties

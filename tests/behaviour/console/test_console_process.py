@@ -17,7 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from bench.ports import free_port
 from holdfast.console.options import ConsoleOptions
-from holdfast.node.console_main import ConsoleStart, encode_start
+from holdfast.node.processes.console_main import ConsoleStart, encode_start
 from tests.history.processes import Program, is_running, until
 
 pytestmark = pytest.mark.slow
@@ -130,7 +130,7 @@ def test_a_console_whose_broker_was_killed_while_it_started_ends_without_a_word(
     (tmp_path / "console").mkdir()
     options = ConsoleOptions(port=0, state_folder=tmp_path / "console")
     start = encode_start(ConsoleStart(options=options, history=None, log_format="json"))
-    command = [sys.executable, "-m", "holdfast.node.console_main"]
+    command = [sys.executable, "-m", "holdfast.node.processes.console_main"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -169,6 +169,23 @@ def test_a_port_in_use_does_not_stop_the_broker(tmp_path: Path) -> None:
             until(lambda: other.console_pids(), "the port is taken once it is free")
         finally:
             other.broker.end()
+
+
+def test_the_processes_of_a_broker_and_the_readers_of_an_enabled_history_are_in_the_metrics(tmp_path: Path) -> None:
+    ports = (f"history.flight_port={free_port()}", f"history.http_port={free_port()}")
+    with place(tmp_path, "console.open_metrics=true", "history.enabled=true", *ports) as here:
+
+        def told(sample: str) -> bool:
+            return any(line.startswith(sample) for line in str(here.ask("GET", "/metrics")[1]).splitlines())
+
+        # Nobody has asked for the past yet.
+        until(lambda: told("holdfast_history_readers_busy 0"), "the readers are counted")
+        for process in ("broker", "history", "console"):
+            assert told(f'holdfast_process_resident_memory_bytes{{process="{process}"}} '), process
+        assert told('holdfast_connections_opened_total{listener="default"} ')
+        assert told('holdfast_console_requests_total{route="metrics",code="200"} ')
+        assert told('holdfast_disk_state{state="ok"} ')
+        assert told("holdfast_replays 0")
 
 
 def test_the_console_of_a_stopped_folder_shows_the_past_and_changes_nothing(tmp_path: Path) -> None:

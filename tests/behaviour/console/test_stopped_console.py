@@ -22,11 +22,11 @@ from holdfast.control.words import STATS, Nothing, Stats, Watch
 from holdfast.files.socket_path import find_socket
 from holdfast.files.token_file import add_token
 from holdfast.model.roles import ADMIN
-from holdfast.node import control_watches
-from holdfast.node.broker_stats import BrokerStats
-from holdfast.node.console_main import ConsoleStart, encode_start
-from holdfast.node.control_server import MAX_WAITING_BYTES
+from holdfast.node.control import control_watches
+from holdfast.node.control.broker_stats import BrokerStats
+from holdfast.node.control.control_server import MAX_WAITING_BYTES
 from holdfast.node.embedding import running
+from holdfast.node.processes.console_main import ConsoleStart, encode_start
 from holdfast.node.settings.tree import Listener, Settings, Storage, Sys
 from tests.control_peer import control_peer
 
@@ -71,7 +71,7 @@ async def console(folder: Path) -> AsyncIterator[Console]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "holdfast.node.console_main",
+        "holdfast.node.processes.console_main",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env=environment(),

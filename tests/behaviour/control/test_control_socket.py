@@ -152,7 +152,7 @@ def test_numbers_are_pushed_and_are_those_of_the_table(folder: Path) -> None:
             known = {metric.name: metric for metric in BROKER_METRICS}
             for name in (*stats.numbers, *stats.labelled, *stats.histograms):
                 assert (name in stats.histograms) == (known[name].kind == HISTOGRAM)
-                assert (name in stats.labelled) == bool(known[name].label)
+                assert (name in stats.labelled) == bool(known[name].labels)
             for name, histogram in stats.histograms.items():
                 assert len(histogram.counts) == len(known[name].bounds) + 1
             assert all(name.endswith("_total") for name, metric in known.items() if metric.kind == COUNTER)

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from holdfast.broker.sys_topics import SysTopics
+from holdfast.control.metrics import DURATION_BOUNDS
+from holdfast.model.histogram import HistogramCounts
 from holdfast.model.protocol import PUBACK
+from holdfast.node.control.broker_stats import BrokerStats, LoopLag
+from holdfast.node.control.client_feed import ClientFeed, ClientScan
+from holdfast.node.control.client_rows import ClientRowBuilder
+from holdfast.node.control.slice_times import SliceTimes
+from holdfast.node.node_state import NodeState
+from holdfast.node.settings.tree import Settings, Storage
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.wire.packets import Ack, Publish
 from tests.disk_world import DiskWorld, back, payloads, publish
@@ -90,3 +98,28 @@ def test_sys_topics_count_syncs_of_both_kinds(world: DiskWorld) -> None:
     assert int(values["storage/syncs/loop"]) == counts.on_loop > 0
     assert int(values["storage/syncs/thread"]) == counts.on_thread > 0
     assert int(values["storage/syncs/longest_on_loop_us"]) == counts.longest_on_loop_us > 0
+
+
+def test_metrics_count_syncs_of_both_kinds(world: DiskWorld) -> None:
+    writer = world.connect("w")
+    writer.send(Publish("a", b"1", 1, 7))
+    writer.send(*(Publish("a", b"x", 1, 100 + number) for number in range(40)))
+    slices = SliceTimes(HistogramCounts(DURATION_BOUNDS))
+    feed = ClientFeed(world.broker, ClientRowBuilder(world.broker, None), slices)
+    scan = ClientScan(world.broker, feed, slices)
+    stats = BrokerStats(world.broker, NodeState(Settings(), world.broker), scan, slices, LoopLag(), None).gather()
+    counts = world.disk.engine.sync_counts
+    assert stats.labelled["syncs_total"] == {"loop": counts.on_loop, "thread": counts.on_thread}
+    assert min(counts.on_loop, counts.on_thread) > 0
+    assert sum(stats.histograms["sync_seconds"].counts) == counts.on_loop + counts.on_thread
+
+
+def test_a_node_that_is_told_so_never_syncs_on_the_loop(tmp_path: Path) -> None:
+    assert Storage(data=tmp_path).sync_on_loop == "auto", "small commits are, unless it is told otherwise"
+    with DiskWorld(tmp_path, storage={"sync_on_loop": "never"}) as world:
+        writer = world.connect("w")
+        writer.send(Publish("a", b"1", 1, 7))
+        world.settle()
+        assert [ack.packet_id for ack in writer.take_all(Ack)] == [7]
+        counts = world.disk.engine.sync_counts
+        assert counts.on_loop == 0 < counts.on_thread

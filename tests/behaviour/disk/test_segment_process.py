@@ -19,8 +19,8 @@ from holdfast.durable.log import NO_END
 from holdfast.model.errors import TransientError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.node.child_process import child_process
-from holdfast.node.segment_main import (
+from holdfast.node.processes.child_process import child_process
+from holdfast.node.processes.segment_main import (
     LENGTH,
     Built,
     Failed,
@@ -31,19 +31,23 @@ from holdfast.node.segment_main import (
     encode_frame,
     serve,
 )
-from holdfast.node.segment_supervisor import SegmentSupervisor
+from holdfast.node.processes.segment_supervisor import SegmentSupervisor
 from holdfast.node.settings.tree import Settings, Storage
 from holdfast.node.storage import DiskStorage
 from holdfast.node.system_clock import SystemClock
-from holdfast.records.commit_pages import encode_page
+from holdfast.records.pages.commit_pages import encode_page
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, read_mark
+from holdfast.storage.rocks.log.segment_writer import Stretch
 from tests.disk_world import DiskWorld
 from tests.replays import replay_of
 
 SHARD = "log-00000-00000001"
 SMALL = SegmentSize(messages=500)
+#: Of 500 messages with so many bytes: 8 MB, which is some twenty slices.
+LARGE_BYTES = 16_000
+LARGE = SegmentSize(messages=500, size_bytes=64 << 20)
 PATIENCE_S = 60
 
 
@@ -56,14 +60,14 @@ class Disk:
         self.written: list[Message] = []
         self._number = 0
 
-    def write(self, count: int) -> None:
+    def write(self, count: int, payload_bytes: int = 100) -> None:
         random = Random(count)
         for _commit in range(0, count, 100):
             self._number += 1
             batch = Batch(self._number)
             for _message in range(100):
                 topic = b"plant/%d/temp" % random.randrange(50)
-                batch.messages.append(Message(topic, random.randbytes(100), 1, ClientId("p"), 1))
+                batch.messages.append(Message(topic, random.randbytes(payload_bytes), 1, ClientId("p"), 1))
             self.storage.log.write(batch)
             self.written += batch.messages
         self.storage.engine.sync_now()
@@ -154,11 +158,84 @@ def test_a_process_that_is_killed_is_started_again(disk: Disk, monkeypatch: pyte
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("slices", [0, 1, 4], ids="killed after {} slices of the stretch".format)
+def test_a_process_that_is_killed_while_it_is_sent_a_stretch_costs_nothing(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, slices: int
+) -> None:
+    """L20: it is sent five slices, a commit each."""
+
+    async def run() -> None:
+        monkeypatch.setattr("holdfast.node.processes.segment_supervisor._FIRST_PAUSE_S", 0.0)
+        disk.write(500, LARGE_BYTES)
+        supervisor = SegmentSupervisor(disk.storage, LARGE)
+        finished = Finished(supervisor, monkeypatch)
+        read = supervisor._segments.read
+        killed: list[asyncio.subprocess.Process] = []
+
+        def dies_once(stretch: Stretch) -> Iterator[list[bytes]]:
+            for number, values in enumerate(read(stretch)):
+                if number == slices and not killed:
+                    assert supervisor.process is not None
+                    killed.append(supervisor.process)
+                    supervisor.process.kill()
+                yield values
+
+        monkeypatch.setattr(supervisor._segments, "read", dies_once)
+        running = asyncio.create_task(supervisor.run())
+        await finished.wait(1)
+        assert len(killed) == 1
+        assert supervisor.process is not killed[0]
+        assert disk.mark_us() == disk.written[-1].position_us
+        assert disk.read() == disk.written
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("slices", [1, 2, 8], ids="killed after {} slices of the segment".format)
+def test_a_process_that_is_killed_while_it_answers_costs_nothing(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, slices: int
+) -> None:
+    """L20: pages that it had sent are stored and belong to nobody. What it sends is more than the pipe and the broker's
+    reader hold, so its last frame has not left when it is killed.
+    """
+
+    async def run() -> None:
+        monkeypatch.setattr("holdfast.node.processes.segment_supervisor._FIRST_PAUSE_S", 0.0)
+        disk.write(500, LARGE_BYTES)
+        supervisor = SegmentSupervisor(disk.storage, LARGE)
+        finished = Finished(supervisor, monkeypatch)
+        store_pages = supervisor._segments.store_pages
+        stored: list[int] = []
+        marks: list[int] = []
+
+        def dies_once(stretch: Stretch, first_page: int, pages: list[bytes]) -> None:
+            store_pages(stretch, first_page, pages)
+            stored.append(stretch.number)
+            marks.append(disk.mark_us())
+            if len(stored) == slices:
+                assert supervisor.process is not None
+                supervisor.process.kill()
+
+        monkeypatch.setattr(supervisor._segments, "store_pages", dies_once)
+        running = asyncio.create_task(supervisor.run())
+        await finished.wait(1)
+        assert set(stored) == {1, 2}, "the first one was cut short, and its number is not used again"
+        assert set(marks) == {NOTHING_INDEXED}, "nothing was deleted before the last batch"
+        assert disk.mark_us() == disk.written[-1].position_us
+        assert disk.read() == disk.written
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(run())
+
+
 def test_a_stretch_that_ends_the_process_three_times_stays_in_commit_pages(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
-        monkeypatch.setattr("holdfast.node.segment_supervisor._FIRST_PAUSE_S", 0.0)
+        monkeypatch.setattr("holdfast.node.processes.segment_supervisor._FIRST_PAUSE_S", 0.0)
         disk.write(1_000)
         supervisor = SegmentSupervisor(disk.storage, SMALL)
         given_up = asyncio.Event()
@@ -192,8 +269,8 @@ def test_a_full_disk_is_waited_for(disk: Disk, monkeypatch: pytest.MonkeyPatch) 
     """However often there is no room, no stretch is given up."""
 
     async def run() -> None:
-        monkeypatch.setattr("holdfast.node.segment_supervisor._FIRST_PAUSE_S", 0.0)
-        monkeypatch.setattr("holdfast.node.segment_supervisor._LONGEST_PAUSE_S", 0.0)
+        monkeypatch.setattr("holdfast.node.processes.segment_supervisor._FIRST_PAUSE_S", 0.0)
+        monkeypatch.setattr("holdfast.node.processes.segment_supervisor._LONGEST_PAUSE_S", 0.0)
         disk.write(500)
         supervisor = SegmentSupervisor(disk.storage, SMALL)
         finished = Finished(supervisor, monkeypatch)
@@ -226,7 +303,7 @@ def test_a_process_whose_answer_nobody_reads_ends_all_the_same() -> None:
     pages = [encode_page(messages[first : first + 1_000], 1 + first) for first in range(0, 5_000, 1_000)]
 
     async def run() -> int | None:
-        async with child_process("holdfast.node.segment_main", {}) as process:
+        async with child_process("holdfast.node.processes.segment_main", {}) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(b"".join([encode_frame(Pages(0, pages)), encode_frame(StretchEnd())]))
@@ -272,7 +349,7 @@ def test_a_process_whose_broker_was_killed_ends_without_a_word(cut: int | None) 
     sent = b"".join([encode_frame(Pages(0, [encode_page(messages, 1)])), encode_frame(StretchEnd())])
     tree = str(Path(holdfast.__file__).resolve().parents[1])
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.node.segment_main"],
+        [sys.executable, "-m", "holdfast.node.processes.segment_main"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

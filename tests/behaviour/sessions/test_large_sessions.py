@@ -10,7 +10,7 @@ from holdfast.broker.sessions.slices import SLICE
 from holdfast.model.protocol import PUBACK, V5
 from holdfast.model.reasons import SESSION_TAKEN_OVER
 from holdfast.node.settings.tree import ZoneSettings
-from holdfast.records.sessions import decode_subscription
+from holdfast.records.session.sessions import decode_subscription
 from holdfast.storage.rocks.sessions import session_store as stored_sessions
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.codec import encode

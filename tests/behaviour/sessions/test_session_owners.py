@@ -15,7 +15,7 @@ from holdfast.exchange.drops import CONNECT_REFUSED
 from holdfast.model.ids import ClientId
 from holdfast.model.protocol import V5, V311
 from holdfast.model.reasons import CLIENT_IDENTIFIER_NOT_VALID, NOT_AUTHORIZED, SUCCESS
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.wire.packets import Ack, Connack, Connect, Disconnect, Publish, Will
 from holdfast.wire.properties import Properties
 from tests.disk_world import DiskWorld

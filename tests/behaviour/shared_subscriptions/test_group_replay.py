@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.durable.changes import Changes
 from holdfast.model.reasons import TOPIC_FILTER_INVALID
-from holdfast.records.groups import GROUP_PREFIX, group_key, member_key
+from holdfast.records.session.groups import GROUP_PREFIX, group_key, member_key
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.wire.packets import Publish
 from tests.broker_backends import OpenWorld

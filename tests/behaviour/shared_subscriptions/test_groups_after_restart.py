@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
-from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.session.groups import GROUP_PREFIX
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Publish, Suback, Unsuback, Unsubscribe
 from tests.broker_backends import OneNode, OpenWorld

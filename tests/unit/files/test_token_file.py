@@ -1,5 +1,6 @@
 """The token file."""
 
+import hmac
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,27 @@ def test_a_token_is_found_by_itself_alone(tmp_path: Path) -> None:
     assert find_token(entries, "") is None
     assert token not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_is_compared_with_every_line_whether_it_is_right_or_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the time that it takes tells nothing of which one it is, or of how much of it is right."""
+    file = tmp_path / "tokens"
+    tokens = [add_token(file, f"t{number}") for number in range(5)]
+    entries = read_token_file(file)
+    compared: list[str] = []
+    compare = hmac.compare_digest
+
+    def counted(shown: str, kept: str) -> bool:
+        compared.append(kept)
+        return compare(shown, kept)
+
+    monkeypatch.setattr(hmac, "compare_digest", counted)
+    for token in (tokens[0], tokens[2], tokens[-1], tokens[0][:-1], "wrong", ""):
+        compared.clear()
+        find_token(entries, token)
+        assert compared == [entry.digest for entry in entries.values()]
 
 
 def test_a_line_of_an_earlier_version_is_a_reader_without_end(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from holdfast.node.queue_stores import open_queue_stores, used_backends
 from holdfast.node.settings.loader import load
 from holdfast.node.settings.sources import Flags
 from holdfast.node.settings.tree import Settings
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 
 DEVICES = """
 [sessions]

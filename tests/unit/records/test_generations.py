@@ -1,5 +1,8 @@
 """Records of generations: what goes in comes out, and what makes no sense is refused."""
 
+import pickle
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +37,15 @@ def test_equal_parameters_have_equal_bytes_in_whatever_order_they_were_given() -
     other = Generation("z", 1, "learned", {"b": 2, "a": 1}, 0, (3,), 0)
 
     assert encode_generation(one) == encode_generation(other)
+
+
+@given(PARAMETERS)
+def test_spark_sends_generations_to_its_executors(parameters: dict[str, Parameter]) -> None:
+    generation = Generation("z", 4, "learned", parameters, 100, (3, 5), 90, end_us=7, last_serials=(1, 2), edition=8)
+
+    found = pickle.loads(pickle.dumps(generation))
+
+    assert asdict(found) == asdict(generation)
 
 
 def test_a_generation_is_open_until_it_is_sealed() -> None:

@@ -2,7 +2,7 @@
 
     where from                      what it brings        verdict
     verified client certificate     anything              allowed, as the certificate's subject
-    elsewhere                       no user name          allowed as nobody if the listener allows that, else refused
+    elsewhere                       no user name          anonymous if the listener allows that, else refused
     elsewhere, password file        name and password     allowed as that user if the password is right, else refused
     elsewhere, no password file     a user name           as without one: a name that was not checked is not believed
 
@@ -36,7 +36,7 @@ from holdfast.model.reasons import BAD_USER_NAME_OR_PASSWORD, CONNECTION_RATE_EX
 MAX_HASHINGS: Final = 2
 #: Ten seconds of work for two cores: a client that comes later would wait longer than clients do.
 MAX_WAITING: Final = 128
-#: Of these from one address: a right password among wrong ones of its own address waits for no more than that.
+#: Of these from one address: a right password among wrong ones from the same address waits for no more than that.
 MAX_OF_ADDRESS: Final = 32
 
 

@@ -50,7 +50,7 @@ class BlockList:
 
     def __init__(self, blocks: Iterable[Block] = ()) -> None:
         self.by_key: Final = {block.key: block for block in blocks}
-        #: So that a CONNECT pays one test while nobody is blocked.
+        #: So that a CONNECT pays one test while there are no blocks.
         self.is_empty: Final = not self.by_key
         self.newest_first: Final = sorted(self.by_key.values(), key=order)
         #: By IP version and number of bits behind the prefix, then by prefix: one look for each length of prefix.

@@ -32,23 +32,24 @@ class ClientConnection:
         #: None if everything is allowed.
         self.access: ClientAccess | None = None
         self.will: StoredWill | None = None
+        # Flags stand together: a compiled object stores them side by side.
         #: Another broker, by its protocol level: it gets nothing back that it published, and retain flags as published.
         self.bridge = False
-        self.keep_alive_us = 0
         #: Whether reason strings and user properties may be sent on failures [MQTT-3.1.2-29].
         self.explain = True
         self.registered = False
+        #: Of a channel that is being taken over: whether its socket takes no more.
+        self.socket_full = False
+        #: The client said goodbye properly, or is told to go: nothing more to do for its will.
+        self.parted = False
+        self.keep_alive_us = 0
         #: Channels that are taking this one over, by node, epoch and number; while there is one, its packets wait, and
         #: it is sent no messages.
         self.takers: tuple[tuple[int, int, int], ...] = ()
-        #: Of a channel that is being taken over: whether its socket takes no more.
-        self.socket_full = False
         #: Under which tick its silence is looked at next; 0 for none.
         self.tick = 0
         #: The same for a packet that has begun.
         self.packet_tick = 0
-        #: The client said goodbye properly, or is told to go: nothing more to do for its will.
-        self.parted = False
         #: What those who watch clients were last told of it, as a number that differs when that does; 0 for nothing.
         self.told = 0
 

@@ -92,7 +92,7 @@ class ClientConnections:
         self.most = 0
         #: Connections whose CONNECT was accepted.
         self.clients = 0
-        #: None while nobody watches.
+        #: None without a watcher.
         self.watch: ConnectionWatch | None = None
         #: None: every client is served.
         self.admission: Admission | None = None

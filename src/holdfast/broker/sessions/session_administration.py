@@ -15,7 +15,7 @@ from holdfast.exchange.drops import DROP_PURGED
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.errors import PermanentError, TransientError
-from holdfast.records.progress import Progress
+from holdfast.records.session.progress import Progress
 
 #: At most how many messages a session is owed that was sent everything up to these positions, by shard.
 OwedBound = Callable[[Mapping[int, int]], int]

@@ -10,7 +10,7 @@ from holdfast.durable.sessions.session_store import KeepSession, SessionStore
 from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.time import SECOND_US
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.session.state import will_delay_s
 
 _log = structlog.get_logger()

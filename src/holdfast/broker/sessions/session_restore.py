@@ -16,9 +16,10 @@ from holdfast.broker.subscriptions.subscriptions import SessionSubscriptions
 from holdfast.durable.queues.client_queue import RunStart
 from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.exchange.client import BrokerClient
+from holdfast.exchange.loop_state import LoopState
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedRetained, place_of
-from holdfast.records.progress import ProgressEntry
+from holdfast.records.session.progress import ProgressEntry
 from holdfast.topics.subscription import SubscriptionRecord
 
 
@@ -30,12 +31,14 @@ class SessionRestore:
         subscriptions: SessionSubscriptions,
         retained: RetainedDeliveries,
         slices: Slices,
+        state: LoopState,
         sent_up_to: Callable[[], RunStart],
     ) -> None:
         """`sent_up_to` tells how far messages may have been sent, by an earlier run or by another node."""
         self._subscriptions: Final = subscriptions
         self._retained: Final = retained
         self._slices: Final = slices
+        self._state: Final = state
         self._sent_up_to: Final = sent_up_to
 
     def restore(self, client: BrokerClient, stored: StoredSession) -> None:
@@ -106,6 +109,8 @@ class SessionRestore:
         for raw, progress in stored.retained.items():
             self._retained.restore(client, raw, progress, repeated=crashed)
         client.queue.resume(stored, self._sent_up_to() if crashed else None)
+        for step in stored.erased:
+            self._state.step(step)
 
     def _restore_window(self, client: BrokerClient, stored: StoredSession) -> None:
         """What was in flight, in the order of sending, under its packet ids."""
@@ -120,10 +125,10 @@ class SessionRestore:
             window.go_on_behind(stored.progress.last_packet_id)
         for packet_id in stored.inflight:
             order.setdefault(packet_id)
+        client.session.order_behind(stored.last_order)
         for packet_id, sent in order.items():
             message = stored.unacknowledged.get(packet_id)
             if packet_id in stored.inflight:
-                client.session.next_order()
                 window.restore(packet_id, stored.inflight[packet_id], released=packet_id in stored.released)
             elif message is not None:
                 window.restore(packet_id, self._owed(client, message, sent), released=False)

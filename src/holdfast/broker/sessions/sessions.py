@@ -27,7 +27,7 @@ from holdfast.model.errors import PeerError, SettingsError
 from holdfast.model.reasons import QUOTA_EXCEEDED, SERVER_UNAVAILABLE
 from holdfast.model.time import SECOND_US
 from holdfast.model.will import StoredWill
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.session.inflight import UNLIMITED
 from holdfast.session.state import NEVER, SessionState, will_delay_s
 
@@ -90,7 +90,7 @@ class BrokerSessions:
             # Another node may have sent all that there is by now.
             return RunStart(dict(stores.delivered), exchange.external.first)
 
-        self._restore: Final = SessionRestore(self.subscriptions, self.retained, self._slices, sent_up_to)
+        self._restore: Final = SessionRestore(self.subscriptions, self.retained, self._slices, self._state, sent_up_to)
         #: Sessions that are being opened in slices, and whether a will of theirs came due meanwhile.
         self.opening: Final[dict[str, bool]] = {}
         self._removals: Final = SubscriptionRemovals(self.subscriptions, self._slices)
@@ -320,8 +320,7 @@ class BrokerSessions:
         client.channel = client.owner = None
         client.queue.offline()
         session.disconnected_us = self._clock.wall_us()
-        for delivery in () if client.retained is None else client.retained.values():
-            delivery.resumed = True
+        client.rest_deliveries()
         self.subscriptions.shared.share_out(client)
         if self._deciding_log is not None:
             self._release(client)
@@ -375,7 +374,7 @@ class BrokerSessions:
         client.unsaved = False
         client.queue.drop()
         client.retained = None
-        client.replays = None
+        client.end_replays()
         self.clients.pop(client.session.client_id, None)
 
     def _expire(self, client: BrokerClient) -> None:

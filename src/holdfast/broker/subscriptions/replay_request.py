@@ -11,6 +11,8 @@ user properties of SUBACK, for each filter that is replayed, in the order of the
     ts              when it was asked for, by the broker's clock
     replay-from     from when
     replay-until    until when, if there is an end
+    replay-lake     up to when its messages come from a lake, which is slower, if any do; and replay-lake-state is
+                    `away` if that could not be read the last time
 """
 
 from typing import Final

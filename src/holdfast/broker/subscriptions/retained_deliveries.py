@@ -19,7 +19,7 @@ from holdfast.exchange.client import BrokerClient, Channel, Subscribed
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.retained_delivery import RetainedDelivery
 from holdfast.model.clock import Clock
-from holdfast.records.retained_progress import RetainedProgress
+from holdfast.records.session.retained_progress import RetainedProgress
 from holdfast.topics.filters import TopicFilter
 
 

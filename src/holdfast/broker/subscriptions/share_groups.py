@@ -27,8 +27,8 @@ from holdfast.exchange.exchange import Exchange
 from holdfast.model.clock import Clock
 from holdfast.model.owed import Owed
 from holdfast.model.time import SECOND_US
-from holdfast.records.groups import GROUP_PREFIX, GroupRecord
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.groups import GROUP_PREFIX, GroupRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.session.state import NEVER
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord

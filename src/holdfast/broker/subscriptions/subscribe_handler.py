@@ -103,6 +103,7 @@ class SubscribeHandler:
                 pace = Pace(span.speed, span.first_us()) if span.speed else None
                 answer.replays.append(self._subscriptions.replay(client, record, span.until_us, pace, span.end_topic))
                 answer.properties += span.suback_properties(now_us)
+                answer.properties += self._subscriptions.lake_properties(record)
                 continue
             since_us = None if span is None else span.from_us
             delivery, is_new = self._subscribe_one(connection, client, subscription, identifier, since_us, share)

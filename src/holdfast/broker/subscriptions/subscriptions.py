@@ -2,13 +2,17 @@
 
 from typing import Final
 
+import structlog
+
 from holdfast.broker.deadlines import Deadline, Deadlines
 from holdfast.broker.policy import Policy
 from holdfast.broker.stores import Stores
 from holdfast.broker.subscriptions.share_groups import ShareGroups
 from holdfast.broker.subscriptions.share_request import ShareRequest
 from holdfast.broker.subscriptions.shared_subscriptions import SharedSubscriptions
+from holdfast.durable.lake_log import LakeHistory
 from holdfast.durable.log import NO_END
+from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.durable.sessions.session_store import (
     DropRetainedProgress,
     DropSubscription,
@@ -16,12 +20,19 @@ from holdfast.durable.sessions.session_store import (
     KeepSubscription,
 )
 from holdfast.exchange.client import BrokerClient, ReplayDelivery, Subscribed
+from holdfast.exchange.drops import LAKE_AWAY
 from holdfast.exchange.exchange import Exchange
 from holdfast.exchange.pace import Pace
 from holdfast.model.clock import Clock
-from holdfast.records.sessions import ReplayProgress
+from holdfast.records.session.sessions import ReplayProgress
 from holdfast.topics.subscription import SubscriptionRecord
 
+_log = structlog.get_logger()
+
+#: User properties of SUBACK: up to when messages come from the lake, and whether it could not be read the last time.
+_LAKE: Final = "replay-lake"
+_LAKE_STATE: Final = "replay-lake-state"
+_AWAY: Final = "away"
 #: Between two looks whether a slow client has everything up to an end.
 _LOOK_AGAIN_US: Final = 100_000
 
@@ -35,6 +46,7 @@ class SessionSubscriptions:
         self._sender: Final = exchange.delivery.sender
         self._delivery: Final = exchange.delivery
         self._new_replay: Final = stores.new_replay
+        self._lake: Final = stores.lake
         self._delivered: Final = stores.delivered
         self._clock: Final = clock
         self._deadlines: Final = deadlines
@@ -149,7 +161,37 @@ class SessionSubscriptions:
         queue = self._new_replay(client.session.client_id, record, until_us)
         if pace is not None:
             queue.merge_by_time()
+        if self._lake is not None:
+            self._read_lake(self._lake, client, record, queue)
         return ReplayDelivery(queue, subscribed, until_us, lambda: self._join(subscribed, end_topic), end_topic, pace)
+
+    def _read_lake(self, lake: LakeHistory, client: BrokerClient, record: SubscriptionRecord, queue: LogQueue) -> None:
+        """Have a replay read from the lake what the log does not have any more."""
+
+        def ready() -> None:
+            if client.channel is not None:
+                self._state.pump_soon(client)
+                self._state.schedule()
+
+        def given_up(why: str, missing: dict[int, tuple[int, int]]) -> None:
+            client_id = client.session.client_id
+            topic = record.filter.raw
+            for shard, (from_us, before_us) in missing.items():
+                now_us = self._clock.wall_us()
+                event = self._state.drops.note(LAKE_AWAY, client_id, topic, now_us, 1, shard, max(1, from_us), why)
+                event.to_us = max(event.to_us, before_us - 1)
+            _log.warning("replay goes on without the lake", client=client_id, why=why)
+
+        queue.read_lake(lambda: lake.open(record.filter.levels, ready, given_up))
+
+    def lake_properties(self, record: SubscriptionRecord) -> list[tuple[str, str]]:
+        """What SUBACK says about the part of a replay that comes from the lake."""
+        border_us = 0 if self._lake is None else self._lake.border_us(record.filter.levels, record.since_us)
+        if self._lake is None or not border_us:
+            return []
+        found = [(_LAKE, str(border_us))]
+        # Why is for the operator: it may name folders and stores.
+        return [*found, (_LAKE_STATE, _AWAY)] if self._lake.problem() else found
 
     def _join(self, subscribed: Subscribed, end_topic: bytes) -> None:
         """The present, or its own end, is reached: live messages follow, up to the end."""

@@ -49,7 +49,7 @@ _log = structlog.get_logger()
 
 #: The most that is read and sent at once.
 MAX_PIECE_BYTES: Final = 1 << 20
-#: How long a checkpoint that no node reads is kept, and how long the logs are held for whoever has read it.
+#: How long a checkpoint that no node reads is kept, and how long the logs are held for the node that has read it.
 IDLE_S: Final = 60.0
 _SECOND_S: Final = 1.0
 

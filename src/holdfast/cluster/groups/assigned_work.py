@@ -18,7 +18,7 @@ from holdfast.durable.sessions.session_store import KeepAssignments
 from holdfast.exchange.client import BrokerClient
 from holdfast.exchange.loop_state import LoopState
 from holdfast.model.owed import OwedShared
-from holdfast.records.assignments import DoneAssignments
+from holdfast.records.session.assignments import DoneAssignments
 
 #: The vnode of the group, and the revision of the `Assign` there.
 AssignmentName = tuple[int, int]
@@ -60,7 +60,7 @@ class AssignedWork:
         return self._clients.get(client.session.client_id) is client
 
     def open(self, client: BrokerClient) -> None:
-        """A session has its connection here: begin what nobody has begun."""
+        """A session has its connection here: begin what no member has begun."""
         session_id = client.session.client_id
         window = client.session.window
         in_flight = [window.owed(packet_id) for packet_id in window.packet_ids()]

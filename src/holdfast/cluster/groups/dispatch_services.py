@@ -10,7 +10,7 @@ from holdfast.durable.state_machine.tables import StateTables
 from holdfast.records.cluster.group_packs import GroupPack
 from holdfast.records.cluster.items import Item
 from holdfast.records.cluster.record import SessionEntry
-from holdfast.records.groups import GroupRecord
+from holdfast.records.session.groups import GroupRecord
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
 

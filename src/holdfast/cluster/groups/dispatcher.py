@@ -43,9 +43,9 @@ from holdfast.model.message import Message
 from holdfast.records.cluster.group_packs import GroupMessage, GroupPack, GroupReport, MemberState, Reference, bounded
 from holdfast.records.cluster.items import Assign
 from holdfast.records.cluster.record import SessionEntry
-from holdfast.records.groups import GroupRecord
-from holdfast.records.progress import Progress
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.groups import GroupRecord
+from holdfast.records.session.progress import Progress
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.session.state import NEVER
 from holdfast.topics.matcher import Matcher
 

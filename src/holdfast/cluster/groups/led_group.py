@@ -3,7 +3,7 @@
     log above the progress ──▶ waiting ──▶ picked for a member ──▶ open (QoS 0, 1) ──▶ done
                                   ▲                                  └──▶ back ──▶ waiting
                                   │            └──▶ assigning (QoS 2) ──▶ assigned: it is this member's for good
-       nobody has room: it stays in the log
+       no member has room: it stays in the log
 
 1. The progress passes neither what waits, nor what is open, nor what is being assigned.
 2. A place below the start of the group, or assigned by an earlier leader, is not given out.
@@ -17,7 +17,7 @@ from holdfast.durable.queues.log_queue import LogQueue
 from holdfast.exchange.delivery.group_delivery import HASH, LEAST_INFLIGHT, STICKY, stable_hash
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.session.groups import GROUP_PREFIX
 from holdfast.session.inflight import stop_before
 from holdfast.topics.filters import SHARE_PREFIX, TopicFilter, levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar

@@ -27,7 +27,7 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedShared
 from holdfast.model.time import SECOND_US
 from holdfast.records.cluster.group_packs import MAX_FREE, GroupMessage, MemberState, Reference
-from holdfast.records.groups import GROUP_PREFIX, GroupRecord
+from holdfast.records.session.groups import GROUP_PREFIX, GroupRecord
 from holdfast.topics.subscription import SubscriptionRecord
 
 #: What a member takes at once with QoS 0, which has no window.

@@ -59,7 +59,7 @@ from holdfast.records.cluster.rows import (
     decode_leader,
 )
 from holdfast.records.cluster.vnode_keys import vnode_of
-from holdfast.records.groups import GROUP_PREFIX
+from holdfast.records.session.groups import GROUP_PREFIX
 from holdfast.topics.filters import SHARE_PREFIX, TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -106,7 +106,7 @@ class LeaderLink:
         self.quiet_s = _LAST_REPORTS
 
     def follow(self, lead: int, node: int) -> None:
-        """Another node leads, or the same one anew: it knows nothing of what was said before."""
+        """Another node leads, or the same one after a restart: it knows nothing of what was said before."""
         self.lead, self.node = lead, node
         self.stream = self.taken = 0
         self.first_result = 1
@@ -254,7 +254,7 @@ class NodeGroups:
         return None if value is None else decode_leader(value)
 
     def _look_for_leader(self, vnode: int) -> None:
-        """Dispatch if this node leads; report to whoever does."""
+        """Dispatch if this node leads; report to the node that does."""
         row = self._leader(vnode)
         link = self._links[vnode]
         if row is not None and row.revision > link.lead:

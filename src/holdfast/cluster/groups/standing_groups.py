@@ -24,7 +24,7 @@ from holdfast.records.cluster.rows import (
     group_of_progress,
     groups_progress,
 )
-from holdfast.records.groups import GROUP_PREFIX, GroupRecord
+from holdfast.records.session.groups import GROUP_PREFIX, GroupRecord
 
 
 def format_member(name: MemberName) -> str:

@@ -2,7 +2,7 @@
 
 That the group lists the member already, by what is applied here, says nothing: that may be for an earlier subscription
 of the same session, which has ended, and the leader may have a `DropMember` for it on its way. So each SUBSCRIBE asks
-under a number of its own, and only the answer to that number counts.
+under a unique number, and only the answer to that number counts.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Heard = Callable[[bool], None]
 
 
 class SubscribeAsks:
-    """Each question is answered once. Numbers begin with 1, and anew with each life of the node."""
+    """Each question is answered once. Numbers begin with 1, again at each start of the node."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers: Final = timers
@@ -33,7 +33,7 @@ class SubscribeAsks:
         return ask
 
     def confirm(self, ask: int) -> None:
-        """The leader has answered. It repeats itself, and may be late: then nobody waits."""
+        """The leader has answered. It repeats itself, and may be late: then no SUBSCRIBE waits."""
         self._answer(ask, listed=True)
 
     def _answer(self, ask: int, *, listed: bool) -> None:

@@ -50,7 +50,7 @@ class ClusterStatus:
     members: list[MemberStatus]
     #: The last sequence of each vnode's log, by vnode.
     last: dict[int, int]
-    #: Streams that miss a server or a leader, in words.
+    #: Descriptions of streams that miss a server or a leader.
     streams: list[str]
 
     def problems(self) -> list[str]:

@@ -128,7 +128,7 @@ def server_config(options: ServerOptions, name: str) -> dict[str, object]:
     """The configuration. The server's format takes JSON as well, in which `always` is quoted."""
     credentials = {"user": options.user, "password": options.password}
     system = {"user": system_user(options.user), "password": options.password}
-    # A client that begins with the handshake never sends its password in clear, whoever answers.
+    # A client that begins with the handshake never sends its password in clear, whichever server answers.
     of_clients = {"tls": _tls_block(options.tls) | {"handshake_first": True}} if options.tls else {}
     of_servers = {"tls": _tls_block(options.tls)} if options.tls else {}
     return {

@@ -1,7 +1,7 @@
 """The JetStream stream of an ordered log: one stream with one subject for each log.
 
 Every setting that the contract of the log rests on is in `_required`. `make_streams` makes streams with exactly these,
-and whoever opens a log reads them back: an operator, or another program with the same credentials, may have changed
+and a node that opens a log reads them back: an operator, or another program with the same credentials, may have changed
 them since.
 """
 

@@ -1,6 +1,6 @@
 """What the NATS servers report about themselves when they are asked in their system account.
 
-A node without a server of its own does not reach the monitoring endpoints of embedded servers, which are on loopback.
+A node without its own server does not reach the monitoring endpoints of embedded servers, which are on loopback.
 Every server answers the same report to a client of the system account, whichever server that is connected to.
 
 1. The user is the one of the nodes with a suffix (`system_user`), and has its password. Embedded servers know it.

@@ -1,4 +1,4 @@
-"""The last claims of each client id, for whoever asks later which connection took over from which.
+"""The last claims of each client id, which show later which connection took over from which.
 
 1. Each node keeps what it has applied since its start, for itself, in memory: no part of the state.
 2. At most 16 claims of a client id, none older than a day, and 16,384 of all client ids together: then those of the

@@ -3,7 +3,7 @@
     own channels ── changes, once per loop iteration ──▶ all nodes
                  ── the whole list, every 30 s, and when a node that starts asks for it ──▶ all nodes
 
-1. A node tells of its own channels alone. What it tells replaces what it told before.
+1. A node tells of the channels that it has, and of no others. What it tells replaces what it told before.
 2. A message may be lost, or come late: then a channel is not known here, or one is that has ended, until the next whole
    list. So nothing rests on this map but the modes that are called eventual.
 3. Every channel of the cluster costs memory here, some 450 bytes. The linear registry has none of it.

@@ -47,7 +47,7 @@ _NO_WRITER: Final = Unsettled("this node writes nothing into the log of this cli
 #: Registrations that are read at once at the start of a folder of an earlier version.
 _SLICE: Final = 1000
 
-#: Who is registered under a session id, by the tables of this node; None for nobody.
+#: Who is registered under a session id, by the tables of this node; None for no channel.
 Lookup = Callable[[str], RegistrationRow | None]
 
 

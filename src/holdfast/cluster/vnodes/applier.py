@@ -240,7 +240,7 @@ class VnodeApplier:
             self._busy = False
 
     def _is_held(self) -> bool:
-        """Whether nothing is applied now. A call of its own: `_take` changes what a caller has looked at before."""
+        """Whether nothing is applied now. A separate method: `_take` changes what a caller has looked at before."""
         return self._stalled or self.stop is not None
 
     def _take(self, entry: LogEntry) -> None:

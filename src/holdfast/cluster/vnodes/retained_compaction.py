@@ -146,7 +146,7 @@ class RetainedCompaction:
                 for vnode, tables in enumerate(self._tables)
             ]
         except PermanentError:
-            return None  # whoever reads it says so
+            return None  # its reader says so
         if any(other is not None and other > order for other in others):
             return Horizon(retained_topic(key), order[0])
         hides_nothing = all(

@@ -9,7 +9,7 @@
 2. Within `catch_up_bytes` the log is kept for every member, whether it lives or not: it reads on where it stopped.
    Beyond that it is installed from a checkpoint. So one that is away, or beats and applies nothing, fills no log.
 3. A checkpoint that is being installed holds the log from its sequences on, within `install_bytes`.
-4. The record at the place of a member stays: whoever begins to read there compares it.
+4. The record at the place of a member stays: a reader that begins there compares it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -35,7 +35,7 @@ from holdfast.records.cluster.rows import (
     decode_registration,
     registration_key,
 )
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 
 #: Between two ticks.
 TICK_US: Final = 5 * SECOND_US
@@ -128,7 +128,7 @@ class VnodeLeader:
         return leader_of(self._tables)
 
     def _is_vacant(self, now_us: int) -> bool:
-        """Whether nobody seems to lead. The log knows better, by its own time."""
+        """Whether no node seems to lead. The log knows better, by its own time."""
         row = self._leader()
         if row is None or closed_at(self._tables, row.node, row.epoch) != OPEN:
             return True

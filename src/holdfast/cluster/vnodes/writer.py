@@ -191,7 +191,7 @@ class VnodeWriter:
     def notify(self, settled: Settled) -> None:
         """Tell when everything that was added so far is settled, with the outcome of the last item.
 
-        Requires: that item was added since the last `flush`, and nobody waits for it.
+        Requires: that item was added since the last `flush`, and nothing waits for it.
         """
         if self.closed:
             settled(ItemOutcome(None, 0))

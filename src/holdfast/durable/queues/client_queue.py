@@ -16,7 +16,7 @@ from holdfast.durable.log import NO_END
 from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.records.progress import ProgressEntry
+from holdfast.records.session.progress import ProgressEntry
 from holdfast.topics.filters import TopicFilter
 
 

@@ -18,7 +18,7 @@ from holdfast.durable.queues.client_queue import BacklogEnd, EntryQueue, RunStar
 from holdfast.durable.queues.queue_store import QueueEntry, QueueLimits
 from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
-from holdfast.records.progress import ProgressEntry
+from holdfast.records.session.progress import ProgressEntry
 
 #: What a queue keeps in memory of what was not sent yet: beyond that it is read from the store when it is needed.
 _BUFFER: Final = 1000

@@ -12,6 +12,7 @@ iteration, so that nothing is missed and nothing comes twice. State is a number 
 from collections.abc import Callable
 from typing import Final
 
+from holdfast.durable.lake_log import LakeLog
 from holdfast.durable.log import NO_END, LostRange, MessageLog
 from holdfast.durable.queues.client_queue import BacklogEnd, RunStart, SessionQueue
 from holdfast.durable.queues.memory_queue import MemoryQueue
@@ -22,7 +23,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.cursors import EVERY_ZONE, Cursor
-from holdfast.records.progress import GivenOut, ProgressEntry
+from holdfast.records.session.progress import GivenOut, ProgressEntry
 from holdfast.topics.filters import TopicFilter
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -112,6 +113,9 @@ class LogQueue(SessionQueue):
         self._sent: dict[int, int] | None = None
         #: What reads the log while it is behind; made when it is read.
         self._replay: LogReplay | None = None
+        #: Makes the log with the lake behind it, for each reading; None if no lake is read. And that of this reading.
+        self._open_lake: Callable[[], LakeLog] | None = None
+        self._lake: LakeLog | None = None
         #: Kept for very many subscriptions only; else made with the replay.
         self._filters: SubscriptionFilters | None = None
 
@@ -158,7 +162,7 @@ class LogQueue(SessionQueue):
         """Read on behind these positions, without what is done; up to `repeated` it may have been sent before."""
         self._behind = True
         self._sent = dict(sent)
-        self._replay = None
+        self._end_reading()
         self._rule.sent_before(done, repeated)
 
     def owed(self, message: Message) -> Owed | None:
@@ -206,7 +210,7 @@ class LogQueue(SessionQueue):
         """Its position is all that it has."""
 
     def waits(self) -> bool:
-        return False
+        return self._lake is not None and self._lake.waits()
 
     def in_log(self) -> bool:
         return True
@@ -215,11 +219,30 @@ class LogQueue(SessionQueue):
         """Read all shards as one sequence, in the order of positions."""
         self._by_time = True
 
+    def read_lake(self, open_lake: Callable[[], LakeLog]) -> None:
+        """Read from a lake what the log does not have any more; `open_lake` is called for each reading.
+
+        What is replayed of a lake is merged by time: it knows no generations, at whose borders a replay of the log has
+        all shards meet.
+        """
+        self._open_lake = open_lake
+        self._end_reading()
+
     def rest(self) -> None:
         """It is not read for a while: hold nothing of the store meanwhile."""
         if self._behind:
             self._sent = self.sent()
-            self._replay = None
+            self._end_reading()
+
+    def pause(self) -> None:
+        """The same; but what a page of a lake has is kept for the one who goes on."""
+        lake = self._lake
+        if not self._behind or lake is None or lake.is_over:
+            self.rest()
+            return
+        self._sent = self.sent()
+        self._replay = None
+        lake.pause(self._sent)
 
     def expect_many(self) -> None:
         """What finds very many subscriptions grows with them, and not at once when it is read.
@@ -250,7 +273,7 @@ class LogQueue(SessionQueue):
                 self._behind = True
                 self._sent = dict(self._delivered)
                 self._sent[message.shard] = message.position_us - 1
-                self._replay = None
+                self._end_reading()
         return dropped
 
     def read(self, after: int, limit: int) -> list[Owed]:
@@ -295,13 +318,27 @@ class LogQueue(SessionQueue):
         if at_end and not found:
             self._behind = False
             self._sent = None
-            self._replay = None
+            self._end_reading()
             self._rule.caught_up()
+
+    def _end_reading(self) -> None:
+        """What reads on begins again, from where it was."""
+        self._replay = None
+        if self._lake is not None:
+            self._lake.close()
+            self._lake = None
 
     def _new_replay(self) -> LogReplay:
         filters = self._filters or SubscriptionFilters(self._log, self._subscriptions)
+        log = self._log
+        if self._open_lake is not None:
+            if self._lake is None:
+                self._lake = self._open_lake()
+            log = self._lake
+            if self._lake.is_needed({shard: self._sent_up_to(shard) + 1 for shard in self._delivered}):
+                self._by_time = True
         return LogReplay(
-            self._log,
+            log,
             filters.filters_of,
             self._earliest_us(),
             self._until_us,
@@ -341,13 +378,13 @@ class LogQueue(SessionQueue):
         """Count everything that is owed now as sent; how many messages that are in no log went with it."""
         self._behind = False
         self._sent = None
-        self._replay = None
+        self._end_reading()
         self._rule.caught_up()
         return 0 if self._unlogged is None else self._unlogged.drop_unread()
 
     def drop(self) -> None:
         self._behind = False
-        self._replay = None
+        self._end_reading()
         self._rule.drop()
         self._filters = None
         if self._unlogged is not None:

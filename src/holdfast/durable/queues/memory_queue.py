@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.durable.queues.client_queue import BacklogEnd, EntryQueue, RunStart
 from holdfast.durable.sessions.session_store import StoredSession
 from holdfast.model.owed import Owed
-from holdfast.records.progress import ProgressEntry
+from holdfast.records.session.progress import ProgressEntry
 
 #: Acknowledged items in front are cut off when they are this many, so that cutting is cheap on average.
 _CUT: Final = 1024

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.durable.log import NO_END
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
-from holdfast.records.progress import GivenOut
+from holdfast.records.session.progress import GivenOut
 from holdfast.topics.filters import REST, TopicFilter, levels_match
 from holdfast.topics.matcher import Matcher
 from holdfast.topics.names import SEPARATOR, is_dollar
@@ -42,7 +42,10 @@ class OwedRule:
         self._ends: dict[bytes, int] | None = None
         #: Subscriptions whose replay is under way (None), or has delivered what is not above these positions.
         self._replayed: dict[bytes, dict[int, int] | None] | None = None
+        #: Subscriptions that match topics that were asked for lately.
         self._matching: dict[bytes, list[SubscriptionRecord]] | None = None
+        #: Its only subscription, if that is `#`; known while `_matching` is.
+        self._to_everything: list[SubscriptionRecord] | None = None
         #: All subscriptions but those of groups; None until it is needed for many of them.
         self._matcher: Matcher[bytes, SubscriptionRecord] | None = None
         #: Messages that were sent before the rest, as (shard, position). Keys alone count, to save memory.
@@ -137,7 +140,7 @@ class OwedRule:
             return None
         qos = -1
         keep_retain = False
-        identifiers: list[int] = []
+        identifiers: tuple[int, ...] = ()
         for record in self._match(message.topic):
             if not record.begins_before(message.shard, message.position_us):
                 continue
@@ -150,12 +153,12 @@ class OwedRule:
             qos = max(qos, record.qos)
             keep_retain = keep_retain or record.retain_as_published
             if record.identifier:
-                identifiers.append(record.identifier)
+                identifiers += (record.identifier,)
         if not self._upgrade_qos:
             qos = min(qos, message.qos)
         if qos < 0 or (qos == 0 and not self.with_qos0):  # QoS 0 is for who was there
             return None
-        owed = Owed(message, qos, retain=message.retain and keep_retain, identifiers=tuple(identifiers))
+        owed = Owed(message, qos, retain=message.retain and keep_retain, identifiers=identifiers)
         if qos < 2 and self._repeated is not None:  # of QoS 2 nothing is sent before its entry in flight is stored
             owed.repeated = message.position_us <= self._repeated.get(message.shard, 0)
         return owed
@@ -172,6 +175,9 @@ class OwedRule:
         matching = self._matching
         if matching is None:
             matching = self._matching = {}
+            self._to_everything = self._only_to_everything()
+        if self._to_everything is not None and not is_dollar(topic):
+            return self._to_everything  # without a look at the topic: a replay of `#` has very many of them
         known = matching.get(topic)
         if known is None:
             if len(self.subscriptions) > _MAX_SCANNED:
@@ -182,6 +188,14 @@ class OwedRule:
                 matching.clear()
             matching[topic] = known
         return known
+
+    def _only_to_everything(self) -> list[SubscriptionRecord] | None:
+        """The only subscription, if it matches every topic but those that begin with `$`."""
+        if len(self.subscriptions) != 1:
+            return None
+        record = next(iter(self.subscriptions.values()))
+        wanted = record.filter
+        return [record] if not wanted.group and wanted.levels == (REST,) and record.mount_bytes == 0 else None
 
     def _scan(self, topic: bytes) -> list[SubscriptionRecord]:
         levels: list[bytes] = []

@@ -2,7 +2,7 @@
 
     session         expiry, connected or since when not, will
     subscription    one per filter
-    in flight       one per outgoing QoS 2 packet id: stored before its PUBLISH is sent
+    in flight       one per outgoing QoS 2 packet id: stored before its PUBLISH is sent; and per message of a lake
     incoming        one per QoS 2 packet id that was taken and not released: stored with its message
     progress        how far it was sent its messages; soon, but no acknowledgement waits for it
     retained        one per subscription whose retained messages are being sent: stored with the subscription
@@ -17,14 +17,14 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from holdfast.model.errors import MisuseError
-from holdfast.model.message import Message
+from holdfast.model.message import ArchivedMessage, Message
 from holdfast.model.owed import Owed
-from holdfast.records.assignments import DoneAssignments
-from holdfast.records.groups import GroupRecord
-from holdfast.records.progress import Progress, decode_progress, encode_progress
-from holdfast.records.retained_progress import RetainedProgress
-from holdfast.records.session_record import SessionRecord
-from holdfast.records.sessions import ReplayProgress
+from holdfast.records.session.assignments import DoneAssignments
+from holdfast.records.session.groups import GroupRecord
+from holdfast.records.session.progress import Progress, decode_progress, encode_progress
+from holdfast.records.session.retained_progress import RetainedProgress
+from holdfast.records.session.session_record import SessionRecord
+from holdfast.records.session.sessions import ReplayProgress
 from holdfast.topics.subscription import SubscriptionRecord
 
 
@@ -34,8 +34,11 @@ class StoredSession:
     def __init__(self, record: SessionRecord) -> None:
         self.record = record
         self.subscriptions: Final[dict[bytes, SubscriptionRecord]] = {}
-        #: Outgoing QoS 2 by packet id, in the order of sending, and those of them that PUBREC has come for.
+        #: Outgoing QoS 2 and what came from a lake, by packet id, in the order of sending; and the packet ids of those
+        #: that PUBREC has come for.
         self.inflight: Final[dict[int, Owed]] = {}
+        #: No one of them has a greater place in the order of sending.
+        self.last_order = 0
         self.released: Final[set[int]] = set()
         self.incoming: Final[set[int]] = set()
         self.progress: Progress | None = None
@@ -54,6 +57,8 @@ class StoredSession:
         #: Messages of the progress's QoS 1 entries, by packet id, as far as they are still there; of a retained one, as
         #: far as it is the one that was sent.
         self.unacknowledged: Final[dict[int, Message]] = {}
+        #: What is to be written so that nothing is kept of messages in flight that were erased.
+        self.erased: Final[list[SessionStep]] = []
         #: Reads at most so many more records into it. None if all are here: before, only the record itself is to be
         #: relied on.
         self.load_on: Callable[[int], None] | None = None
@@ -191,7 +196,7 @@ class PacketStep(SessionStep):
 
 
 class KeepInflight(PacketStep):
-    """A QoS 2 message is about to be sent. `order` is its place in the order of sending."""
+    """A QoS 2 message, or one of a lake, is about to be sent. `order` is its place in the order of sending."""
 
     def __init__(self, client_id: str, packet_id: int, owed: Owed, order: int) -> None:
         super().__init__(client_id, packet_id)
@@ -299,6 +304,7 @@ class MemorySessions(SessionStore):
             session.assignments[step.row.vnode] = step.row
         elif isinstance(step, KeepInflight):
             session.inflight[step.packet_id] = step.owed
+            session.last_order = max(session.last_order, step.order)
         elif isinstance(step, ReleaseInflight):
             session.released.add(step.packet_id)
         elif isinstance(step, DropInflight):
@@ -328,6 +334,7 @@ class MemorySessions(SessionStore):
         copy = StoredSession(stored.record)
         copy.subscriptions.update(stored.subscriptions)
         copy.inflight.update(stored.inflight)
+        copy.last_order = stored.last_order
         copy.released.update(stored.released)
         copy.incoming.update(stored.incoming)
         copy.progress = stored.progress
@@ -377,5 +384,6 @@ class MemorySessions(SessionStore):
     def check_invariants(self) -> None:
         for session in self._sessions.values():
             assert session.released <= session.inflight.keys()
-            assert all(owed.qos == 2 for owed in session.inflight.values())
+            kept = session.inflight.values()
+            assert all(owed.qos == 2 or isinstance(owed.message, ArchivedMessage) for owed in kept)
             assert all(record.filter.raw == raw for raw, record in session.subscriptions.items())

@@ -37,10 +37,10 @@ from holdfast.records.cluster.rows import (
     encode_registration,
     registration_key,
 )
-from holdfast.records.groups import GROUP_PREFIX
 from holdfast.records.meta_keys import number_key
-from holdfast.records.numbers import LastNumber, decode_number, encode_number
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.groups import GROUP_PREFIX
+from holdfast.records.session.numbers import LastNumber, decode_number, encode_number
+from holdfast.records.session.session_record import SessionRecord
 
 #: How long the version of a released registration is compared: longer than a connection may be slow.
 RELEASED_US: Final = MINUTE_US

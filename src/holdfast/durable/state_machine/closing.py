@@ -19,7 +19,7 @@ from holdfast.records.cluster.rows import (
     registrations_after,
     session_of_registration,
 )
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 
 #: How long wills of a closed epoch wait at least: time for a client to connect to another node.
 CLOSED_DELAY_S: Final = 30

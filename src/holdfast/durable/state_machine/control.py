@@ -16,7 +16,7 @@
 6. `Leave` closes the epoch of its writer.
 7. A closed epoch stays closed: only a join begins another one.
 8. `Snapshot(at, digest, rows)` counts if it stands directly behind `at`, and has the digest and all rows of the tables
-   there. The log may be trimmed before it: whoever has applied less begins with its rows.
+   there. The log may be trimmed before it: a node that has applied less begins with its rows.
 9. Leases and erasures are decided in `job_records.py`.
 
 A vnode hears of a closed epoch by a `Closed(node, before)` in its own log, which any node may write.

@@ -98,7 +98,7 @@ class Outcome:
         self.refused_claims: Final[dict[int, RegistrationRow | None]] = {}
         #: The versions of the claims that were accepted, but for those whose time a client gave.
         self.claimed: Final[list[VersionParts]] = []
-        #: Every claim that has a version by now, for whoever explains later what happened: no part of the state.
+        #: Every claim that has a version by now, to explain later what happened: no part of the state.
         self.claims: Final[list[DecidedClaim]] = []
         #: By the index of their item: who is registered.
         self.reads: Final[dict[int, RegistrationRow | None]] = {}

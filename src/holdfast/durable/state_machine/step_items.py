@@ -30,14 +30,14 @@ from holdfast.model.errors import MisuseError, PeerError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
-from holdfast.records.assignments import decode_assignments, encode_assignments
 from holdfast.records.cluster import session_steps as kinds
 from holdfast.records.cluster.session_steps import StepItem, encode_step
-from holdfast.records.groups import decode_group, encode_group
-from holdfast.records.progress import decode_progress
-from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
-from holdfast.records.session_record import SessionRecord, decode_session, encode_session
-from holdfast.records.sessions import (
+from holdfast.records.session.assignments import decode_assignments, encode_assignments
+from holdfast.records.session.groups import decode_group, encode_group
+from holdfast.records.session.progress import decode_progress
+from holdfast.records.session.retained_progress import decode_retained_progress, encode_retained_progress
+from holdfast.records.session.session_record import SessionRecord, decode_session, encode_session
+from holdfast.records.session.sessions import (
     InflightRecord,
     StoredInflight,
     decode_replay,
@@ -103,7 +103,7 @@ def encode_session_step(step: SessionStep) -> bytes:
 def session_step(session_id: str, item: StepItem) -> SessionStep:
     """The step of an item; PermanentError if what it stores cannot be read.
 
-    What `KeepSession` and `DropSession` replace is not in the item: whoever applies it fills that in.
+    What `KeepSession` and `DropSession` replace is not in the item: applying it fills that in.
     """
     kind = item.step
     if kind == kinds.KEEP_SESSION:

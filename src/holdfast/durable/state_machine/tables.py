@@ -24,7 +24,7 @@ from holdfast.durable.state_machine.outcome import PublishedMessage
 from holdfast.durable.state_machine.step_items import encode_session_step
 from holdfast.model.errors import MisuseError
 from holdfast.records.fields import blob
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 
 #: Names of column families. Never change.
 CLUSTER: Final = "cluster"

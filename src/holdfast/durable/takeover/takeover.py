@@ -7,7 +7,7 @@ order. Nothing here waits, sends, stores, or knows what a session contains.
     ──────────  ───────────────────────────────────────  ─────────────────────────────  ──────────  ──────────────
     NEW         start: local view has a newer one        Refuse 0x89                    REFUSED     HAPPY FAIL
     NEW         start: local view has an older one       Begin                          BEGINNING
-    NEW         start: local view has nobody             Commit                         COMMITTING
+    NEW         start: local view has no channel         Commit                         COMMITTING
     BEGINNING   began                                    Commit                         COMMITTING
     COMMITTING  committed: Committed                     End old, Open                  OPENING     HAPPY ENDING
     COMMITTING  committed: Lost, or READING: read        (see found)
@@ -16,7 +16,7 @@ order. Nothing here waits, sends, stores, or knows what a session contains.
     found       a newer one                              End old, Refuse 0x89           REFUSED     EXPENSIVE FAIL
     found       older than the old one                   End old, Refuse 0x89, INFO     REFUSED     ODD
     found       another one, older than this             End old, Begin with it         BEGINNING   MOST EXPENSIVE
-    found       nobody                                   End old, Commit                COMMITTING  MOST EXPENSIVE
+    found       no channel                               End old, Commit                COMMITTING  MOST EXPENSIVE
     found       the old one                              Commit at its revision         COMMITTING
     found       retries used up                          Thaw or End old, Refuse 0x89   REFUSED     MOST EXPENSIVE
     READING     retries used up, still Unsettled         Withdraw, Thaw, Refuse 0x88    REFUSED     UNSETTLED

@@ -1,7 +1,7 @@
 """PUBLISH frames made for one client: with its identifiers, its aliases, its mount point, the time that remains."""
 
 from holdfast.exchange.client import Channel
-from holdfast.model.message import Message
+from holdfast.model.message import ArchivedMessage, Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import SERVER, V5
 from holdfast.wire.primitives import U16, encode_varint
@@ -64,6 +64,13 @@ def with_place(owed: Owed) -> Owed:
 
 
 def message_with_place(message: Message) -> Message:
+    properties = (
+        message.properties
+        + _user_property(b"ts", b"%d" % message.received_us)
+        + _user_property(b"offset", b"%d:%d" % (message.shard, message.position_us))
+    )
+    if isinstance(message, ArchivedMessage):
+        return message.like(properties)
     told = Message(
         message.topic,
         message.payload,
@@ -71,9 +78,7 @@ def message_with_place(message: Message) -> Message:
         message.publisher,
         message.received_us,
         retain=message.retain,
-        properties=message.properties
-        + _user_property(b"ts", b"%d" % message.received_us)
-        + _user_property(b"offset", b"%d:%d" % (message.shard, message.position_us)),
+        properties=properties,
         expires_us=message.expires_us,
     )
     told.shard = message.shard

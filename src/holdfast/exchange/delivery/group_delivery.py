@@ -105,7 +105,7 @@ class GroupDelivery:
         past: bool = False,
         assignment: tuple[int, int] = (0, 0),
     ) -> None:
-        """Give a message to the member that was picked for it, by the options of its own subscription."""
+        """Give a message to the member that was picked for it, by the options of that member's subscription."""
         record = member.record
         qos = record.qos if record.qos < message.qos or self._upgrade_qos else message.qos
         identifiers = (record.identifier,) if record.identifier else ()

@@ -28,7 +28,7 @@ from holdfast.exchange.client import BrokerClient, Group
 from holdfast.exchange.control import Timer
 from holdfast.exchange.loop_state import LoopState
 from holdfast.exchange.pending_publish import Reservation
-from holdfast.records.progress import (
+from holdfast.records.session.progress import (
     HEAD_BYTES,
     SHARD_BYTES,
     GroupProgressWriter,

@@ -20,7 +20,7 @@ from holdfast.exchange.pace import Pace
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import V5
-from holdfast.records.sessions import ReplayProgress
+from holdfast.records.session.sessions import ReplayProgress
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar
 
@@ -54,7 +54,7 @@ class ReplaySender:
                 return
             raw, replay = next(iter(replays.items()))
             found = self._read(replay, min(_READ, window.free()))
-            if found is None:
+            if found is None or (not found and replay.queue.waits()):
                 waiting += 1
                 replays.move_to_end(raw)
                 continue
@@ -145,7 +145,7 @@ class ReplaySender:
 
     def _wait(self, replay: ReplayDelivery, delay_us: int) -> None:
         if delay_us > _REST_US:
-            replay.queue.rest()
+            replay.queue.pause()
         self._timer.pump_after(delay_us, replay.subscribed.client)
 
     def _keep(self, client: BrokerClient, replay: ReplayDelivery, *, joined: bool) -> None:

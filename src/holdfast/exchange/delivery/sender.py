@@ -17,7 +17,7 @@ from holdfast.exchange.pending_publish import PendingPublish, Sending
 from holdfast.exchange.plans import DeliveryTarget
 from holdfast.exchange.settings import ExchangeSettings
 from holdfast.model.ids import ClientId
-from holdfast.model.message import Message
+from holdfast.model.message import ArchivedMessage, Message
 from holdfast.model.owed import Owed, OwedQueued, OwedShared, place_of
 from holdfast.wire.primitives import U16
 
@@ -112,7 +112,9 @@ class Sender:
             elif owed.qos:
                 packet_id = client.session.window.admit(owed)
             durable = owed.qos == 2 and client.stored()
-            if durable:
+            if durable or (owed.qos == 1 and isinstance(owed.message, ArchivedMessage) and client.stored()):
+                # The log cannot give a message of a lake again. With QoS 1 it may go before its entry is stored: the
+                # position of its replay is in the same batch.
                 order = client.session.next_order()
                 self._state.step(KeepInflight(client.session.client_id, packet_id, owed, order))
             if durable or after_commit or channel.changing:
@@ -205,8 +207,11 @@ class Sender:
         if not client.reserving and client.session.window.runs_low():
             client.reserving = True
             self.progress.save(client)
-        if owed.qos == 2:
+        archived = isinstance(owed.message, ArchivedMessage)
+        if owed.qos == 2 or archived:
             shard, position = place_of(owed)
-            if isinstance(owed, OwedShared) and owed.revision:
+            if archived:
+                position = 0  # the position of its replay has passed it
+            elif isinstance(owed, OwedShared) and owed.revision:
                 position = 0  # its assignment is done: another subscription of the client may have this place, too
             self._state.step(DropInflight(client.session.client_id, packet_id, shard, position))

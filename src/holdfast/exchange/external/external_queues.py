@@ -30,7 +30,7 @@ from holdfast.model.errors import PermanentError, TransientError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
-from holdfast.records.progress import Progress
+from holdfast.records.session.progress import Progress
 
 #: What one call of a store is given: entries of one client, clients, and bytes of all.
 _MAX_ENTRIES: Final = 500

@@ -51,7 +51,7 @@ def _own_problems(settings: Settings) -> _Found:
     if not _NAME.fullmatch(cluster.name):
         yield "cluster.name", f"is {cluster.name!r}; it must be 1 to 64 letters, digits, dashes and underscores"
     if cluster.node == 0:
-        yield "cluster.node", "is not set; give each node of the cluster a number of its own, from 1", "cluster.name"
+        yield "cluster.node", "is not set; give each node of the cluster a different number, from 1", "cluster.name"
     if not _PLAIN.fullmatch(cluster.user):
         yield "cluster.user", f"is {cluster.user!r}; it must be 1 to 128 letters, digits and the signs - _ . ~"
     if cluster.password_file is None:
@@ -128,7 +128,7 @@ def _embedded_problems(cluster: ClusterSettings) -> _Found:
         if port in seen:
             yield (
                 f"cluster.{key}",
-                f"is {port}, as is {seen[port]}; give each a port of its own",
+                f"is {port}, as is {seen[port]}; give each its own port",
                 f"cluster.{seen[port]}",
             )
         seen[port] = key

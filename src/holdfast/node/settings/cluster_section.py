@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from holdfast.broker.policy import Key
 
-#: In place of addresses: each node runs a server of its own.
+#: In place of addresses: each node runs its own server.
 EMBEDDED: Final = "embedded"
 #: The ports of NATS itself.
 DEFAULT_CLIENT_PORT: Final = 4222

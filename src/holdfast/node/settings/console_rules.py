@@ -33,7 +33,7 @@ def console_problems(settings: Settings, program: str = "holdfast serve") -> Ite
             yield "console.allowed_hosts", text
     for key, port in _other_ports(settings):
         if console.port and port == console.port:
-            yield "console.port", f"is {port}, as is {key}; give each a port of its own", key
+            yield "console.port", f"is {port}, as is {key}; give each its own port", key
 
 
 def _reachable_problems(settings: Settings, program: str) -> Iterator[tuple[str, ...]]:

@@ -193,7 +193,7 @@ def _port_problems(settings: Settings) -> Iterator[SettingProblem]:
     for name, listener in settings.listeners.items():
         for other_name, other in seen:
             if listener.port != 0 and listener.port == other.port and _overlap(listener.host, other.host):
-                text = f"is {listener.port}, as is that of listeners.{other_name}; give each a port of its own"
+                text = f"is {listener.port}, as is that of listeners.{other_name}; give each its own port"
                 others = (f"listeners.{other_name}.port", f"listeners.{name}.host", f"listeners.{other_name}.host")
                 yield _problem(settings, f"listeners.{name}.port", text, *others)
         seen.append((name, listener))

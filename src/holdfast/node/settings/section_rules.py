@@ -11,12 +11,21 @@ from holdfast.node.settings.tree import Settings
 
 #: What the history process needs beyond a broker, and how to get it.
 INSTALL: Final = 'pip install "holdfast[history]"'
+INSTALL_LAKE: Final = 'pip install "holdfast[lake]"'
 _LIBRARIES: Final = ("pyarrow", "numpy")
 
 
 def history_problems(settings: Settings, program: str = "holdfast serve") -> Iterator[tuple[str, ...]]:
     """A key, its problem, and the other keys that cause it. `program` is the command that the text tells to run."""
     history = settings.history
+    if history.lake:
+        if not history.enabled:
+            yield "history.lake", "is set, and the process that reads it does not run; set history.enabled = true"
+        elif importlib.util.find_spec("deltalake") is None:
+            yield "history.lake", f"is set, and deltalake is not installed; run: {INSTALL_LAKE}"
+        if settings.cluster.is_on:
+            text = "is set, and nodes of a cluster replay what their logs have; remove it"
+            yield "history.lake", text, "cluster.name"
     if not history.enabled:
         return
     if missing := missing_libraries():
@@ -38,7 +47,7 @@ def history_problems(settings: Settings, program: str = "holdfast serve") -> Ite
         if getattr(history, one) is None and getattr(history, other) is not None:
             yield f"history.{one}", f"is not set, and {other} is; TLS needs both, two PEM files", f"history.{other}"
     if history.flight_port and history.flight_port == history.http_port:
-        yield "history.http_port", f"is {history.http_port}, as is flight_port; give each a port of its own"
+        yield "history.http_port", f"is {history.http_port}, as is flight_port; give each its own port"
 
 
 def missing_libraries() -> str:

@@ -28,7 +28,7 @@ from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.records.fields import RecordReader, blob, i64, text, u8, u16, u32, u64
 from holdfast.records.messages import decode_message, encode_message
-from holdfast.records.progress import encode_places, read_places
+from holdfast.records.session.progress import encode_places, read_places
 
 #: Never change.
 VERSION: Final = 2

@@ -42,7 +42,7 @@ from holdfast.records.fields import (
     u32,
     u64,
 )
-from holdfast.records.progress import encode_places, read_places
+from holdfast.records.session.progress import encode_places, read_places
 
 #: Never change.
 VERSION: Final = 1

@@ -2,23 +2,23 @@
 
     step  name                     fields behind: session u16 │ step u8
     ────  ───────────────────────  ──────────────────────────────────────────────────────────────────────────────
-    01    keep session             the session (`records/session_record.py`) blob
+    01    keep session             the session (`records/session/session_record.py`) blob
     02    drop session             nothing
-    03    keep progress            the progress (`records/progress.py`) blob
-    04    keep subscription        filter blob │ the subscription (`records/sessions.py`) blob
+    03    keep progress            the progress (`records/session/progress.py`) blob
+    04    keep subscription        filter blob │ the subscription (`records/session/sessions.py`) blob
     05    drop subscription        filter blob
-    06    keep replay              filter blob │ the replay (`records/sessions.py`) blob
-    07    keep retained progress   filter blob │ the progress (`records/retained_progress.py`) blob
+    06    keep replay              filter blob │ the replay (`records/session/sessions.py`) blob
+    07    keep retained progress   filter blob │ the progress (`records/session/retained_progress.py`) blob
     08    drop retained progress   filter blob
-    09    keep group               the group (`records/groups.py`) blob
+    09    keep group               the group (`records/session/groups.py`) blob
     0a    keep member              session id blob
     0b    drop member              session id blob
-    0c    keep in flight           packet u16 │ the message in flight (`records/sessions.py`) blob
+    0c    keep in flight           packet u16 │ the message in flight (`records/session/sessions.py`) blob
     0d    release in flight        packet u16
     0e    drop in flight           packet u16 │ shard u16 │ position i64
     0f    keep incoming            packet u16
     10    drop incoming            packet u16
-    11    keep assignments         the assignments (`records/assignments.py`) blob
+    11    keep assignments         the assignments (`records/session/assignments.py`) blob
 
 Numbers of steps are hexadecimal. They mean the steps of `durable/sessions/session_store.py`. What a step replaces is
 not said here, because that is known only where the record is applied.

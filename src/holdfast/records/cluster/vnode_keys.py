@@ -7,7 +7,7 @@
     01     what records are decided by                 records/cluster/rows.py
     02     heads of shards, generations, last numbers  records/meta_keys.py
     03     retained messages and their removals        records/retained.py
-    04     sessions                                    records/session_keys.py
+    04     sessions                                    records/session/session_keys.py
 
 Numbers are big-endian. All rows of a vnode are one range: it can be copied to another node, or dropped, by itself. The
 families `meta`, `retained` and `sessions` are those of a node without a cluster; their keys begin with a tag, with

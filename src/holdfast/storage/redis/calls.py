@@ -53,7 +53,7 @@ _PASSING_WORDS: Final = (
 )
 
 
-class Call:
+class ScriptCall:
     """A script, the key prefixes of its clients, and its arguments. Only APPEND has several clients."""
 
     def __init__(self, script: Script, bases: Sequence[bytes], arguments: Sequence[Argument]) -> None:
@@ -87,7 +87,7 @@ class Calls:
         self._servers: Final = servers
         self._options: Final = options
 
-    async def run(self, calls: Sequence[Call], *, safe: bool = False) -> None:
+    async def run(self, calls: Sequence[ScriptCall], *, safe: bool = False) -> None:
         """Ensures: every call is done, or `give_up_s` had passed when its last attempt failed."""
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + self._options.give_up_s
@@ -107,16 +107,16 @@ class Calls:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             await self._look_again(waiting)
 
-    async def _look_again(self, waiting: list[Call]) -> None:
+    async def _look_again(self, waiting: list[ScriptCall]) -> None:
         try:
             await self._servers.refresh(self._options.timeout_s)
         except ConnectionLostError as lost:
             for call in waiting:
                 call.obstacle = str(lost)
 
-    async def _try(self, calls: list[Call], *, safe: bool) -> bool:
+    async def _try(self, calls: list[ScriptCall], *, safe: bool) -> bool:
         """One round. Whether all remaining calls were only redirected."""
-        groups: dict[RedisPool, list[Call]] = defaultdict(list)
+        groups: dict[RedisPool, list[ScriptCall]] = defaultdict(list)
         for call in calls:
             pool = call.asked or self._servers.pool_of(call.base)
             if pool is None:
@@ -134,7 +134,7 @@ class Calls:
                     tasks.append(group.create_task(self._pipeline(pool, part, safe=safe)))
         return bool(tasks) and all(task.result() for task in tasks)
 
-    async def _pipeline(self, pool: RedisPool, calls: list[Call], *, safe: bool) -> bool:
+    async def _pipeline(self, pool: RedisPool, calls: list[ScriptCall], *, safe: bool) -> bool:
         """Whether the remaining calls were only redirected."""
         options = self._options
         commands: list[Sequence[Argument]] = []
@@ -166,7 +166,7 @@ class Calls:
                 return False
         return self._settle(pool, calls, replies)
 
-    def _settle(self, pool: RedisPool, calls: list[Call], replies: list[Reply]) -> bool:
+    def _settle(self, pool: RedisPool, calls: list[ScriptCall], replies: list[Reply]) -> bool:
         only_moved = True
         for call, answer in _matched(calls, replies):
             call.asked = None
@@ -187,7 +187,7 @@ def _passes(reply: Reply) -> bool:
     return isinstance(reply, _PASSING) or (isinstance(reply, ResponseError) and str(reply).startswith(_PASSING_WORDS))
 
 
-def _passing_part(call: Call, reply: Reply) -> Reply:
+def _passing_part(call: ScriptCall, reply: Reply) -> Reply:
     """A temporary refusal of a client in the reply. Permanent errors of a queue do not count."""
     passing: Reply = reply
     served: dict[int, Reply] = {}
@@ -201,9 +201,9 @@ def _passing_part(call: Call, reply: Reply) -> Reply:
     return passing
 
 
-def _matched(calls: list[Call], replies: list[Reply]) -> list[tuple[Call, Reply]]:
+def _matched(calls: list[ScriptCall], replies: list[Reply]) -> list[tuple[ScriptCall, Reply]]:
     """Each call with its reply, without the replies to ASKING."""
-    found: list[tuple[Call, Reply]] = []
+    found: list[tuple[ScriptCall, Reply]] = []
     place = 0
     for call in calls:
         place += call.asked is not None

@@ -14,7 +14,7 @@ from holdfast.model.clock import Clock
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
 from holdfast.records.queued_message import decode_queued, encode_queued
 from holdfast.storage.redis import scripts
-from holdfast.storage.redis.calls import Call, Calls
+from holdfast.storage.redis.calls import Calls, ScriptCall
 from holdfast.storage.redis.connection_pool import ConnectionLostError, RedisPool
 from holdfast.storage.redis.keys import EXPIRING, STATE, base_key, client_of, pattern
 from holdfast.storage.redis.options import RedisOptions
@@ -65,9 +65,9 @@ class RedisQueues:
                 answers += _answers(call, group)
         return answers
 
-    async def _append(self, batches: list[AppendBatch]) -> list[tuple[Call, list[AppendBatch]]]:
+    async def _append(self, batches: list[AppendBatch]) -> list[tuple[ScriptCall, list[AppendBatch]]]:
         """The calls, with the batches of each, done or given up."""
-        calls: list[tuple[Call, list[AppendBatch]]] = []
+        calls: list[tuple[ScriptCall, list[AppendBatch]]] = []
         sending: list[asyncio.Task[None]] = []
         try:
             for portion in _portions(batches) if self._options.pipelined else [batches]:
@@ -92,20 +92,22 @@ class RedisQueues:
             except PermanentError as wrong:
                 damaged[reply[place]] = str(wrong)
         if damaged:
-            await self._all([Call(scripts.SET_ASIDE, [self._base(client_id)], list(damaged))])
+            await self._all([ScriptCall(scripts.SET_ASIDE, [self._base(client_id)], list(damaged))])
             told = "; ".join(f"message {serial}: {reason}" for serial, reason in damaged.items())
             raise PermanentError(f"set aside in {self._base(client_id)!r}:damaged: {told}")
         return entries
 
     async def acknowledge(self, done: list[tuple[str, list[int]]]) -> None:
         calls = [
-            Call(scripts.ACKNOWLEDGE, [self._base(client_id)], runs(serials)) for client_id, serials in done if serials
+            ScriptCall(scripts.ACKNOWLEDGE, [self._base(client_id)], runs(serials))
+            for client_id, serials in done
+            if serials
         ]
         await self._all(calls)
 
     async def release(self, client_id: str, serials: list[int]) -> None:
         if serials:
-            await self._all([Call(scripts.RELEASE, [self._base(client_id)], serials)], safe=True)
+            await self._all([ScriptCall(scripts.RELEASE, [self._base(client_id)], serials)], safe=True)
 
     async def size(self, client_id: str) -> QueueSize:
         reply = await self._one(scripts.LOOK, client_id, (self._clock.wall_us(),))
@@ -117,12 +119,14 @@ class RedisQueues:
 
     async def drop(self, client_ids: list[str]) -> None:
         """Messages that arrive for these clients after this call are not removed, even if it is executed later."""
-        looks = [Call(scripts.LOOK, [self._base(client_id)], (self._clock.wall_us(),)) for client_id in client_ids]
+        looks = [
+            ScriptCall(scripts.LOOK, [self._base(client_id)], (self._clock.wall_us(),)) for client_id in client_ids
+        ]
         await self._all(looks)
         going = [(self._base(client_id), look.outcome()) for client_id, look in zip(client_ids, looks, strict=True)]
         rest = [(base, state[4]) for base, state in going if isinstance(state, list)]
         while rest:
-            calls = [Call(scripts.DROP, [base], (number,)) for base, number in rest]
+            calls = [ScriptCall(scripts.DROP, [base], (number,)) for base, number in rest]
             await self._all(calls, safe=True)
             rest = [one for one, call in zip(rest, calls, strict=True) if call.outcome()]
 
@@ -151,7 +155,7 @@ class RedisQueues:
                 if not cursor:
                     break
             self._swept[pool] = cursor
-        calls = [Call(scripts.LOOK, [base], (now_us,)) for base in bases]
+        calls = [ScriptCall(scripts.LOOK, [base], (now_us,)) for base in bases]
         await self._all(calls)
         return sum(state[0] for call in calls if isinstance(state := call.outcome(), list))
 
@@ -159,13 +163,13 @@ class RedisQueues:
         await self._servers.close()
 
     async def _one(self, script: scripts.Script, client_id: str, arguments: tuple[int, ...]) -> list[int]:
-        call = Call(script, [self._base(client_id)], arguments)
+        call = ScriptCall(script, [self._base(client_id)], arguments)
         await self._all([call])
         reply = call.outcome()
         assert isinstance(reply, list)
         return reply
 
-    async def _all(self, calls: list[Call], *, safe: bool = False) -> None:
+    async def _all(self, calls: list[ScriptCall], *, safe: bool = False) -> None:
         """Run all calls; raises the error of the first that failed."""
         await self._calls.run(calls, safe=safe)
         for call in calls:
@@ -194,9 +198,9 @@ class RedisQueues:
     def _base(self, client_id: str) -> bytes:
         return base_key(self._prefix, client_id)
 
-    def _append_call(self, batches: list[AppendBatch]) -> Call:
+    def _append_call(self, batches: list[AppendBatch]) -> ScriptCall:
         arguments = _arguments(batches, self._clock.wall_us())
-        return Call(scripts.APPEND, [self._base(batch.client_id) for batch in batches], arguments)
+        return ScriptCall(scripts.APPEND, [self._base(batch.client_id) for batch in batches], arguments)
 
 
 def _portions(batches: Iterable[AppendBatch]) -> Iterator[list[AppendBatch]]:
@@ -255,7 +259,7 @@ def _appended(answer: object, batch: AppendBatch) -> Appended | Exception:
     return PermanentError(f"Redis refused a call: {answer!r}")
 
 
-def _answers(call: Call, batches: list[AppendBatch]) -> list[Appended | Exception]:
+def _answers(call: ScriptCall, batches: list[AppendBatch]) -> list[Appended | Exception]:
     try:
         reply = call.outcome()
     except HoldfastError as failure:

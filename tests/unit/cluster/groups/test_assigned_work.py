@@ -3,7 +3,7 @@
 from holdfast.cluster.groups.assigned_work import AssignedWork, Assignment, AssignmentName
 from holdfast.durable.sessions.session_store import KeepAssignments
 from holdfast.exchange.client import BrokerClient
-from holdfast.records.assignments import DoneAssignments
+from holdfast.records.session.assignments import DoneAssignments
 from tests.world import World
 
 

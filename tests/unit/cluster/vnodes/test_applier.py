@@ -22,7 +22,7 @@ from holdfast.model.errors import TransientError
 from holdfast.records.cluster.items import Claim, Closed, Tick
 from holdfast.records.cluster.record import SessionEntry, revision_of
 from holdfast.records.cluster.rows import APPLIED_KEY, INCARNATION_KEY, decode_registration, registration_key
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from tests.unit.cluster.node_world import Listener, applier, founded_log, record, settle
 from tests.unit.durable.state_machine.vnode import CLUSTER_ID
 

@@ -21,7 +21,7 @@ from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.records.cluster.items import Tick
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.engine.failures import DiskFullError, StalledError, UnreadableError
 from tests.unit.cluster.node_world import Listener, Waits, founded_log, record
 from tests.unit.cluster.vnodes.test_applier import append, run, run_to_stop, ticks

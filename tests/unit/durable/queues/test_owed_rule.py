@@ -107,3 +107,58 @@ def test_very_many_subscriptions_are_found_as_few_are() -> None:
     many[b"a/300"] = record("a/300")
     found.changed(parse_filter(b"a/300"))
     assert found.owed(message("a/300")) is not None
+
+
+def test_a_subscription_to_everything_is_owed_every_topic_but_those_of_the_broker() -> None:
+    subscriptions = {b"#": record("#", identifier=7)}
+    everything = OwedRule("me", subscriptions, upgrade_qos=False)
+    owed = everything.owed(message("a/b"))
+    assert owed is not None
+    assert owed.identifiers == (7,)
+    assert everything.owed(message("$SYS/a")) is None
+    subscriptions[b"a/b"] = record("a/b", qos=0)
+    subscriptions[b"$SYS/#"] = record("$SYS/#")
+    everything.changed(parse_filter(b"$SYS/#"))
+    assert everything.owed(message("$SYS/a")) is not None
+    del subscriptions[b"#"]
+    everything.changed(parse_filter(b"#"))
+    assert everything.owed(message("c")) is None
+
+
+def test_the_only_subscription_to_everything_keeps_its_options() -> None:
+    """No topic is looked at for it; all that the subscription says counts all the same."""
+    subscriptions = {b"#": record("#", no_local=True, since_us=11)}
+    everything = OwedRule("me", subscriptions, upgrade_qos=False)
+    assert everything.owed(message(position_us=10)) is None
+    assert everything.owed(message(position_us=11)) is not None
+    assert everything.owed(message(position_us=11, publisher="me")) is None
+    everything.ends(b"#", 20)
+    assert everything.owed(message(position_us=20)) is None
+    everything.forget(b"#")
+    everything.replayed(b"#", {0: 30})
+    assert everything.owed(message(position_us=30)) is None
+    assert everything.owed(message(position_us=31)) is not None
+    subscriptions[b"#"] = record("#", qos=0)
+    everything.changed(parse_filter(b"#"))
+    assert everything.owed(message(position_us=31)) is None, "it was replaced"
+    subscriptions[b"#"] = record("#", qos=2, identifier=3)
+    everything.changed(parse_filter(b"#"))
+    owed = everything.owed(message(position_us=31, qos=2))
+    assert owed is not None
+    assert (owed.qos, owed.identifiers) == (2, (3,))
+    subscriptions[b"$share/g/#"] = record("$share/g/#", qos=2)
+    everything.changed(parse_filter(b"$share/g/#"))
+    owed = everything.owed(message(position_us=32, qos=2))
+    assert owed is not None
+    assert owed.identifiers == (3,), "a share beside it changes nothing"
+
+
+def test_wildcards_of_a_mounted_client_leave_out_its_own_dollar_topics() -> None:
+    mounted = SubscriptionRecord(parse_filter(b"#"), 1, False, False, 0, 0, 1, mount_bytes=6)
+    plant = rule(mounted)
+    assert plant.owed(message("plant/a")) is not None
+    assert plant.owed(message("plant/$a")) is None
+
+
+def test_a_share_of_everything_is_not_owed_to_its_member_alone() -> None:
+    assert rule(record("$share/g/#")).owed(message()) is None

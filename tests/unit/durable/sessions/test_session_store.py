@@ -13,7 +13,7 @@ from holdfast.durable.sessions.session_store import (
 )
 from holdfast.model.errors import MisuseError
 from holdfast.model.protocol import MAX_U32
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
 from tests.conformance.session_steps import step_lists

@@ -5,7 +5,7 @@ import pytest
 from holdfast.durable.sessions.session_store import DropIncoming, DropSession, KeepIncoming, KeepSession
 from holdfast.records.cluster.items import Claim, Closed, Item, ReadRegistration, Release
 from holdfast.records.cluster.record import SessionEntry
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from tests.unit.durable.state_machine.vnode import S, T, Vnode, a_will, message, step, topics
 
 pytestmark = pytest.mark.compiled

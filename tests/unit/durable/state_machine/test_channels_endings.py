@@ -6,7 +6,7 @@ from holdfast.durable.sessions.session_store import DropSession, KeepSession
 from holdfast.durable.state_machine.closing import close_slice
 from holdfast.durable.state_machine.outcome import Outcome
 from holdfast.records.cluster.items import Claim, Closed, Expire, Item, Release, WillDue
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from tests.unit.durable.state_machine.vnode import S, T, Vnode, a_will, step, topics
 
 pytestmark = pytest.mark.compiled

@@ -17,9 +17,9 @@ from holdfast.records.cluster.items import (
     Unassign,
 )
 from holdfast.records.cluster.rows import LEADER_KEY, decode_leader
-from holdfast.records.groups import GROUP_PREFIX, GroupRecord
-from holdfast.records.progress import Progress
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.groups import GROUP_PREFIX, GroupRecord
+from holdfast.records.session.progress import Progress
+from holdfast.records.session.session_record import SessionRecord
 from tests.unit.durable.state_machine.vnode import S, T, Vnode, message, step
 
 pytestmark = pytest.mark.compiled

@@ -12,7 +12,7 @@ from holdfast.model.owed import Owed
 from holdfast.records.cluster import session_steps as kinds
 from holdfast.records.cluster.item_codec import decode_item, encode_item
 from holdfast.records.cluster.session_steps import StepItem
-from holdfast.records.sessions import InflightRecord, encode_inflight
+from holdfast.records.session.sessions import InflightRecord, encode_inflight
 from tests.conformance.session_steps import step_lists
 from tests.formats import golden_records as golden
 

@@ -6,7 +6,7 @@ from holdfast.durable.changes import Changes
 from holdfast.durable.sessions.session_store import DropSession, KeepSession
 from holdfast.durable.state_machine.tables import CLUSTER, META, MemoryTables, TableChanges
 from holdfast.model.errors import MisuseError
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 
 pytestmark = pytest.mark.compiled
 

@@ -15,7 +15,7 @@ from holdfast.records.cluster.rows import RegistrationRow, decode_registration, 
 from holdfast.records.cluster.session_steps import StepItem
 from holdfast.records.cluster.settings import VnodeSettings, VnodeZone
 from holdfast.records.retained import RetainedRecord, decode_retained, retained_key
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 
 CLUSTER_ID = bytes(range(16))
 #: 2023-11-14T22:13:20Z, and a second.

@@ -28,8 +28,8 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.model.protocol import PUBACK
 from holdfast.model.time import SECOND_US
-from holdfast.records.groups import GROUP_PREFIX
-from holdfast.records.progress import decode_progress
+from holdfast.records.session.groups import GROUP_PREFIX
+from holdfast.records.session.progress import decode_progress
 from holdfast.session.state import SessionState
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Ack, Publish, Unsuback, Unsubscribe

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.history.settings import History
 from holdfast.model.errors import SettingsError
+from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.loader import load
 from holdfast.node.settings.rules import problems_of, refuse
 from holdfast.node.settings.sources import Flags
@@ -132,7 +134,7 @@ def test_a_client_certificate_cannot_be_required_without_encryption() -> None:
 def test_two_listeners_cannot_share_a_port(host: str) -> None:
     listeners = {"a": Listener(port=1883), "b": Listener(host=host, port=1883)}
     text = refusal(Settings(listeners=listeners, security=Security(allow_anonymous=True)))
-    assert text == "listeners.b.port is 1883, as is that of listeners.a; give each a port of its own"
+    assert text == "listeners.b.port is 1883, as is that of listeners.a; give each its own port"
 
 
 def test_a_missing_password_file_comes_with_the_command_that_makes_it(folder: Path) -> None:
@@ -299,3 +301,12 @@ def test_every_broken_rule_is_reported_at_once() -> None:
         "zones.b.thresholds",
     ):
         assert f"{key} is" in text
+
+
+def test_a_lake_needs_the_process_that_reads_it_and_a_single_node() -> None:
+    assert "set history.enabled = true" in refusal(Settings(history=History(lake="/srv/lake")))
+    check(Settings(history=History(enabled=True, lake="/srv/lake")))
+    cluster = ClusterSettings(name="c", node=1)
+    told = refusal(Settings(history=History(enabled=True, lake="/srv/lake"), cluster=cluster))
+    assert "history.lake" in told
+    assert "nodes of a cluster replay what their logs have" in told

@@ -10,10 +10,10 @@ from typing import Final, Protocol
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import POSITION
 from holdfast.model.errors import PermanentError
-from holdfast.records.commit_pages import CommitPage
 from holdfast.records.generations import Generation
 from holdfast.records.messages import decode_message
-from holdfast.records.segment_index import decode_directory
+from holdfast.records.pages.commit_pages import CommitPage
+from holdfast.records.pages.segment_index import decode_directory
 from holdfast.storage.rocks.layouts.build import make_layout
 from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, STRUCTURE
 from holdfast.storage.rocks.layouts.postings import block_positions, posting_prefix

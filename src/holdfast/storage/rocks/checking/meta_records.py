@@ -29,9 +29,9 @@ from holdfast.records.meta_keys import (
     number_of_key,
     shard_of_key,
 )
-from holdfast.records.numbers import decode_number
 from holdfast.records.outbox import decode_outbox, decode_outbox_ceiling, decode_queue_drop
 from holdfast.records.positions import AppliedMark, ShardHead, decode_applied, decode_ceiling, decode_head
+from holdfast.records.session.numbers import decode_number
 from holdfast.storage.rocks.checking.verify_report import REPORT, RESTORE, CheckedReader, VerifyReport
 from holdfast.storage.rocks.engine.column_families import META
 

@@ -47,7 +47,7 @@ class PatternView:
 def generations_of(engine: Engine) -> list[GenerationView]:
     """Every live generation, zones by name and then oldest first; PermanentError if the rows of the log are damaged.
 
-    In a cluster each shard has generations of its own.
+    In a cluster each shard has its own generations.
     """
     stored, live = _read(engine)
     there = set(engine.families())

@@ -5,8 +5,8 @@ from typing import Final
 from zlib import crc32
 
 from holdfast.model.errors import HoldfastError
-from holdfast.records.segment_index import MAX_LEVELS, UNINDEXED_PAGES, Directory, PageMap
-from holdfast.records.segment_pages import SegmentPage
+from holdfast.records.pages.segment_index import MAX_LEVELS, UNINDEXED_PAGES, Directory, PageMap
+from holdfast.records.pages.segment_pages import SegmentPage
 from holdfast.storage.rocks.engine.scan import FamilyReader
 from holdfast.storage.rocks.layouts.segments import SegmentReader
 from holdfast.topics.names import SEPARATOR
@@ -58,8 +58,8 @@ class SegmentCheck:
                     tokens[level].setdefault(token, []).append(number)
         self.messages += count
         if count != directory.messages or page_map.serials != directory.serials:
-            yield f"it has {count} messages of {page_map.serials}, and its directory says {directory.messages} of "
-            yield f"{directory.serials}"
+            said = f"{directory.messages} of {directory.serials}"
+            yield f"it has {count} messages of {page_map.serials}, and its directory says {said}"
         known = [position_us for position_us in positions if position_us >= 0]
         if known != sorted(set(known)):
             yield "its positions do not follow the order of its serials"

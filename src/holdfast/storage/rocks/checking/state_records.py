@@ -5,7 +5,6 @@ from typing import Protocol
 from rocksdict import Rdict
 
 from holdfast.model.errors import HoldfastError, PermanentError
-from holdfast.records import assignments, groups, progress, retained_progress, session_keys, session_record, sessions
 from holdfast.records.retained import (
     COUNT_KEY,
     EXPIRY,
@@ -14,6 +13,15 @@ from holdfast.records.retained import (
     expiry_parts,
     retained_key,
     retained_topic,
+)
+from holdfast.records.session import (
+    assignments,
+    groups,
+    progress,
+    retained_progress,
+    session_keys,
+    session_record,
+    sessions,
 )
 from holdfast.storage.rocks.checking.verify_report import RESTORE, CheckedReader
 from holdfast.storage.rocks.engine.column_families import RETAINED, SESSIONS

@@ -14,8 +14,8 @@ from holdfast.model.errors import HoldfastError, PermanentError
 from holdfast.records.cluster import control_rows, rows, vnode_keys
 from holdfast.records.generations import Generation, decode_generation
 from holdfast.records.meta_keys import GENERATION, HEAD, NUMBER, shard_of_key
-from holdfast.records.numbers import decode_number
 from holdfast.records.positions import ShardHead, decode_head
+from holdfast.records.session.numbers import decode_number
 from holdfast.storage.rocks.checking.shard_check import ShardCheck
 from holdfast.storage.rocks.checking.state_records import check_retained_row, check_session_row
 from holdfast.storage.rocks.checking.verify_report import RESTORE, CheckedReader

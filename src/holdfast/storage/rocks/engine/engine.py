@@ -50,7 +50,7 @@ from holdfast.storage.rocks.engine.family_handles import FamilyHandles
 from holdfast.storage.rocks.engine.loop_sync import LoopSyncRule
 from holdfast.storage.rocks.engine.manifest import ManifestWatch
 from holdfast.storage.rocks.engine.options import LASTING_FAMILIES, MAX_WAL_BYTES, WRITE_BUFFERS_BYTES, write_options
-from holdfast.storage.rocks.engine.quarantine import Damage, Quarantine
+from holdfast.storage.rocks.engine.quarantine import QUARANTINE_NAME, Damage, Quarantine
 from holdfast.storage.rocks.engine.range_tombstones import compact_tombstones
 from holdfast.storage.rocks.engine.recovery import BATCH_KEY, OpenedDatabase, open_database
 from holdfast.storage.rocks.engine.synced_mark import Synced, SyncedMark
@@ -122,7 +122,7 @@ class Engine:
         try:
             mark = SyncedMark(folder)
             opened = open_database(
-                folder / "rocks", Quarantine(folder / "quarantine"), mark.last, mark_is_exact=mark.is_exact
+                folder / "rocks", Quarantine(folder / QUARANTINE_NAME), mark.last, mark_is_exact=mark.is_exact
             )
             engine = cls(folder, lock, mark, opened, reserve_bytes, loop_sync or LoopSyncRule(enabled=False))
             for name in LASTING_FAMILIES:
@@ -415,7 +415,7 @@ class Engine:
         with self._in_use:
             self._let_go()
             must_reach = Synced(self._written.sequence, self._written.batch)
-            quarantine = Quarantine(self.folder / "quarantine")
+            quarantine = Quarantine(self.folder / QUARANTINE_NAME)
             try:
                 opened = open_database(self.path, quarantine, must_reach, mark_is_exact=True)
             except DiskFullError:

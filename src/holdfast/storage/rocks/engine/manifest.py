@@ -34,7 +34,7 @@ class ManifestWatch:
                 return 0, 0
         size_bytes = os.fstat(self._descriptor).st_size
         if size_bytes != self._synced_bytes:
-            # RocksDB may be in the middle of its own sync.
+            # RocksDB may be in the middle of a sync.
             os.fsync(self._descriptor)
             self._synced_bytes = size_bytes
         return self._number, size_bytes

@@ -16,6 +16,9 @@ from holdfast.files.replacement import replace_json
 from holdfast.storage.rocks.engine.failures import is_no_room
 from holdfast.storage.rocks.engine.wal_scan import wal_files
 
+QUARANTINE_NAME: Final = "quarantine"
+_REPORT_NAME: Final = "report.json"
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:
@@ -30,6 +33,11 @@ class Damage:
     def __str__(self) -> str:
         lost = f"; batches {self.lost_range[0]} to {self.lost_range[1] - 1} are lost" if self.lost_range else ""
         return f"{self.kind} in {self.file}: {self.detail}{lost}"
+
+
+def count_reports(folder: Path) -> int:
+    """How many reports of damage lie in the quarantine of a data folder."""
+    return sum(1 for _report in (folder / QUARANTINE_NAME).glob(f"*/{_REPORT_NAME}"))
 
 
 class Quarantine:
@@ -74,7 +82,7 @@ class Quarantine:
 
     def report(self, damage: Sequence[Damage]) -> None:
         self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        replace_json(self.folder / "report.json", [asdict(found) for found in damage], indent=2)
+        replace_json(self.folder / _REPORT_NAME, [asdict(found) for found in damage], indent=2)
 
     def discard(self) -> None:
         """What was kept turned out to be no damage."""

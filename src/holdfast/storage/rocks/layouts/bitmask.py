@@ -33,7 +33,7 @@ _pack: Final = POSITION.pack
 
 
 class BitmaskLayout(WriteThroughLayout):
-    """See the module. `name` tells the curve."""
+    """Epochs whose messages are sorted by the bits of their topics and times; `name` tells how the bits are mixed."""
 
     def __init__(self, name: str, curve: Curve, epoch_messages: int = DEFAULT_EPOCH_MESSAGES) -> None:
         self.name: Final = name

@@ -27,7 +27,7 @@ _MAX_CACHED: Final = 200_000
 
 
 class IndexedLayout(StreamLayout, WriteThroughLayout):
-    """See the module."""
+    """Streams of learned patterns, with an index key for each message and varying level."""
 
     name: Final = "indexed"
 

@@ -18,9 +18,9 @@ from typing import Final, Protocol
 from holdfast.durable.changes import FamilyChanges
 from holdfast.durable.tails import MessageSink
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import CommitPage
 from holdfast.records.messages import decode_message
-from holdfast.records.segment_pages import SegmentPage
+from holdfast.records.pages.commit_pages import CommitPage
+from holdfast.records.pages.segment_pages import SegmentPage
 from holdfast.storage.rocks.engine.scan import FamilyReader
 from holdfast.topics.learned import LearnedTopics
 

@@ -64,7 +64,7 @@ _pack: Final = POSITION.pack
 
 
 class LearnedLayout(StreamLayout):
-    """See the module."""
+    """Streams of learned patterns, and postings that are gathered in memory and written behind."""
 
     name: Final = "learned"
 

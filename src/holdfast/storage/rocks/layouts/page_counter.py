@@ -13,10 +13,10 @@ from typing import Final
 from holdfast.durable.log import NO_END
 from holdfast.durable.tails import POSITION
 from holdfast.model.errors import PermanentError
-from holdfast.records.commit_pages import CommitPage
-from holdfast.records.page_columns import HAS_POSITIONS, HEADER_BYTES
-from holdfast.records.segment_index import Directory, PageMap
-from holdfast.records.segment_pages import SegmentPage
+from holdfast.records.pages.commit_pages import CommitPage
+from holdfast.records.pages.page_columns import HAS_POSITIONS, HEADER_BYTES
+from holdfast.records.pages.segment_index import Directory, PageMap
+from holdfast.records.pages.segment_pages import SegmentPage
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES
 from holdfast.storage.rocks.layouts.paged import PagedLayout, commit_values
@@ -32,7 +32,7 @@ _pack: Final = POSITION.pack
 
 
 class PagedCounter(ShardCounter):
-    """See the module."""
+    """Counts by maps and columns of segments, and by the headers of commit pages behind them."""
 
     marks_help = False
 

@@ -1,6 +1,6 @@
 """The `paged` layout: commit pages first, segments later.
 
-    0x01 | first position u64      a commit page: the messages of one commit (`records/commit_pages.py`)
+    0x01 | first position u64      a commit page: the messages of one commit (`records/pages/commit_pages.py`)
     segments and their index       the messages up to the mark, sorted by topic (`segments.py`)
 
 A commit costs one put, however many messages it has. A replay of what is not in segments yet reads every commit page of
@@ -20,11 +20,11 @@ from holdfast.durable.log import NO_END
 from holdfast.durable.tails import POSITION, PageSink, page_weight
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import CommitPage, page_bounds
 from holdfast.records.messages import stored_position
-from holdfast.records.segment_index import Directory
-from holdfast.records.segment_pages import PAGE_BYTES, SegmentPage
-from holdfast.records.segment_rows import SegmentRows
+from holdfast.records.pages.commit_pages import CommitPage, page_bounds
+from holdfast.records.pages.segment_index import Directory
+from holdfast.records.pages.segment_pages import PAGE_BYTES, SegmentPage
+from holdfast.records.pages.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES, NOTHING_YET, Passed, StoredColumns
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED

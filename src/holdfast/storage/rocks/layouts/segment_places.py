@@ -6,7 +6,7 @@
 Commit pages behind the last segment are no part of this: a read finds their first message at once.
 """
 
-from holdfast.records.segment_index import Directory
+from holdfast.records.pages.segment_index import Directory
 from holdfast.storage.rocks.engine.scan import FamilyReader
 from holdfast.storage.rocks.layouts.layout import Layout
 from holdfast.storage.rocks.layouts.paged import PagedLayout

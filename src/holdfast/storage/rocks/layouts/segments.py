@@ -9,7 +9,7 @@
 
 1. A message at or below the mark is in exactly one segment, one above it in exactly one commit page.
 2. Keys of pages only grow, and none is written twice: what RocksDB has flushed it need not write again.
-3. Pages without a directory belong to nobody. They go with the generation.
+3. Pages without a directory belong to no segment. They go with the generation.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,7 @@ from rocksdict import RdictIter
 
 from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.records.generations import Generation
-from holdfast.records.segment_index import (
+from holdfast.records.pages.segment_index import (
     MAX_LEVELS,
     UNINDEXED_PAGES,
     Directory,
@@ -30,8 +30,8 @@ from holdfast.records.segment_index import (
     index_pages,
     token_bucket,
 )
-from holdfast.records.segment_pages import SegmentPage
-from holdfast.records.segment_rows import SegmentRows
+from holdfast.records.pages.segment_pages import SegmentPage
+from holdfast.records.pages.segment_rows import SegmentRows
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end, open_cursor
 from holdfast.storage.rocks.layouts.layout import MARKS, POSTINGS, SEGMENTS
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, decode_mark

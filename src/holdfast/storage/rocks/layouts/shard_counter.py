@@ -70,7 +70,7 @@ class Wanted:
 
 
 class ShardCounter(ABC):
-    """See the module."""
+    """Finds serials and positions in one shard's generation, whatever its layout."""
 
     #: Whether `last_before` costs some seeks and no more.
     knows_serials: bool = True

@@ -24,7 +24,7 @@ _pack: Final = POSITION.pack
 
 
 class StreamCounter(ShardCounter):
-    """See the module."""
+    """Counts by the keys of streams and by postings; reads messages of a stream only where neither tells enough."""
 
     def __init__(self, layout: LearnedLayout | IndexedLayout, family: FamilyReader) -> None:
         super().__init__(layout, family)

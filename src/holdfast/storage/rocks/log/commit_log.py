@@ -341,12 +341,14 @@ class RocksLog:
     def close(self) -> None:
         """Sync what was written, and let go of the data."""
         self.reader.revoke()
-        self.engine.close()
-        if self.engine.poison is None and self.idle():
-            # The last sync covered what no receipt has told yet.
-            for shard in self._shards():
-                self._heads.publish(shard.id, shard.position_us, shard.serial)
-        self._heads.close()
+        try:
+            self.engine.close()
+            if self.engine.poison is None and self.idle():
+                # The last sync covered what no receipt has told yet.
+                for shard in self._shards():
+                    self._heads.publish(shard.id, shard.position_us, shard.serial)
+        finally:
+            self._heads.close()
 
     def _shards(self) -> Iterator[Shard]:
         for zone_log in self.zone_logs.values():

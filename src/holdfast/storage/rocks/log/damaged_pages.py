@@ -18,13 +18,13 @@ from holdfast.durable.tails import POSITION
 from holdfast.files.private import FOLDER_MODE
 from holdfast.files.replacement import replace_file
 from holdfast.model.errors import PermanentError
-from holdfast.records.commit_pages import CommitPage
-from holdfast.records.lost_pages import LostPages
 from holdfast.records.meta_keys import head_key
+from holdfast.records.pages.commit_pages import CommitPage
+from holdfast.records.pages.lost_pages import LostPages
 from holdfast.records.positions import decode_head
 from holdfast.storage.rocks.engine.column_families import META
 from holdfast.storage.rocks.engine.engine import Engine
-from holdfast.storage.rocks.engine.quarantine import Damage, Quarantine
+from holdfast.storage.rocks.engine.quarantine import QUARANTINE_NAME, Damage, Quarantine
 from holdfast.storage.rocks.engine.scan import FamilyReader, check_end
 from holdfast.storage.rocks.layouts.layout import MESSAGES
 from holdfast.storage.rocks.layouts.postings import NOTHING_INDEXED, read_mark
@@ -109,7 +109,7 @@ def lost_by(
 
 def keep_damaged(folder: Path, family: str, damaged: DamagedPages, detail: str) -> Path:
     """Copy damaged pages to the quarantine of a data folder. Survives: a power loss."""
-    quarantine = Quarantine(folder / "quarantine")
+    quarantine = Quarantine(folder / QUARANTINE_NAME)
     quarantine.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     names: list[str] = []
     for key, value in damaged.pages:

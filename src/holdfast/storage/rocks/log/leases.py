@@ -3,13 +3,16 @@
 The pipeline writes its lease, from its own process; the broker reads it when retention wants to drop something, and
 only then.
 
-    <data folder>/leases/NAME.json    {"version": 1, "renewed_us": …, "positions": {"0": …, "3": …}}
+    <data folder>/leases/NAME.json      {"version": 1, "renewed_us": …, "positions": {"0": …, "3": …}}
+    <data folder>/leases/NAME.broken    the same, with "broken_us" and "why"
 
 1. A position is *done*, as in a cursor: the pipeline needs what lies above it, in the shards that the lease names.
 2. A lease is as good as its last renewal: one that is older than the limit is broken, and said to be.
 3. A disk that runs out of space breaks leases too, the one that was renewed longest ago first, and one at a time. Only
    those that hold up retention: breaking another would free nothing.
-4. A file is replaced as a whole. One that cannot be read holds nothing.
+4. What was broken stays on record until the pipeline renews its lease, or somebody removes it: its pipeline may have
+   lost messages, and that must be seen also after a restart.
+5. A file is replaced as a whole. One that cannot be read holds nothing.
 """
 
 import re
@@ -32,6 +35,7 @@ FOLDER_NAME: Final = "leases"
 #: Never change: in the files.
 _VERSION: Final = 1
 _SUFFIX: Final = ".json"
+_BROKEN_SUFFIX: Final = ".broken"
 #: A name is that of a file, too, so nothing in it leads elsewhere.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 #: A client that may renew leases cannot fill the folder with them.
@@ -91,21 +95,75 @@ def renew_lease(folder: Path, name: str, positions: Mapping[int, int], now_us: i
                 f"remove one: holdfast leases --data {folder} --remove NAME"
             )
         replace_json(path, content, mode=0o644)  # the broker may be another user
+        path.with_name(name + _BROKEN_SUFFIX).unlink(missing_ok=True)
     except OSError as error:
         raise TransientError(f"the lease {name!r} cannot be written to {leases}: {error.strerror}") from error
     return lease
 
 
 def remove_lease(folder: Path, name: str) -> bool:
-    """Let retention go on without regard to a pipeline; whether there was such a lease."""
+    """Let retention go on without regard to a pipeline; whether there was such a lease, or a broken one."""
     check_name(name)
+    found = False
+    for suffix in (_SUFFIX, _BROKEN_SUFFIX):
+        try:
+            (folder / FOLDER_NAME / (name + suffix)).unlink()
+            found = True
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise TransientError(f"the lease {name!r} cannot be removed: {error.strerror}") from error
+    return found
+
+
+class BrokenLease(NamedTuple):
+    """A lease that retention did not wait for any more."""
+
+    name: str
+    broken_us: int
+    why: str
+
+
+def broken_leases(folder: Path) -> list[BrokenLease]:
+    """What was broken and neither renewed nor removed since, by name. TransientError if the folder cannot be read."""
+    found: list[BrokenLease] = []
+    for path in _paths(folder / FOLDER_NAME, _BROKEN_SUFFIX):
+        try:
+            content = read_json(path, _VERSION)
+            found.append(BrokenLease(path.stem, int(content["broken_us"]), str(content["why"])))
+        except FileNotFoundError:
+            continue  # renewed or removed meanwhile
+        except (OSError, PermanentError, KeyError, TypeError, ValueError):
+            # Nobody but the broker writes it, so it was damaged later; that it is there is what matters.
+            found.append(BrokenLease(path.stem, 0, "its record cannot be read"))
+    return found
+
+
+def note_broken(folder: Path, lease: Lease, now_us: int, why: str) -> None:
+    """Put a lease that is broken on record, so that it is no lease any more, unless it was renewed meanwhile. At most
+    MAX_LEASES are kept.
+
+    OSError if it cannot be written; then nothing has changed.
+    """
+    path = folder / FOLDER_NAME / (lease.name + _BROKEN_SUFFIX)
+    content = {
+        "version": _VERSION,
+        "renewed_us": lease.renewed_us,
+        "positions": {str(shard): lease.positions[shard] for shard in sorted(lease.positions)},
+        "broken_us": now_us,
+        "why": why,
+    }
+    replace_json(path, content, mode=0o644)
+    own = path.with_name(lease.name + _SUFFIX)
     try:
-        (folder / FOLDER_NAME / (name + _SUFFIX)).unlink()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise TransientError(f"the lease {name!r} cannot be removed: {error.strerror}") from error
-    return True
+        found = _read(own)
+    except ValueError:
+        found = None
+    # If it was renewed while the record was written, it is a lease again.
+    (own if found is None or found == lease else path).unlink(missing_ok=True)
+    kept = sorted(broken_leases(folder), key=lambda broken: broken.broken_us)
+    for broken in kept[: max(0, len(kept) - MAX_LEASES)]:
+        path.with_name(broken.name + _BROKEN_SUFFIX).unlink(missing_ok=True)
 
 
 def read_leases(folder: Path, unreadable: Callable[[Path, str], None] | None = None) -> list[Lease]:
@@ -141,6 +199,21 @@ def lease_rows(
 ) -> list[LeaseRow]:
     """Every lease, with how far it is behind the heads of its shards."""
     return [_row(lease, heads, now_us) for lease in read_leases(folder, unreadable)]
+
+
+def list_leases(
+    folder: Path,
+    heads: Mapping[int, Head],
+    now_us: int,
+    unreadable: Callable[[Path, str], None] | None = None,
+) -> list[dict[str, object]]:
+    """Every lease, then every broken one, as commands and the API print them; null is what the other kind has.
+
+    TransientError if the folder cannot be read.
+    """
+    whole = {**dict.fromkeys(LeaseRow._fields), **dict.fromkeys(BrokenLease._fields)}
+    rows: list[LeaseRow | BrokenLease] = [*lease_rows(folder, heads, now_us, unreadable), *broken_leases(folder)]
+    return [{**whole, **row._asdict()} for row in rows]
 
 
 def _row(lease: Lease, heads: Mapping[int, Head], now_us: int) -> LeaseRow:
@@ -188,7 +261,11 @@ class Leases:
     def _break(self, lease: Lease, now_us: int, why: str, *, setting: str) -> None:
         # It may have been renewed this very moment.
         if lease in read_leases(self._folder):
-            remove_lease(self._folder, lease.name)
+            try:
+                note_broken(self._folder, lease, now_us, why)
+            except OSError:
+                # A full disk takes no record, and waits for the space that the lease holds.
+                (self._folder / FOLDER_NAME / (lease.name + _SUFFIX)).unlink(missing_ok=True)
         _log.warning(
             "a lease is broken, and its pipeline may lose messages",
             lease=lease.name,
@@ -203,9 +280,9 @@ class Leases:
             _log.warning("a lease cannot be read and holds nothing", file=str(path), why=why)
 
 
-def _paths(leases: Path) -> list[Path]:
+def _paths(leases: Path, suffix: str = _SUFFIX) -> list[Path]:
     try:
-        return sorted(path for path in leases.iterdir() if path.suffix == _SUFFIX and _NAME.fullmatch(path.stem))
+        return sorted(path for path in leases.iterdir() if path.suffix == suffix and _NAME.fullmatch(path.stem))
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -53,6 +53,14 @@ class RocksLogReader:
     def heads(self) -> dict[int, int]:
         return {shard.id: shard.head_us for zone_log in self._zone_logs for shard in zone_log.shards.values()}
 
+    def missing_before(self, shard: int, from_us: int) -> int:
+        """Where a stretch ends that begins at a position and that retention dropped, or damage took; 0 if none does."""
+        for zone_log in self._zone_logs:
+            if shard in zone_log.shards:
+                lost = zone_log.lost(shard, from_us, zone_log.shards[shard].head_us + 1)
+                return 0 if lost is None else lost.to_us
+        return 0
+
     def scan(self, shard: int, levels: tuple[bytes, ...], from_us: int) -> RocksShardScan:
         for zone_log in self._zone_logs:
             if shard in zone_log.shards:

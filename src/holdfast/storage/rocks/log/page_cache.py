@@ -5,12 +5,23 @@ from typing import Final
 
 from holdfast.model.message import Message
 
-#: Memory for all pages, and what a message takes besides its payload and properties.
+#: Memory for all pages, and what a message takes besides its topic, payload and properties.
 _PAGES_BYTES: Final = 32 * 1024 * 1024
 _MESSAGE_BYTES: Final = 600
 
 #: Shard, filter and first position.
 PageKey = tuple[int, tuple[bytes, ...], int]
+
+
+class CachedPage:
+    """Messages, and the memory that they take."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.messages: Final = messages
+        size_bytes = _MESSAGE_BYTES * len(messages)
+        for message in messages:
+            size_bytes += len(message.topic) + len(message.payload) + len(message.properties)
+        self.size_bytes: Final = size_bytes
 
 
 class PageCache:
@@ -23,14 +34,17 @@ class PageCache:
 
     def __init__(self, max_bytes: int = _PAGES_BYTES) -> None:
         self._max_bytes: Final = max_bytes
-        self._pages: Final[OrderedDict[PageKey, list[Message]]] = OrderedDict()
+        self._pages: Final[OrderedDict[PageKey, CachedPage]] = OrderedDict()
         self.size_bytes = 0
         self.hits = 0
 
     def get(self, key: PageKey, limit: int, before_us: int) -> list[Message] | None:
         """`limit` messages, or fewer if that is all there is below `before_us`; None if that is not known."""
-        page = self._pages.get(key)
-        if page is None or (len(page) < limit and page[-1].position_us < before_us):
+        known = self._pages.get(key)
+        if known is None:
+            return None
+        page = known.messages
+        if len(page) < limit and page[-1].position_us < before_us:
             return None
         self._pages.move_to_end(key)
         self.hits += 1
@@ -41,20 +55,17 @@ class PageCache:
 
     def put(self, key: PageKey, messages: list[Message]) -> None:
         """Requires: at least one message; the key's filter and first position are theirs."""
-        old = self._pages.pop(key, None)
-        if old is not None:
-            self.size_bytes -= _weight(old)
-        page = old if old is not None and len(old) > len(messages) else list(messages)
+        page = self._pages.pop(key, None)
+        if page is not None:
+            self.size_bytes -= page.size_bytes
+        if page is None or len(page.messages) <= len(messages):
+            page = CachedPage(list(messages))
         self._pages[key] = page
-        self.size_bytes += _weight(page)
+        self.size_bytes += page.size_bytes
         while self.size_bytes > self._max_bytes:
             _key, oldest = self._pages.popitem(last=False)
-            self.size_bytes -= _weight(oldest)
+            self.size_bytes -= oldest.size_bytes
 
     def clear(self) -> None:
         self._pages.clear()
         self.size_bytes = 0
-
-
-def _weight(messages: list[Message]) -> int:
-    return sum([_MESSAGE_BYTES + len(message.payload) + len(message.properties) for message in messages])

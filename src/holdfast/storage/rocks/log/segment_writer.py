@@ -4,7 +4,7 @@
     a stretch                      any process      a batch each        of the commit pages: one batch
 
 1. Everything is written by ordinary batches of the log, so a crash or a backup has all of the last batch or nothing of
-   it. Pages without their directory belong to nobody.
+   it. Pages without their directory belong to no segment.
 2. A stretch is whole commit pages from the mark on. The last batch deletes exactly these, by one range; ranges of a
    family never overlap.
 3. Nothing that was acknowledged waits for a segment, and no reader needs one.
@@ -27,11 +27,11 @@ from holdfast.durable.segment_patterns import NO_PATTERNS, SegmentPatterns, Stor
 from holdfast.durable.segments import SLICE_BYTES, Segment, build_segment
 from holdfast.durable.tails import POSITION, page_weight
 from holdfast.model.errors import PermanentError
-from holdfast.records.commit_pages import page_bounds
 from holdfast.records.generations import encode_generation
-from holdfast.records.lost_pages import LOST, MAX_LOST_BYTES
 from holdfast.records.meta_keys import generation_key
-from holdfast.records.segment_index import UNINDEXED_PAGES, Directory, encode_directory
+from holdfast.records.pages.commit_pages import page_bounds
+from holdfast.records.pages.lost_pages import LOST, MAX_LOST_BYTES
+from holdfast.records.pages.segment_index import UNINDEXED_PAGES, Directory, encode_directory
 from holdfast.storage.rocks.engine.column_families import META
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.scan import scan_items
@@ -114,9 +114,13 @@ class SegmentWriter:
         self._log: Final = log
         self._size: Final = size
         self._sets_aside: Final = sets_aside
+        #: Stretches that were given up because they cannot be read.
+        self.unreadable = 0
 
     def next_stretch(self) -> Stretch | None:
-        """The shard with the most commit pages, if they are enough for a segment; or one of a sealed generation."""
+        """The shard with the most messages in commit pages, if they are enough for a segment; else one of a sealed
+        generation; else small segments that become one. None if nothing is due.
+        """
         found: Stretch | None = None
         most = 0
         for zone in self._log.zone_logs.values():
@@ -294,6 +298,7 @@ class SegmentWriter:
             except PermanentError as error:
                 why = str(error)
         if damaged is None:
+            self.unreadable += 1
             self.give_up(stretch, why)
         else:
             stretch.piece.damaged_us = damaged.first_us()
@@ -308,6 +313,7 @@ class SegmentWriter:
         lost = lost_by(engine, stretch.zone, generation, piece, damaged)
         record = generation.record.without(lost)
         if len(str(record.parameters[LOST])) > MAX_LOST_BYTES:
+            self.unreadable += 1
             self.give_up(stretch, "too many commit pages are damaged")
             return
         kept = keep_damaged(engine.folder, piece.family, damaged, str(lost))

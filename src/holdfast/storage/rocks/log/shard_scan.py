@@ -7,6 +7,8 @@ RocksDB ……………………………………│ ring …………………
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from mypy_extensions import mypyc_attr
+
 from holdfast.durable.erasures import Erasures
 from holdfast.durable.log import LostRange
 from holdfast.durable.ring import Ring
@@ -20,7 +22,7 @@ from holdfast.topics.names import SEPARATOR, is_dollar
 _RING_SCAN: Final = 2_000
 #: Records without a match after which a page ends, though it is not full: other readers get their turn.
 _PATIENCE: Final = 20
-#: Bytes of payload after which a page ends, though it is not full.
+#: Bytes of topics, payloads and properties after which a page ends, though it is not full.
 _MAX_PAGE_BYTES: Final = 1 << 20
 #: Erased messages that are as good as a record without a match.
 _ERASED: Final = 100
@@ -57,6 +59,7 @@ class ScannedLog(Protocol):
         ...
 
 
+@mypyc_attr(native_class=False)  # a log has weak references to its scans, and compiled classes take none
 class RocksShardScan:
     """A `ShardScan` by shape.
 
@@ -189,7 +192,8 @@ class RocksShardScan:
                 if hidden >= _ERASED:
                     hidden = 0
                     patience -= 1
-                size_bytes += sum([len(message.payload) for message in read])
+                for message in read:
+                    size_bytes += len(message.topic) + len(message.payload) + len(message.properties)
                 if len(found) == limit or size_bytes >= _MAX_PAGE_BYTES:
                     return False
             if patience == 0:

@@ -146,13 +146,14 @@ def lost_range(
     ]
     if from_us >= before_us or not gone:
         return None
-    count = _last_serial(gone[-1], shard) - max([0, *[_last_serial(record, shard) for record in passed]])
+    last_serial = _last_serial(gone[-1], shard)
+    count = last_serial - max([0, *[_last_serial(record, shard) for record in passed]])
     if count <= 0:
         return None
     # Of what was there before the first record that is kept, nothing is known but the count.
     is_first = not passed and gone[0].number > 1
     first_us = from_us if is_first else max(from_us, gone[0].start_us)
-    return LostRange(shard, first_us, min(before_us, gone[-1].end_us), count)
+    return LostRange(shard, first_us, min(before_us, gone[-1].end_us), count, last_serial=last_serial)
 
 
 def _last_serial(record: Generation, shard: int) -> int:

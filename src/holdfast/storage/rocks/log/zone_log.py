@@ -19,8 +19,8 @@ from holdfast.durable.positions import generation_start
 from holdfast.durable.shard import Shard
 from holdfast.durable.zones import Zone
 from holdfast.records.generations import Generation, Parameter, encode_generation, family_name
-from holdfast.records.lost_pages import LOST
 from holdfast.records.meta_keys import generation_key
+from holdfast.records.pages.lost_pages import LOST
 from holdfast.storage.rocks.engine.column_families import META, ColumnFamilies
 from holdfast.storage.rocks.layouts.build import LEARNING
 from holdfast.storage.rocks.layouts.segments import SegmentFamilies

@@ -35,7 +35,7 @@ class ScannedStore(Protocol):
         """Where they are stored."""
         ...
 
-    def readable(self, value: bytes | None, now_us: int, newest: int) -> Message | None:
+    def readable(self, key: bytes, value: bytes | None, now_us: int, newest: int) -> Message | None:
         """The message of a stored record, if there is one to see."""
         ...
 
@@ -141,7 +141,7 @@ class RocksRetainedScan:
             while walk.found:
                 key, value = walk.found.popleft()
                 self._at = retained_topic(key)
-                message = self._store.readable(value, self._now_us, self._newest)
+                message = self._store.readable(key, value, self._now_us, self._newest)
                 if message is not None:
                     return message
             if walk.visited:

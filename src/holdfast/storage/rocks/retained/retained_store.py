@@ -6,8 +6,6 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-import structlog
-
 from holdfast.durable.changes import Changes, FamilyChanges
 from holdfast.durable.commit import Batch
 from holdfast.durable.erasures import Erasures
@@ -33,9 +31,8 @@ from holdfast.storage.rocks.engine.column_families import RETAINED, ColumnFamili
 from holdfast.storage.rocks.engine.due_keys import DueKeys
 from holdfast.storage.rocks.engine.scan import FamilyReader, get_one, scan_items
 from holdfast.storage.rocks.retained.retained_scan import RocksRetainedScan
+from holdfast.storage.rocks.retained.unreadable_records import UnreadableRecords
 from holdfast.topics.filters import TopicFilter
-
-_log = structlog.get_logger()
 
 _MESSAGES: Final = b"\x01"
 _END: Final = b"\x02"
@@ -60,8 +57,7 @@ class RocksRetained:
         self._expiries: Final = DueKeys(bytes((EXPIRY,)))
         #: The broker's own topics are about this run alone, and never stored.
         self._own: Final = MemoryRetained()
-        #: Records that could not be decoded, and were skipped.
-        self.unreadable = 0
+        self._unreadable: Final = UnreadableRecords()
 
     # ---- writing
 
@@ -138,7 +134,7 @@ class RocksRetained:
             if looked == limit:
                 break
             after = key
-            record = self._decode(value)
+            record = self._decode(key, value)
             if record is None:
                 continue
             message = record.stored.message
@@ -189,20 +185,20 @@ class RocksRetained:
         """Where they are stored."""
         return self._contents.family(RETAINED)
 
-    def readable(self, value: bytes | None, now_us: int, newest: int) -> Message | None:
+    def readable(self, key: bytes, value: bytes | None, now_us: int, newest: int) -> Message | None:
         """The message of a stored record, if there is one to see."""
-        return None if value is None else self._visible(self._decode(value), now_us, newest)
+        return None if value is None else self._visible(self._decode(key, value), now_us, newest)
 
     def _record(self, topic: bytes) -> RetainedRecord | None:
-        value = get_one(self._contents.family(RETAINED), retained_key(topic))
-        return None if value is None else self._decode(value)
+        key = retained_key(topic)
+        value = get_one(self._contents.family(RETAINED), key)
+        return None if value is None else self._decode(key, value)
 
-    def _decode(self, value: bytes) -> RetainedRecord | None:
+    def _decode(self, key: bytes, value: bytes) -> RetainedRecord | None:
         try:
             return decode_retained(value)
         except PermanentError as error:
-            self.unreadable += 1
-            _log.error("a retained message cannot be read and is skipped", why=str(error))
+            self._unreadable.note(0, key, str(error))
             return None
 
     @staticmethod
@@ -210,6 +206,11 @@ class RocksRetained:
         if record is None or record.stored_us > newest or record.stored.message.expired(now_us):
             return None
         return record.stored.message
+
+    @property
+    def unreadable(self) -> int:
+        """Records that could not be decoded since the start, and were skipped."""
+        return self._unreadable.count()
 
     def undecodable(self) -> Iterator[bytes]:
         """Topics whose record cannot be read."""

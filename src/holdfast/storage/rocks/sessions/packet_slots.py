@@ -17,8 +17,17 @@ from heapq import heappop, heappush
 from typing import Final
 
 from holdfast.durable.changes import FamilyChanges
-from holdfast.records.session_keys import DONE, INCOMING, INFLIGHT, RELEASED, SLOT, client_prefix, slot_key, slot_number
-from holdfast.records.sessions import InflightRecord, SlotRecord, encode_slot
+from holdfast.records.session.session_keys import (
+    DONE,
+    INCOMING,
+    INFLIGHT,
+    RELEASED,
+    SLOT,
+    client_prefix,
+    slot_key,
+    slot_number,
+)
+from holdfast.records.session.sessions import InflightRecord, SlotRecord, encode_slot
 
 
 class PacketSlots:

@@ -6,7 +6,7 @@ from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
 from holdfast.model.clock import Clock
 from holdfast.records.meta_keys import NUMBER, all_of, number_key
-from holdfast.records.numbers import LastNumber, decode_number, encode_number
+from holdfast.records.session.numbers import LastNumber, decode_number, encode_number
 from holdfast.storage.rocks.engine.column_families import META, ColumnFamilies
 from holdfast.storage.rocks.engine.scan import get_one, scan_items
 

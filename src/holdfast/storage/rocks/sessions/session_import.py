@@ -21,8 +21,8 @@ from holdfast.model.errors import SettingsError
 from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID, ClientId
 from holdfast.model.message import Message
 from holdfast.model.owed import QUEUE_SHARD, OwedQueued
-from holdfast.records.progress import Progress, ProgressEntry
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.progress import Progress, ProgressEntry
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.sessions.outbox_store import RocksOutbox
 from holdfast.storage.rocks.sessions.session_backends import with_queue

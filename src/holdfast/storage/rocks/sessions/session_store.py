@@ -3,7 +3,7 @@
 Steps write point deletes, not range tombstones. RocksDB splits overlapping range tombstones into fragments when it
 flushes or reads them, at a cost that is quadratic in their number: 10,000 nested ones take 7 GB and a minute. So QoS 2
 records lie in slots that are used again (`packet_slots.py`), and the end of a session reads its keys. Only a session
-with very many keys ends with one range tombstone. The key formats are those of `records/sessions.py`.
+with very many keys ends with one range tombstone. The key formats are those of `records/session/sessions.py`.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,14 +38,12 @@ from holdfast.durable.sessions.session_store import (
     StoredShares,
 )
 from holdfast.model.errors import MisuseError, PermanentError
-from holdfast.model.ids import ClientId
-from holdfast.model.message import Message
-from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued
-from holdfast.records.assignments import assignments_key, decode_assignments, encode_assignments
-from holdfast.records.groups import GROUP_PREFIX, decode_group, encode_group, group_key, member_key
-from holdfast.records.progress import decode_progress
-from holdfast.records.retained_progress import decode_retained_progress, encode_retained_progress
-from holdfast.records.session_keys import (
+from holdfast.model.owed import QUEUE_SHARD
+from holdfast.records.session.assignments import assignments_key, decode_assignments, encode_assignments
+from holdfast.records.session.groups import GROUP_PREFIX, decode_group, encode_group, group_key, member_key
+from holdfast.records.session.progress import decode_progress
+from holdfast.records.session.retained_progress import decode_retained_progress, encode_retained_progress
+from holdfast.records.session.session_keys import (
     ASSIGNMENTS,
     CONNECTED,
     EXPIRY,
@@ -78,8 +76,8 @@ from holdfast.records.session_keys import (
     subscription_key,
     waiting_key,
 )
-from holdfast.records.session_record import SessionRecord, decode_session, encode_session
-from holdfast.records.sessions import (
+from holdfast.records.session.session_record import SessionRecord, decode_session, encode_session
+from holdfast.records.session.sessions import (
     InflightRecord,
     StoredInflight,
     decode_replay,
@@ -91,24 +89,12 @@ from holdfast.records.sessions import (
 from holdfast.storage.rocks.engine.column_families import SESSIONS, ColumnFamilies
 from holdfast.storage.rocks.engine.due_keys import DueKeys
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
+from holdfast.storage.rocks.sessions.inflight_finder import Find, FindRetained, Gone, Hides, InflightFinder
 from holdfast.storage.rocks.sessions.packet_slots import PacketSlots
 from holdfast.storage.rocks.sessions.stored_shares import read_shares
-from holdfast.topics.names import SEPARATOR
 
 _log = structlog.get_logger()
 
-#: The message at a place in the log that a filter matches; None if it is gone.
-Find = Callable[[int, tuple[bytes, ...], int], Message | None]
-
-#: The message that is retained under a topic, if it is the one that a change, or one before it, has left there.
-FindRetained = Callable[[bytes, int], Message | None]
-#: Told of a message in flight that is gone: the client, and its place in the log.
-Gone = Callable[[str, int, int], None]
-
-#: Filters that are tried one by one to find a message, before everything is looked through.
-_MAX_FILTERS: Final = 8
-#: In place of a message that is gone, where only its packet id is needed.
-_GONE: Final = Message(b"gone", b"", 2, ClientId(""), 0)
 #: Where sessions that never end stand in the list of ends.
 _NEVER_US: Final = 2**64 - 1
 #: A session with more keys than this ends with a range tombstone: that many deletes take about a millisecond.
@@ -132,11 +118,12 @@ class RocksSessions:
         find_retained: FindRetained,
         gone: Gone | None = None,
         *,
+        hides: Hides | None = None,
         is_written: Callable[[], bool] = lambda: True,
     ) -> None:
         """`is_written` tells whether all changes made so far are in the database, so that it can be read for them.
 
-        Sessions in a slice of a family are read there; whoever writes the changes puts them there (`FamilySlice.add`).
+        Sessions in a slice of a family are read there; the writer of the changes puts them there (`FamilySlice.add`).
         """
         self._rows: Final = contents if isinstance(contents, FamilySlice) else FamilySlice(contents, SESSIONS)
         self._is_written: Final = is_written
@@ -147,12 +134,13 @@ class RocksSessions:
         self._ends: Final = DueKeys(bytes((EXPIRY,)))
         #: Range tombstones since the last flush.
         self._range_tombstones = 0
-        self._find: Final = find
-        self._find_retained: Final = find_retained
-        self._gone: Final = gone
+        self._finder: Final = InflightFinder(find, find_retained, gone, hides)
         self._count = sum(1 for tag in (EXPIRY, CONNECTED) for _item in self._list(bytes((tag,)), bytes((tag + 1,))))
-        #: Messages in flight that retention had removed when they were needed again.
-        self.missing = 0
+
+    @property
+    def missing(self) -> int:
+        """Messages in flight that were gone when they were needed again."""
+        return self._finder.missing
 
     # ---- writing
 
@@ -364,59 +352,7 @@ class RocksSessions:
                 self._slots[client_id] = loading.slots
                 if _is_away(client_id, session.record):
                     self._left.add(client_id)
-            self._put_in_order(client_id, session, loading.inflight)
-            self._find_unacknowledged(client_id, session)
-
-    def _find_unacknowledged(self, client_id: str, session: StoredSession) -> None:
-        """Messages of QoS 1 that were sent and not acknowledged, as far as retention has left them."""
-        if session.progress is None:
-            return
-        # The subscription may be gone; then everything is looked through.
-        different = {record.filter.levels: None for record in islice(session.subscriptions.values(), _MAX_FILTERS)}
-        filters = list(different)
-        for entry in session.progress.unacknowledged:
-            if entry.qos == 2 or entry.shard == QUEUE_SHARD:
-                continue  # what lies in a queue comes from there
-            if entry.retained is not None:
-                # Gone is as it should be: what has taken its place comes as a live message.
-                retained = self._find_retained(entry.retained.topic, entry.retained.newest)
-                if retained is not None:
-                    session.unacknowledged[entry.packet_id] = retained
-                continue
-            for levels in [*filters, ()]:
-                message = self._find(entry.shard, levels, entry.position_us)
-                if message is not None:
-                    session.unacknowledged[entry.packet_id] = message
-                    break
-            else:
-                self._miss(client_id, entry.packet_id, entry.shard, entry.position_us)
-
-    def _owed(self, stored: StoredInflight) -> Owed | None:
-        """What is in flight; None if retention has removed it."""
-        if stored.shard == QUEUE_SHARD and stored.message is not None:
-            return _queued(stored, stored.message)
-        levels = tuple(stored.topic.split(SEPARATOR))
-        message = stored.message or self._find(stored.shard, levels, stored.position_us)
-        if message is None:
-            return None
-        return stored.owed(message)
-
-    def _put_in_order(self, client_id: str, session: StoredSession, inflight: list[tuple[int, StoredInflight]]) -> None:
-        """Entries in the order of sending. What retention removed cannot be sent again, unless PUBREL is due."""
-        for packet_id, stored in sorted(inflight, key=lambda entry: entry[1].order):
-            owed = self._owed(stored)
-            if owed is not None:
-                session.inflight[packet_id] = owed
-            elif packet_id in session.released:
-                session.inflight[packet_id] = stored.owed(_GONE) if stored.revision else Owed(_GONE, 2)
-            else:
-                self._miss(client_id, packet_id, stored.shard, stored.position_us)
-
-    def _miss(self, client_id: str, packet_id: int, shard: int, position_us: int) -> None:
-        self.missing += 1
-        _log.warning("a message in flight is gone", client=client_id, packet_id=packet_id)
-        if self._gone is not None:
-            self._gone(client_id, shard, position_us)
+            self._finder.find(client_id, session, loading.inflight)
 
     def expiring(self, before_us: int, limit: int) -> list[str]:
         return [client_id for _ends_us, client_id in self.ends(before_us, limit)]
@@ -493,7 +429,3 @@ def _listed(client_id: str, record: SessionRecord) -> list[bytes]:
     if due_us >= 0:
         keys.append(waiting_key(due_us, client_id))
     return keys
-
-
-def _queued(stored: StoredInflight, message: Message) -> Owed:
-    return OwedQueued(message, 2, retain=stored.retain, identifiers=stored.identifiers, serial=stored.position_us)

@@ -4,10 +4,10 @@ A leader asks about sessions of other nodes, and may be behind them: nothing is 
 """
 
 from holdfast.durable.sessions.session_store import StoredShares
-from holdfast.records.assignments import assignments_range, decode_assignments
-from holdfast.records.session_keys import session_key, subscription_key
-from holdfast.records.session_record import decode_session
-from holdfast.records.sessions import decode_subscription
+from holdfast.records.session.assignments import assignments_range, decode_assignments
+from holdfast.records.session.session_keys import session_key, subscription_key
+from holdfast.records.session.session_record import decode_session
+from holdfast.records.session.sessions import decode_subscription
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
 from holdfast.topics.filters import SHARE_PREFIX
 

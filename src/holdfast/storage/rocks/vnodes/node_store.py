@@ -6,7 +6,7 @@
                    └── one database ───────────────────┘
 
 The appliers write, each into its own vnode; the stores only read. A store shows what was applied as soon as its batch
-is written, so nobody has to tell it of an outcome.
+is written, so it does not have to be told of an outcome.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.segments import SegmentFamilies
-from holdfast.storage.rocks.sessions.session_store import Gone
+from holdfast.storage.rocks.sessions.inflight_finder import Gone
 from holdfast.storage.rocks.vnodes.vnode_log import VnodeLog
 from holdfast.storage.rocks.vnodes.vnode_messages import VnodeMessages, repair_families
 from holdfast.storage.rocks.vnodes.vnode_retained import VnodeRetained
@@ -85,7 +85,7 @@ def _check_folder(engine: Engine, count: int) -> None:
     if zones:
         raise SettingsError(
             f"{engine.folder} is the folder of a node without a cluster (zone {zone_of_key(zones[0][0])!r}); a node of "
-            "a cluster needs a folder of its own"
+            "a cluster needs an empty folder"
         )
     # The tables of the control log stand behind all vnodes.
     beyond = next(scan_items(engine.family(CLUSTER), key_u16(count), key_u16(CONTROL_VNODE)), None)

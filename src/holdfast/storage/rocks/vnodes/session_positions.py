@@ -7,8 +7,8 @@ look as if retention had removed it, and what is done would be sent once more wh
 from collections.abc import Iterator
 
 from holdfast.model.owed import QUEUE_SHARD
-from holdfast.records.progress import decode_progress
-from holdfast.records.session_keys import (
+from holdfast.records.session.progress import decode_progress
+from holdfast.records.session.session_keys import (
     PACKET_KINDS,
     PROGRESS,
     REPLAY,
@@ -16,7 +16,7 @@ from holdfast.records.session_keys import (
     client_prefix,
     session_range,
 )
-from holdfast.records.sessions import decode_replay, decode_subscription, slot_of
+from holdfast.records.session.sessions import decode_replay, decode_subscription, slot_of
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
 
 

@@ -1,6 +1,6 @@
 """What the rows of all vnodes say of the log of a node: zones, and the heads and generations of their shards.
 
-    zone default    vnode 0: shard 0    vnode 1: shard 1    …       each with generations and a head of its own
+    zone default    vnode 0: shard 0    vnode 1: shard 1    …       each with its own generations and head
     zone audit      vnode 0: shard 2    vnode 1: shard 3    …
 
 For readers beside the node, which have no vnodes but only its database. Whoever applies records knows the same from

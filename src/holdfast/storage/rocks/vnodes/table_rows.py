@@ -5,7 +5,7 @@
     small ranges        closed epochs of a node, generations of a zone
 
 1. What is remembered is what the last batch that was written has left: `wrote` follows every batch, and `forget`
-   follows one that failed. So whoever writes the table by another way has to do so before it is opened.
+   follows one that failed. So other code may write the table only before it is opened.
 2. It takes bounded memory, however many rows there are.
 """
 

@@ -45,7 +45,7 @@ class VnodeLog:
         if known is not None:
             raise PermanentError(
                 f"shard {part.id} is in vnode {known.vnode} (zone {known.zone!r}) and in vnode {part.vnode} "
-                f"(zone {part.zone!r}); every zone of every vnode needs a number of its own in the cluster's settings"
+                f"(zone {part.zone!r}); every zone of every vnode needs a different number in the cluster's settings"
             )
         self._parts[part.id] = part
 

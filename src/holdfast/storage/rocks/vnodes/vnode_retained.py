@@ -1,4 +1,4 @@
-"""Retained messages of a node in a cluster: each vnode has a table of its own, and a read merges them.
+"""Retained messages of a node in a cluster: each vnode has its own table, and a read merges them.
 
     topic    vnode 0            vnode 1               what is read
     ───────  ─────────────────  ────────────────────  ────────────────────────────────────────────
@@ -17,8 +17,6 @@
 from collections.abc import Mapping
 from typing import Final
 
-import structlog
-
 from holdfast.durable.erasures import no_erasures
 from holdfast.durable.retained.memory_retained import MemoryRetained
 from holdfast.durable.retained.retained_store import RetainedScan, ScanBudget
@@ -29,10 +27,9 @@ from holdfast.model.message import Message
 from holdfast.records.cluster.rows import CLOCK_KEY, decode_clock
 from holdfast.records.retained import RetainedRecord, decode_retained, retained_key, retained_topic
 from holdfast.storage.rocks.retained.retained_scan import TopicWalk
+from holdfast.storage.rocks.retained.unreadable_records import UnreadableRecords
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
 from holdfast.topics.filters import TopicFilter
-
-_log = structlog.get_logger()
 
 _OWN: Final = b"$SYS/"
 
@@ -50,8 +47,7 @@ class VnodeRetained:
         self._own: Final = MemoryRetained()
         #: What is shown to no reader any more.
         self.erasures = no_erasures()
-        #: Records that could not be decoded, and were skipped.
-        self.unreadable = 0
+        self._unreadable: Final = UnreadableRecords()
 
     def keep(self, message: Message) -> None:
         """What a client retains is there already."""
@@ -76,7 +72,7 @@ class VnodeRetained:
             value = vnode.retained().get(key)
             if value is not None:
                 found.append((number, value))
-        return self.newest_of(found, now_us, versions)
+        return self.newest_of(key, found, now_us, versions)
 
     # ---- scans
 
@@ -129,18 +125,25 @@ class VnodeRetained:
 
     # ---- records
 
-    def newest_of(self, entries: list[tuple[int, bytes]], now_us: int, versions: Mapping[int, int]) -> Message | None:
+    def newest_of(
+        self, key: bytes, entries: list[tuple[int, bytes]], now_us: int, versions: Mapping[int, int]
+    ) -> Message | None:
         """Of the records of one topic, each with its vnode, the message that is seen; None if there is none."""
         best: tuple[int, int] = (-1, -1)
         seen: Message | None = None
         for vnode, value in entries:
-            record = self._decode(value)
+            record = self._decode(vnode, key, value)
             if record is not None and (record.stored_us, record.shard) > best:
                 best = (record.stored_us, record.shard)
                 message = record.stored.message
                 hidden = record.removed() or record.stored_us > versions.get(vnode, -1) or message.expired(now_us)
                 seen = None if hidden or self._is_erased(record) else message
         return seen
+
+    @property
+    def unreadable(self) -> int:
+        """Records that could not be decoded since the start, and were skipped."""
+        return self._unreadable.count()
 
     def _is_erased(self, record: RetainedRecord) -> bool:
         if not self.erasures.all:
@@ -149,12 +152,11 @@ class VnodeRetained:
         place = (record.shard, message.position_us, record.stored_us)
         return self.erasures.hides_retained(*place, message.topic, message.publisher)
 
-    def _decode(self, value: bytes) -> RetainedRecord | None:
+    def _decode(self, vnode: int, key: bytes, value: bytes) -> RetainedRecord | None:
         try:
             return decode_retained(value)
         except PermanentError as error:
-            self.unreadable += 1
-            _log.error("a retained message cannot be read and is skipped", why=str(error))
+            self._unreadable.note(vnode, key, str(error))
             return None
 
 
@@ -224,6 +226,6 @@ class VnodeRetainedScan:
                     budget.visit(len(self._taken))
                 message = self._store.find(self._taken, self._now_us, self._versions)
             else:
-                message = self._store.newest_of(entries, self._now_us, self._versions)
+                message = self._store.newest_of(self._taken, entries, self._now_us, self._versions)
             if message is not None:
                 return message

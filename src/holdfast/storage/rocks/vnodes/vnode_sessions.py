@@ -14,8 +14,8 @@ from holdfast.durable.state_machine.tables import META
 from holdfast.model.errors import MisuseError
 from holdfast.records.cluster.vnode_keys import vnode_of
 from holdfast.records.meta_keys import number_key
-from holdfast.records.numbers import decode_number
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.numbers import decode_number
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
 
 _Entry = TypeVar("_Entry", str, tuple[int, str])

@@ -30,11 +30,12 @@ from holdfast.records.cluster import vnode_keys
 from holdfast.records.cluster.rows import closed_prefix
 from holdfast.records.meta_keys import GENERATION
 from holdfast.records.retained import has_payload, subtree
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.engine.column_families import CLUSTER, SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
-from holdfast.storage.rocks.sessions.session_store import Find, FindRetained, Gone, RocksSessions
+from holdfast.storage.rocks.sessions.inflight_finder import Find, FindRetained, Gone
+from holdfast.storage.rocks.sessions.session_store import RocksSessions
 from holdfast.storage.rocks.vnodes.session_positions import named_positions
 from holdfast.storage.rocks.vnodes.table_rows import TableRows
 

@@ -17,8 +17,8 @@ from holdfast.records.messages import StoredMessage, decode_message, encode_mess
 from holdfast.records.meta_keys import ceiling_key, generation_key, head_key
 from holdfast.records.positions import ShardHead, decode_head, encode_ceiling, encode_head
 from holdfast.records.retained import RetainedRecord, encode_retained, expiry_key, retained_key
-from holdfast.records.session_keys import client_prefix, connected_key, session_key
-from holdfast.records.session_record import SessionRecord, encode_session
+from holdfast.records.session.session_keys import client_prefix, connected_key, session_key
+from holdfast.records.session.session_record import SessionRecord, encode_session
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.checking.verify_report import VerifyReport
 from holdfast.storage.rocks.engine.engine import Engine

@@ -158,6 +158,39 @@ def test_much_that_is_not_synced_goes_to_the_commit_thread(engine: Engine) -> No
     assert engine.sync_on_loop(1)
 
 
+def test_nothing_is_synced_on_the_loop_while_rocksdb_makes_tables(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync beside a flush or a compaction waits for its writes."""
+    database = engine._database
+    assert database is not None
+    running = {"rocksdb.num-running-flushes": 0, "rocksdb.num-running-compactions": 0}
+    assert {name: database.property_int_value(name) for name in running} == running, "RocksDB knows these names"
+
+    class Busy:
+        def property_int_value(self, name: str) -> int:
+            return running[name]
+
+    engine.write(1, batch(1))
+    for name in running:
+        running[name] = 1
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "_database", Busy())
+            assert not engine.sync_on_loop(1)
+        running[name] = 0
+    assert (engine.synced, engine.sync_counts.on_loop) == (0, 0)
+    assert engine.sync_on_loop(1)
+
+
+def test_nothing_is_synced_on_the_loop_while_the_mark_is_settled(engine: Engine) -> None:
+    """The commit thread holds the lock then, for as long as the disk takes: the loop does not wait for it."""
+    engine.write(1, batch(1))
+    with engine._in_use:
+        assert not engine.sync_on_loop(1)
+    assert engine.synced == 0
+    assert engine.sync_on_loop(1)
+
+
 def test_nothing_is_synced_on_the_loop_while_the_commit_thread_has_work(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.durable.changes import Changes
 from holdfast.durable.tails import POSITION
-from holdfast.records.session_keys import client_prefix, packet_range, progress_key, session_range
+from holdfast.records.session.session_keys import client_prefix, packet_range, progress_key, session_range
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.range_tombstones import FEW, crc32c, range_tombstones, thin_wal
@@ -25,7 +25,7 @@ WRITER: Final = """
 import os, sys
 from pathlib import Path
 from holdfast.durable.changes import Changes
-from holdfast.records.session_keys import client_prefix, progress_key, session_range
+from holdfast.records.session.session_keys import client_prefix, progress_key, session_range
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.engine import Engine
 

@@ -10,10 +10,12 @@ from holdfast.durable.log import NO_END
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import CommitPage
+from holdfast.records.pages.commit_pages import CommitPage
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.layout import MESSAGES, POSTINGS
+from holdfast.storage.rocks.layouts.paged import SegmentSize
+from holdfast.storage.rocks.log.segment_writer import SegmentWriter
 from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure, ParallelLayoutWriter
 from tests.unit.storage.rocks.layouts.store import record
 from tests.unit.storage.rocks.log.store import Store, drain, places
@@ -111,8 +113,11 @@ def test_a_single_message_is_found_by_its_position(paged: Store) -> None:
     assert paged.reader.at(0, (b"no", b"such"), paged.written[3].position_us) is None
 
 
-def test_erased_messages_are_not_shown(paged: Store) -> None:
+@pytest.mark.parametrize("segments", [0, 1, 2])
+def test_erased_messages_are_not_shown(paged: Store, segments: int) -> None:
+    """In commit pages, in segments, and where an erasure ends in the middle of one."""
     fill(paged, [40, 40])
+    assert SegmentWriter(paged.log, SegmentSize(messages=80 // segments if segments else 81)).write_all() == segments
     paged.reopen()
     last_us = paged.written[59].position_us
     paged.reader.hide(Erasures([Erasure("publisher-1", (), {0: last_us}, 1, "test")]))

@@ -15,9 +15,9 @@ from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.pipeline.source.partitions import lost_behind
-from holdfast.records.lost_pages import LostPages, parse_lost
 from holdfast.records.messages import stored_position
-from holdfast.records.page_columns import HEADER_BYTES
+from holdfast.records.pages.lost_pages import LostPages, parse_lost
+from holdfast.records.pages.page_columns import HEADER_BYTES
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.layout import MESSAGES, POSTINGS

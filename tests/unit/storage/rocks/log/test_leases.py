@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import typer
@@ -12,15 +13,20 @@ from typer.testing import CliRunner
 
 from holdfast.cli.storage.leases import leases as leases_verb
 from holdfast.durable.zones import Zone
+from holdfast.files.replacement import read_json
 from holdfast.model.errors import PermanentError
 from holdfast.model.message import Message
 from holdfast.records.generations import Generation
+from holdfast.storage.rocks.log import leases as leases_module
 from holdfast.storage.rocks.log.leases import (
     FOLDER_NAME,
     MAX_LEASES,
+    BrokenLease,
     Lease,
     Leases,
+    broken_leases,
     check_name,
+    note_broken,
     read_leases,
     remove_lease,
     renew_lease,
@@ -165,6 +171,66 @@ def test_with_space_again_leases_hold_again(world: World) -> None:
     assert world.tick()[0] == 2
 
 
+def test_a_broken_lease_is_on_record_until_it_is_renewed_or_removed(world: World) -> None:
+    folder = world.store.folder
+    for name in ("returns", "given.up"):
+        world.renew(name, None, age_us=(MAX_AGE_S + 1) * SECOND_US)
+    world.tick()
+    broken_us = world.store.clock.wall_us()
+    why = "it was not renewed for too long"
+    assert broken_leases(folder) == [BrokenLease("given.up", broken_us, why), BrokenLease("returns", broken_us, why)]
+    assert world.names() == []
+    world.renew("returns", world.made[2][-1])
+    assert [lease.name for lease in broken_leases(folder)] == ["given.up"]
+    assert remove_lease(folder, "given.up")
+    assert not remove_lease(folder, "given.up")
+    assert broken_leases(folder) == []
+
+
+def test_a_lease_is_broken_also_if_nothing_can_be_noted(world: World) -> None:
+    world.renew("lake", None, age_us=(MAX_AGE_S + 1) * SECOND_US)
+    (world.store.folder / FOLDER_NAME / "lake.broken").mkdir()  # no file can take its place
+    assert not {1, 2} & set(world.tick())
+    assert world.names() == []
+
+
+def test_records_of_broken_leases_cannot_fill_a_folder(tmp_path: Path) -> None:
+    for number in range(MAX_LEASES + 3):
+        lease = renew_lease(tmp_path, f"lease-{number}", {0: 1}, 5)
+        note_broken(tmp_path, lease, 10 + number, "the disk is short of space")
+    assert len(broken_leases(tmp_path)) == MAX_LEASES
+    assert min(lease.broken_us for lease in broken_leases(tmp_path)) == 13
+
+
+def test_a_lease_that_is_renewed_while_it_is_broken_stays(tmp_path: Path) -> None:
+    """Its pipeline does not know that it was about to be."""
+    seen = renew_lease(tmp_path, "lake", {0: 1}, 5)
+    renewed = renew_lease(tmp_path, "lake", {0: 7}, 9)
+    note_broken(tmp_path, seen, 10, "it was not renewed for too long")
+    assert read_leases(tmp_path) == [renewed]
+    assert broken_leases(tmp_path) == []
+
+
+def test_a_record_that_was_damaged_is_still_one(tmp_path: Path) -> None:
+    note_broken(tmp_path, renew_lease(tmp_path, "lake", {0: 1}, 5), 10, "the disk is short of space")
+    (tmp_path / FOLDER_NAME / "lake.broken").write_text("{")
+    assert broken_leases(tmp_path) == [BrokenLease("lake", 0, "its record cannot be read")]
+
+
+def test_a_lease_that_is_renewed_while_records_are_read_is_not_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("lake", "report"):
+        note_broken(tmp_path, renew_lease(tmp_path, name, {0: 1}, 5), 10, "the disk is short of space")
+
+    def read_late(path: Path, version: int) -> dict[str, Any]:
+        renew_lease(tmp_path, "report", {0: 2}, 20)
+        return read_json(path, version)
+
+    monkeypatch.setattr(leases_module, "read_json", read_late)
+    assert [lease.name for lease in broken_leases(tmp_path)] == ["lake"]
+
+
 def test_a_damaged_lease_holds_nothing(world: World) -> None:
     world.renew("lake", None)
     path = world.store.folder / FOLDER_NAME / "lake.json"
@@ -207,6 +273,23 @@ def test_a_lease_without_places_is_refused(positions: dict[int, int], tmp_path: 
         renew_lease(tmp_path, "lake", positions, 5)
 
 
+def test_the_verb_tells_of_broken_leases_and_removes_them(world: World) -> None:
+    app = typer.Typer()
+    app.command()(leases_verb)
+    world.renew("lake", None, age_us=(MAX_AGE_S + 1) * SECOND_US)
+    world.tick()
+    asked = ["--data", str(world.store.folder)]
+    told = CliRunner().invoke(app, [*asked, "--json"])
+    (row,) = json.loads(told.stdout)
+    assert (row["name"], row["broken_us"]) == ("lake", world.store.clock.wall_us())
+    assert row["why"] == "it was not renewed for too long"
+    assert row["positions"] is row["behind_s"] is row["renewed_us"] is row["age_s"] is None
+    assert "the lease 'lake' was broken on " in told.stderr
+    assert f"holdfast leases --data {world.store.folder} --remove lake" in told.stderr
+    assert CliRunner().invoke(app, [*asked, "--remove", "lake"]).exit_code == 0
+    assert CliRunner().invoke(app, asked).stderr == ""
+
+
 def test_the_verb_lists_and_removes(world: World) -> None:
     app = typer.Typer()
     app.command()(leases_verb)
@@ -215,6 +298,7 @@ def test_the_verb_lists_and_removes(world: World) -> None:
     listed = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
     assert [row["name"] for row in listed] == ["lake"]
     assert listed[0]["positions"] == {"0": world.made[0][-1].position_us}
+    assert listed[0]["broken_us"] is listed[0]["why"] is None
     assert listed[0]["behind_s"] == (world.made[2][-1].position_us - world.made[0][-1].position_us) / SECOND_US
     assert "lake" in CliRunner().invoke(app, asked).stdout
     assert CliRunner().invoke(app, [*asked, "--remove", "lake"]).exit_code == 0

@@ -10,6 +10,7 @@ import pytest
 from holdfast.durable.log import Page
 from holdfast.durable.zones import Zone
 from holdfast.model.errors import MisuseError, PermanentError
+from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.messages import stored_position
 from holdfast.storage.rocks.layouts.learned import LearnedLayout
@@ -38,11 +39,13 @@ def test_readers_never_pass_the_durable_head(store: Store) -> None:
 
 
 @pytest.mark.cluster_too
+@pytest.mark.parametrize("large", ["payload", "properties"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_page_of_large_messages_ends_before_it_is_full(open_store: OpenStore, layout: str) -> None:
+def test_a_page_of_large_messages_ends_before_it_is_full(open_store: OpenStore, layout: str, large: str) -> None:
     store = open_store(default=Zone("default", layout=layout))
     for n in range(30):
-        store.write(store.message(f"a/{n % 3}", payload=bytes(300_000)))
+        payload, properties = (bytes(300_000), b"") if large == "payload" else (b"", bytes(300_000))
+        store.write(Message(b"a/%d" % (n % 3), payload, 1, ClientId("p"), store.clock.wall_us(), properties=properties))
     store.settle()
     store.reopen()
     replay = store.replay("a/#")

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.storage.rocks.log.page_cache import PageCache, PageKey
@@ -11,10 +13,10 @@ _KEY: PageKey = (0, (b"#",), 1)
 _FOR_EVER = 2**62
 
 
-def page(*positions: int, payload_bytes: int = 0) -> list[Message]:
+def page(*positions: int, payload_bytes: int = 0, topic: bytes = b"t", properties: bytes = b"") -> list[Message]:
     messages = []
     for position_us in positions:
-        messages.append(Message(b"t", bytes(payload_bytes), 1, ClientId("p"), 0))
+        messages.append(Message(topic, bytes(payload_bytes), 1, ClientId("p"), 0, properties=properties))
         messages[-1].position_us = position_us
     return messages
 
@@ -106,3 +108,16 @@ def test_memory_is_bounded_and_counted() -> None:
     pages.put(_KEY, page(1))
     pages.clear()
     assert pages.size_bytes == 0
+
+
+@pytest.mark.parametrize("kind", ["topic", "payload", "properties"])
+def test_all_bytes_of_a_message_count(kind: str) -> None:
+    """Topics of 60 KB, or user properties of megabytes, are memory as payloads are."""
+    made = {
+        "topic": lambda: page(1, topic=bytes(1_000)),
+        "payload": lambda: page(1, payload_bytes=1_000),
+        "properties": lambda: page(1, properties=bytes(1_000)),
+    }
+    pages = PageCache()
+    pages.put(_KEY, made[kind]())
+    assert 1_000 < pages.size_bytes < 2_000

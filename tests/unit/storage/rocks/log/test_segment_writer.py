@@ -1,12 +1,13 @@
 """Segments against `timeline`: every filter finds the same before, while and after commit pages become segments."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from holdfast.durable.changes import Changes
+from holdfast.durable.changes import Changes, RangeEnd
 from holdfast.durable.log import NO_END
 from holdfast.durable.segments import build_segment
 from holdfast.durable.zones import Zone
@@ -15,7 +16,7 @@ from holdfast.model.errors import MisuseError, PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.records.messages import stored_position
-from holdfast.records.segment_index import decode_directory
+from holdfast.records.pages.segment_index import decode_directory
 from holdfast.storage.rocks.backup import create_backup, restore_backup
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.storage.rocks.engine.scan import scan_items
@@ -176,6 +177,40 @@ def test_a_segment_that_was_cut_short_is_nobodys(paged: Store, timeline: Store, 
     assert [number for number, _messages, _pages in directories(paged)] == [2 if done else 1]
     assert_same(paged, timeline)
     assert_sound(paged, 420)
+
+
+def test_ranges_of_deletions_are_disjoint_and_no_page_is_written_twice(
+    paged: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nested ranges of one start cost RocksDB seconds and hundreds of megabytes; a key that comes back is merged."""
+    ranges: dict[str, list[tuple[bytes, bytes]]] = {}
+    pages: list[bytes] = []
+    write_own = paged.log.write_own
+
+    def noted(changes: Changes) -> None:
+        for name, family in changes.families():
+            for key, value in family.operations:
+                if isinstance(value, RangeEnd):
+                    ranges.setdefault(name, []).append((key, value.key))
+                elif key[:1] == SEGMENTS:
+                    pages.append(key)
+        write_own(changes)
+
+    monkeypatch.setattr(paged.log, "write_own", noted)
+    for _round in range(3):
+        fill(paged, [30, 7] * 6)
+        SegmentWriter(paged.log, SegmentSize(commits=1)).write_all()
+    paged.rotate()
+    SegmentWriter(paged.log, SMALL).write_all()
+    assert len(ranges[SHARD]) == 36
+    assert len(ranges[FAMILY]) >= 2 * 8, "of segments that became one"
+    for found in ranges.values():
+        assert all(end <= begin for (_begin, end), (begin, _end) in pairwise(sorted(found)))
+    assert ranges[SHARD] == sorted(ranges[SHARD]), "each begins behind the last one"
+    assert len(set(pages)) == len(pages)
+    assert [key for key in pages if not key.endswith(b"\xff\xff")] == sorted(
+        key for key in pages if not key.endswith(b"\xff\xff")
+    ), "they only grow"
 
 
 def test_a_message_is_found_by_its_position(paged: Store) -> None:

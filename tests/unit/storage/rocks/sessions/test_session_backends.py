@@ -8,7 +8,7 @@ from holdfast.durable.changes import Changes
 from holdfast.durable.commit import Batch
 from holdfast.durable.sessions.session_store import KeepSession
 from holdfast.model.errors import SettingsError
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.sessions.session_backends import change_queue_backends
 from holdfast.storage.rocks.sessions.session_store import RocksSessions

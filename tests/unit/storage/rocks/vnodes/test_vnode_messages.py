@@ -9,9 +9,9 @@ from holdfast.durable.changes import Changes
 from holdfast.durable.state_machine.tables import META
 from holdfast.model.errors import MisuseError, PermanentError, TransientError
 from holdfast.records.cluster.items import Border, ChangeSettings, DropGeneration
-from holdfast.records.commit_pages import CommitPage
 from holdfast.records.generations import family_name
 from holdfast.records.meta_keys import generation_key
+from holdfast.records.pages.commit_pages import CommitPage
 from holdfast.storage.rocks.engine.engine import Engine
 from tests.unit.durable.state_machine.vnode import S, message
 from tests.unit.storage.rocks.vnodes.vnode_world import (

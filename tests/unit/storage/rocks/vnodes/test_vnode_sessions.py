@@ -15,9 +15,9 @@ from holdfast.model.message import Message
 from holdfast.model.owed import Owed
 from holdfast.records.cluster.items import Border, DropGeneration, MessageItem
 from holdfast.records.cluster.vnode_keys import vnode_of
-from holdfast.records.groups import GROUP_PREFIX
-from holdfast.records.progress import Progress, ProgressEntry
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.groups import GROUP_PREFIX
+from holdfast.records.session.progress import Progress, ProgressEntry
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.vnodes.node_store import VnodeStores
 from tests.unit.durable.state_machine.vnode import a_will, message

@@ -18,7 +18,7 @@ from holdfast.durable.state_machine.tables import CLUSTER, META
 from holdfast.model.errors import MisuseError, TransientError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.sessions.session_store import MAX_POINT_DELETES
 from holdfast.storage.rocks.vnodes.vnode_store import RocksVnode
