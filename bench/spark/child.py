@@ -1,6 +1,7 @@
 """Spark in a separate process: takes commands as lines of JSON, and answers each with one.
 
     {"do": "query", "source": …, "grouped": …, "columns": …}     → {"rows": …, "took_s": …}
+    {"do": "device"}                                             → {"rows": …, "filter_s": …, "topic_s": …}
     {"do": "latency", "port": …, "messages": …}                  → {"waits_ms": […]}
     {"do": "scan"}                                               → {"rows": …}, when anything more comes in
 
@@ -22,10 +23,18 @@ from pyspark.sql.functions import count, length
 from pyspark.sql.functions import sum as total
 
 from holdfast.client import BlockingClient, ConnectionOptions
-from holdfast.pipeline import session
+from holdfast.pipeline import history, session
+from holdfast.pipeline.sql.views import Sql, SqlJob
 
 _EVERY_S = 0.05
 _LIMIT_S = 120.0
+
+
+_COUNT = "SELECT count(*) FROM history"
+_GROUP = """
+    SELECT sum(messages), sum(bytes)
+    FROM (SELECT topic, count(*) AS messages, sum(length(payload)) AS bytes FROM history GROUP BY topic)
+"""
 
 
 class Child:
@@ -34,15 +43,32 @@ class Child:
     def __init__(self, spark: SparkSession, places: dict[str, str]) -> None:
         self._spark = spark
         self._places = places
+        self._sql = Sql(spark, SqlJob({"path": places["path"]}))
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = getattr(self, asked.pop("do"))(**asked)
         return found
 
     def query(self, source: str, columns: str, *, grouped: bool) -> dict[str, Any]:
+        began_s = time.perf_counter()
+        if source == "sql":
+            rows = int(self._sql.run(_GROUP if grouped else _COUNT).rows[0][0])
+            return {"rows": rows, "took_s": time.perf_counter() - began_s}
         frame = self._frame(source, columns)
         began_s = time.perf_counter()
         return {"rows": _rows(frame, grouped=grouped), "took_s": time.perf_counter() - began_s}
+
+    def device(self) -> dict[str, Any]:
+        """All messages on one topic, by the index of the log: from the question to the rows."""
+        topic = self._sql.run("SELECT max(topic) FROM history").rows[0][0]
+        began_s = time.perf_counter()
+        rows = len(history(self._spark, topic, path=self._places["path"]).collect())
+        filter_s = time.perf_counter() - began_s
+        began_s = time.perf_counter()
+        found = self._sql.run(f"SELECT * FROM history WHERE topic = '{topic}'").rows
+        if len(found) != rows:
+            raise SystemExit(f"{topic}: the filter finds {rows} messages, and the condition {len(found)}")
+        return {"rows": rows, "filter_s": filter_s, "topic_s": time.perf_counter() - began_s}
 
     def latency(self, port: int, messages: int) -> dict[str, Any]:
         """How long each message took from its publisher into a micro-batch."""

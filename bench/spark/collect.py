@@ -120,6 +120,10 @@ def one_round(amounts: Amounts, progress: Progress) -> Iterator[tuple[str, float
                 for key, value in query(spark, place, wanted, amounts.stored).items():
                     yield f"query/{wanted.key}/{key}", value
                 progress.advance(task)
+            spark.ask(do="device")
+            device = spark.ask(do="device")
+            for key in rows.DEVICE:
+                yield f"device/{key}_ms", device[f"{key}_s"] * 1e3
             progress.update(task, description="latency")
             waits_ms = spark.ask(do="latency", port=place.running.port, messages=amounts.messages)["waits_ms"]
             yield "latency/p50_ms", waits_ms[len(waits_ms) // 2]

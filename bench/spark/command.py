@@ -11,7 +11,7 @@ from bench.spark import plot, rows
 from bench.spark.collect import QUICK, Amounts, Results, one_round
 from bench.storage.table import Block, number
 
-DEFAULTS: dict[str, object] = {"spark_rows": 2_000_000}
+DEFAULTS: dict[str, object] = {"spark_rows": 2_000_000, "spark_devices": 10_000}
 
 CAPTION = (
     "Spark runs on this machine with two tasks at a time (`local[2]`), and each query ran once before. CPU is that of "
@@ -30,10 +30,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=DEFAULTS["spark_rows"],
         help="stored messages (default: 2000000)",
     )
+    parser.add_argument(
+        "--spark-devices",
+        type=int,
+        default=DEFAULTS["spark_devices"],
+        help="devices that published them (default: 10000)",
+    )
 
 
 def main(wanted: argparse.Namespace) -> int:
-    amounts = QUICK if wanted.quick else Amounts(stored=wanted.spark_rows)
+    amounts = QUICK if wanted.quick else Amounts(stored=wanted.spark_rows, devices=wanted.spark_devices)
     results, conditions = measure(wanted, partial(one_round, amounts))
     stored = f"{amounts.stored:,} stored messages of {amounts.devices:,} devices with four topics each."
     present(wanted, "spark", results, blocks(results), CAPTION, [stored, *conditions], plot.draw(results))
@@ -50,10 +56,12 @@ def blocks(results: Results) -> list[Block]:
         (words, *[number(results[f"bystander/{moment}/{key}"], unit) for key, unit in rows.WAITED.items()])
         for moment, words in rows.MOMENTS.items()
     ]
+    device = [(words, number(results[f"device/{key}_ms"], rows.MILLISECONDS)) for key, words in rows.DEVICE.items()]
     written = number(results[rows.WRITTEN], rows.MICROSECONDS)
     return [
         Block(("query", "rows", "CPU"), tuple(queries)),
         Block(("before that", "CPU"), (("an MQTT client in Python writes a message as JSON", written),)),
+        Block(("all messages on one topic, by", "took"), tuple(device)),
         Block(("from publishing to", "median", "99th of 100"), (("a row in a micro-batch", *latency),)),
         Block(("a bystander's PUBACK, while", "median", "99th of 100", "longest"), tuple(waits)),
     ]

@@ -12,7 +12,7 @@ _LABEL_WIDTH = 390
 _NUMBER_WIDTH = 110
 _LINE = 24
 _TOP = 84
-_COLOURS = {"path": "#1f4e9e", "flight": "#4a86d8", "parquet": "#8a8a8a", "json": "#d08a2e"}
+_COLOURS = {"path": "#1f4e9e", "sql": "#123a7a", "flight": "#4a86d8", "parquet": "#8a8a8a", "json": "#d08a2e"}
 
 
 def draw(results: Results) -> str:

@@ -8,12 +8,15 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.ports import free_port
 from holdfast.files.token_file import add_token
+from holdfast.history.audit.queries import StoredQuery, audit_batches
 from holdfast.history.flight.client import FlightHistory
+from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
@@ -28,13 +31,13 @@ NUMBERED = 2_000
 _SIZE_BYTES = 40_000
 
 
-def fill(folder: Path) -> None:
+def fill(folder: Path, topic: bytes = b"t", size_bytes: int = _SIZE_BYTES) -> None:
     """Stored messages that make several batches, more than a connection holds."""
     node = Node(folder, ManualClock(wall_us=time.time_ns() // 1000 - 3_600_000_000), shards=1)
     for first in range(0, NUMBERED, 100):
         node.clock.advance(1_000)
         messages = [
-            Message(b"t", b"%d " % number + bytes(_SIZE_BYTES), 1, ClientId("p"), node.clock.wall_us())
+            Message(topic, b"%d " % number + bytes(size_bytes), 1, ClientId("p"), node.clock.wall_us())
             for number in range(first, first + 100)
         ]
         node.taken(node.log.write(node.batch(messages)))
@@ -75,6 +78,25 @@ def test_a_kill_of_the_history_process_costs_a_reader_nothing(broker: Broker, tm
         history.refresh()
         assert history.parts() == [part]
     broker.publish("t", [b"the broker has not noticed"])
+
+
+def test_a_kill_of_the_history_process_costs_an_audit_nothing(broker: Broker) -> None:
+    """Of payloads it has checksums alone, so what is large here are topics."""
+    fill(broker.data, b"t" * _SIZE_BYTES, 10)
+    broker.start()
+    with FlightHistory(broker.endpoint) as history:
+        [part] = history.parts()
+        query = StoredQuery(part, checksums=True)
+        got: list[dict[str, Any]] = []
+        for batch in history.audit(query):
+            got += batch.to_pylist()
+            if len(broker.history_pids()) == 1:
+                os.kill(broker.history_pids()[0], signal.SIGKILL)
+                until(lambda: len(broker.history_pids()) == 2, "it is started again")
+        assert len(broker.history_pids()) == 2
+    with HistoryReader.open(broker.data) as reader:
+        assert got == [row for batch in audit_batches(reader, query) for row in batch.to_pylist()]
+    assert [row["serial"] for row in got] == list(range(1, NUMBERED + 1))
 
 
 def test_a_kill_of_the_broker_ends_the_history_process_and_a_start_brings_it_back(

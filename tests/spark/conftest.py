@@ -24,8 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
-#: Spark gives a Python worker ten seconds to start and call back, and no setting changes that: too few on a machine
-#: that is busy with something else just then.
+#: Spark gives the Python that plans a stream ten seconds to start, and no setting changes that: too few on a machine
+#: that is busy with something else just then. It is no task, which would be tried again (`local[2,4]`).
 _TOO_SLOW = "worker failed to connect back"
 
 

@@ -45,6 +45,18 @@ def check_whole(lake: LakeAddress) -> None:
     assert sorted((row["shard"], row["serial"]) for row in found) == right
 
 
+def data_files(lake: Path) -> set[Path]:
+    """Parquet files that lie there, whether the table has them or not."""
+    return set(lake.glob("day=*/**/*.parquet"))
+
+
+def check_no_file_is_left(lake: Path) -> None:
+    """Files are those of the table, and those that it has replaced."""
+    opened = Lake.open(lake)
+    replaced = opened.table.vacuum(0, enforce_retention_duration=False)
+    assert data_files(lake) == {Path(uri) for uri in opened.table.file_uris()} | {lake / path for path in replaced}
+
+
 def payloads(lake: LakeAddress) -> list[bytes]:
     return sorted(Lake.open(lake).table.to_pyarrow_table(columns=["payload"])["payload"].to_pylist())
 

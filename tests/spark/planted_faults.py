@@ -7,8 +7,8 @@ from pathlib import Path
 from holdfast.durable.changes import Changes
 from holdfast.durable.tails import POSITION
 from holdfast.history.reader.reader import HistoryReader
-from holdfast.records.commit_pages import CommitPage, encode_page
 from holdfast.records.messages import decode_message, encode_message
+from holdfast.records.pages.commit_pages import CommitPage, encode_page
 from holdfast.records.retained import retained_key
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.scan import scan_items

@@ -127,7 +127,7 @@ def test_hot_and_cold_are_one_table(spark: SparkSession, broker: Broker, lake: P
     # The frame stays right, whatever is archived and compacted before it is read.
     archive(spark, broker, lake)
     with lock_folder(lake):
-        assert compact(Lake.open(lake), today=datetime.now(UTC) + timedelta(days=2)) > 0
+        assert compact(Lake.open(lake), SparkRunner(spark), today=datetime.now(UTC) + timedelta(days=2)) > 0
     assert found(both) == sent(broker.sent)
     assert found(all_of()) == sent(broker.sent)
     broker.publish(numbered(300, 50))
@@ -147,6 +147,41 @@ def test_hot_and_cold_are_one_table(spark: SparkSession, broker: Broker, lake: P
     assert cold.exceptAll(hot.select(*columns, "pairs")).count() == 0
     assert hot.count() == cold.count()
     assert all_of().dtypes == history(spark, path=broker.data).dtypes
+
+
+def test_the_border_may_move_between_the_plan_of_a_query_and_its_tasks(
+    spark: SparkSession, tmp_path: Path, lake: Path
+) -> None:
+    """The tasks are planned, and held back while the archive takes the rest and retention drops what it took."""
+    with Broker(tmp_path, "generation_bytes = 2097152\nretention_bytes = 5000000\n") as broker:
+        fill(broker, 1)
+        archive(spark, broker, lake, batch_rows=100)
+        broker.publish(numbered(5_000, 50))
+        query = planned(history(spark, path=broker.data, lake=lake))
+        archive(spark, broker, lake)
+        assert payloads(lake) == sent(broker.sent), "what the query has planned to read from the log is in the lake"
+        assert collected(query) == sent(broker.sent)
+
+        # The log's part of the plan goes: that is said, and a new query has each message once.
+        broker.publish(numbered(6_000, 50))
+        query = planned(history(spark, path=broker.data, lake=lake))
+        fill(broker, 2, 3, 4, 5)
+        archive(spark, broker, lake)
+        broker.process.wait_for("generation dropped", 3)
+        with pytest.raises(PySparkException, match=r"retention dropped up to|dropped by retention"):
+            collected(query)
+        assert found(history(spark, path=broker.data, lake=lake)) == sent(broker.sent)
+
+
+def planned(frame: DataFrame) -> DataFrame:
+    """A query whose tasks are made, and not run."""
+    query = frame.select("payload")
+    query._jdf.queryExecution().executedPlan().execute()
+    return query
+
+
+def collected(query: DataFrame) -> list[bytes]:
+    return sorted(bytes(row.payload) for row in query.collect())
 
 
 def test_filters_times_and_zones_mean_the_same_on_both_sides(spark: SparkSession, broker: Broker, lake: Path) -> None:

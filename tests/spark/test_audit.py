@@ -16,10 +16,12 @@ from holdfast.cli.main import app
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.pipeline.audit.findings import AuditReport, Fault
 from holdfast.pipeline.audit.job import AuditJob, audit_history
-from holdfast.pipeline.audit.log_rows import stored_messages
-from holdfast.pipeline.audit.queue_states import queue_states
+from holdfast.pipeline.audit.lake_check import differing_faults
 from holdfast.pipeline.audit.session_check import owed_messages, session_faults
+from holdfast.pipeline.audit.stored_state import queue_states, stored_messages
 from holdfast.pipeline.lake.retention import RetainJob, run_retain
+from holdfast.pipeline.source.history_source import session_ranges
+from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.spark.runner import SparkRunner
 from holdfast.records.messages import decode_message
 from holdfast.topics.filters import parse_filter
@@ -68,7 +70,7 @@ def under_load(world: Plant) -> Iterator[None]:
 
 
 def audited(spark: SparkSession, data: Path, lake: Path | None = None) -> AuditReport:
-    return audit_history(spark, AuditJob(data, lake, most_examples=50), lambda _share, _words: None)
+    return audit_history(spark, AuditJob({"path": str(data)}, lake, most_examples=50))
 
 
 def faults(found: AuditReport, check: str) -> list[Fault]:
@@ -144,10 +146,11 @@ def test_every_kind_of_session_is_counted_alike(spark: SparkSession, tmp_path: P
         world.tick(10)
         now_us = world.clock.wall_us()
 
-    queues = queue_states(spark, tmp_path, now_us).persist()
+    options = ReadOptions(path=str(tmp_path))
+    queues = queue_states(spark, options, session_ranges(options), now_us).persist()
     with HistoryReader.open(tmp_path) as reader:
         parts = reader.parts()
-    found = owed_messages(queues, stored_messages(spark, tmp_path, parts, checksums=False), now_us)
+    found = owed_messages(queues, stored_messages(spark, options, parts, checksums=False), now_us)
     wrong = session_faults(queues, found).collect()
     by_owner = queues.groupBy("owner", "replay").agg({"owed": "sum"}).collect()
     queues.unpersist()
@@ -164,6 +167,22 @@ def test_every_kind_of_session_is_counted_alike(spark: SparkSession, tmp_path: P
         ("again", None): 0,
         ("again", "plant/#"): 9,
     }
+
+
+def test_what_the_log_has_erased_may_still_be_in_the_lake(spark: SparkSession) -> None:
+    """It has no checksum in the log then, and all else is compared."""
+    columns = "shard int, serial bigint, offset bigint, topic string, client_id string, checksum bigint"
+    lake = [(0, serial, 10 * serial, "door/7", "alice", 100 + serial) for serial in range(1, 5)]
+    log = [
+        (0, 1, 10, "door/7", "alice", 101, False),
+        (0, 2, 20, "door/7", "alice", None, True),
+        (0, 3, 30, "door/7", "alice", 999, False),
+        (0, 4, 40, "door/8", "alice", None, True),
+    ]
+    found = differing_faults(
+        spark.createDataFrame(lake, columns), spark.createDataFrame(log, f"{columns}, erased boolean")
+    )
+    assert sorted(row["serial"] for row in found.collect()) == [3, 4]
 
 
 def test_what_is_planted_is_found(spark: SparkSession, world: Plant, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from holdfast.pipeline.relayout.job import run_relayout
 from holdfast.pipeline.relayout.plan import RelayoutJob
 from holdfast.pipeline.report.job import ReportJob, report_figures
 from holdfast.pipeline.source.read_options import parse_read_options
+from holdfast.pipeline.spark.progress import no_progress
 from holdfast.pipeline.spark.runner import SparkRunner
 from tests.unit.history.cluster_folder import NodeFolder, fill
 from tests.unit.storage.rocks.vnodes.vnode_world import Logs, opened
@@ -128,7 +129,7 @@ def test_an_archive_and_a_report_take_a_node_as_they_take_a_broker(
     nodes.two.publish()
     whole = history(spark, path=nodes.two.engine.folder, lake=tmp_path / "lake", columns=["shard", "serial"])
     assert sorted((row.shard, row.serial) for row in whole.collect()) == places(nodes.two)
-    figures = report_figures(spark, ReportJob(nodes.two.engine.folder, 0, "Cluster"), lambda _share, _what: None)
+    figures = report_figures(spark, ReportJob({"path": str(nodes.two.engine.folder)}, 0, "Cluster"), no_progress)
     assert figures.totals.messages == len(nodes.two.rows)
 
 
@@ -141,4 +142,4 @@ def test_what_would_write_into_one_node_is_refused(spark: SparkSession, nodes: N
     with pytest.raises(PermanentError, match="belongs to a node of a cluster"):
         run_relayout(spark, RelayoutJob(folder, layout="timeline"))
     with pytest.raises(PermanentError, match="belongs to a node of a cluster"):
-        audit_history(spark, AuditJob(folder))
+        audit_history(spark, AuditJob({"path": str(folder)}))

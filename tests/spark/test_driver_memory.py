@@ -1,7 +1,8 @@
 """Jobs whose data do not fit into their driver: each with 512 MB, in a process of its own.
 
-The driver of `load`, `relayout` and `audit` may get 8 MB of results from a job of Spark, so that a few times that is
-more than fits; `HOLDFAST_DRIVER_MB` makes it as much as one likes. An answer to a statement is larger than 512 MB.
+The driver of `load`, `relayout`, `audit` and compaction may get 8 MB of results from a job of Spark, so that a few
+times that is more than fits; `HOLDFAST_DRIVER_MB` makes it as much as one likes. An answer to a statement is larger
+than 512 MB, and a lake much larger than what compaction may take beside Spark.
 """
 
 import json
@@ -15,12 +16,15 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.pipeline.lake.lake import Lake
 from holdfast.storage.rocks.checking.verification import verify_folder
 from holdfast.topics.filters import parse_filter
 from holdfast.wire.packets import Subscribe, Subscription
 from tests.disk_world import DiskWorld, publish
 from tests.slow_world import kept
 from tests.spark import driver_program
+from tests.spark.lakes import check_whole
+from tests.spark.large_lake import fill_lake
 from tests.spark.publishers import Broker
 
 MEGABYTES = int(os.environ.get("HOLDFAST_DRIVER_MB", "24"))
@@ -28,6 +32,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + 5 * MEGABYTES)]
 #: Of an answer with 4 KB each: more than the driver has.
 ANSWER_ROWS = max(MEGABYTES, 600) << 8
 FILTER_BYTES = 30_000
+#: Of 4 MB each.
+LAKE_FILES = max(MEGABYTES // 4, 40)
 FILTERS_OF_A_PACKET = 16
 
 
@@ -76,6 +82,22 @@ def test_filters_of_an_audit_do_not_come_to_the_driver(tmp_path: Path) -> None:
 
     assert found["sound"] is True
     assert found["examined"]["sessions"] == -(-count // FILTERS_OF_A_PACKET) + 1
+
+
+def test_rows_that_compaction_moves_do_not_come_to_the_driver(tmp_path: Path) -> None:
+    """And an executor that is killed when it has written a large file costs no row, and no row is there twice."""
+    lake = tmp_path / "lake"
+    rows = fill_lake(lake, LAKE_FILES)
+
+    found = run("compact", str(lake))
+
+    assert (lake / "killed").exists()
+    assert found["replaced"] == LAKE_FILES
+    assert found["grown_kb"] < 64 << 10
+    assert found["orphans"] == 1, "the file of the task whose executor was killed"
+    assert sum(file["num_records"] for file in Lake.open(lake).list_files()) == rows
+    assert len(Lake.open(lake).list_files()) == -(-LAKE_FILES // 32)
+    check_whole(lake)
 
 
 def peak_kb(process: int) -> int:

@@ -1,38 +1,37 @@
 """The scripts under examples/ do what their pages say, on the messages of a real broker."""
 
-import importlib.util
+import asyncio
 import json
 import math
 import re
 import runpy
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.client.asyncio_client import Client
+from holdfast.client.options import ConnectionOptions
+from holdfast.topics.filters import parse_filter
+from holdfast.wire.packets import Subscription
+from tests.history.processes import until
+from tests.spark.examples import ROOT, RunningExample, example, script
 from tests.spark.publishers import Broker, Sent
+from tests.spark.stalled_proxy import StalledProxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
 #: Readings of a device: one in ten minutes, for half a day.
 READINGS = 72
+#: Of one batch; each has more than 100 bytes.
+ALERTS = 2_000
 _CODE = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def reading(device: str, number: int, celsius: float | None = None) -> Sent:
@@ -41,6 +40,10 @@ def reading(device: str, number: int, celsius: float | None = None) -> Sent:
         celsius = 20 + 5 * math.sin(number / 23 + ord(device[-1])) + number * 7919 % 11 / 50
     payload = {"at": (MIDNIGHT + timedelta(minutes=10 * number)).isoformat(), "celsius": celsius}
     return Sent(f"plant/hall/{device}/temperature", json.dumps(payload).encode(), client_id=device)
+
+
+def address(port: int) -> str:
+    return f"mqtt://127.0.0.1:{port}"
 
 
 def half_a_day() -> list[Sent]:
@@ -119,7 +122,7 @@ def test_a_line_learns_the_next_hour(spark: SparkSession, plant: Broker, tmp_pat
 
 def test_alerts_are_published_once(spark: SparkSession, plant: Broker, tmp_path: Path) -> None:
     alerts = example("publish_alerts")
-    broker = f"mqtt://127.0.0.1:{plant.process.ports['tcp']}"
+    broker = address(plant.process.ports["tcp"])
     for _run in range(2):
         alerts.main(spark, str(plant.data), broker, str(tmp_path / "work"))
     table = spark.read.format("holdfast").option("topicFilter", "alerts/#").load(str(plant.data))
@@ -128,21 +131,68 @@ def test_alerts_are_published_once(spark: SparkSession, plant: Broker, tmp_path:
     assert json.loads(rows[0].payload)["source"] == "plant/hall/d2/temperature"
 
 
+def watcher(broker: Broker) -> Client:
+    """With a session that keeps its messages."""
+    port = broker.process.ports["tcp"]
+    return Client(ConnectionOptions(port=port, client_id="watcher", clean_start=False, session_expiry_s=3600))
+
+
+async def watch(broker: Broker) -> None:
+    async with watcher(broker) as client:
+        await client.subscribe([Subscription(parse_filter(b"alerts/#"), 2)])
+
+
+async def received(broker: Broker) -> list[tuple[int, bytes]]:
+    """What waits for the watcher, up to an empty message: QoS and payload."""
+    got: list[tuple[int, bytes]] = []
+    async with watcher(broker) as client:
+        while not got or got[-1] != (2, b""):
+            message = await client.receive()
+            client.acknowledge(message)
+            got.append((message.qos, message.payload))
+    return got[:-1]
+
+
+def test_each_alert_reaches_its_subscriber_once_though_the_driver_is_killed_within_a_batch(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    asyncio.run(watch(broker))
+    broker.publish([reading("d1", number, 50.0 + number) for number in range(ALERTS)])
+    work = str(tmp_path / "work")
+    port = broker.process.ports["tcp"]
+    with (
+        closing(StalledProxy(port, 80_000)) as proxy,
+        closing(
+            RunningExample(tmp_path / "log", "publish_alerts", str(broker.data), address(proxy.port), work)
+        ) as running,
+    ):
+        until(lambda: proxy.stalled.is_set() or not running.runs, "the batch is half way", 240)
+        running.kill()
+    table = spark.read.format("holdfast").option("topicFilter", "alerts/#").load(str(broker.data))
+    assert 0 < table.count() < ALERTS
+
+    example("publish_alerts").main(spark, str(broker.data), address(port), work)
+    broker.publish([Sent("alerts/end", qos=2)])
+    got = asyncio.run(received(broker))
+    assert {qos for qos, _payload in got} == {2}
+    assert sorted(json.loads(payload)["celsius"] for _qos, payload in got) == [50.0 + n for n in range(ALERTS)]
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_each_example_has_a_page_that_shows_what_it_does(name: str) -> None:
-    script = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
+    text = script(name).read_text(encoding="utf-8")
     page = (ROOT / "docs" / "examples" / f"{name}.md").read_text(encoding="utf-8")
     shown = _CODE.findall(page)
     assert f"](../../examples/{name}.py)" in page
     assert shown, "it shows nothing"
-    assert all(block in script for block in shown)
+    assert all(block in text for block in shown)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_without_arguments_says_how_it_is_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = ROOT / "examples" / f"{name}.py"
+    path = script(name)
     monkeypatch.setattr(sys, "argv", [str(path)])
-    with pytest.raises(SystemExit, match=f"python examples/{name}.py /var/lib/holdfast"):
+    with pytest.raises(SystemExit, match=f"python examples/{name}.py /(var/lib/holdfast|srv/lake)"):
         runpy.run_path(str(path), run_name="__main__")
 
 
@@ -150,7 +200,7 @@ def test_the_blocks_of_the_writing_guide_run(spark: SparkSession, plant: Broker,
     """One after the other, as a reader would paste them."""
     blocks = _CODE.findall((ROOT / "docs" / "guide" / "spark-write.md").read_text(encoding="utf-8"))
     assert len(blocks) >= 3
-    text = "\n".join(blocks).replace("mqtt://localhost:1883", f"mqtt://127.0.0.1:{plant.process.ports['tcp']}")
+    text = "\n".join(blocks).replace("mqtt://localhost:1883", address(plant.process.ports["tcp"]))
     text = text.replace("/var/lib/holdfast", str(plant.data)).replace("/var/lib/jobs", str(tmp_path))
     exec(compile(text, "spark-write.md", "exec"), {})
     table = spark.read.format("holdfast").option("topicFilter", "copy/#").load(str(plant.data))

@@ -21,6 +21,7 @@ from holdfast.pipeline.learn.description import explain_patterns
 from holdfast.pipeline.learn.job import LearnJob, choose_patterns, learn_history
 from holdfast.pipeline.learn.learner import Learner, TopicPattern, learn_patterns
 from holdfast.pipeline.learn.topic_counts import SparkTopicCounts, UnmatchedTopics
+from holdfast.pipeline.spark.progress import no_progress
 from holdfast.records.messages import stored_topic
 from holdfast.storage.rocks.log.next_patterns import FILE_NAME, read_patterns
 from holdfast.storage.rocks.log.zone_generations import LiveGeneration
@@ -197,7 +198,7 @@ def test_lake_and_log_are_learnt_from_as_one(spark: SparkSession, broker: Broker
     lake = tmp_path / "lake"
     archive(spark, broker, lake)
     broker.publish([Sent(f"fleet/dev-{number:03d}/gps", b"48.1") for number in range(50)])
-    found = learn_history(spark, LearnJob({"path": str(broker.data)}, zone="default", lake=lake), silent)
+    found = learn_history(spark, LearnJob({"path": str(broker.data)}, zone="default", lake=lake), no_progress)
     own = [one for one in broker.sent if not one.topic.startswith("press/")]
     assert (found.messages, found.topics) == (len(own), len({one.topic for one in own}))
     assert found.size_bytes == sum(len(one.payload) for one in own)

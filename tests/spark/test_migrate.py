@@ -23,6 +23,7 @@ from tests.servers.backends import Queues, held, on
 from tests.servers.conftest import postgres, redis, redis_options
 from tests.servers.entries import append, entries
 from tests.servers.test_tbmq_sessions import MESSAGES, check_device, serve, tbmq
+from tests.spark.progress_lines import check_progress
 
 __all__ = ["postgres", "redis", "redis_options", "tbmq"]
 
@@ -87,6 +88,8 @@ def test_queues_of_redis_are_in_postgres_though_a_task_died_and_then_the_driver(
 
     assert done.exit_code == 0, done.output
     row = json.loads(done.stdout)
+    copied = check_progress(done.stderr, "migrate")[f"copying {QUEUES + 1:,} queues"]
+    assert copied["rows"] == row["messages"]
     assert (row["queues"], row["failed"]) == (QUEUES + 1, 0)
     assert row["messages"] == sum(len(messages) for _last, messages in wanted.values())
     assert on(target, held) == on(source, held) == wanted

@@ -10,7 +10,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from deltalake import write_deltalake
 
-from holdfast.model.errors import HoldfastError, PermanentError, SettingsError
+from holdfast.model.errors import HoldfastError, PermanentError, SettingsError, TransientError
 from holdfast.pipeline.lake import writer
 from holdfast.pipeline.lake.archive_job import ArchiveJob, run_archive
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.retention import RetainJob, run_retain
 from holdfast.pipeline.lake.store import LakeStore
-from holdfast.pipeline.lake.upkeep import compact, remove_orphans
+from holdfast.pipeline.lake.upkeep import compact, remove_orphans, vacuum
 from holdfast.pipeline.source.offsets import Offset
 from holdfast.pipeline.source.read_options import parse_read_options
 from tests.spark.s3_server import BUCKET, KEY, S3, SECRET, Faults, s3_server
@@ -155,6 +155,48 @@ def test_random_kills_lose_and_repeat_nothing(log: Log, s3: S3, lake: str) -> No
     archive(log.path, lake)
 
     assert archived(lake) == sorted(log.walk())
+
+
+def test_files_of_a_run_that_failed_are_removed_by_the_next_one(log: Log, lake: str) -> None:
+    archive(log.path, lake)
+    whole = objects(lake)
+    log.fill(50)
+
+    def lost(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        here(work, tasks)
+        raise TransientError("lost a worker")
+
+    job = ArchiveJob(parse_read_options({"path": log.path}), lake, "main")
+    with pytest.raises(TransientError):
+        run_archive(job, lambda: lost)
+    left = len(objects(lake)) - len(whole)
+    assert left > 0
+    assert Lake.open(lake).claim % 2 == 0, "nobody has to wait"
+
+    assert archive(log.path, lake).swept == left
+    assert archived(lake) == sorted(log.walk())
+    assert len(objects(lake)) == len(Lake.open(lake).table.file_uris())
+    assert archive(log.path, lake).swept == 0
+    assert [path for path in LakeStore.at(lake).list_paths() if path.endswith("/unfinished")] == []
+
+
+def test_a_run_that_fails_in_a_store_that_takes_nothing_keeps_its_claim(log: Log, s3: S3, lake: str) -> None:
+    archive(log.path, lake)
+    store = LakeStore.at(lake)
+    quick = store.options._replace(values=store.options.values | {"max_retries": "0", "retry_timeout": "1s"})
+    broken = LakeStore(store.address, store.kind, store.place, quick)
+
+    def fail() -> None:
+        with writer.open_writer(broken, lambda: Lake.open(broken)):
+            store.put("day=2026-01-01/hf-left.parquet", b"of a run that fails")
+            s3.faults = Faults(refused=1.0)
+            raise TransientError("lost a worker")
+
+    with pytest.raises(TransientError, match="lost a worker"):
+        fail()
+    s3.faults = Faults()
+
+    assert archive(log.path, lake).swept == 1
 
 
 # ---- writers
@@ -341,16 +383,75 @@ def test_compacted_files_are_read_and_old_ones_go(log: Log, lake: str) -> None:
         if run == 0:
             log.rotate()
         archive(log.path, lake)
+        if run == 2:
+            # As earlier versions of Holdfast did: names that have to be quoted.
+            LakeStore.at(lake).table().optimize.compact()
+            assert any("pattern=plant%2F" in path for path in _table_paths(lake))
     with writer.open_writer(LakeStore.at(lake), lambda: Lake.open(lake)) as (opened, was_left):
         assert not was_left
-        assert compact(opened, today=datetime.now(UTC) + timedelta(days=30_000)) > 0
+        before = len(opened.table.file_uris())
+        replaced = set(objects(lake))
+        assert compact(opened, here, today=datetime.now(UTC) + timedelta(days=30_000)) > 0
+        opened.store.put("day=2026-01-01/left.parquet", b"of a killed run")
+        assert vacuum(opened) == 0
+        assert vacuum(opened, datetime.now(UTC) + timedelta(days=8)) == 1, "replaced today, whatever time it is"
+        assert replaced < set(objects(lake))
+        assert "day=2026-01-01/left.parquet" not in objects(lake)
     store, paths = LakeStore.at(lake), _table_paths(lake)
 
     assert archived(lake) == sorted(log.walk())
-    assert any("pattern=plant%2F" in path for path in paths), "names that have to be quoted"
+    assert len(paths) < before
+    assert not any("pattern=plant%2F" in path for path in paths)
     assert sum(store.parquet(path).metadata.num_rows for path in paths) == 440
     log.fill(10)
     archive(log.path, lake)
+    assert archived(lake) == sorted(log.walk())
+
+
+def test_compaction_that_is_killed_or_gets_no_answer_loses_and_repeats_nothing(log: Log, s3: S3, lake: str) -> None:
+    for _run in range(4):
+        archive(log.path, lake)
+        log.fill(30)
+    before = objects(lake)
+    program = [sys.executable, "-m", "tests.spark.compaction_process", lake, "1.0"]
+    environment = {**os.environ, "HOLDFAST_FAULT": "compaction-written"}
+    died = subprocess.run(program, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=DEADLINE_S)
+    assert died.returncode == -9, died.stderr
+    written = set(objects(lake)) - set(before)
+    assert written
+    s3.faults = Faults(lost_commits=2)  # the claim is one
+
+    outcome = run_retain(RetainJob(lake, compacts=True), lambda: here)
+
+    assert s3.faults.lost_commits == 0
+    assert outcome.swept == len(written)
+    assert outcome.compacted > 0
+    archive(log.path, lake)
+    assert archived(lake) == sorted(log.walk())
+    assert set(_table_paths(lake)) <= set(objects(lake))
+    assert set(before) <= set(objects(lake)), "readers may be at what was replaced"
+
+
+def test_a_compaction_that_fails_leaves_no_object_and_lets_no_earlier_transaction_in(log: Log, lake: str) -> None:
+    """One without an answer could still come, with files that are gone: not when another one has its number."""
+    for _run in range(4):
+        archive(log.path, lake)
+        log.fill(30)
+    before = objects(lake)
+
+    def failing(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        here(work, tasks)
+        assert set(objects(lake)) > set(before)
+        raise TransientError("Spark failed: an executor was lost")
+
+    with writer.open_writer(LakeStore.at(lake), lambda: Lake.open(lake)) as (opened, _was_left):
+        for _try in range(2):
+            version = opened.version
+            with pytest.raises(TransientError, match="an executor was lost"):
+                compact(opened, failing, today=datetime.now(UTC) + timedelta(days=30_000))
+            assert objects(lake) == before
+            assert Lake.open(lake).version == version + 1
+    assert archive(log.path, lake).rows == 30
     assert archived(lake) == sorted(log.walk())
 
 

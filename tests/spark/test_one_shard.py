@@ -12,15 +12,15 @@ from pyspark.sql.functions import spark_partition_id
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.pipeline.audit.findings import AuditReport
 from holdfast.pipeline.audit.job import AuditJob, audit_history
-from holdfast.pipeline.audit.log_rows import stored_messages
 from holdfast.pipeline.audit.serial_check import ExpectedSerials, _with_previous, serial_faults
+from holdfast.pipeline.audit.stored_state import stored_messages
 from holdfast.pipeline.lake.archive_job import ArchiveJob, run_archive
 from holdfast.pipeline.relayout.job import run_relayout
 from holdfast.pipeline.relayout.plan import RelayoutJob
 from holdfast.pipeline.replay.job import run_replay
 from holdfast.pipeline.replay.plan import ReplayJob
 from holdfast.pipeline.sink.write_options import parse_write_options
-from holdfast.pipeline.source.read_options import parse_read_options
+from holdfast.pipeline.source.read_options import ReadOptions, parse_read_options
 from holdfast.pipeline.spark.progress import no_progress
 from holdfast.pipeline.spark.runner import SparkRunner
 from tests.spark.lakes import check_whole
@@ -81,7 +81,7 @@ def counted_tasks(spark: SparkSession, name: str) -> Iterator[list[int]]:
 def test_an_audit_reads_and_compares_serials_in_many_tasks(spark: SparkSession, shard: Broker) -> None:
     with HistoryReader.open(shard.data) as reader:
         parts = reader.parts()
-    rows = stored_messages(spark, shard.data, parts, checksums=False).persist()
+    rows = stored_messages(spark, ReadOptions(path=str(shard.data)), parts, checksums=False).persist()
     try:
         sizes = [row["count"] for row in rows.groupBy(spark_partition_id().alias("task")).count().collect()]
         assert sum(sizes) == MESSAGES + 1
@@ -99,7 +99,7 @@ def test_an_audit_reads_and_compares_serials_in_many_tasks(spark: SparkSession, 
 
 
 def audited(spark: SparkSession, data: Path) -> AuditReport:
-    return audit_history(spark, AuditJob(data))
+    return audit_history(spark, AuditJob({"path": str(data)}))
 
 
 def damaged_rows() -> list[tuple[int, int, int, int | None, str, str]]:
@@ -160,7 +160,7 @@ def test_a_replay_reads_in_many_tasks(spark: SparkSession, shard: Broker, tmp_pa
         source = {"path": str(shard.data), "rowsPerPartition": str(2 * FEW)}
         job = ReplayJob(to, tmp_path / "state", source, prefix="again/", connections=TASKS)
         with counted_tasks(spark, "replay") as tasks:
-            outcome = run_replay(job, None, lambda _step: None, no_progress)
+            outcome = run_replay(job, None, no_progress)
 
         assert (outcome.messages, outcome.sent) == (MESSAGES + 1, MESSAGES + 1)
         # Messages are counted, read and sent.

@@ -232,6 +232,10 @@ def test_a_killed_replay_goes_on_and_nothing_arrives_twice(
     summary = json.loads(done.stdout)
     assert summary["messages"] == MESSAGES
     assert 200 < summary["before"] == MESSAGES - summary["sent"]
+    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    begun = next(line for line in told if line["step"] == "publishing messages")
+    assert begun["rows"] == summary["before"]
+    assert begun["share"] == round(summary["before"] / MESSAGES, 4)
     check(target.copies("killed/"), source.rows)
 
     again = replay(target, *named)

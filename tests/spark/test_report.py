@@ -150,7 +150,7 @@ def test_it_is_readable_in_light_and_dark_and_on_a_phone(shown: Shown, dark: boo
         (("--data", "{data}", "-o", "{folder}/no/a.html"), "name a file in a folder that is there"),
         (("--data", "{data}", "-o", "{folder}/a.html", "--since", "lately"), "--since: "),
         (("--data", "{data}", "-o", "{folder}/a.html", "--topic", "a/#/b"), "--topic: "),
-        (("--endpoint", "grpc://host:1", "-o", "{folder}/a.html"), "a report is made from a data folder"),
+        (("--endpoint", "http://host:1", "-o", "{folder}/a.html"), "give grpc://HOST:PORT"),
     ],
 )
 def test_wrong_usage_is_told_before_spark_starts(

@@ -19,6 +19,51 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PROGRAM = Path(__file__).with_name("cluster_program.py")
 
 
+#: The worker of the first attempt at each task is killed, as by a system that runs out of memory.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pyspark import TaskContext
+from holdfast.pipeline.spark.session import session
+
+FOLDER = sys.argv[1]
+
+def number(value):
+    attempt = TaskContext.get().attemptNumber()
+    (Path(FOLDER) / f"{value}-{attempt}").touch()
+    if attempt == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+spark = session()
+assert spark.sparkContext.parallelize([1, 2], 2).map(number).collect() == [1, 2]
+spark.stop()
+"""
+
+
+#: A task that fails at each attempt; what the caller is told of it.
+FAILING = """
+import sys
+from pathlib import Path
+from pyspark import TaskContext
+from holdfast.pipeline.spark.errors import last_line
+from holdfast.pipeline.spark.session import session
+
+FOLDER = sys.argv[1]
+
+def number(value):
+    (Path(FOLDER) / f"{value}-{TaskContext.get().attemptNumber()}").touch()
+    raise ValueError(f"no number: {value}")
+
+spark = session()
+try:
+    spark.sparkContext.parallelize([1], 1).map(number).collect()
+except Exception as error:
+    print(last_line(error))
+spark.stop()
+"""
+
+
 def java_property(spark: SparkSession, name: str) -> str:
     machine = spark.sparkContext._jvm
     assert machine is not None
@@ -51,6 +96,24 @@ def test_executors_on_the_bundled_java_read_history_where_there_is_no_other(brok
     assert found.pop("executors") == 2
     assert found.pop("rows") == found.pop("streamed") == sorted(message.payload.decode() for message in sent)
     assert found == {"zone": "UTC", "filtered": sum(message.topic == "plant/3" for message in sent)}
+
+
+def test_a_task_whose_worker_is_killed_is_tried_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert shown.returncode == 0, shown.stderr
+    assert {path.name for path in tmp_path.iterdir()} >= {"1-0", "1-1", "2-0", "2-1"}
+
+
+def test_a_task_that_fails_at_each_attempt_says_why_once(tmp_path: Path) -> None:
+    """Each attempt printed a stack of Java and one of Python."""
+    command = [sys.executable, "-c", FAILING, str(tmp_path)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert shown.stdout == "ValueError: no number: 1\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"1-0", "1-1", "1-2", "1-3"}
+    assert "no number" not in shown.stderr
 
 
 def test_spark_starts_on_the_java_of_the_machine(spark: SparkSession) -> None:

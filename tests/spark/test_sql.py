@@ -1,8 +1,12 @@
 """`holdfast spark sql` over a running broker: statements, their errors, and what ends them."""
 
+import _thread
 import csv
 import io
 import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,9 @@ from holdfast.files.token_file import add_token
 from holdfast.history.flight.server import FlightServer
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.tokens import Tokens
+from holdfast.pipeline.report.job import ReportJob, report_figures
+from holdfast.pipeline.spark.progress import JobProgress, JobState, no_progress
+from holdfast.pipeline.spark.watched_work import WatchedWork
 from holdfast.pipeline.sql.views import Sql, SqlError, SqlJob
 from tests.spark.lakes import archive_some
 from tests.spark.plant import GROUP, MESSAGES, OFFLINE, Plant
@@ -104,26 +111,62 @@ def test_wrong_usage_is_told_before_spark_starts(
     assert told in found.stderr
 
 
-def test_an_endpoint_answers_as_the_folder_does(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Served:
+    """The plant by its history process, which wants a token."""
+
+    endpoint: str
+    token: str
+    token_file: Path
+
+
+@pytest.fixture
+def served(plant: Plant, tmp_path: Path) -> Iterator[Served]:
+    token = add_token(tmp_path / "tokens", "tester")
+    (tmp_path / "secret").write_text(token)
+    pool = ReaderPool(plant.data, 4)
+    server = FlightServer(plant.data, pool, Tokens(tmp_path / "tokens"), "127.0.0.1", 0)
+    yield Served(f"grpc://127.0.0.1:{server.port}", token, tmp_path / "secret")
+    server.shutdown()
+    pool.close()
+
+
+def test_an_endpoint_answers_as_the_folder_does(spark: SparkSession, served: Served) -> None:
     statement = (
         "SELECT (SELECT count(*) FROM history) AS h, (SELECT count(*) FROM sessions) AS s, count(*) AS r FROM retained"
     )
-    tokens, secret = tmp_path / "tokens", tmp_path / "secret"
-    secret.write_text(add_token(tokens, "tester"))
-    pool = ReaderPool(plant.data, 4)
-    server = FlightServer(plant.data, pool, Tokens(tokens), "127.0.0.1", 0)
-    endpoint = ["spark", "sql", "--endpoint", f"grpc://127.0.0.1:{server.port}"]
-    try:
-        found = CliRunner().invoke(app, [*endpoint, "--token-file", str(secret), "--format", "csv", statement])
-        refused = CliRunner().invoke(app, [*endpoint, statement])
-    finally:
-        server.shutdown()
-        pool.close()
+    words = ["spark", "sql", "--endpoint", served.endpoint]
+    found = CliRunner().invoke(app, [*words, "--token-file", str(served.token_file), "--format", "csv", statement])
+    refused = CliRunner().invoke(app, [*words, statement])
 
     assert found.exit_code == 0, found.output
     assert found.stdout.splitlines() == ["h,s,r", f"{MESSAGES},2,2"]
     assert refused.exit_code == 2
     assert "a token is needed" in refused.stderr
+
+
+def test_an_endpoint_and_a_lake_are_one_history(
+    spark: SparkSession, plant: Plant, served: Served, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    archive_some(spark, plant, lake, 400)
+    where = ["--endpoint", served.endpoint, "--token-file", str(served.token_file), "--lake", str(lake)]
+    statement = "SELECT count(*) AS n, count(DISTINCT shard, offset) AS places FROM history"
+
+    found = CliRunner().invoke(app, ["spark", "sql", *where, "--format", "csv", statement])
+    page = CliRunner().invoke(
+        app, ["spark", "report", *where, "--since", "earliest", "-o", str(tmp_path / "a"), "--json"]
+    )
+
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines() == ["n,places", f"{MESSAGES},{MESSAGES}"]
+    assert page.exit_code == 0, page.output
+    assert json.loads(page.stdout)["messages"] == MESSAGES
+
+
+def test_a_report_shows_a_token_that_is_given_as_a_text(spark: SparkSession, served: Served) -> None:
+    job = ReportJob({"endpoint": served.endpoint, "token": served.token}, 0, "Plant")
+    assert report_figures(spark, job, no_progress).totals.messages == MESSAGES
 
 
 def test_history_is_that_of_a_lake_as_far_as_it_reaches(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
@@ -151,14 +194,39 @@ def test_history_is_that_of_a_lake_as_far_as_it_reaches(spark: SparkSession, pla
 def test_a_statement_that_is_ended_leaves_room_for_the_next(spark: SparkSession, plant: Plant) -> None:
     sql = Sql(spark, SqlJob({"path": str(plant.data)}))
 
-    def interrupt(share: float | None, _words: str) -> None:
-        if share is not None:
-            raise KeyboardInterrupt
+    interrupted = threading.Event()
 
+    def interrupt(state: JobState) -> None:
+        """Ctrl-C, when it is under way."""
+        if not state.turns and not interrupted.is_set():
+            interrupted.set()
+            _thread.interrupt_main()
+
+    progress = JobProgress(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        sql.run("SELECT sum(a.id * b.id) FROM range(2000000) a CROSS JOIN range(2000000) b", None, interrupt)
+        sql.run("SELECT sum(a.id * b.id) FROM range(2000000) a CROSS JOIN range(2000000) b", None, progress)
+    progress.close(done=False)
 
     assert sql.run("SELECT count(*) AS n FROM sessions").rows == [(2,)]
+
+
+def test_work_is_ended_that_has_no_job_yet(spark: SparkSession) -> None:
+    """Ctrl-C comes while a statement is planned: the job that it would begin ends, too."""
+    planned = threading.Event()
+
+    def work() -> object:
+        planned.wait()
+        return spark.sql("SELECT sum(a.id * b.id) FROM range(2000000) a CROSS JOIN range(2000000) b").collect()
+
+    def interrupt() -> None:
+        planned.set()
+        raise KeyboardInterrupt
+
+    watched = WatchedWork(spark, work)
+    with pytest.raises(KeyboardInterrupt):
+        watched.wait(interrupt)
+
+    assert spark.range(3).count() == 3
 
 
 def test_the_first_rows_come_before_the_last_task_begins(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from holdfast.control.words import (
 )
 from holdfast.files.block_file import ADDRESS, CLIENT, FILE_NAME, KINDS, USER, Block, checked_block
 from holdfast.model.errors import SettingsError
-from holdfast.node.block_words import block_info
+from holdfast.node.control.block_words import block_info
 from holdfast.node.system_clock import SystemClock
 
 blocks = Commands(
@@ -172,7 +172,7 @@ def _file_of(broker: RunningBroker) -> Path:
 
 @contextmanager
 def _edited(broker: RunningBroker) -> Iterator[Blocks]:
-    """The blocks in the file, while nobody else edits it."""
+    """The blocks in the file, while no other process edits it."""
     with exit_on(SettingsError, code=FAILED), editing(_file_of(broker), "block file"):
         yield _blocks_of(broker)
 

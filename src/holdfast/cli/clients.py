@@ -17,6 +17,7 @@ from holdfast.control.frames import decode_body
 from holdfast.control.words import (
     CLIENTS,
     CLIENTS_AGAIN,
+    EARLIEST_US,
     LISTED,
     ClientDetail,
     ClientRow,
@@ -160,20 +161,33 @@ def subscriptions(
     broker: RunningBroker,
     topic: Annotated[str, typer.Option(help="Those that a message on this topic is delivered by.")] = "",
     under: Annotated[str, typer.Option(metavar="FILTER", help="Those whose filter lies within this filter.")] = "",
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=LISTED)] = LISTED,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = LISTED,
     as_json: Json = False,
 ) -> None:
     """List who gets a topic, or which subscriptions lie within a filter: of sessions in the broker's memory."""
     if bool(topic) == bool(under):
         fail("give --topic TOPIC (who gets it), or --under FILTER (which subscriptions lie within it)")
     with broker.connected() as control:
-        found = control.ask("subscriptions", SubscriptionsRequest(topic, under, limit), Subscriptions)
+        found = _all_subscriptions(control, SubscriptionsRequest(topic, under), limit)
     if as_json:
-        typer.echo(json.dumps(msgspec.to_builtins(found), indent=2, ensure_ascii=False))
+        shown = {"items": msgspec.to_builtins(found.items), "more": found.more}
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
         return
     if found.items:
         _print_subscriptions(found.items)
     typer.echo(f"{len(found.items)} subscriptions" + (", and more; see --limit" if found.more else ""))
+
+
+def _all_subscriptions(control: ControlClient, wanted: SubscriptionsRequest, limit: int) -> Subscriptions:
+    """The first `limit` of them, in as many pages as they need."""
+    items: list[SubscriptionInfo] = []
+    while True:
+        request = msgspec.structs.replace(wanted, limit=min(limit - len(items), LISTED))
+        page = control.ask("subscriptions", request, Subscriptions)
+        items += page.items
+        if not page.more or not page.in_order or len(items) >= limit:
+            return msgspec.structs.replace(page, items=tuple(items))
+        wanted = msgspec.structs.replace(wanted, after=(items[-1].session_id, items[-1].filter))
 
 
 def _print_subscriptions(items: tuple[SubscriptionInfo, ...]) -> None:
@@ -182,8 +196,19 @@ def _print_subscriptions(items: tuple[SubscriptionInfo, ...]) -> None:
         TableColumn("filter", lambda one: printable(one.filter), least=20),
         TableColumn("client", lambda one: describe_session(one.session_id), least=16),
         TableColumn("qos", lambda one: str(one.qos), right=True),
+        TableColumn("since (UTC)", lambda one: _since(one.since_us), dispensable=2),
+        TableColumn("replayed to (UTC)", lambda one: _since(one.replayed_us), dispensable=1),
         TableColumn("members", lambda one: str(one.members) if one.group else "", right=True),
     )
+
+
+def _since(at_us: int) -> str:
+    return "earliest" if at_us == EARLIEST_US else _second(at_us)
+
+
+def _second(at_us: int) -> str:
+    """Nothing for no time."""
+    return format_time(at_us)[:19] if at_us else ""
 
 
 def _snapshot(client: ControlClient) -> list[ClientRow]:

@@ -73,7 +73,7 @@ def described_cluster(options: SettingsOptions) -> "ClusterOptions":
     if not settings.cluster.is_on:
         fail("cluster.name is not set, so these settings are of a single node; see [cluster] in docs/settings.md")
     # Imported here: the driver of NATS may not be installed, which the settings say better.
-    from holdfast.node.cluster_options import cluster_options
+    from holdfast.node.cluster.cluster_options import cluster_options
 
     with exit_on(SettingsError):
         return cluster_options(settings)

@@ -48,9 +48,9 @@ def serve(
     """
     if ctx.invoked_subcommand is not None:
         return
-    from holdfast.node.console_main import serve_console
-    from holdfast.node.console_supervisor import STATE_FOLDER, console_start
     from holdfast.node.logs import configure_logs
+    from holdfast.node.processes.console_main import serve_console
+    from holdfast.node.processes.console_supervisor import STATE_FOLDER, console_start
     from holdfast.node.settings.console_rules import console_problems
 
     given = {"host": host, "port": port}
@@ -80,8 +80,8 @@ def serve(
 def open_(data: Data = None, config: ConfigFile = None, assignments: Assignments = None) -> None:
     """Print a link that logs in once, within an hour, on this machine."""
     from holdfast.console.access.one_time_links import login_address, make_link
-    from holdfast.node.console_main import ADDRESS_FILE
-    from holdfast.node.console_supervisor import STATE_FOLDER
+    from holdfast.node.processes.console_main import ADDRESS_FILE
+    from holdfast.node.processes.console_supervisor import STATE_FOLDER
 
     with exit_on(HoldfastError):
         settings = load(Flags(config=config, data=data, assignments=assignments), rules=False)

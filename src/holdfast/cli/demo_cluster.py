@@ -20,7 +20,7 @@ from holdfast.cli.demo import LOG_TAIL, PROGRAM, REST_S, Demo
 from holdfast.client.errors import LostError
 from holdfast.cluster.administration import init_cluster
 from holdfast.model.errors import TransientError
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.tree import Settings, Storage
 from holdfast.node.system_clock import SystemClock

@@ -93,6 +93,57 @@ class DestinationOptions:
         return target
 
 
+@dataclass(frozen=True, kw_only=True)
+class _ReplayRun:
+    """A replay whose options fit together."""
+
+    source: ConnectionOptions
+    #: The broker to publish to; None to print.
+    sink: ConnectionOptions | None
+    topic_filter: TopicFilter
+    begin: str
+    #: None: go on with live messages.
+    end: str | None
+    speed: str
+    prefix: str
+    qos: int
+    output: MessageFormat
+    #: A line of progress a second on standard output, in place of a bar.
+    progress: bool
+
+    async def run(self, summary: ReplaySummary) -> None:
+        """Replay up to the end; what was done by then is in `summary`, also if this is cancelled."""
+        async with AsyncExitStack() as connections:
+            client = await connections.enter_async_context(Client(self.source))
+            begin = self.begin if summary.place is None else str(summary.place.position_us)
+            source = ReplaySource(client, self.topic_filter, begin, self.end, self.speed)
+            writer = None if self.sink is None else await connections.enter_async_context(Client(self.sink))
+            await source.subscribe()
+            summary.began = True
+            # Not where messages are printed on a terminal: a bar would stand in between.
+            shown = not self.progress and (writer is not None or not sys.stdout.isatty())
+            meter = connections.enter_context(Meter("replay", shown=shown))
+            transfer = Transfer(source, self._sink(source, writer), summary, meter)
+            try:
+                if self.progress:
+                    async with transfer.reporting(lambda: typer.echo(json.dumps(summary.as_progress())), _PROGRESS_S):
+                        await transfer.run()
+                else:
+                    await transfer.run()
+            except asyncio.CancelledError:
+                with suppress(TimeoutError, LostError):
+                    async with asyncio.timeout(_LAST_ACKNOWLEDGEMENTS_S):
+                        await transfer.settle()
+                raise
+            summary.complete = True
+
+    def _sink(self, source: ReplaySource, writer: Client | None) -> MessagePrinter | Republisher:
+        if self.sink is None or writer is None:
+            return MessagePrinter(self.output)
+        same_broker = (self.sink.host, self.sink.port) == (self.source.host, self.source.port)
+        return Republisher(writer, self.prefix, self.qos, own_since_us=source.asked_us if same_broker else None)
+
+
 @grouped
 def replay(
     topic_filter: Annotated[str, typer.Argument(metavar="FILTER", help="Topic filter; + and # are wildcards.")],
@@ -140,45 +191,22 @@ def replay(
     if into.to_same_topics and follow:
         fail("--to-same-topics would follow its own messages; leave --follow out")
     summary = ReplaySummary(place)
-
-    def tell() -> None:
-        typer.echo(json.dumps(summary.as_progress()))
-
-    async def work() -> None:
-        async with AsyncExitStack() as connections:
-            client = await connections.enter_async_context(Client(source_target))
-            begin = since if place is None else str(place.position_us)
-            source = ReplaySource(client, parsed, begin, end, speed)
-            sink: MessagePrinter | Republisher = MessagePrinter(MessageFormat.JSON if as_json else output)
-            if sink_target is not None:
-                writer = await connections.enter_async_context(Client(sink_target))
-            await source.subscribe()
-            summary.began = True
-            if sink_target is not None:
-                same = (sink_target.host, sink_target.port) == (source_target.host, source_target.port)
-                own_since_us = source.asked_us if same else None
-                sink = Republisher(writer, prefix, into.qos, own_since_us=own_since_us)
-            # Not where messages are printed on a terminal: a bar would stand in between.
-            shown = not progress and (sink_target is not None or not sys.stdout.isatty())
-            meter = connections.enter_context(Meter("replay", shown=shown))
-            transfer = Transfer(source, sink, summary, meter)
-            try:
-                if progress:
-                    async with transfer.reporting(tell, _PROGRESS_S):
-                        await transfer.run()
-                else:
-                    await transfer.run()
-            except asyncio.CancelledError:
-                with suppress(TimeoutError, LostError):
-                    async with asyncio.timeout(_LAST_ACKNOWLEDGEMENTS_S):
-                        await transfer.settle()
-                raise
-            summary.complete = True
-
+    task = _ReplayRun(
+        source=source_target,
+        sink=sink_target,
+        topic_filter=parsed,
+        begin=since,
+        end=end,
+        speed=speed,
+        prefix=prefix,
+        qos=into.qos,
+        output=MessageFormat.JSON if as_json else output,
+        progress=progress,
+    )
     interrupted = False
     with tolerate_closed_pipe():
         try:
-            run(work())
+            run(task.run(summary))
         except KeyboardInterrupt:
             interrupted = True
         finally:

@@ -1,6 +1,6 @@
 """The servers of history in one process, on the same readers: two ports for programs, a private socket for the console.
 
-    Arrow Flight, HTTP     ports; whoever has a token may read       need Arrow
+    Arrow Flight, HTTP     ports; a token is needed to read          need Arrow
     past/server.py         a Unix socket; for the console alone      needs nothing
 
 Without its ports the process needs no Arrow, and can end when nothing was asked for a while.
@@ -11,13 +11,14 @@ import socket as sockets
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import structlog
 
+from holdfast.history.past.endpoints import FILES, FileEndpoint
 from holdfast.history.past.server import PastServer
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.settings import History
@@ -62,9 +63,18 @@ class Ports:
 class HistoryService:
     """Serves as soon as it is constructed. Requires: `stop` at the end."""
 
-    def __init__(self, folder: Path, settings: History, socket: Path | None = None, *, ports: bool = True) -> None:
-        """`socket` is where the console is served. PermanentError if the folder holds no data; SettingsError if a port
-        is taken or a file is wrong.
+    def __init__(
+        self,
+        folder: Path,
+        settings: History,
+        socket: Path | None = None,
+        *,
+        ports: bool = True,
+        more: Mapping[str, FileEndpoint] | None = None,
+    ) -> None:
+        """`socket` is where the console and the broker are served; `more` is answered there, too.
+
+        PermanentError if the folder holds no data; SettingsError if a port is taken or a file is wrong.
         """
         # RocksDB secondaries write log files: all in one folder, which is removed with this process.
         self._scratch: Final = tempfile.mkdtemp(prefix="holdfast-history-")
@@ -74,7 +84,7 @@ class HistoryService:
         try:
             self._pool: Final = ReaderPool(folder, settings.max_readers)
             if socket is not None:
-                self._past = PastServer(socket, self._pool)
+                self._past = PastServer(socket, self._pool, files={**FILES, **(more or {})})
             self.ports: Final = Ports(folder, settings, self._pool) if ports else None
         except BaseException:
             if self._past is not None:

@@ -49,6 +49,13 @@ class History:
             60,
         ),
     ] = 3 * DAY_S
+    lake: Annotated[
+        str,
+        Key(
+            "Where the archive of this broker lies: a folder, or an address such as `s3://BUCKET/PATH`. Replays of "
+            "MQTT clients read from there what the log does not have any more; empty for none. Needs `enabled`."
+        ),
+    ] = ""
 
 
 def is_loopback(host: str) -> bool:

@@ -1,7 +1,7 @@
 """Tokens: who may read the history (`files.token_file` has the form of the file).
 
 1. A token reads the history if its role is reader or more, it has not expired, and it is not restricted to topics:
-   these servers serve whole zones. Restricted tokens are for the console.
+   these servers serve whole zones. Restricted tokens are for the console. An audit needs the role admin.
 2. A check takes the same time for every token, right or wrong.
 3. The file is read again when it has changed. If it cannot be read any more, every token is refused.
 """
@@ -17,9 +17,12 @@ import structlog
 from holdfast.files.stamp import file_stamp
 from holdfast.files.token_file import TokenEntry, find_token, read_token_file
 from holdfast.model.errors import SettingsError
-from holdfast.model.roles import READER, includes
+from holdfast.model.roles import ADMIN, READER, includes
 
 _log = structlog.get_logger()
+
+#: Without a token file: who reaches the port may read all.
+_ANY_CLIENT: Final = TokenEntry("anybody", "", ADMIN)
 
 
 class Tokens:
@@ -33,16 +36,21 @@ class Tokens:
         self._stamp = None if path is None else file_stamp(path)
         self._entries = {} if path is None else read_token_file(path)
 
-    def name_of(self, authorization: str) -> str | None:
-        """The name of the token in a header `Bearer TOKEN`; None if it is unknown or may not read."""
+    def entry_of(self, authorization: str) -> TokenEntry | None:
+        """The token in a header `Bearer TOKEN`; None if it is unknown or may not read."""
         if self._path is None:
-            return "anybody"
+            return _ANY_CLIENT
         scheme, _blank, token = authorization.partition(" ")
         shown = token.strip() if scheme.lower() == "bearer" else ""
         entry = find_token(self._current(self._path), shown)
         if entry is None or entry.has_expired(self._now_s()) or entry.filters or not includes(entry.role, READER):
             return None
-        return entry.name
+        return entry
+
+    def name_of(self, authorization: str) -> str | None:
+        """The same, by its name."""
+        entry = self.entry_of(authorization)
+        return None if entry is None else entry.name
 
     def _current(self, path: Path) -> dict[str, TokenEntry]:
         with self._lock:

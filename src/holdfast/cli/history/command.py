@@ -9,8 +9,8 @@ from holdfast.cli.commands import exit_on
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.settings import Assignments, ConfigFile
 from holdfast.model.errors import HoldfastError, SettingsError
-from holdfast.node.history_main import serve_history, stop_on_signals
 from holdfast.node.logs import configure_logs
+from holdfast.node.processes.history_main import serve_history, stop_on_signals
 from holdfast.node.settings.loader import load
 from holdfast.node.settings.section_rules import history_problems
 from holdfast.node.settings.sources import Flags

@@ -106,7 +106,7 @@ class RunningConsole:
     ] = None
 
     def state_folder(self) -> Path:
-        from holdfast.node.console_supervisor import STATE_FOLDER
+        from holdfast.node.processes.console_supervisor import STATE_FOLDER
 
         if self.data is not None:
             return self.data / STATE_FOLDER
@@ -122,7 +122,7 @@ class RunningConsole:
     @contextmanager
     def _connect(self) -> Iterator[ConsoleClient]:
         from holdfast.console.access.one_time_links import make_link
-        from holdfast.node.console_main import ADDRESS_FILE
+        from holdfast.node.processes.console_main import ADDRESS_FILE
 
         folder = self.state_folder()
         try:

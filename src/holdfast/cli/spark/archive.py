@@ -1,7 +1,8 @@
-"""`holdfast spark archive`: the log into a Delta table, exactly once, whatever is killed when."""
+"""`holdfast spark archive`: the log into a table of Delta or Iceberg, exactly once, whatever is killed when."""
 
 import json
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,12 +15,19 @@ from holdfast.cli.commands import exit_on, fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size, format_time
 from holdfast.cli.spark.job_output import job_output
-from holdfast.cli.spark.options import HistorySourceOptions, SparkMaster, check_name, parse_interval, parse_lake
+from holdfast.cli.spark.options import (
+    HistorySourceOptions,
+    SparkMaster,
+    check_name,
+    lake_folder,
+    parse_interval,
+    parse_lake,
+)
 from holdfast.model.errors import HoldfastError
 
 if TYPE_CHECKING:
-    from holdfast.pipeline.lake.archive import ArchivedBatch
     from holdfast.pipeline.lake.archive_job import ArchiveJob, ArchiveOutcome, LakeStatus
+    from holdfast.pipeline.lake.store_options import StoreAddress
     from holdfast.pipeline.source.read_options import ReadOptions
 
 _STOPPED: Final = "what is committed stays, and the next run goes on behind it"
@@ -32,9 +40,13 @@ class ArchiveOptions:
     lake: Annotated[
         str,
         typer.Option(
-            metavar="LAKE", help="Where the Delta table lies, made if it is not there: a folder, s3://BUCKET/PATH."
+            metavar="LAKE",
+            help="The table, made if it is not there: a folder, s3://BUCKET/PATH, iceberg://CATALOG/NAMESPACE.TABLE.",
         ),
     ]
+    format: Annotated[
+        str | None, typer.Option(metavar="NAME", help="delta or iceberg.", show_default="what the address says")
+    ] = None
     name: Annotated[str, typer.Option(help="The archive's name: of its lease, and in the lake.")] = "main"
     once: Annotated[
         bool, typer.Option("--once", help="Archive what is there now, and end; the default.", show_default=False)
@@ -46,7 +58,10 @@ class ArchiveOptions:
     patterns: Annotated[
         int, typer.Option(metavar="N", help="Learned patterns that get their own partitions.", min=0, max=256)
     ] = 16
-    compact: Annotated[bool, typer.Option("--compact/--no-compact", help="Make large files of small ones.")] = True
+    compact: Annotated[
+        bool | None,
+        typer.Option("--compact/--no-compact", help="Make large files of small ones.", show_default="compact Delta"),
+    ] = None
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Go on behind messages that retention has dropped unarchived.")
     ] = False
@@ -55,9 +70,27 @@ class ArchiveOptions:
         """Anything wrong ends the program."""
         check_name(self.name)
         lake = parse_lake(self.lake)
+        self._check_format(lake)
         if not lake.kind and Path(lake.text).exists() and not Path(lake.text).is_dir():
             fail(f"--lake {self.lake}: this is a file; name a folder")
         parse_interval(self.every, once=self.once)
+
+    def _check_format(self, lake: "StoreAddress") -> None:
+        right = "iceberg" if lake.kind == "iceberg" else "delta"
+        if self.format not in (None, "delta", "iceberg"):
+            fail(f"--format {self.format}: give delta or iceberg")
+        if self.format == "iceberg" and right == "delta":
+            fail(f"--lake {self.lake}: an Iceberg table is named by its catalog: iceberg://CATALOG/NAMESPACE.TABLE")
+        if self.format == "delta" and right == "iceberg":
+            fail(f"--lake {self.lake}: this names an Iceberg table; give --format iceberg, or a folder or a store")
+        if right == "iceberg":
+            if self.compact:
+                fail(
+                    f"--compact: {self.lake} is an Iceberg table, which is compacted by the programs that read it: run "
+                    f"rewrite_data_files of Spark or Trino; leave --compact out"
+                )
+            if find_spec("pyiceberg") is None:
+                fail('an Iceberg table needs pyiceberg; install it with: pip install "holdfast[spark,iceberg]"')
 
     def job(self, source: dict[str, str]) -> "ArchiveJob":
         from holdfast.pipeline.lake.archive_job import ArchiveJob
@@ -65,7 +98,13 @@ class ArchiveOptions:
         read = _read_options(source | {"failOnDataLoss": "false" if self.accept_loss else "true"})
         every_s = parse_interval(self.every, once=self.once)
         return ArchiveJob(
-            read, parse_lake(self.lake).text, self.name, every_s, self.batch, self.patterns, compacts=self.compact
+            read,
+            parse_lake(self.lake).text,
+            self.name,
+            every_s,
+            self.batch,
+            self.patterns,
+            compacts=self.compact is not False,
         )
 
 
@@ -75,24 +114,33 @@ def archive(
     spark: SparkMaster,
     options: ArchiveOptions,
     status: Annotated[bool, typer.Option("--status", help="Say what the lake holds, and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, on one line.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as a line of JSON, and progress as others on standard error."),
+    ] = False,
 ) -> None:
-    """Archive stored messages in a Delta table: once, or repeatedly. It may be killed at any time and run again."""
+    """Archive stored messages in a table of Delta or Iceberg: once, or repeatedly. It may be killed and run again."""
     options.check()
     spark.check()
     lake = options.lake
     if status:
         _print_status(lake, history, as_json=as_json)
         return
-    work = options.job(history.source_options())
-    with job_output("archive", as_json=as_json, stopped=_STOPPED) as job:
+    source = history.source_options()
+    work = options.job(source)
+    with job_output("archive", as_json=as_json, stopped=_STOPPED, endless=work.every_s is not None) as job:
+        from holdfast.pipeline.lake.archive import measure_files
         from holdfast.pipeline.lake.archive_job import run_archive
         from holdfast.pipeline.spark.runner import SparkRunner
 
-        def progress(outcome: "ArchiveOutcome", done: "ArchivedBatch") -> None:
-            job.progress(done.share, f"{outcome.rows:,} messages, {format_size(outcome.size_bytes)}")
+        folder = lake_folder(lake)
 
-        outcome = run_archive(work, lambda: SparkRunner.start("holdfast-archive", spark.master), progress)
+        def start() -> SparkRunner:
+            return SparkRunner.start("holdfast-archive", spark.master, job.progress, measure_files, source, folder)
+
+        # Elsewhere a folder may not be seen: that is said before a lake and a lease are made.
+        started = start() if spark.is_cluster and (history.data is not None or folder is not None) else None
+        outcome = run_archive(work, lambda: started or start(), progress=job.progress)
         job.summarize(*_summary(lake, outcome))
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.spark.job_output import job_output, write_file
-from holdfast.cli.spark.options import SparkMaster, check_data_folder, check_lake, check_output_file
+from holdfast.cli.spark.options import HistorySourceOptions, SparkMaster, check_lake, check_output_file
 
 if TYPE_CHECKING:
     from holdfast.pipeline.audit.findings import AuditReport, Fault
@@ -24,8 +24,8 @@ FAULTS_FOUND: Final = 3
 
 @grouped
 def audit(
+    history: HistorySourceOptions,
     spark: SparkMaster,
-    data: Annotated[Path, typer.Option(help="The broker's data folder; the broker may run meanwhile.")],
     lake: Annotated[str | None, typer.Option(metavar="LAKE", help="Its archive, to be audited with it.")] = None,
     topics: Annotated[int, typer.Option(metavar="N", help="Topics to ask the index for, at most.", min=1)] = 10_000,
     examples: Annotated[int, typer.Option(metavar="N", help="Examples of each fault, at most.", min=1, max=1000)] = 5,
@@ -39,22 +39,22 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON, on one line.")] = False,
 ) -> None:
     """Prove that history is whole and in order, and that each session is owed what its queue holds."""
-    check_data_folder(data)
+    source = history.source_options()
     store = None if lake is None else check_lake(lake)
     if output is not None:
         check_output_file(output)
     spark.check()
+    place = history.endpoint or str(history.data)
     with job_output("audit", as_json=as_json) as job:
         from holdfast.pipeline.audit.job import AuditJob, run_audit
 
-        job.begin("starting Spark")
-        work = AuditJob(data.absolute(), store, topics, examples, qos0_unstored)
+        work = AuditJob(source, store, topics, examples, qos0_unstored)
         found = run_audit(work, spark.master, job.progress)
         if output is not None:
-            write_file(output, markdown(data, found).encode())
+            write_file(output, markdown(place, found).encode())
         if not as_json:
             show(found, Console())
-        job.summarize(row_of(data, found), f"{data}: {verdict(found)}")
+        job.summarize(row_of(history, found), f"{place}: {verdict(found)}")
     if not found.sound:
         raise typer.Exit(FAULTS_FOUND)
 
@@ -88,10 +88,10 @@ def show(found: "AuditReport", console: Console) -> None:
             console.print(Text(f"{check.name}: … of {check.faults:,}; --examples shows more"), soft_wrap=True)
 
 
-def markdown(data: Path, found: "AuditReport") -> str:
+def markdown(place: str, found: "AuditReport") -> str:
     """The same as a page."""
     lines = [
-        f"# Audit of {data}",
+        f"# Audit of {place}",
         "",
         verdict(found),
         "",
@@ -110,9 +110,10 @@ def markdown(data: Path, found: "AuditReport") -> str:
     return "\n".join(lines)
 
 
-def row_of(data: Path, found: "AuditReport") -> dict[str, object]:
+def row_of(history: HistorySourceOptions, found: "AuditReport") -> dict[str, object]:
     return {
-        "data": str(data),
+        "data": None if history.data is None else str(history.data),
+        "endpoint": history.endpoint,
         "sound": found.sound,
         "faults": found.faults,
         "messages": found.messages,

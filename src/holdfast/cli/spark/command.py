@@ -6,7 +6,7 @@ from holdfast.cli.commands import Commands
 
 COMMANDS: Final = {
     "spark.archive.archive": (
-        "Archive stored messages in a Delta table: once, or repeatedly. It may be killed at any time and run again."
+        "Archive stored messages in a table of Delta or Iceberg: once, or repeatedly. It may be killed and run again."
     ),
     "spark.audit.audit": (
         "Prove that history is whole and in order, and that each session is owed what its queue holds."

@@ -56,7 +56,6 @@ def learn(
 
         if apply and options.data is not None:
             read_view(options.data, "what the next generation begins with")
-        job.begin("starting Spark")
         result = run_learn(LearnJob(given, zone, options.lake), options.master, job.progress)
         zones = choose_patterns(result.found)
         measured = _measure(options.data, zones, job) if measure and options.data is not None else []
@@ -94,9 +93,9 @@ def _measure(folder: Path, zones: dict[str, list[str]], job: JobOutput) -> "list
 
     found: list[PatternMeasurement] = []
     for zone, patterns in zones.items():
-        job.begin(f"trying out zone {zone}")
+        job.progress.say(f"trying out zone {zone}")
         try:
-            found.append(measure_patterns(folder, zone, patterns, lambda name: job.progress(None, name)))
+            found.append(measure_patterns(folder, zone, patterns, job.progress.say))
         except PermanentError as error:
             # Not learnt for nothing: it has a layout of another kind, or its messages are in the lake.
             typer.echo(f"holdfast: not measured: {error}", err=True)

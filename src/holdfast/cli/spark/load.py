@@ -82,7 +82,10 @@ class LoadOptions:
 def load(
     spark: SparkMaster,
     options: LoadOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, on one line.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as a line of JSON, and progress as others on standard error."),
+    ] = False,
 ) -> None:
     """Load history into the log, with its own times. It may be killed at any time and run again."""
     options.check()
@@ -91,8 +94,8 @@ def load(
         from holdfast.pipeline.bulk_load.job import run_load
         from holdfast.pipeline.spark.session import session
 
-        job.begin("starting Spark")
-        running = session("holdfast-load", master=spark.master)
+        running = session("holdfast-load", master=spark.master, say=job.progress.say)
+        job.progress.watch(running)
         job.summarize(*_summary(run_load(running, options.job(), job.progress)))
 
 

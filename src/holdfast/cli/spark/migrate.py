@@ -121,7 +121,10 @@ def migrate(
     spark: SparkMaster,
     options: MigrateOptions,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what there is, and copy nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, on one line.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as a line of JSON, and progress as others on standard error."),
+    ] = False,
 ) -> None:
     """Copy client queues into another backend, compared message by message. It may be killed and run again.
 
@@ -134,7 +137,7 @@ def migrate(
         if dry_run:
             from holdfast.pipeline.migrate.task import preview_queues
 
-            job.begin("looking at queues")
+            job.progress.say("looking at queues")
             done = asyncio.run(preview_queues(work))
             job.summarize(*_dry_summary(work, done))
         else:
@@ -155,7 +158,7 @@ def _move(
     """Queues of Holdfast; and how many sessions look in the new backend, if that was asked for."""
     from holdfast.pipeline.migrate.job import change_sessions, run_migrate
 
-    done = run_migrate(work, spark.master, job.begin, job.progress)
+    done = run_migrate(work, spark.master, job.progress)
     return done, None if data is None or done.failed else change_sessions(data, work)
 
 
@@ -170,11 +173,11 @@ def _import(
     with closing(SessionImport.open(data, work.clock, parse_backend(work.target).kind, NEVER)) as sessions:
         base = load_base(resume, work.target)
         if base is None:
-            job.begin("listing clients")
+            job.progress.say("listing clients")
             base = asyncio.run(tbmq_base(work))
             save_base(resume, work.target, base)
         work = replace(work, base=base, obstacles=asyncio.run(tbmq_obstacles(work, sessions.obstacle)))
-        done = run_migrate(work, spark.master, job.begin, job.progress)
+        done = run_migrate(work, spark.master, job.progress)
         made = make_sessions(done, base, sessions)
     if not done.failed:
         remove_base(resume)

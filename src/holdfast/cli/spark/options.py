@@ -10,7 +10,7 @@ import typer
 
 from holdfast.cli.commands import exit_on, fail
 from holdfast.model.errors import HoldfastError, PeerError
-from holdfast.pipeline.lake.store_options import StoreAddress, parse_address, read_options
+from holdfast.pipeline.lake.store_options import StoreAddress, parse_address, read_catalog, read_options
 from holdfast.topics.filters import parse_filter
 
 _MISSING: Final = 'this needs Spark, which is not installed; install it with: pip install "holdfast[spark]"'
@@ -53,7 +53,12 @@ class HistorySourceOptions:
 class SparkMaster:
     """Where Spark runs."""
 
-    master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*]")] = None
+    master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*,4]")] = None
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether executors may run on other machines."""
+        return self.master is not None and not self.master.startswith("local")
 
     def check(self) -> None:
         """A wrong master ends the program, and so does a Spark that is not installed."""
@@ -71,7 +76,7 @@ class QueryOptions(HistorySourceOptions):
         str | None,
         typer.Option(metavar="LAKE", help="An archive of it: history comes from there as far as it reaches."),
     ] = None
-    master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*]")] = None
+    master: Annotated[str | None, typer.Option(help="Spark's master.", show_default="this machine, local[*,4]")] = None
 
     def source(self, **more: str) -> dict[str, str]:
         """As options of the data source, checked together with `more`: anything wrong ends the program."""
@@ -82,8 +87,6 @@ class QueryOptions(HistorySourceOptions):
 
         with exit_on(HoldfastError):
             check_source(parse_read_options(given | more))
-            if self.lake is not None and self.endpoint is not None:
-                fail("--lake goes with --data")
         if self.lake is not None:
             check_lake(self.lake)
         return given
@@ -113,9 +116,17 @@ def parse_lake(address: str, option: str = "--lake") -> StoreAddress:
     """Where a lake is to lie. The store is not asked, but its settings have to be right."""
     with exit_on(HoldfastError, named=option):
         parsed = parse_address(address)
-        if parsed.kind:
+        if parsed.kind == "iceberg":
+            read_catalog(parsed.place)
+        elif parsed.kind:
             read_options(parsed.kind)
     return parsed
+
+
+def lake_folder(address: str) -> Path | None:
+    """None if it lies in a store of objects, or where a catalog says."""
+    parsed = parse_lake(address)
+    return None if parsed.kind else Path(parsed.text)
 
 
 def check_lake(address: str, option: str = "--lake") -> str:
@@ -124,10 +135,10 @@ def check_lake(address: str, option: str = "--lake") -> str:
     if parsed.kind:
         if any(find_spec(name) is None for name in _NEEDED):
             fail(_MISSING)
-        from holdfast.pipeline.lake.lake import Lake
+        from holdfast.pipeline.lake.formats import open_lake
 
         with exit_on(HoldfastError, named=option):
-            Lake.open(parsed.text)
+            open_lake(parsed.text)
     elif not Path(parsed.text, "_delta_log").is_dir():
         # Whoever uses it opens it; whether there is one can be seen at once.
         fail(f"{option} {address}: this is no lake: it holds no Delta table; holdfast spark archive makes one")

@@ -76,7 +76,10 @@ class RelayoutOptions:
 def relayout(
     spark: SparkMaster,
     options: RelayoutOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, on one line.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as a line of JSON, and progress as others on standard error."),
+    ] = False,
 ) -> None:
     """Rewrite old generations, or restore them from a lake. It may be killed at any time and run again."""
     options.check()
@@ -85,8 +88,8 @@ def relayout(
         from holdfast.pipeline.relayout.job import run_relayout
         from holdfast.pipeline.spark.session import session
 
-        job.begin("starting Spark")
-        running = session("holdfast-relayout", master=spark.master)
+        running = session("holdfast-relayout", master=spark.master, say=job.progress.say)
+        job.progress.watch(running)
         done = run_relayout(running, options.job(), job.progress)
         job.summarize(*_summary(done, back=options.lake is not None))
 

@@ -197,7 +197,10 @@ def replay(
     selection: ReplaySelection,
     broker: TargetBrokerOptions,
     run: ReplayRunOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, on one line.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as a line of JSON, and progress as others on standard error."),
+    ] = False,
 ) -> None:
     """Publish stored messages again, into a broker: in their order, once, at any speed. It may be killed and go on."""
     prefix, speed = selection.check()
@@ -225,7 +228,7 @@ def replay(
             connections=run.connections,
             round_messages=run.batch,
         )
-        outcome = run_replay(work, spark.master, job.begin, job.progress)
+        outcome = run_replay(work, spark.master, job.progress)
         job.summarize(*_summary(to.place, outcome, timed=speed is not None))
 
 
@@ -245,9 +248,9 @@ def _check_source(source: dict[str, str], lake: str | None) -> "ReadOptions | No
 
     with exit_on(HoldfastError):
         if lake is not None:
-            from holdfast.pipeline.lake.lake import Lake
+            from holdfast.pipeline.lake.formats import open_lake
 
-            Lake.open(lake)
+            open_lake(lake)
         if not source:
             return None
         read = parse_read_options(source)

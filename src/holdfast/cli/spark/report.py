@@ -8,7 +8,6 @@ from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.commands import fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.options.times import parse_time_span
 from holdfast.cli.output.text import format_size
@@ -29,23 +28,22 @@ def report(
     topic: Annotated[
         str | None, typer.Option(metavar="FILTER", help="Messages of this filter only.", show_default="all")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, on one line.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as a line of JSON, and progress as others on standard error."),
+    ] = False,
 ) -> None:
     """Make a page with pictures: traffic, patterns, heaviest topics, sizes, gaps, drops, sessions."""
     since_us, _until_us = parse_time_span("--since", since, "", None)
     check_output_file(output)
     if topic is not None:
         check_filter("--topic", topic)
-    if options.endpoint is not None:
-        fail("a report is made from a data folder, with its events; name it with --data")
-    options.source()
-    assert options.data is not None
+    given = options.source()
     with job_output("report", as_json=as_json) as job:
         from holdfast.pipeline.report.job import ReportJob, run_report
         from holdfast.pipeline.report.page import render_page
 
-        job.begin("starting Spark")
-        work = ReportJob(options.data.absolute(), since_us, title, topic, options.lake)
+        work = ReportJob(given, since_us, title, topic, options.lake)
         figures = run_report(work, options.master, job.progress)
         text = render_page(figures).encode()
         write_file(output, text)

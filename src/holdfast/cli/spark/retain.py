@@ -13,7 +13,8 @@ from holdfast.cli.commands import fail
 from holdfast.cli.options.groups import grouped
 from holdfast.cli.output.text import format_size
 from holdfast.cli.spark.job_output import job_output
-from holdfast.cli.spark.options import SparkMaster, check_data_folder, check_filter, check_lake, parse_lake
+from holdfast.cli.spark.options import SparkMaster, check_data_folder, check_filter, check_lake, lake_folder, parse_lake
+from holdfast.pipeline.lake.store_options import is_iceberg
 
 if TYPE_CHECKING:
     from holdfast.pipeline.lake.retention import RetainJob, RetainOutcome
@@ -41,6 +42,11 @@ class RetainOptions:
 
     def check(self) -> None:
         """Anything wrong ends the program."""
+        if is_iceberg(self.lake):
+            fail(
+                f"--lake {self.lake}: this is an Iceberg table, and retain works on lakes of Delta; compact it with "
+                f"rewrite_data_files of Spark or Trino; days, clients and topics cannot be taken out of it here yet"
+            )
         check_lake(self.lake)
         client, topic = self.erase_client, self.erase_topic
         if client is not None and topic is not None:
@@ -86,17 +92,28 @@ class RetainOptions:
 def retain(
     spark: SparkMaster,
     options: RetainOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, on one line.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as a line of JSON, and progress as others on standard error."),
+    ] = False,
 ) -> None:
     """Drop old days of a lake, compact it, or erase a client or topics, in the lake and in the broker's history."""
     options.check()
     spark.check()
     work = options.job()
     with job_output("retain", as_json=as_json, stopped=_STOPPED) as job:
+        from holdfast.pipeline.lake.erase_task import measure_search
         from holdfast.pipeline.lake.retention import run_retain
         from holdfast.pipeline.spark.runner import SparkRunner
 
-        outcome = run_retain(work, lambda: SparkRunner.start("holdfast-retain", spark.master), job.progress)
+        folder = lake_folder(options.lake)
+
+        def start() -> SparkRunner:
+            return SparkRunner.start("holdfast-retain", spark.master, job.progress, measure_search, lake=folder)
+
+        # Elsewhere the folder may not be seen: that is said before anything is hidden in the log.
+        started = start() if spark.is_cluster and folder is not None else None
+        outcome = run_retain(work, lambda: started or start(), job.progress)
         job.summarize(*_summary(work, outcome))
 
 

@@ -40,7 +40,10 @@ def run(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Check the file, and end.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Show what the file declares, and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON, on one line.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as a line of JSON, and progress as others on standard error."),
+    ] = False,
 ) -> None:
     """Run a declared pipeline: decode, check, de-duplicate, aggregate; into Delta tables and back into a broker."""
     every_s = parse_interval(every, once=once)
@@ -61,14 +64,21 @@ def run(
     with job_output("run", as_json=as_json, stopped=_STOPPED) as job:
         from holdfast.pipeline.declared.job import check_run, run_declared
         from holdfast.pipeline.declared.parser import DeclarationError
+        from holdfast.pipeline.spark.executor_folder import check_executors_read, check_executors_share
         from holdfast.pipeline.spark.session import session
 
         check_run(declared)
-        job.begin("starting Spark")
-        running = session(f"holdfast-run-{declared.name}", master=spark.master)
+        running = session(f"holdfast-run-{declared.name}", master=spark.master, say=job.progress.say)
+        job.progress.watch(running)
+        check_executors_read(running, declared.source.options)
+        for folder in {declared.state, *(sink.path for sink in declared.tables)}:
+            check_executors_share(running, folder)
 
         def progress(step: str, counts: "StepCounts") -> None:
-            job.progress(None, f"{step}: {counts.rows_out:,} rows in {counts.batches} batches")
+            if counts.batches:
+                job.progress.update(rows=counts.messages or counts.rows_out)
+            else:
+                job.progress(None, step, reads=True)
 
         try:
             outcome = run_declared(declared, running, every_s, progress)

@@ -9,7 +9,7 @@ import csv
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from datetime import date, datetime
 from decimal import Decimal
@@ -25,14 +25,15 @@ from rich.text import Text
 
 from holdfast.cli.commands import FAILED, INTERRUPTED, exit_on, fail
 from holdfast.cli.options.groups import grouped
-from holdfast.cli.output.meter import Meter
 from holdfast.cli.output.standard_output import tolerate_closed_pipe
+from holdfast.cli.spark.job_output import ProgressOutput
 from holdfast.cli.spark.options import QueryOptions
 from holdfast.cli.spark.sql_prompt import Prompt, cut, is_empty, remember_lines
 
 if TYPE_CHECKING:
     from holdfast.pipeline.sql.views import Sql
 
+_RUNNING: Final = "planning the statement"
 #: Rows of a table that people can look at.
 _LOOKED_AT: Final = 1000
 
@@ -78,7 +79,15 @@ def sql(
     rows = limit or (_LOOKED_AT if form is Form.TABLE else None)
     with tempfile.TemporaryDirectory(prefix="holdfast-sql-") as folder, tolerate_closed_pipe():
         try:
-            runner = _start(given, options, Path(folder), columns, exact=exact, streams=form is not Form.TABLE)
+            runner = _start(
+                given,
+                options,
+                Path(folder),
+                columns,
+                exact=exact,
+                streams=form is not Form.TABLE,
+                as_json=form is Form.JSON,
+            )
             if prompts:
                 _prompt(runner, form, rows)
             else:
@@ -92,15 +101,23 @@ def sql(
 
 
 def _start(
-    given: dict[str, str], options: QueryOptions, folder: Path, columns: str | None, *, exact: bool, streams: bool
+    given: dict[str, str],
+    options: QueryOptions,
+    folder: Path,
+    columns: str | None,
+    *,
+    exact: bool,
+    streams: bool,
+    as_json: bool,
 ) -> "Sql":
-    with Meter("sql", ticking=True) as meter:
-        meter.update(None, "starting Spark, which takes some seconds")
+    with ProgressOutput("sql", as_json=as_json, whole=False) as output:
         # Not above: importing Spark takes seconds.
         from holdfast.pipeline.sql.views import Sql, SqlError, SqlJob
 
         with exit_on(SqlError, code=FAILED):
-            return Sql.start(SqlJob(given, options.lake, columns, exact, streams), options.master, folder)
+            return Sql.start(
+                SqlJob(given, options.lake, columns, exact, streams), options.master, folder, output.progress
+            )
 
 
 def _prompt(runner: "Sql", form: Form, limit: int | None) -> None:
@@ -121,8 +138,8 @@ def _show(runner: "Sql", statement: str, form: Form, limit: int | None) -> None:
     if form is not Form.TABLE:
         _stream(runner, statement, form, limit)
         return
-    with Meter("sql", ticking=True) as meter:
-        answer = runner.run(statement, limit, _progress(meter))
+    with ProgressOutput("sql", as_json=False, first=_RUNNING) as output:
+        answer = runner.run(statement, limit, output.progress)
     # Statements such as SET or CREATE VIEW have nothing to show.
     if answer.columns:
         print_rows(form, answer.columns, answer.rows)
@@ -134,31 +151,23 @@ def _stream(runner: "Sql", statement: str, form: Form, limit: int | None) -> Non
     """Print rows as they come."""
     count = 0
     with ExitStack() as open_now:
-        meter = open_now.enter_context(Meter("sql", ticking=True))
-        found = open_now.enter_context(closing(runner.stream(statement, limit, _progress(meter))))
+        output = open_now.enter_context(ProgressOutput("sql", as_json=form is Form.JSON, first=_RUNNING))
+        found = open_now.enter_context(closing(runner.stream(statement, limit, output.progress)))
         batches = iter(found)
         first = next(batches, [])
         if sys.stdout.isatty():
-            meter.close()  # rows are progress enough, and would be in the way of each other
+            output.close(done=False)  # rows are progress enough, and would be in the way of each other
         printer = RowPrinter(form, found.columns)
         for rows in chain([first], batches):
             printer.print(rows)
             count += len(rows)
         if found.has_more:
-            meter.close()
+            output.close(done=True)
             _say_more(count)
 
 
 def _say_more(count: int) -> None:
     typer.echo(f"these are the first {count:,} rows; ask for more with --limit", err=True)
-
-
-def _progress(meter: Meter) -> Callable[[float | None, str], None]:
-    def progress(share: float | None, words: str) -> None:
-        if meter.is_due():
-            meter.update(share, words)
-
-    return progress
 
 
 # ---- rows for people and for programs
@@ -182,7 +191,7 @@ class RowPrinter:
             self._csv.writerow(columns)
 
     def print(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Ensures: whoever reads the output has them."""
+        """Ensures: the reader of the output has them."""
         if self._csv is not None:
             self._csv.writerows([["" if value is None else _word(value) for value in row] for row in rows])
         else:

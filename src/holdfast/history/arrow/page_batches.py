@@ -1,7 +1,7 @@
 """Pages as Arrow record batches: each column of a page is read as one array, pages are joined.
 
-    pages     [header | columns | topics publishers | payloads | properties] …     records/segment_pages.py
-    batch     ts │ shard │ offset │ topic │ client_id │ qos │ …                    records/commit_pages.py
+    pages     [header | columns | topics publishers | payloads | properties] …     records/pages/segment_pages.py
+    batch     ts │ shard │ offset │ topic │ client_id │ qos │ …                    records/pages/commit_pages.py
 
 Only what the wanted columns need is read. Payloads are not copied row by row, and topics come as they lie in the pages:
 their bytes behind each other, and their lengths.
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from holdfast.history.arrow.buffer_slices import PADDING, Bytes, Numbers
 from holdfast.history.arrow.message_batches import COLUMNS, MessageColumns, record_batch
 from holdfast.model.errors import PermanentError
-from holdfast.records.commit_pages import CommitPage
 from holdfast.records.messages import EXPIRES, FLAGS, QOS
-from holdfast.records.page_columns import HEADER_BYTES
-from holdfast.records.segment_pages import SegmentPage
+from holdfast.records.pages.commit_pages import CommitPage
+from holdfast.records.pages.page_columns import HEADER_BYTES
+from holdfast.records.pages.segment_pages import SegmentPage
 from holdfast.storage.rocks.layouts.layout import StoredColumns
 from holdfast.topics.filters import matching_topics
 

@@ -6,10 +6,12 @@
                 ...
 
 1. It shows one state until `refresh`; any other client can read its parts, too.
-2. It waits up to `patience_s` for a server that is away. A read in order continues behind the last batch. A read not in
-   order begins again and skips what was passed on, which needs the serials of its part; without them it raises
-   TransientError once something was passed on.
-3. It can be pickled, with the address of the server. Connections are made where they are used.
+2. It waits up to `patience_s` for a server that is away, from the moment at which it is missed. A read in order
+   continues behind the last batch. A read not in order begins again and skips what was passed on, which needs the
+   serials of its part; without them it raises TransientError once something was passed on. What an audit asks of a part
+   comes in one order, and continues behind the last row. Tables and queues change: they raise as well.
+3. A server whose readers are all in use is not away. It is asked again until one is free, unless there is no patience.
+4. It can be pickled, with the address of the server. Connections are made where they are used.
 """
 
 import json
@@ -22,12 +24,14 @@ from typing import Any, Final
 from pyarrow import ArrowException, flight  # type: ignore[import-untyped]
 
 from holdfast.history.arrow.message_batches import COLUMNS
+from holdfast.history.audit.queries import AuditQuery, QueuesQuery, query_fields
+from holdfast.history.event_counts import ReasonCount
 from holdfast.history.flight import protocol
 from holdfast.history.reader.reader import BATCH_ROWS, ScanRequest
 from holdfast.history.reader.record_replay import SERIAL
 from holdfast.history.reader.seen_serials import SeenSerials
-from holdfast.history.reader.view import Part, View, ViewReader
-from holdfast.history.tables.tables import TableQuery
+from holdfast.history.reader.view import BusyError, Part, View, ViewReader
+from holdfast.history.tables.tables import KeyRange, TableQuery
 from holdfast.model.errors import HoldfastError, MisuseError, PermanentError, TransientError
 from holdfast.storage.rocks.log.published_heads import Head
 from holdfast.topics.learned import LearnedPattern
@@ -104,6 +108,17 @@ class FlightHistory(ViewReader):
         """What the newest generation of every zone has learnt of topics, with the messages of each pattern."""
         return [LearnedPattern(found["pattern"], found["messages"]) for found in self._act("patterns", {})]
 
+    def learned_patterns(self) -> list[str]:
+        """As `history.patterns.learned_patterns`."""
+        return list(self._act("learned", {}))
+
+    def count_events(self, since_us: int = 0) -> list[ReasonCount]:
+        """As `history.event_counts.count_events`."""
+        return [
+            ReasonCount(one["reason"], one["count"], one["last_us"], tuple((name, n) for name, n in one["clients"]))
+            for one in self._act("events", {"since_us": since_us})
+        ]
+
     def batches(
         self,
         part: Part,
@@ -136,24 +151,41 @@ class FlightHistory(ViewReader):
                         waiting = _Patience(self._patience_s)
                         yield batch if asked == tuple(columns) else batch.select(list(columns))
                 return
-            except TransientError:
+            except TransientError as error:
                 self._let_go()
-                if (passed and not in_order and seen is None) or not waiting.wait():
+                if (passed and not in_order and seen is None) or not waiting.wait(error):
                     raise
 
     def table(self, query: TableQuery) -> Iterator[Any]:
         """All of a table, as of now. TransientError if the server was lost after something was passed on."""
-        passed = False
+        return self._answers(protocol.encode_table_request(query), same_again=False)
+
+    def audit(self, query: AuditQuery) -> Iterator[Any]:
+        """The answer to a query of an audit. The same holds for one about queues; others go on behind the last row."""
+        return self._answers(protocol.encode(query_fields(query)), same_again=not isinstance(query, QueuesQuery))
+
+    def session_ranges(self) -> list[KeyRange]:
+        """As `history.audit.queue_states.queue_ranges`."""
+        return [KeyRange(bytes.fromhex(lo), bytes.fromhex(hi)) for lo, hi in self._act("ranges", {})]
+
+    def _answers(self, ticket: bytes, *, same_again: bool) -> Iterator[Any]:
+        """`same_again`: another read gives the same rows in the same order."""
+        passed = 0
         waiting = _Patience(self._patience_s)
         while True:
+            known = passed
             try:
-                for batch, _place in self._read(flight.Ticket(protocol.encode_table_request(query))):
-                    passed = True
-                    yield batch
+                for batch, _place in self._read(flight.Ticket(ticket)):
+                    news = batch.slice(known)
+                    known -= batch.num_rows - news.num_rows
+                    if news.num_rows:
+                        passed += news.num_rows
+                        waiting = _Patience(self._patience_s)
+                        yield news
                 return
-            except TransientError:
+            except TransientError as error:
                 self._let_go()
-                if passed or not waiting.wait():
+                if (passed and not same_again) or not waiting.wait(error):
                     raise
 
     def _read(self, ticket: Any) -> Iterator[tuple[Any, Any]]:
@@ -187,9 +219,9 @@ class FlightHistory(ViewReader):
                     action = flight.Action(kind, protocol.encode(asked))
                     [result] = self._connected().do_action(action, self._options(_CALL_S))
                     return json.loads(result.body.to_pybytes())
-            except TransientError:
+            except TransientError as error:
                 self._let_go()
-                if not waiting.wait():
+                if not waiting.wait(error):
                     raise
 
     def _connected(self) -> Any:
@@ -210,15 +242,19 @@ class FlightHistory(ViewReader):
 
 
 class _Patience:
-    """Growing pauses, up to a total time."""
+    """Growing pauses, up to a total time from the first of them on."""
 
     def __init__(self, patience_s: float) -> None:
-        self._deadline_s: Final = time.monotonic() + patience_s
+        self._patience_s: Final = patience_s
+        self._deadline_s: float | None = None
         self._pause_s = _FIRST_PAUSE_S
 
-    def wait(self) -> bool:
-        """Wait for the next pause; False at once if the total time is over."""
-        left_s = self._deadline_s - time.monotonic()
+    def wait(self, error: TransientError) -> bool:
+        """Wait for the next pause; False at once if the total time is over, which a busy server begins anew."""
+        now_s = time.monotonic()
+        if self._deadline_s is None or isinstance(error, BusyError):
+            self._deadline_s = now_s + self._patience_s
+        left_s = self._deadline_s - now_s
         if left_s <= 0:
             return False
         time.sleep(min(left_s, self._pause_s))

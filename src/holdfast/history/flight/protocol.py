@@ -6,14 +6,19 @@
     action `first`     {"part": part}                                → {"position_us", "serial"} or null
     action `cuts`      {"part": part}                                → [{"position_us", "serial"}, …]
     action `patterns`  {}                                            → [{"pattern": "plant/+/temp", "messages": …}, …]
+    action `learned`   {}                                            → ["plant/+/temp", …], of all generations
+    action `events`    {"since_us": 0}                               → [{"reason", "count", "last_us", "clients"}, …]
     action `renew`     {"lease": NAME, "positions": {"0": …}}        → {"renewed_us"}
     action `release`   {"lease": NAME}                               → {"released": true}
     action `leases`    {}                                            → [lease, …]
     ticket             {"part": part, "filter": "a/+/#", "columns": [...], "in_order": true, "rows": 16384}
     ticket             {"table": "sessions", "columns": [...]}       all of a table of `tables.py`; also a "filter" for
                                                                      `retained`, and "exact": true for `queues`
+    action `ranges`    {}                                            → [["00", "01"], …], keys of sessions for an audit
+    ticket             {"audit": "stored", …}                        what an audit asks for (`audit/queries.py`); both
+                                                                     need a token with the role admin
     error              {"family": "permanent" | "dropped" | "transient" | "behind", "text": …} in the extra information
-                       of a Flight error
+                       of a Flight error; "transient" with "busy": true, if all readers are in use
 
 Every batch of a read in order carries the position behind it (position i64, serial i64, little-endian), from which a
 client continues after it lost its server.
@@ -27,9 +32,10 @@ from typing import Any, Final
 
 from holdfast.durable.log import NO_END
 from holdfast.history.arrow.message_batches import COLUMNS
+from holdfast.history.audit.queries import AuditQuery, QueuesQuery, StoredQuery, TopicsQuery
 from holdfast.history.reader.reader import BATCH_ROWS, ScanRequest
-from holdfast.history.reader.view import UNKNOWN, BehindError, DroppedError, Part, View, ZoneView
-from holdfast.history.tables.tables import QUEUES, RETAINED, TableQuery
+from holdfast.history.reader.view import UNKNOWN, BehindError, BusyError, DroppedError, Part, View, ZoneView
+from holdfast.history.tables.tables import QUEUES, RETAINED, KeyRange, TableQuery
 from holdfast.history.tables.tables import schema_of as table_schema_of
 from holdfast.model.errors import HoldfastError, MisuseError, PeerError, PermanentError, TransientError
 from holdfast.records.generations import Generation
@@ -104,9 +110,11 @@ def encode_table_request(query: TableQuery) -> bytes:
     )
 
 
-def decode_ticket(content: bytes) -> ScanRequest | TableQuery:
+def decode_ticket(content: bytes) -> ScanRequest | TableQuery | AuditQuery:
     """PermanentError says what is wrong with it."""
     words = decode_object(content)
+    if "audit" in words:
+        return _audit_query(words)
     return _table_query(words) if "table" in words else _scan_request(words)
 
 
@@ -122,6 +130,24 @@ def _table_query(words: Mapping[str, Any]) -> TableQuery:
     except MisuseError as error:
         raise PermanentError(str(error)) from error
     return TableQuery(table, tuple(names), levels, exact)
+
+
+def _audit_query(words: Mapping[str, Any]) -> AuditQuery:
+    kind = words["audit"]
+    if kind == "stored":
+        return StoredQuery(parse_part(words), bool(words.get("checksums", False)))
+    if kind == "queues":
+        try:
+            keys = KeyRange(bytes.fromhex(text(words, "lo")), bytes.fromhex(text(words, "hi")))
+        except ValueError:
+            raise PermanentError("lo and hi are keys in hexadecimal, as the action `ranges` gives them") from None
+        return QueuesQuery(keys, number(words, "now_us"))
+    if kind == "topics":
+        topics = words.get("topics")
+        if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
+            raise PermanentError("topics are a list of names")
+        return TopicsQuery(parse_part(words), tuple(topics))
+    raise PermanentError(f"an audit asks for stored, queues or topics, and not for {kind!r}")
 
 
 def _scan_request(words: Mapping[str, Any]) -> ScanRequest:
@@ -227,13 +253,15 @@ def _generation(words: Mapping[str, Any]) -> Generation:
 
 def encode_error(error: HoldfastError) -> bytes:
     family = next((name for name, kind in _FAMILIES.items() if isinstance(error, kind)), "permanent")
-    return encode({"family": family, "text": str(error)})
+    return encode({"family": family, "text": str(error), **({"busy": True} if isinstance(error, BusyError) else {})})
 
 
 def decode_error(extra_info: bytes) -> HoldfastError | None:
     """The error that a server sent; None if it sent none."""
     try:
         words = json.loads(extra_info)
+        if words.get("busy"):
+            return BusyError(words["text"])
         return _FAMILIES.get(words["family"], PermanentError)(words["text"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -1,6 +1,7 @@
 """History by Arrow Flight: actions list what can be read, tickets read messages and tables (`protocol.py`).
 
-1. Every call needs a token, if tokens are configured.
+1. Every call needs a token, if tokens are configured; what an audit asks for needs one of an admin, because it tells
+   where erased messages were.
 2. Calls share nothing but the pool of readers, so a client may continue with a restarted server.
 3. An error says what is wrong with a request, and whether a retry may help.
 """
@@ -8,6 +9,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -15,8 +17,14 @@ import structlog
 from pyarrow import flight  # type: ignore[import-untyped]
 
 from holdfast.durable.log import NO_END
+from holdfast.files.token_file import TokenEntry
 from holdfast.history.arrow.message_batches import COLUMNS, schema_of
+from holdfast.history.audit import queries
+from holdfast.history.audit.queries import AuditQuery, audit_steps
+from holdfast.history.audit.queue_states import queue_ranges
+from holdfast.history.event_counts import count_events
 from holdfast.history.flight import protocol
+from holdfast.history.patterns import learned_patterns
 from holdfast.history.reader.reader import ScanRequest
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.reader.record_replay import SERIAL
@@ -25,6 +33,7 @@ from holdfast.history.tables import tables
 from holdfast.history.tables.tables import TableQuery
 from holdfast.history.tokens import Tokens
 from holdfast.model.errors import HoldfastError, PermanentError, TransientError
+from holdfast.model.roles import ADMIN, includes
 from holdfast.model.time import MICROSECOND_NS
 from holdfast.storage.rocks.log.leases import read_leases, remove_lease, renew_lease
 
@@ -37,11 +46,26 @@ ACTIONS: Final = {
     "first": "the first message of a part",
     "cuts": "where a part is best divided",
     "patterns": "what was learnt of topics, with the messages of each pattern",
+    "learned": "the widest patterns that all generations have learnt",
+    "events": "what was dropped, refused or ended from a time on, by reason",
+    "ranges": "all sessions in ranges of keys, for an audit",
     "renew": "say how far a pipeline has come, so that retention waits for it",
     "release": "end a lease",
     "leases": "all leases",
 }
 _OFFSET: Final = "offset"
+#: Under which name the token of a call is found.
+_TOKEN: Final = "token"
+#: Actions that only an audit needs.
+_OF_AUDITS: Final = ("ranges",)
+
+
+class _Caller(flight.ServerMiddleware):  # type: ignore[misc]
+    """Whose token a call has shown."""
+
+    def __init__(self, token: TokenEntry) -> None:
+        super().__init__()
+        self.token: Final = token
 
 
 class _Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -51,14 +75,26 @@ class _Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         super().__init__()
         self._tokens: Final = tokens
 
-    def start_call(self, _info: Any, headers: dict[str, list[str]]) -> None:
+    def start_call(self, _info: Any, headers: dict[str, list[str]]) -> _Caller:
         shown = headers.get("authorization", [""])[0]
-        if self._tokens.name_of(shown) is None:
+        token = self._tokens.entry_of(shown)
+        if token is None:
             why = "the token is not known" if shown else "a token is needed"
             error = PermanentError(
                 f"{why}; `holdfast token add` makes one, to be shown as: authorization: Bearer TOKEN"
             )
             raise flight.FlightUnauthenticatedError(str(error), extra_info=protocol.encode_error(error))
+        return _Caller(token)
+
+
+def _check_may_audit(context: Any) -> None:
+    token = context.get_middleware(_TOKEN).token
+    if not includes(token.role, ADMIN):
+        error = PermanentError(
+            f"the token {token.name!r} has the role {token.role}, and an audit needs {ADMIN}: it tells where erased "
+            f"messages were; `holdfast token add NAME --role {ADMIN}` makes one"
+        )
+        raise flight.FlightUnauthorizedError(str(error), extra_info=protocol.encode_error(error))
 
 
 class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -80,7 +116,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__(
             f"grpc{'+tls' if tls else ''}://{'0.0.0.0' if host == '*' else shown}:{port}",
             tls_certificates=[tls] if tls else None,
-            middleware={"token": _Doorkeeper(tokens)},
+            middleware={_TOKEN: _Doorkeeper(tokens)},
         )
 
     # ---- what can be read
@@ -88,11 +124,13 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def list_actions(self, _context: Any) -> list[tuple[str, str]]:
         return list(ACTIONS.items())
 
-    def do_action(self, _context: Any, action: Any) -> list[Any]:
+    def do_action(self, context: Any, action: Any) -> list[Any]:
         with _translated():
             asked = protocol.decode_object(action.body.to_pybytes())
             if action.type not in ACTIONS:
                 raise PermanentError(f"there is no action {action.type!r}; there are {', '.join(ACTIONS)}")
+            if action.type in _OF_AUDITS:
+                _check_may_audit(context)
             return [flight.Result(protocol.encode(getattr(self, f"_{action.type}")(asked)))]
 
     def _state(self, _asked: dict[str, Any]) -> Any:
@@ -118,6 +156,17 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _patterns(self, _asked: dict[str, Any]) -> Any:
         return [{"pattern": found.text, "messages": found.messages} for found in self._pool.patterns()]
+
+    def _learned(self, _asked: dict[str, Any]) -> Any:
+        with self._pool.reading() as reader:
+            return learned_patterns(reader)
+
+    def _ranges(self, _asked: dict[str, Any]) -> Any:
+        with self._pool.reading() as reader:
+            return [(keys.lo.hex(), keys.hi.hex()) for keys in queue_ranges(reader)]
+
+    def _events(self, asked: dict[str, Any]) -> Any:
+        return [asdict(found) for found in count_events(self._folder, protocol.number(asked, "since_us", 0))]
 
     def _renew(self, asked: dict[str, Any]) -> Any:
         given = asked.get("positions")
@@ -163,7 +212,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 return flight.GeneratorStream(
                     tables.schema_of(request.table, request.columns), self._table(context, request)
                 )
-            return flight.GeneratorStream(schema_of(request.columns), self._stream(context, request))
+            if isinstance(request, ScanRequest):
+                return flight.GeneratorStream(schema_of(request.columns), self._stream(context, request))
+            _check_may_audit(context)
+            return flight.GeneratorStream(queries.schema_of(request), self._audit(context, request))
 
     # ---- what is not offered
 
@@ -184,6 +236,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     def _table(self, context: Any, query: TableQuery) -> Iterator[Any]:
         with _translated():
             yield from self._pool.scan_table(query, time.time_ns() // MICROSECOND_NS, context.is_cancelled)
+
+    def _audit(self, context: Any, query: AuditQuery) -> Iterator[Any]:
+        with _translated():
+            yield from self._pool.read(lambda reader: audit_steps(reader, query), context.is_cancelled)
 
     def _stream(self, context: Any, request: ScanRequest) -> Iterator[Any]:
         own = [name for name in (_OFFSET, SERIAL) if request.in_order and name not in request.columns]

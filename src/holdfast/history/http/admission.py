@@ -45,7 +45,7 @@ class _Place:
         self.is_overdue = False
 
 
-class Admission(Generic[Connection]):
+class HttpAdmission(Generic[Connection]):
     """May be used from any thread."""
 
     def __init__(self, slots: int, slots_per_address: int, now_s: Callable[[], float]) -> None:

@@ -30,7 +30,7 @@ import structlog
 
 from holdfast.history.arrow.file_columns import FileFormat
 from holdfast.history.arrow.file_writer import open_writer
-from holdfast.history.http.admission import Admission, SlotDecision
+from holdfast.history.http.admission import HttpAdmission, SlotDecision
 from holdfast.history.http.query import HttpQuery, parse_query
 from holdfast.history.reader.reader import ScanRequest
 from holdfast.history.reader.reader_pool import ReaderPool
@@ -85,7 +85,7 @@ class HistoryHttp(ThreadingHTTPServer):
         self.pool: Final = pool
         self.tokens: Final = tokens
         self.step_s: Final = step_s
-        self.admission: Final[Admission[socket.socket]] = Admission(
+        self.admission: Final[HttpAdmission[socket.socket]] = HttpAdmission(
             settings.max_requests, settings.max_requests_per_address, now_s
         )
         self._tls: Final = tls

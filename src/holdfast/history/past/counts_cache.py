@@ -10,7 +10,7 @@ A block holds the positions of [lo, hi): the first after lo, then each after the
 bytes, as one zlib stream. The messages of a commit follow each other, so most numbers are small, and a filter costs
 less than a byte for each message of the log. Positions answer every question, whatever its borders are.
 
-1. A sealed generation does not change, and its column family has a name of its own; so an entry is right for good.
+1. A sealed generation does not change, and its column family has a unique name; so an entry is right for good.
 2. What cannot be read, or has a wrong check, is not there. What cannot be written is not kept. No error leaves here.
 3. All files together have at most 64 MB: those that were used least recently go.
 """

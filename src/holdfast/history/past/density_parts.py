@@ -24,7 +24,7 @@ from holdfast.history.reader.view import UNKNOWN, Part
 from holdfast.model.errors import PermanentError
 from holdfast.records.generations import Generation
 from holdfast.records.head_marks import HeadMarks
-from holdfast.records.lost_pages import LOST
+from holdfast.records.pages.lost_pages import LOST
 from holdfast.storage.rocks.engine.scan import FamilyReader
 from holdfast.storage.rocks.layouts.indexed import IndexedLayout
 from holdfast.storage.rocks.layouts.layout import Layout

@@ -47,11 +47,13 @@ def events(pool: ReaderPool, params: Mapping[str, list[str]], _gone: Callable[[]
         key=lambda row: row[0],
         reverse=True,
     )
+    matched = len(rows)
     density = _density([event for _order, event in rows], since_us, min(until_us, question.now_us), buckets)
     rows = [row for row in rows if below is None or row[0] < below]
     yield {
         "events": [_fields(event) for _order, event in rows[:limit]],
         "next_cursor": encode_cursor(rows[limit - 1][0]) if len(rows) > limit else None,
+        "matched": matched,
         "counts_by_reason": dict(counts),
         "density": density,
         "ahead": question.is_ahead,

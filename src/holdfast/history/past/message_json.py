@@ -16,7 +16,7 @@ from holdfast.wire.properties import decode_properties
 SHOWN_BYTES: Final = 4096
 FULL_BYTES: Final = 1 << 20
 
-#: Control characters but tab and line ends: whoever prints them may not see what he gets.
+#: Control characters but tab and line ends: printed, they hide what the message says.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 #: A character of UTF-8 has at most so many bytes.
 _CHARACTER_BYTES: Final = 4

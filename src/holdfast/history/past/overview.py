@@ -15,7 +15,7 @@ from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.zone_views import count_messages, list_patterns, size_bytes
 from holdfast.records.generations import Generation
 from holdfast.records.messages import stored_topic
-from holdfast.storage.rocks.log.leases import lease_rows
+from holdfast.storage.rocks.log.leases import list_leases
 from holdfast.topics.names import SEPARATOR
 
 _MOST: Final = 1000
@@ -47,8 +47,7 @@ def leases(
 ) -> Iterator[list[dict[str, object]]]:
     """The rows that `holdfast leases --json` prints."""
     question = Question(params, ())
-    rows = lease_rows(pool.folder, pool.view().heads, question.now_us)
-    yield [row._asdict() for row in rows]
+    yield list_leases(pool.folder, pool.view().heads, question.now_us)
 
 
 def topics(pool: ReaderPool, params: Mapping[str, list[str]], gone: Callable[[], bool]) -> Iterator[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Answers about the past, by HTTP over a Unix socket: for the console of the same broker, and for nobody else.
+"""Answers about the past, by HTTP over a Unix socket: for the console of the same broker alone.
 
 1. Only processes of the same user, or of root, are answered: the socket's mode and the peer's user both say so.
 2. A question has a reader of the pool for itself while it is answered; if none is free soon, the answer is 503.
@@ -26,6 +26,7 @@ import msgspec
 import structlog
 
 from holdfast.files.private_socket import PrivateSocket
+from holdfast.files.process_numbers import process_numbers
 from holdfast.files.socket_peer import may_connect, peer_uid
 from holdfast.history.past.endpoints import ANSWERS, FILES, STREAMS, Endpoint, FileEndpoint
 from holdfast.history.past.questions import QuestionError, dropped
@@ -46,6 +47,8 @@ _LOOK_S: Final = 0.05
 _MOST_PARAMETERS: Final = 50
 _JSON: Final = "application/json"
 _LINES: Final = "application/x-ndjson"
+#: Readers in use, and what the process costs. Never change: the console may be of another version.
+NUMBERS: Final = "/numbers"
 _RETRY: Final = {"Retry-After": "2"}
 
 
@@ -107,7 +110,7 @@ class PastServer(ThreadingMixIn, UnixStreamServer):
         self._bound.remove()
 
     def begin(self, key: tuple[str, str]) -> Callable[[], bool]:
-        """A question begins; whether it was asked anew, or the server stops."""
+        """A question begins; whether it was asked again, or the server stops."""
         mine = object()
         with self._lock:
             self._busy += 1
@@ -175,6 +178,10 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             self._refuse(QuestionError(status, "bad_request", "a question has no body; ask by the query of the URL"))
             return
+        if self.path == NUMBERS:
+            # Not a question: the process may end although somebody looks at its numbers.
+            self._send(HTTPStatus.OK, {"busy": self.server.pool.busy(), "process": process_numbers()})
+            return
         key = (self.path.partition("?")[0], self.headers.get(ASK_HEADER, ""))
         is_superseded = self.server.begin(key)
         try:
@@ -224,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise QuestionError(HTTPStatus.NOT_FOUND, "not_found", f"there is nothing here; there are: {there}")
 
     def _send_blocks(self, content_type: str, blocks: Iterator[bytes], gone: "_Gone") -> None:
-        # The first block is made before the status is sent, so that an early failure has a status of its own.
+        # The first block is made before the status is sent, so that an early failure can have another status.
         block = next(blocks, None)
         if gone():
             raise ClientGoneError

@@ -31,7 +31,7 @@ from holdfast.history.tables.queue_view import LogPlaces, OwedQueue, queues_of
 from holdfast.history.tables.session_view import SessionView, read_session, scan_sessions
 from holdfast.model.message import Message
 from holdfast.records.messages import decode_message, stored_topic
-from holdfast.records.session_keys import RECORD, session_range
+from holdfast.records.session.session_keys import RECORD, session_range
 from holdfast.storage.event_files import read_events
 from holdfast.topics.filters import REST, levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar
@@ -251,4 +251,5 @@ def _subscription(record: SubscriptionRecord) -> dict[str, Any]:
         "retain_as_published": record.retain_as_published,
         "retain_handling": record.retain_handling,
         "id": record.identifier or None,
+        "since_us": record.began_us() or None,
     }

@@ -1,7 +1,7 @@
 """The zones and generations of a data folder, as its rows have them: of one node, or of a node in a cluster.
 
     one node             family `meta`       a zone has generations, each with all its shards
-    a node of a cluster  family `cluster`    a zone is in parts: each shard has generations of its own
+    a node of a cluster  family `cluster`    a zone is in parts: each shard has its own generations
 
 To its readers both look alike: a generation has one or more shards, and what concerns a shard concerns the generations
 that have it. What was dropped is known on one node from records that are kept, and in a cluster from the serials around

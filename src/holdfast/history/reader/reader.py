@@ -131,6 +131,14 @@ class HistoryReader(ViewReader):
         """The records of a part as they lie there: erased ones too, and nothing is counted. For checks of the log."""
         return self._as_stored(part, levels, in_order=in_order).records()
 
+    def stored_pages(
+        self, part: Part, levels: tuple[bytes, ...] = (), *, in_order: bool = True, rows: int = BATCH_ROWS
+    ) -> Iterator[list[bytes]]:
+        """The same records, of at most `rows` and about PAGE_BYTES at a time."""
+        replay = self._as_stored(part, levels, in_order=in_order)
+        while not (page := replay.next(rows)).at_end:
+            yield page.messages
+
     def _as_stored(self, part: Part, levels: tuple[bytes, ...], *, in_order: bool) -> RecordReplay:
         read = partial(self._found, levels=levels, in_order=in_order)
         return RecordReplay([part], read, no_erasures(), counted=False, in_order=in_order)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.history.reader.reader import HistoryReader, ScanRequest
-from holdfast.history.reader.view import Part, View
+from holdfast.history.reader.view import BusyError, Part, View
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.storage.rocks.log.published_heads import Head
 from holdfast.topics.learned import LearnedPattern
@@ -99,7 +99,7 @@ class ReaderPool:
             return self._own.view()
 
     def scan(self, request: ScanRequest, gone: Callable[[], bool] = lambda: False) -> Iterator[Any]:
-        """As `HistoryReader.batches`. TransientError if no reader is free in time, or if the reader was revoked.
+        """As `HistoryReader.batches`. BusyError if no reader is free in time, TransientError if it was revoked.
 
         `gone` says whether the client has left; it is also asked while nothing matches.
         """
@@ -141,9 +141,9 @@ class ReaderPool:
 
     @contextmanager
     def reading(self, wait_s: float | None = None) -> Iterator[HistoryReader]:
-        """A reader that shows the present state, for one question; nobody else has it meanwhile.
+        """A reader that shows the present state, for one question, which alone has it meanwhile.
 
-        TransientError if no reader is free within `wait_s`, or within the pool's own limit.
+        BusyError if no reader is free within `wait_s`, or within the pool's own limit.
         """
         with self._lending(None, wait_s) as lent, lent.turn:
             yield lent.reader
@@ -255,7 +255,7 @@ class ReaderPool:
             while not self._free and len(self._lent) + self._coming >= self._most:
                 left_s = deadline_s - self._clock()
                 if left_s <= 0 or not self._wait(left_s):
-                    raise TransientError(f"all {self._most} readers are busy; come back later, or raise max_readers")
+                    raise BusyError(f"all {self._most} readers are busy; come back later, or raise max_readers")
             self._coming += 1
             if not self._free:
                 return None

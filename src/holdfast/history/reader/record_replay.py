@@ -26,10 +26,8 @@ from holdfast.records.messages import stored_position, stored_publisher, stored_
 
 #: The column of serials in a record batch.
 SERIAL: Final = "serial"
-#: Messages may be large: so many bytes of them are in a page, about.
+#: Messages may be large: a page ends with the one that reaches so many bytes.
 PAGE_BYTES: Final = 32 * 2**20
-#: So many times as many messages are taken next, while a page is not full.
-_GROWTH: Final = 4
 #: Messages of a page for a reader that takes them one by one: few at first, because it may want no more.
 _FIRST_ROWS: Final = 64
 _ROWS: Final = 1024
@@ -57,8 +55,6 @@ class RecordReplay:
         self._source: Iterator[bytes] = iter(())
         self._count: SerialCount | None = None
         self._last_shard = -1
-        #: Messages that make up a page by their size, as the last page told.
-        self._step = 1
 
     def next(self, limit: int) -> Page[bytes]:
         while True:
@@ -102,18 +98,14 @@ class RecordReplay:
         return part
 
     def _take(self, limit: int) -> list[bytes]:
-        """At most `limit`, and about PAGE_BYTES as the sizes of those before tell."""
+        """At most `limit`, and no more than PAGE_BYTES but for the last: sizes of messages say nothing of the next."""
         found: list[bytes] = []
         size_bytes = 0
-        step = min(limit, self._step)
-        while piece := list(islice(self._source, step)):
-            found += piece
-            size_bytes += sum(map(len, piece))
-            room = (PAGE_BYTES - size_bytes) * len(found) // size_bytes
-            if len(found) >= limit or room <= 0:
-                self._step = max(1, PAGE_BYTES * len(found) // size_bytes)
+        for value in islice(self._source, limit):
+            found.append(value)
+            size_bytes += len(value)
+            if size_bytes >= PAGE_BYTES:
                 break
-            step = min(limit - len(found), room, _GROWTH * len(found))
         return found
 
     def _note(self, part: Part, found: list[bytes]) -> None:

@@ -27,6 +27,10 @@ class BehindError(TransientError):
     """A node of a cluster has not come so far yet. It will, or another one has."""
 
 
+class BusyError(TransientError):
+    """All readers are in use. One becomes free."""
+
+
 class ZoneView(NamedTuple):
     """A stored zone. One without filters is the default zone, which has the topics of no other zone."""
 

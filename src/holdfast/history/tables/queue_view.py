@@ -8,7 +8,7 @@
    for its owner costs reading it. The second is done only if the query says `exact`.
 2. What is owed is decided by the rule that the broker delivers by, `OwedRule`, so the two cannot disagree.
 3. What was sent and is not acknowledged is in flight, and not owed.
-4. A replay under way has a place of its own, and rows of its own.
+4. A replay under way has its own place, and its own rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,7 +75,7 @@ def _first_us(record: SubscriptionRecord, shard: int) -> int:
 
 def queues_of(view: SessionView) -> Iterator[OwedQueue]:
     if view.group:
-        # The group's own subscription takes every message, from whoever; members have their own options.
+        # The group's own subscription takes every message, from any client; members have their own options.
         shared = parse_filter(view.group.encode())
         plain = TopicFilter(shared.inner(), shared.levels, "", "")
         yield OwedQueue(view, {plain.raw: SubscriptionRecord(plain, 2, False, False, 0, 0, 0)}, view.progress.sent)
@@ -100,7 +100,7 @@ class LogPlaces:
         self._zones: Final = [
             (zone, [tuple(text.encode().split(b"/")) for text in zone.filters]) for zone in reader.zones()
         ]
-        #: What was loaded is owed to nobody; a replay finds it.
+        #: What was loaded is owed to no client; a replay finds it.
         self._loaded: Final = {shard for zone in reader.zones() if is_lane(zone.name) for shard in zone.shards}
         self._shards: Final[dict[tuple[bytes, ...], frozenset[int]]] = {}
         self._first: Final[dict[tuple[int, int], tuple[int, int]]] = {}
@@ -131,7 +131,7 @@ class LogPlaces:
         return self._first[shard, from_us]
 
     def owed_at_most(self, queue: OwedQueue, shard: int) -> int:
-        """All messages of a shard from the place of a queue on, whoever they are for."""
+        """All messages of a shard from the place of a queue on, for any client."""
         from_us = queue.from_us(shard)
         _begin_us, serial = self.first(shard, from_us)
         _end_us, end_serial = self.first(shard, max(from_us, min(queue.until_us, NO_END - 1)))

@@ -4,14 +4,15 @@ Groups of shared subscriptions are stored like sessions, and are rows of `queues
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from holdfast.history.reader.reader import HistoryReader
-from holdfast.history.tables.session_view import SessionView, scan_sessions
-from holdfast.session.state import NEVER
-from holdfast.topics.subscription import SubscriptionRecord
+# What decodes sessions is loaded by those who read some: every worker of Spark that reads messages imports this, too.
+if TYPE_CHECKING:
+    from holdfast.history.reader.reader import HistoryReader
+    from holdfast.history.tables.session_view import SessionView
+    from holdfast.topics.subscription import SubscriptionRecord
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
@@ -52,13 +53,17 @@ SCHEMA: Final = pa.schema(
 )
 
 
-def session_rows(reader: HistoryReader, lo: bytes, hi: bytes) -> Iterator[dict[str, Any]]:
+def session_rows(reader: "HistoryReader", lo: bytes, hi: bytes) -> Iterator[dict[str, Any]]:
+    from holdfast.history.tables.session_view import scan_sessions
+
     for view in scan_sessions(reader, lo, hi):
         if not view.group:
             yield _row(view)
 
 
-def _row(view: SessionView) -> dict[str, Any]:
+def _row(view: "SessionView") -> dict[str, Any]:
+    from holdfast.session.state import NEVER
+
     record = view.record
     will = record.will
     flights = [*view.inflight.values(), *view.placeless]
@@ -84,7 +89,7 @@ def _row(view: SessionView) -> dict[str, Any]:
     }
 
 
-def _subscription(view: SessionView, record: SubscriptionRecord) -> dict[str, Any]:
+def _subscription(view: "SessionView", record: "SubscriptionRecord") -> dict[str, Any]:
     raw = record.filter.raw
     replay = view.replays.get(raw)
     return {

@@ -10,9 +10,9 @@ from typing import Final
 
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
-from holdfast.records.groups import GROUP_PREFIX
-from holdfast.records.progress import Progress, decode_progress
-from holdfast.records.session_keys import (
+from holdfast.records.session.groups import GROUP_PREFIX
+from holdfast.records.session.progress import Progress, decode_progress
+from holdfast.records.session.session_keys import (
     INCOMING,
     INFLIGHT,
     PACKET_KINDS,
@@ -24,8 +24,14 @@ from holdfast.records.session_keys import (
     client_prefix,
     session_range,
 )
-from holdfast.records.session_record import SessionRecord, decode_session
-from holdfast.records.sessions import ReplayProgress, StoredInflight, decode_replay, decode_subscription, slot_of
+from holdfast.records.session.session_record import SessionRecord, decode_session
+from holdfast.records.session.sessions import (
+    ReplayProgress,
+    StoredInflight,
+    decode_replay,
+    decode_subscription,
+    slot_of,
+)
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.topics.subscription import SubscriptionRecord
 
@@ -134,7 +140,7 @@ def _add_flights(view: SessionView, flights: dict[int, StoredInflight], released
         if entry.qos == 1:
             _add_flight(view, (entry.shard, entry.position_us), Flight(entry.packet_id, 1, released=False))
     for packet_id, stored in flights.items():
-        flight = Flight(packet_id, 2, released=packet_id in released)
+        flight = Flight(packet_id, stored.qos, released=packet_id in released)
         _add_flight(view, (stored.shard, stored.position_us), flight)
 
 

@@ -5,7 +5,8 @@
     retained    the retained message of each topic      retained_table.py
 
 A table can be divided into ranges of keys for several processes. Each range shows one state of the database, but not
-all of them the same one.
+all of them the same one. What decodes sessions and queues is loaded when it is needed: every worker of Spark imports
+this to know the names and columns of tables.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +17,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.tables import queue_table, retained_table, session_table
-from holdfast.history.tables.queue_view import queue_rows
 from holdfast.history.tables.retained_view import retained_range
-from holdfast.history.tables.session_view import owner_of
 from holdfast.model.errors import MisuseError
-from holdfast.records.session_keys import RECORD
+from holdfast.records.session.session_keys import RECORD
 from holdfast.storage.rocks.engine.column_families import RETAINED as RETAINED_FAMILY
 from holdfast.storage.rocks.engine.column_families import SESSIONS as SESSIONS_FAMILY
 from holdfast.storage.rocks.engine.scan import check_end, open_cursor
@@ -71,6 +70,8 @@ def schema_of(table: str, columns: Sequence[str] | None = None) -> Any:
 
 def key_ranges(reader: HistoryReader, query: TableQuery, keys_each: int | None = None) -> list[KeyRange]:
     """The whole table, in ranges of about so many keys."""
+    from holdfast.history.tables.session_view import owner_of
+
     whole = _whole(query)
     name = RETAINED_FAMILY if query.table == RETAINED else SESSIONS_FAMILY
     cuts: list[bytes] = []
@@ -89,6 +90,8 @@ def table_batches(reader: HistoryReader, query: TableQuery, now_us: int, keys: K
     if query.table == RETAINED:
         return retained_table.retained_batches(reader, lo, hi, query.columns, query.levels, now_us)
     if query.table == QUEUES:
+        from holdfast.history.tables.queue_view import queue_rows
+
         return _batches(queue_rows(reader, lo, hi, now_us, exact=query.exact), schema)
     return _batches(session_table.session_rows(reader, lo, hi), schema)
 

@@ -6,7 +6,7 @@ messages, and the sum of their serials.
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
+from itertools import groupby
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -15,16 +15,19 @@ from pyspark.sql.functions import col, concat, count, expr, lit
 from pyspark.sql.functions import min as lowest
 from pyspark.sql.functions import sum as total
 
-from holdfast.history.reader.reader import HistoryReader
+from holdfast.history.audit.queries import TopicsQuery
 from holdfast.history.reader.view import Part
 from holdfast.pipeline.audit.findings import faults_of
-from holdfast.records.messages import stored_serial
-from holdfast.topics.names import SEPARATOR
+from holdfast.pipeline.source.history_source import audit_reader
+from holdfast.pipeline.source.read_options import ReadOptions
 
 ASKED: Final = (
     "shard int, generation int, topic string, client_id string, serial bigint, offset bigint, rows bigint, "
     "serials bigint, found bigint, found_serials bigint"
 )
+
+#: Of topics in one query, as JSON may triple them.
+_MOST_BYTES: Final = 100_000
 
 
 def topics_of(rows: DataFrame) -> DataFrame:
@@ -38,10 +41,10 @@ def topics_of(rows: DataFrame) -> DataFrame:
     )
 
 
-def index_faults(topics: DataFrame, folder: Path, parts: list[Part]) -> DataFrame:
+def index_faults(topics: DataFrame, options: ReadOptions, parts: list[Part]) -> DataFrame:
     """Of some topics of `topics_of`. `parts`: as they were read."""
     places = {(part.shard, part.generation): part for part in parts}
-    asked = topics.mapInArrow(partial(_ask, str(folder), places), ASKED)
+    asked = topics.mapInArrow(partial(_ask, options, places), ASKED)
     wrong = asked.where("rows != found OR serials != found_serials")
     said = concat(lit("reading everything finds "), col("rows"), lit(", asking for its topic "), col("found"))
     return faults_of(
@@ -49,16 +52,31 @@ def index_faults(topics: DataFrame, folder: Path, parts: list[Part]) -> DataFram
     )
 
 
-def _ask(folder: str, places: dict[tuple[int, int], Part], batches: Iterator[Any]) -> Iterator[Any]:
+def _ask(options: ReadOptions, places: dict[tuple[int, int], Part], batches: Iterator[Any]) -> Iterator[Any]:
     """In a worker."""
-    with HistoryReader.open(Path(folder)) as reader:
+    with audit_reader(options) as read:
         for batch in batches:
-            found, sums = [], []
-            for row in batch.select(["shard", "generation", "topic"]).to_pylist():
-                levels = tuple(row["topic"].encode().split(SEPARATOR))
-                part = places[row["shard"], row["generation"]]
-                serials = [stored_serial(value) for value in reader.stored(part, levels, in_order=False)]
-                found.append(len(serials))
-                sums.append(sum(serials))
-            asked = batch.append_column("found", pa.array(found, pa.int64()))
-            yield asked.append_column("found_serials", pa.array(sums, pa.int64()))
+            found, sums = pa.array([], pa.int64()), pa.array([], pa.int64())
+            answers = [
+                answer
+                for query in _queries(places, batch.select(["shard", "generation", "topic"]).to_pylist())
+                for answer in read(query)
+            ]
+            if answers:
+                table = pa.Table.from_batches(answers).combine_chunks()
+                found, sums = (table.column(name).combine_chunks() for name in ("found", "found_serials"))
+            yield batch.append_column("found", found).append_column("found_serials", sums)
+
+
+def _queries(places: dict[tuple[int, int], Part], rows: list[dict[str, Any]]) -> Iterator[TopicsQuery]:
+    """In the order of the rows; none is too large for a ticket of Flight."""
+    for place, same in groupby(rows, key=lambda row: (row["shard"], row["generation"])):
+        topics: list[str] = []
+        size = 0
+        for row in same:
+            size += len(row["topic"].encode())
+            if topics and size > _MOST_BYTES:
+                yield TopicsQuery(places[place], tuple(topics))
+                topics, size = [], len(row["topic"].encode())
+            topics.append(row["topic"])
+        yield TopicsQuery(places[place], tuple(topics))

@@ -3,14 +3,14 @@
     heads ──▶ sessions, queues, retained messages ──▶ the log ──▶ the lake ──▶ checks, one after the other
 
 1. What changes while a broker runs is read first, and kept: the log that is read afterwards has all that it rests on.
-2. Nothing is written, neither to the data folder nor to the lake. An audit that is killed leaves nothing.
+2. On a cluster it is kept by two executors, so that the loss of one does not have it read again, later than the log.
+3. Nothing is written, neither to the data folder nor to the lake. An audit that is killed leaves nothing.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark import StorageLevel
@@ -18,13 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, xxhash64
 
 from holdfast.durable.log import NO_END
+from holdfast.history.audit.queue_states import first_positions
 from holdfast.history.reader.view import Part, View
 from holdfast.model.errors import PermanentError
 from holdfast.pipeline.audit.findings import AuditReport, Check, by_shard, judge
 from holdfast.pipeline.audit.index_check import index_faults, topics_of
 from holdfast.pipeline.audit.lake_check import archived_faults, archived_messages, differing_faults, uncovered_faults
-from holdfast.pipeline.audit.log_rows import first_positions, stored_messages
-from holdfast.pipeline.audit.queue_states import queue_states
 from holdfast.pipeline.audit.retained_check import (
     absent_faults,
     lacks_room,
@@ -42,11 +41,15 @@ from holdfast.pipeline.audit.serial_check import (
     serial_faults,
 )
 from holdfast.pipeline.audit.session_check import owed_messages, session_faults
-from holdfast.pipeline.lake.lake import Lake
-from holdfast.pipeline.source.history_source import read_view
+from holdfast.pipeline.audit.stored_state import queue_states, stored_messages
+from holdfast.pipeline.lake.archive_table import ArchiveTable
+from holdfast.pipeline.lake.formats import open_lake
+from holdfast.pipeline.source.history_source import session_ranges, source_view
+from holdfast.pipeline.source.read_options import ReadOptions, parse_read_options
 from holdfast.pipeline.spark.errors import permanent_errors
+from holdfast.pipeline.spark.executor_folder import check_executors_read, is_local
 from holdfast.pipeline.spark.fault_points import fault
-from holdfast.pipeline.spark.progress import Progress, no_progress
+from holdfast.pipeline.spark.progress import JobProgress, no_progress
 from holdfast.pipeline.spark.session import session
 from holdfast.records.lanes import is_lane
 
@@ -60,7 +63,8 @@ MOST_EXAMPLES: Final = 5
 
 @dataclass(frozen=True)
 class AuditJob:
-    data: Path
+    #: Options of the data source.
+    source: Mapping[str, str]
     lake: "LakeAddress | None" = None
     most_topics: int = MOST_TOPICS
     most_examples: int = MOST_EXAMPLES
@@ -68,40 +72,50 @@ class AuditJob:
     qos0_unstored: bool = False
 
 
-def run_audit(job: AuditJob, master: str | None, progress: Progress) -> AuditReport:
+def run_audit(job: AuditJob, master: str | None, progress: JobProgress) -> AuditReport:
     """Start Spark, and audit. PermanentError: the data cannot be read, or Spark failed."""
     with permanent_errors():
-        return audit_history(session("holdfast-audit", master=master), job, progress)
+        spark = session("holdfast-audit", master=master, say=progress.say)
+        progress.watch(spark)
+        check_executors_read(spark, job.source)
+        return audit_history(spark, job, progress)
 
 
-def audit_history(spark: SparkSession, job: AuditJob, progress: Progress = no_progress) -> AuditReport:
+def audit_history(spark: SparkSession, job: AuditJob, progress: JobProgress = no_progress) -> AuditReport:
     """PermanentError: the data cannot be read, or are those of a node in a cluster."""
-    if read_view(job.data).of_cluster:
+    options = parse_read_options(job.source)
+    if source_view(options).of_cluster:
         raise PermanentError(
-            f"{job.data} belongs to a node of a cluster, and the checks are those of one node: it would take different "
-            "times of vnodes for faults; `holdfast verify` checks the folder, and nodes compare their tables themselves"
+            f"{options.endpoint or options.path} belongs to a node of a cluster, and the checks are those of one node: "
+            "it would take different times of vnodes for faults; `holdfast verify` checks the folder, and nodes "
+            "compare their tables themselves"
         )
     with ExitStack() as kept:
 
-        def keep(frame: DataFrame) -> DataFrame:
-            frame.persist(StorageLevel.MEMORY_AND_DISK)
+        def keep(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> DataFrame:
+            frame.persist(level)
             kept.callback(frame.unpersist)
             frame.count()
             return frame
 
+        changing = StorageLevel.MEMORY_AND_DISK if is_local(spark) else StorageLevel.MEMORY_AND_DISK_2
+        # First: a token that may not audit is refused before anything is read. The ranges have sessions of later, too.
+        ranges = session_ranges(options)
         now_us = time.time_ns() // 1000
-        seen = {shard: head.position_us for shard, head in read_view(job.data).heads.items()}
-        progress(0.0, "retained messages")
-        retained = keep(retained_table(spark, job.data))
-        progress(0.05, "sessions and queues")
-        queues = keep(queue_states(spark, job.data, now_us))
-        lake = None if job.lake is None else Lake.open(job.lake)
-        view = read_view(job.data)
+        seen = {shard: head.position_us for shard, head in source_view(options).heads.items()}
+        progress(0.0, "retained messages", until=0.05)
+        retained = keep(retained_table(spark, job.source), changing)
+        progress(0.05, "sessions and queues", until=0.2)
+        queues = keep(queue_states(spark, options, ranges, now_us), changing)
+        lake = None if job.lake is None else open_lake(job.lake)
+        view = source_view(options)
         parts = view.parts(0, NO_END, None)
-        progress(0.2, "messages of the log")
-        rows = keep(stored_messages(spark, job.data, parts, checksums=lake is not None))
+        owed = sum(max(0, part.last_serial - part.after_serial) for part in parts)
+        progress(0.2, "messages of the log", until=0.4, rows=owed)
+        counter = progress.counter(spark)
+        rows = keep(stored_messages(spark, options, parts, checksums=lake is not None, counter=counter))
         fault("audit-read")
-        work = _Checks(spark, job, view, parts, rows, rows.count(), keep, progress)
+        work = _Checks(spark, job, options, view, parts, rows, rows.count(), keep, progress)
         checks = [
             *work.log_checks(),
             work.sessions(queues, now_us),
@@ -119,20 +133,21 @@ class _Checks:
 
     spark: SparkSession
     job: AuditJob
+    options: ReadOptions
     view: View
     parts: list[Part]
     rows: DataFrame
     messages: int
     #: Has a frame read now, and once.
     keep: Callable[[DataFrame], DataFrame]
-    progress: Progress
+    progress: JobProgress
 
     def _lanes(self) -> list[int]:
         return [shard for zone in self.view.zones.values() if is_lane(zone.name) for shard in zone.shards]
 
     def log_checks(self) -> Iterator[Check]:
         rows, most = self.rows, self.job.most_examples
-        self.progress(0.4, "serials and positions")
+        self.progress(0.4, "serials and positions", until=0.5)
         found = self.keep(
             serial_faults(self.spark, number_stretches(self.spark, rows, self.view), expected_serials(self.view))
         )
@@ -140,7 +155,7 @@ class _Checks:
         yield judge("serials", claim, _of(found, SERIALS), self.messages, "messages", most)
         claim = "positions increase with serials, and none is there twice"
         yield judge("positions", claim, _of(found, POSITIONS), self.messages, "messages", most)
-        self.progress(0.5, "order")
+        self.progress(0.5, "order", until=0.6)
         claim = "messages lie in the order of their positions, each in its own generation"
         yield judge("order", claim, order_faults(rows), self.messages, "messages", most)
         claim = "messages of a publisher and topic are in one shard, and their publish numbers increase"
@@ -149,19 +164,19 @@ class _Checks:
         yield self._index()
 
     def _index(self) -> Check:
-        self.progress(0.6, "topics, each by the index")
+        self.progress(0.6, "topics, each by the index", until=0.7)
         topics = topics_of(self.rows)
         count, most = topics.count(), self.job.most_topics
         notes = []
         if count > most:
             topics = topics.orderBy(xxhash64("topic", "shard", "generation")).limit(most)
             notes.append(f"{most:,} of {count:,} topics were asked for; --topics {count} asks for all")
-        found = index_faults(topics, self.job.data, self.parts)
+        found = index_faults(topics, self.options, self.parts)
         claim = "a read of one topic finds what a read of everything finds of it"
         return judge("index", claim, found, min(count, most), "topics", self.job.most_examples, notes)
 
     def sessions(self, queues: DataFrame, now_us: int) -> Check:
-        self.progress(0.7, "what sessions are owed")
+        self.progress(0.7, "what sessions are owed", until=0.85)
         # What retention dropped between the two looks is in one opinion and not in the other.
         begins = by_shard("shard", first_positions(self.parts), NO_END)
         passed = f"begins > 0 AND begins < {begins} AND coalesce(sent, -1) + 1 < {begins}"
@@ -173,13 +188,13 @@ class _Checks:
         return judge("sessions", claim, found, judged.count(), "queues", self.job.most_examples, notes)
 
     def retained(self, table: DataFrame, seen: dict[int, int], now_us: int) -> Check:
-        self.progress(0.85, "retained messages")
+        self.progress(0.85, "retained messages against the log", until=0.9)
         # What was loaded becomes no retained message.
         rows = self.rows.where(~col("shard").isin(self._lanes()))
         heads = {shard: head.position_us for shard, head in self.view.heads.items()}
         found = retained_faults(table, rows, seen).union(unknown_faults(table, rows, self._lasting(), heads))
         notes = []
-        if self.job.qos0_unstored or lacks_room(self.job.data):
+        if self.job.qos0_unstored or lacks_room(self.options):
             why = "QoS 0 is not stored" if self.job.qos0_unstored else "there was no room for all of them"
             notes.append(f"whether retained messages are missing is not judged: {why}")
         else:
@@ -192,8 +207,8 @@ class _Checks:
         firsts = {one.shard: one.first for one in expected_serials(self.view)}
         return first_positions([part for part in self.parts if part.after_serial + 1 >= firsts[part.shard]])
 
-    def lake_checks(self, lake: Lake) -> Iterator[Check]:
-        self.progress(0.9, "messages of the lake")
+    def lake_checks(self, lake: ArchiveTable) -> Iterator[Check]:
+        self.progress(0.9, "messages of the lake", until=1.0)
         most = self.job.most_examples
         rows = self.keep(archived_messages(self.spark, lake))
         count = rows.count()

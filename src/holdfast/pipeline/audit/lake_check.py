@@ -9,8 +9,8 @@ from holdfast.durable.log import NO_END
 from holdfast.history.reader.view import UNKNOWN
 from holdfast.pipeline.audit.findings import FAULTS, faults_of
 from holdfast.pipeline.audit.serial_check import SERIALS, ExpectedSerials, serial_faults
+from holdfast.pipeline.lake.archive_table import ArchiveTable
 from holdfast.pipeline.lake.erasures import ERASED, EXPIRED, UNARCHIVED, erasures_of
-from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.lake_reader import read_lake
 
 _COLUMNS: Final = ("shard", "serial", "offset", "topic", "client_id", "payload")
@@ -19,13 +19,13 @@ _LOST: Final = "messages were dropped from the log before they were archived"
 _GONE: Final = "shard int, serials array<struct<first: bigint, last: bigint>>"
 
 
-def archived_messages(spark: SparkSession, lake: Lake) -> DataFrame:
+def archived_messages(spark: SparkSession, lake: ArchiveTable) -> DataFrame:
     """Every message of a lake, without payloads."""
     rows = read_lake(spark, lake, (), 0, NO_END, _COLUMNS)
     return rows.withColumn("checksum", crc32("payload")).drop("payload")
 
 
-def gone_from(spark: SparkSession, lake: Lake, *kinds: str) -> DataFrame | None:
+def gone_from(spark: SparkSession, lake: ArchiveTable, *kinds: str) -> DataFrame | None:
     """The serials that are recorded as gone for some reasons, each once; None if there are none."""
     recorded = [row for row in erasures_of(lake.store).to_pylist() if row["kind"] in kinds]
     if not recorded:
@@ -35,7 +35,7 @@ def gone_from(spark: SparkSession, lake: Lake, *kinds: str) -> DataFrame | None:
     return ranges.selectExpr("shard", "explode(sequence(first, last)) AS serial").distinct()
 
 
-def archived_faults(spark: SparkSession, lake: Lake, rows: DataFrame) -> DataFrame:
+def archived_faults(spark: SparkSession, lake: ArchiveTable, rows: DataFrame) -> DataFrame:
     """What is wrong with the serials of a lake, and with the positions along them, as `serial_faults` finds it."""
     lasts = [
         ExpectedSerials(shard, 0, UNKNOWN, offset.serial)
@@ -60,15 +60,17 @@ def archived_faults(spark: SparkSession, lake: Lake, rows: DataFrame) -> DataFra
 
 def differing_faults(rows: DataFrame, log: DataFrame) -> DataFrame:
     """Messages that are in both, and are not the same."""
-    names = ("offset", "topic", "client_id", "checksum")
-    other = log.select("shard", "serial", *[log[name].alias(f"log_{name}") for name in names])
-    same = " AND ".join(f"{name} <=> log_{name}" for name in names)
+    names = ("offset", "topic", "client_id")
+    compared = [log[name].alias(f"log_{name}") for name in (*names, "checksum")]
+    other = log.select("shard", "serial", "erased", *compared)
+    # What was erased in the log has no checksum there, and may be in the lake until it is erased there, too.
+    same = " AND ".join([*[f"{name} <=> log_{name}" for name in names], "(erased OR checksum <=> log_checksum)"])
     wrong = rows.join(other, ["shard", "serial"]).where(f"NOT ({same})")
     said = concat(lit("in the log it is at "), expr("log_offset"), lit(" on "), expr("log_topic"))
     return faults_of(wrong, "the lake and the log have different messages of this serial", detail=said)
 
 
-def uncovered_faults(spark: SparkSession, lake: Lake, log: list[ExpectedSerials]) -> DataFrame:
+def uncovered_faults(spark: SparkSession, lake: ArchiveTable, log: list[ExpectedSerials]) -> DataFrame:
     """Serials that are missing between the end of the lake and the beginning of the log."""
     found = []
     goes_on: dict[int, ExpectedSerials] = {}

@@ -11,7 +11,6 @@
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +21,8 @@ from holdfast.exchange.drops import DROP_RETAINED
 from holdfast.history.tables.tables import RETAINED
 from holdfast.pipeline.audit.findings import by_shard, faults_of
 from holdfast.pipeline.source.data_source import NAME
-from holdfast.storage.event_files import read_events
+from holdfast.pipeline.source.history_source import event_counts
+from holdfast.pipeline.source.read_options import ReadOptions
 
 _APART_US: Final = 1_000_000
 #: What expires so soon may go while the audit runs.
@@ -33,8 +33,8 @@ _ABSENT: Final = "it should be retained, and nothing is"
 _UNKNOWN: Final = "it is retained, and the log does not have it"
 
 
-def retained_table(spark: SparkSession, folder: Path) -> DataFrame:
-    table = spark.read.format(NAME).options(path=str(folder), table=RETAINED).load()
+def retained_table(spark: SparkSession, source: Mapping[str, str]) -> DataFrame:
+    table = spark.read.format(NAME).options(**source, table=RETAINED).load()
     return table.selectExpr("topic", "shard AS kept_shard", "offset AS kept", "client_id AS kept_client")
 
 
@@ -78,9 +78,9 @@ def unknown_faults(table: DataFrame, rows: DataFrame, begins: Mapping[int, int],
     return faults_of(lone.selectExpr(*places, "kept_client AS client_id"), _UNKNOWN)
 
 
-def lacks_room(folder: Path) -> bool:
+def lacks_room(options: ReadOptions) -> bool:
     """Whether the broker could not retain everything."""
-    return any(event.reason == DROP_RETAINED for event in read_events(folder))
+    return any(found.reason == DROP_RETAINED for found in event_counts(options))
 
 
 def _published(rows: DataFrame) -> DataFrame:

@@ -34,8 +34,9 @@ from holdfast.pipeline.shipment.sorted_tables import check_digest, hand_over, re
 from holdfast.pipeline.shipment.topic_structures import learn_structures
 from holdfast.pipeline.source.history_source import read_view
 from holdfast.pipeline.spark.errors import spark_errors
+from holdfast.pipeline.spark.executor_folder import WRITES, check_executors_see
 from holdfast.pipeline.spark.fault_points import fault
-from holdfast.pipeline.spark.progress import Progress, no_progress
+from holdfast.pipeline.spark.progress import CountedBatches, JobProgress, no_progress
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.layouts.build import LAYOUTS
 from holdfast.storage.rocks.shipments.shipment import NAME, is_waiting, make_folder, ship, shipment_folder, sweep
@@ -102,17 +103,18 @@ def load(
     return run_load(spark, LoadJob(Path(data), source, name, columns or {}, layout, tuple(mounts), verify))
 
 
-def run_load(spark: SparkSession, job: LoadJob, progress: Progress = no_progress) -> LoadOutcome:
+def run_load(spark: SparkSession, job: LoadJob, progress: JobProgress = no_progress) -> LoadOutcome:
     """Load rows; `load` with a job object and progress."""
     if job.layout is not None and job.layout not in LAYOUTS:
         raise SettingsError(f"there is no layout {job.layout!r}; there are {', '.join(LAYOUTS)}")
     if job.name is not None and not NAME.fullmatch(_PREFIX + job.name):
         raise SettingsError(f"{job.name!r} is no name for a load; use up to 90 letters, digits, '_', '-' and '.'")
+    check_executors_see(spark, job.data.absolute(), WRITES)
     return _Load(spark, job, progress).run()
 
 
 class _Load:
-    def __init__(self, spark: SparkSession, job: LoadJob, progress: Progress) -> None:
+    def __init__(self, spark: SparkSession, job: LoadJob, progress: JobProgress) -> None:
         self._spark: Final = spark
         self._job: Final = job
         self._data: Final = job.data.absolute()
@@ -145,7 +147,7 @@ class _Load:
         return by_time.persist(StorageLevel.DISK_ONLY)
 
     def _load(self, rows: DataFrame, view: View, name: str | None) -> LoadOutcome:
-        self._progress(None, "looking through the rows")
+        self._progress(0.0, "looking through the rows", until=0.4, reads=True)
         placing = make_placement(view, self._job.mounts)
         summary = self._summary(rows, placing).persist(StorageLevel.DISK_ONLY)
         try:
@@ -170,7 +172,7 @@ class _Load:
                 return done
             make_folder(self._data, folder.name)
             learn = partial(learn_structures, _topics(summary))
-            self._progress(None, "learning the topics")
+            self._progress(0.4, "learning the topics", until=0.5)
             plan = LoadPlan(view, placing, seen, self._now_us, learn, self._job.layout)
             generations, size_bytes = self._make(rows, plan, seen, chosen, folder)
             fault("load-shipped")
@@ -220,8 +222,9 @@ class _Load:
         self, rows: DataFrame, plan: LoadPlan, seen: RowSummary, name: str, folder: Path
     ) -> tuple[list[Generation], int]:
         count = sum(seen.counts().values())
-        self._progress(None, f"laying out {count:,} rows")
-        pairs = rows.mapInArrow(partial(_lay_out, plan.layouts), from_arrow_schema(PAIRS))
+        self._progress(0.5, "laying out the rows", until=0.8, rows=count)
+        work = CountedBatches(partial(_lay_out, plan.layouts), self._progress.counter(self._spark))
+        pairs = rows.mapInArrow(work, from_arrow_schema(PAIRS))
         tables = write_tables(pairs, folder, count, plan.own_pairs())
         fault("load-tables")
         entries = plan.entries(name, tables.names, tables.digests)

@@ -21,7 +21,6 @@ from holdfast.pipeline.declared.expression_check import aggregate_windows, check
 from holdfast.pipeline.declared.state import PipelineState, check_state, mark_tables_made, open_state
 from holdfast.pipeline.declared.steps import DecodeStep, PipelineStep, StepCounts, TableStep
 from holdfast.pipeline.declared.table import PipelineTable
-from holdfast.pipeline.declared.table_files import DAY
 from holdfast.pipeline.declared.table_stream import NAME as TABLE_SOURCE
 from holdfast.pipeline.declared.table_stream import TableSource
 from holdfast.pipeline.lake.upkeep import compact, remove_orphans
@@ -31,7 +30,7 @@ from holdfast.pipeline.source.history_source import check_source
 from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.pipeline.spark.errors import spark_errors
 from holdfast.pipeline.spark.log import LOGGER
-from holdfast.pipeline.spark.runner import rounds
+from holdfast.pipeline.spark.runner import SparkRunner, rounds
 
 #: Between the rules and the rows, where duplicates are taken out.
 ACCEPTED: Final = "accepted"
@@ -73,7 +72,7 @@ class RunOutcome:
     compacted: int = 0
 
 
-#: Receives the step that has done a batch, and its counts in this round.
+#: Receives the step that begins or has done a batch, and its counts in this round.
 Progress = Callable[[str, StepCounts], None]
 
 
@@ -160,7 +159,7 @@ class _Run:
                 table.empty()
         for name, table in self.tables.items():
             if name in kept:
-                self.outcome.compacted += compact(table, partitions=(DAY,))
+                self.outcome.compacted += compact(table, SparkRunner(self.spark))
         self.outcome.rounds += 1
 
     def _decode(self) -> None:

@@ -88,7 +88,7 @@ class SparkplugPayload(NamedTuple):
     metrics: list[RawMetric]
 
 
-class Metric(NamedTuple):
+class SparkplugMetric(NamedTuple):
     """A metric; with `why`, one that cannot be decoded."""
 
     name: str | None
@@ -112,7 +112,7 @@ def address_of(topic: str) -> SparkplugAddress:
 
 def metrics_of(
     address: SparkplugAddress, payload: SparkplugPayload, ts_us: int, names: AliasLookup
-) -> Iterator[Metric]:
+) -> Iterator[SparkplugMetric]:
     """All metrics, with names for aliases."""
     for raw in payload.metrics:
         known = AliasMeaning(raw.name, raw.datatype or "") if raw.name is not None else None
@@ -126,12 +126,12 @@ def metrics_of(
             why = "a metric without name and alias"
             if raw.alias is not None:
                 why = f"alias {raw.alias} of {edge} is not known: the log has no birth before it"
-            yield Metric(None, raw.alias, raw.datatype, at_ms, None, None, why)
+            yield SparkplugMetric(None, raw.alias, raw.datatype, at_ms, None, None, why)
             continue
         value, text, wrong = _told(known, raw.value)
         if at_ms is not None and at_ms > _MOST_MS:
             at_ms, wrong = None, f"metric {known.name}: its time is beyond the year 9999"
-        yield Metric(known.name, raw.alias, known.datatype or None, at_ms, value, text, wrong)
+        yield SparkplugMetric(known.name, raw.alias, known.datatype or None, at_ms, value, text, wrong)
 
 
 def _told(

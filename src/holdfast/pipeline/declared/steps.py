@@ -31,6 +31,8 @@ from holdfast.pipeline.declared.sparkplug_aliases import Aliases
 from holdfast.pipeline.declared.state import PipelineState
 from holdfast.pipeline.declared.table import PipelineTable
 from holdfast.pipeline.declared.table_files import RESULT_TYPE, RULE, WHY, StepFiles, WriteTask, gather_results
+from holdfast.pipeline.lake.delta_files import check_files
+from holdfast.pipeline.lake.store import LakeStore
 from holdfast.pipeline.spark.errors import translate_error
 from holdfast.pipeline.spark.fault_points import fault
 
@@ -46,7 +48,7 @@ class StepCounts:
     failed: dict[str, int] = field(default_factory=dict)
 
 
-#: Called after each batch with the step's name and counts.
+#: Called when a step begins, and after each of its batches, with its name and counts.
 StepProgress = Callable[[str, StepCounts], None]
 
 
@@ -62,6 +64,7 @@ class PipelineStep:
 
     def run(self, sink: DataStreamWriter, checkpoint: str) -> None:
         """Take what is there, and end."""
+        self._progress(self.name, self.counts)
         sink = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True)
         try:
             query = sink.start()
@@ -103,7 +106,11 @@ class BatchStep(PipelineStep, ABC):
 
 def write_batch(rows: DataFrame, job: WriteTask) -> StepFiles:
     """Write the rows of a batch to files, in Spark's workers."""
-    return gather_results([row.result for row in rows.mapInArrow(job, RESULT_TYPE).collect()])
+    written = gather_results([row.result for row in rows.mapInArrow(job, RESULT_TYPE).collect()])
+    for target, files in ((job.rows, written.rows), (job.quarantine, written.quarantine)):
+        if target is not None:
+            check_files(LakeStore(target.folder), files)
+    return written
 
 
 class TableStep(BatchStep):

@@ -10,14 +10,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.pipeline.declared.table_files import DAY, TableTarget
+from holdfast.pipeline.declared.table_files import DAY, TableTarget, day_folder
 from holdfast.pipeline.lake.delta_files import DataFile
 from holdfast.pipeline.lake.delta_log import StoredTable, add_action
 from holdfast.pipeline.lake.store import LakeStore
@@ -27,6 +27,9 @@ _ABOUT: Final = "Made by holdfast spark run"
 
 class PipelineTable(StoredTable):
     """As of one version, until `commit`."""
+
+    partitions: ClassVar = (DAY,)
+    repeating: ClassVar = True
 
     def __init__(self, folder: Path, step: str, table: DeltaTable) -> None:
         super().__init__(LakeStore(str(folder)), table)
@@ -69,6 +72,9 @@ class PipelineTable(StoredTable):
         """For tasks that write files of it, partitioned by the day of the column `time`."""
         return TableTarget(str(self.folder), tuple(columns), time)
 
+    def place(self, partition: Mapping[str, str | None]) -> str:
+        return day_folder(partition[DAY])
+
     def has(self, batch: int) -> bool:
         """Whether a batch is in it."""
         last = self.table.transaction_version(self._mark)
@@ -76,7 +82,7 @@ class PipelineTable(StoredTable):
 
     def commit(self, batch: int, files: Sequence[DataFile], metadata: Mapping[str, Any]) -> None:
         """Add a batch. Survives: a power loss, when it has returned; a kill, as a whole or not at all."""
-        self.append([add_action(file) for file in files], [DAY], {self._mark: batch}, metadata)
+        self.append([add_action(file) for file in files], self.partitions, {self._mark: batch}, metadata)
 
     def empty(self) -> None:
         """Drop all rows. Requires: all who read it are done with them."""

@@ -136,8 +136,13 @@ def _add(files: DeltaFiles | None, target: TableTarget | None, batch: Any) -> No
     days = kept.column(target.time).cast(pa.date32())
     for day in pc.unique(days).to_pylist():
         if day is None:
-            files.add(f"{DAY}={_NO_DAY}", {DAY: None}, (), kept.filter(days.is_null()))
+            files.add(day_folder(None), {DAY: None}, (), kept.filter(days.is_null()))
         else:
             own = kept.filter(pc.equal(days, pa.scalar(day, pa.date32())))
-            files.add(f"{DAY}={day.isoformat()}", {DAY: day.isoformat()}, (target.time,), own)
+            files.add(day_folder(day.isoformat()), {DAY: day.isoformat()}, (target.time,), own)
     files.limit_memory()
+
+
+def day_folder(day: str | None) -> str:
+    """Where the files of a day lie within the table; of rows without a time, if it is None."""
+    return f"{DAY}={_NO_DAY if day is None else day}"

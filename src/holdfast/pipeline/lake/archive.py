@@ -8,7 +8,8 @@
    moment leaves either the state before its batch, and files that are in no table, or the state after it.
 2. [begin, end) is the same set of messages whenever it is read: end was durable. Each task knows by serials how many
    messages it owes, and a batch is committed only if every shard got as many rows as its serials say. What was erased
-   in the log is not archived; which serials these were is recorded before the batch is committed (`erasures.py`).
+   in the log is not archived; which serials these were is recorded before the batch is committed (`erasures.py`). Of a
+   folder, each file has to lie where the driver sees it.
 3. The lease follows the transaction, never precedes it: retention drops nothing that is not in the lake.
 """
 
@@ -25,9 +26,10 @@ from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.reader.record_replay import SERIAL
 from holdfast.history.reader.view import DroppedError
 from holdfast.model.errors import PermanentError, TransientError
+from holdfast.pipeline.lake.archive_table import ArchiveTable, newest_row
+from holdfast.pipeline.lake.delta_files import check_files
 from holdfast.pipeline.lake.erasures import UNARCHIVED, record_erasure
-from holdfast.pipeline.lake.lake import Lake
-from holdfast.pipeline.lake.lake_files import WrittenFiles, write_files
+from holdfast.pipeline.lake.lake_files import DataFileForm, WrittenFiles, write_files
 from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS, busiest_patterns
 from holdfast.pipeline.lake.serial_ranges import SerialRanges, merge_ranges, ranges_of
 from holdfast.pipeline.lake.store import STORE_ERRORS, LakeStore
@@ -39,12 +41,15 @@ from holdfast.pipeline.source.schema import spark_schema
 from holdfast.pipeline.source.stream_reader import StreamReader
 from holdfast.pipeline.spark.fault_points import fault
 from holdfast.pipeline.spark.log import log_gap
+from holdfast.pipeline.spark.progress import JobProgress, no_progress
 from holdfast.pipeline.spark.runner import Runner, raise_permanent
 
 #: Messages of a transaction, at most: minutes of work that a kill can cost, and a fair size of files.
 BATCH_ROWS: Final = 8_000_000
 #: Messages that a task reads, at most.
 TASK_ROWS: Final = 500_000
+#: Of a job, as its progress shows it: small files may be replaced afterwards, and which ones is not known yet.
+_SHARE: Final = 0.9
 _LEASE: Final = "archive-"
 
 Task = tuple[HistoryPartition, ...]
@@ -59,8 +64,6 @@ class ArchivedBatch:
     #: Messages that are missing by their serials; retention was faster, and that was accepted.
     lost: int
     end: Offsets
-    #: Of the whole way to the present.
-    share: float
 
 
 class Archive:
@@ -69,11 +72,12 @@ class Archive:
     def __init__(
         self,
         options: ReadOptions,
-        lake: Lake,
+        lake: ArchiveTable,
         run: Runner,
         *,
         batch_rows: int = BATCH_ROWS,
         most_patterns: int = MOST_PATTERNS,
+        progress: JobProgress = no_progress,
     ) -> None:
         self.lake: Final = lake
         self._options: Final = options
@@ -81,6 +85,7 @@ class Archive:
         self._batch_rows: Final = batch_rows
         self._most_patterns: Final = most_patterns
         self._reader: Final = StreamReader(spark_schema(COLUMNS), replace(options, lease=_LEASE + lake.name))
+        self._progress: Final = progress
         self._patterns: list[str] = []
         #: The newest generation of each zone when the patterns were looked up.
         self._learnt_from: dict[str, int] = {}
@@ -94,12 +99,12 @@ class Archive:
         target = from_json(self._reader.reportLatestOffset())
         begin = self._begin(target)
         self._renew()
-        first = begin
+        self._progress(0.0, "archiving messages", until=_SHARE, rows=_messages(begin, target))
         while True:
             end = from_json(self._reader.latestOffset(to_json(begin), ReadMaxRows(self._batch_rows)))
             if end == begin:
                 return
-            batch = self._archive(begin, end, _share(first, end, target))
+            batch = self._archive(begin, end)
             self._renew()
             yield batch
             begin = end
@@ -120,7 +125,7 @@ class Archive:
 
     def _refuse_other_broker(self) -> None:
         """PermanentError if a message of the lake is another one in the log, or none, where the log reaches so far."""
-        row = self.lake.newest_row()
+        row = newest_row(self.lake)
         if row is None:
             return
         with open_source(self._options) as source:
@@ -134,15 +139,16 @@ class Archive:
                 f"the lake belongs to another broker; give the log that it was made from, or use another lake"
             )
 
-    def _archive(self, begin: Offsets, end: Offsets, share: float) -> ArchivedBatch:
+    def _archive(self, begin: Offsets, end: Offsets) -> ArchivedBatch:
         planned = self._reader.partitions(to_json(begin), to_json(end))
         tasks = _packed([part for part in planned if isinstance(part, HistoryPartition)])
         self._learn(tasks)
-        work = partial(archive_task, self._options, self.lake.store, tuple(self._patterns))
+        work = partial(archive_task, self._options, self.lake.store, self.lake.form, tuple(self._patterns))
         written: list[WrittenFiles] = raise_permanent(self._run(work, tasks)) if tasks else []
         files = list(chain.from_iterable(result.files for result in written))
         rows = sum(file.rows for file in files)
         lost = self._missing(begin, end, written)
+        check_files(self.lake.store, files)
         left_out = merge_ranges(chain.from_iterable(result.left_out for result in written))
         record_erasure(self.lake.store, kind=UNARCHIVED, what="", by=f"archive {self.lake.name}", gone=left_out)
         fault("archive-written")
@@ -150,7 +156,7 @@ class Archive:
         version = self.lake.commit(end, files, metadata)
         fault("archive-committed")
         size_bytes = sum(file.size_bytes for file in files)
-        return ArchivedBatch(version, rows, len(files), size_bytes, lost, end, share)
+        return ArchivedBatch(version, rows, len(files), size_bytes, lost, end)
 
     def _missing(self, begin: Offsets, end: Offsets, written: Sequence[WrittenFiles]) -> int:
         """How many messages are missing by their serials; PermanentError if any is, unless that is accepted."""
@@ -188,13 +194,13 @@ class Archive:
 
 
 def archive_task(
-    options: ReadOptions, store: LakeStore, patterns: Sequence[str], task: Task
+    options: ReadOptions, store: LakeStore, form: DataFileForm, patterns: Sequence[str], task: Task
 ) -> WrittenFiles | PermanentError:
     """In a worker: read some parts of the log and write them to the lake. An error that no retry helps is given."""
     try:
         with open_source(options) as source:
             left_out: list[SerialRanges] = []
-            written = write_files(store, _read(source, options, task, left_out), patterns)
+            written = write_files(store, _read(source, options, task, left_out), patterns, form)
             return written._replace(left_out=tuple(left_out))
     except PermanentError as error:
         return error
@@ -236,8 +242,12 @@ def _packed(parts: Sequence[HistoryPartition]) -> list[Task]:
     return [tuple(task) for task in tasks]
 
 
-def _share(first: Offsets, at: Offsets, target: Offsets) -> float:
-    def done(offsets: Offsets) -> int:
-        return sum(offsets.get(shard, NOWHERE).serial - first.get(shard, NOWHERE).serial for shard in target)
+def _messages(begin: Offsets, end: Offsets) -> int:
+    """As many lie between the two, by their serials."""
+    return sum(offset.serial - begin.get(shard, NOWHERE).serial for shard, offset in end.items())
 
-    return done(at) / max(1, done(target))
+
+def measure_files(task: Task, written: WrittenFiles) -> tuple[int, int]:
+    """The messages and bytes that a task has written; messages that are erased or gone count as done."""
+    rows = sum(partition.part.last_serial - partition.part.after_serial for partition in task)
+    return rows, sum(file.size_bytes for file in written.files)

@@ -5,16 +5,15 @@ from dataclasses import dataclass, field
 
 from holdfast.model.errors import TransientError
 from holdfast.pipeline.lake.archive import BATCH_ROWS, Archive, ArchivedBatch
-from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.formats import WritableLake, open_archive, open_lake
 from holdfast.pipeline.lake.lake_patterns import MOST_PATTERNS
-from holdfast.pipeline.lake.store import LakeAddress, LakeStore
-from holdfast.pipeline.lake.upkeep import compact, list_files, remove_orphans
-from holdfast.pipeline.lake.writer import open_writer
+from holdfast.pipeline.lake.store import LakeAddress
 from holdfast.pipeline.source.history_source import open_source, refresh_heads
 from holdfast.pipeline.source.offsets import NOWHERE, Offsets
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.spark.fault_points import fault
 from holdfast.pipeline.spark.log import LOGGER
+from holdfast.pipeline.spark.progress import JobProgress, no_progress
 from holdfast.pipeline.spark.runner import LazyRunner, Runner, rounds
 
 
@@ -52,52 +51,70 @@ class ArchiveOutcome:
 
 
 #: Receives each batch when it is committed.
-Progress = Callable[[ArchiveOutcome, ArchivedBatch], None]
+Committed = Callable[[ArchiveOutcome, ArchivedBatch], None]
 
 
 def run_archive(
     job: ArchiveJob,
     make_runner: Callable[[], Runner],
-    progress: Progress | None = None,
+    committed: Committed | None = None,
     pause: Callable[[float], bool] | None = None,
+    *,
+    progress: JobProgress = no_progress,
 ) -> ArchiveOutcome:
     """Archive once, or until `pause` says no. Spark is started by `make_runner`, when all else is known to be right."""
     outcome = ArchiveOutcome()
     with open_source(job.options):
         pass  # SettingsError, before anything is made
-    store = LakeStore.at(job.lake)
-    with open_writer(store, lambda: Lake.open_or_make(store, job.name)) as (lake, was_left):
+    with open_archive(job.lake, job.name) as lake:
         fault("archive-begun")
-        if was_left:
-            outcome.swept = remove_orphans(lake)
+        if lake.was_left:
+            outcome.swept = lake.sweep()
+        runner = LazyRunner(make_runner)
         archive = Archive(
-            job.options, lake, LazyRunner(make_runner), batch_rows=job.batch_rows, most_patterns=job.most_patterns
+            job.options,
+            lake.table,
+            runner,
+            batch_rows=job.batch_rows,
+            most_patterns=job.most_patterns,
+            progress=progress,
         )
         try:
             for _round in rounds(job.every_s, pause):
-                _run_round(job, archive, outcome, progress)
-            if was_left:
+                _run_round(job, archive, outcome, committed)
+                if job.compacts:
+                    outcome.compacted += _compact(job, lake, runner, progress)
+            if lake.was_left:
                 # Workers of a killed run may have gone on for a while.
-                outcome.swept += remove_orphans(lake)
+                outcome.swept += lake.sweep()
         finally:
             archive.close()
-            outcome.version, outcome.offsets = lake.version, dict(lake.offsets)
+            outcome.version, outcome.offsets = lake.table.version, dict(lake.table.offsets)
     return outcome
 
 
-def _run_round(job: ArchiveJob, archive: Archive, outcome: ArchiveOutcome, progress: Progress | None) -> None:
+def _run_round(job: ArchiveJob, archive: Archive, outcome: ArchiveOutcome, committed: Committed | None) -> None:
     try:
         for batch in archive.batches():
             outcome.add(batch)
-            if progress is not None:
-                progress(outcome, batch)
+            if committed is not None:
+                committed(outcome, batch)
     except TransientError as error:
         if job.every_s is None:
             raise
         LOGGER.warning("the archive tries again: %s", error)
         archive.lake.refresh()
-    if job.compacts:
-        outcome.compacted += compact(archive.lake)
+
+
+def _compact(job: ArchiveJob, lake: WritableLake, run: Runner, progress: JobProgress) -> int:
+    try:
+        return lake.compact(run, progress)
+    except TransientError as error:
+        if job.every_s is None:
+            raise
+        LOGGER.warning("small files stay for now: %s", error)
+        lake.table.refresh()
+        return 0
 
 
 # ---- what is there
@@ -129,12 +146,12 @@ class LakeStatus:
 
 def lake_status(where: LakeAddress, options: ReadOptions | None = None) -> LakeStatus:
     """Of a lake, and of the log that it is filled from, if that is given. SettingsError if there is no lake."""
-    lake = Lake.open(where)
+    lake = open_lake(where)
     heads: Offsets = {}
     if options is not None:
         with open_source(options) as source:
             heads = refresh_heads(source)
-    files = list_files(lake)
+    files = lake.list_files()
     days = sorted({file["partition.day"].isoformat() for file in files})
     done = {shard: lake.offsets.get(shard, NOWHERE) for shard in sorted(lake.offsets.keys() | heads.keys())}
     return LakeStatus(

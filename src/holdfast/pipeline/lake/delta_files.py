@@ -1,7 +1,8 @@
 """Parquet files of Delta tables: what lakes and declared pipelines have in common.
 
 1. A name is used once: a task that is tried again writes other files. No reader sees a file before it is in the table.
-2. When `DeltaFiles.close` returns, the files and their names survive a power loss (`store.py`).
+2. When `DeltaFiles.close` returns, the files and their names survive a power loss (`store.py`). That it was the folder
+   of the driver, too, is not known there: who commits them looks first (`check_files`).
 3. Statistics never exclude a row: times are rounded outwards to the milliseconds that Delta keeps.
 
 Written where Spark's tasks run, which need nothing of Delta itself: `delta_log.py` adds them to their table.
@@ -10,7 +11,8 @@ Written where Spark's tasks run, which need nothing of Delta itself: `delta_log.
 import json
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, Self
 
@@ -18,11 +20,13 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from holdfast.pipeline.lake.store import LakeStore
+from holdfast.model.errors import PermanentError
+from holdfast.pipeline.lake.store import STORE_ERRORS, LakeStore
 
 #: Rows of a row group: it is what a reader skips or reads.
 _GROUP_ROWS: Final = 131_072
-_BEGINNING: Final = "hf-"
+#: Of the names of data files that Holdfast writes.
+BEGINNING: Final = "hf-"
 
 
 class DataFile(NamedTuple):
@@ -36,6 +40,27 @@ class DataFile(NamedTuple):
     modified_ms: int
     rows: int
     stats: str
+
+
+def check_files(store: LakeStore, files: Iterable[DataFile]) -> None:
+    """PermanentError if the driver does not see a file as a worker has written it: they have different folders.
+
+    A store of objects is the same from everywhere.
+    """
+    if store.folder is None:
+        return
+    for file in files:
+        path = store.folder / file.path
+        try:
+            found_bytes = path.stat().st_size
+        except FileNotFoundError:
+            found_bytes = -1
+        if found_bytes != file.size_bytes:
+            here = "is not there" if found_bytes < 0 else f"has {found_bytes} bytes"
+            raise PermanentError(
+                f"{path} {here} on this machine, and a worker has written {file.size_bytes} bytes to it: nothing was "
+                f"committed; name a folder that driver and executors share, or, for a lake, a store of objects"
+            )
 
 
 class DeltaFiles:
@@ -86,7 +111,7 @@ class _OpenFile:
         bounds: Sequence[str],
         repeating: Sequence[str] | bool,
     ) -> None:
-        self._path: Final = f"{place}/{_BEGINNING}{uuid.uuid4()}.parquet"
+        self._path: Final = f"{place}/{BEGINNING}{uuid.uuid4()}.parquet"
         self._partition: Final = partition
         self._held: list[Any] = []
         self._held_rows = 0
@@ -126,6 +151,8 @@ class _OpenFile:
 
     def abandon(self) -> None:
         """Remove the file: it will not be in the table."""
+        with suppress(*STORE_ERRORS, ValueError):  # a writer that is not closed would write when it is forgotten
+            self._writer.close()
         self._file.abandon()
 
     def _stats(self) -> str:
@@ -139,4 +166,6 @@ def _stat(value: Any, up: timedelta = timedelta()) -> Any:
     """A bound as Delta's log has it; of a time, the milliseconds."""
     if not isinstance(value, datetime):
         return value
+    if value.tzinfo is None:
+        return (value + up).isoformat(timespec="milliseconds")  # in no zone, and not in the worker's
     return (value + up).astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

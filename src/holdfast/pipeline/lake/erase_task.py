@@ -27,6 +27,8 @@ class StoredFile(NamedTuple):
     path: str
     day: str
     pattern: str
+    rows: int = 0
+    size_bytes: int = 0
 
 
 class SearchedFile(NamedTuple):
@@ -59,6 +61,11 @@ def search_files(
     except STORE_ERRORS as error:
         return PermanentError(f"a file of the lake {store} cannot be read: {store.describe(error)}")
     return [one for one in found if one is not None]
+
+
+def measure_search(task: Sequence[StoredFile], _found: list[SearchedFile]) -> tuple[int, int]:
+    """The messages and bytes that a task has looked through."""
+    return sum(file.rows for file in task), sum(file.size_bytes for file in task)
 
 
 def _searched(store: LakeStore, wanted: ErasureFilter, place: StoredFile, *, writes: bool) -> SearchedFile | None:

@@ -13,7 +13,8 @@ transactions* (`txn`). So the messages and how far they reach cannot come apart:
    is missing but by an erasure or its age (`erasures.py`).
 2. A transaction moves the offsets from those that its batch began at, or it does not happen.
 3. When `commit` returns, the batch survives a power loss.
-4. Whoever writes has checked that all rows were written by this archive: `refuse_strangers`.
+4. Whoever writes has checked that all rows were written by this archive: `refuse_strangers`. A transaction stands right
+   behind the version that was checked, or does not happen: nothing that another program does is written over unseen.
 
 There is no second record of progress, so there is no moment at which two records could differ.
 
@@ -23,28 +24,28 @@ There is no second record of progress, so there is no moment at which two record
     holdfast/NAME/writer              how often the lake was claimed and released   (`writer.py`)
 """
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, ClassVar, Final
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
-from deltalake.transaction import RemoveAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from holdfast.history.arrow.message_batches import SCHEMA
 from holdfast.model.errors import PermanentError, SettingsError, TransientError
 from holdfast.pipeline.lake.delta_files import DataFile
-from holdfast.pipeline.lake.delta_log import ABOUT, LOG, StoredTable, add_action
-from holdfast.pipeline.lake.lake_files import DAY, PATTERN, STATISTICS
+from holdfast.pipeline.lake.delta_log import ABOUT, LOG, OldFile, StoredTable, add_action
+from holdfast.pipeline.lake.lake_files import DAY, DELTA, PATTERN, REPEATING, STATISTICS, DataFileForm
 from holdfast.pipeline.lake.store import STORE_ERRORS, LakeAddress, LakeStore
 from holdfast.pipeline.source.offsets import NOWHERE, Offset, Offsets
 
-PARTITIONS: Final = [DAY, PATTERN]
+PARTITIONS: Final = (DAY, PATTERN)
 #: Next to Delta's folder; the underscore hides both from readers.
 OWN_FOLDER: Final = "_holdfast"
+#: Transactions that may be refused because another program has made one meanwhile.
+_TRIES: Final = 5
 _ABOUT: Final = "Messages of a Holdfast broker"
 #: Of topics, publishers and payloads nothing may stand in Delta's log: files can be rewritten, the log cannot.
 _PROPERTIES: Final = {"delta.dataSkippingStatsColumns": ",".join(STATISTICS)}
@@ -60,19 +61,18 @@ TABLE_SCHEMA: Final = pa.schema(
 )
 
 
-class LakeRow(NamedTuple):
-    """Which message a row is."""
-
-    shard: int
-    position_us: int
-    serial: int
-
-
 class Lake(StoredTable):
     """The table as of one version, until `refresh` or `commit`."""
 
+    form: Final[DataFileForm] = DELTA
+    partitions: ClassVar = PARTITIONS
+    repeating: ClassVar = REPEATING
+    retries: ClassVar = 0
+
     def __init__(self, store: LakeStore, table: DeltaTable) -> None:
         super().__init__(store, table)
+        #: Up to which version it is known that no other program has changed rows.
+        self._checked = -1
         #: Of the archive that fills it.
         self.name: Final = str(table.metadata().name or "")
         self.offsets: Offsets = self._read_offsets()
@@ -110,6 +110,9 @@ class Lake(StoredTable):
             )
         lake.check_schema()
         return lake
+
+    def place(self, partition: Mapping[str, str | None]) -> str:
+        return self.form.place(partition[DAY] or "", partition[PATTERN] or "")
 
     def refresh(self) -> None:
         super().refresh()
@@ -150,51 +153,79 @@ class Lake(StoredTable):
     def refuse_strangers(self) -> None:
         """PermanentError if rows were written or removed by something else than an archive and its upkeep.
 
-        Looks at what happened since the last transaction of Holdfast: whoever made that one has looked at the rest.
+        Looks at what happened since the last transaction of Holdfast: the writer of that one has looked at the rest.
         """
-        own, strange = -1, None
+        own, strange, by = self.version, -1, ""
         with self.store.errors(TransientError, f"the lake {self.store} cannot be read"):
-            for found in self._newest_first():
-                if ABOUT in found:
-                    own = found["version"]
-                    break
-                if found["operation"] not in _HARMLESS:
-                    strange = found
-            if strange is None or own < 0:
-                return  # if there is none of its own, Delta has forgotten who wrote what
-            before = self.store.table()
-            before.load_as_version(own)
-            if set(before.file_uris()) == set(self.table.file_uris()):
-                return  # it was undone
+            while (info := self.commit_info(own)) is not None and ABOUT not in info:
+                operation = info.get("operation", "change")
+                if operation not in _HARMLESS:
+                    strange, by = own, f"{operation} by {info.get('engineInfo') or 'an unknown program'}"
+                own -= 1
+            # Without one of its own, Delta has forgotten who wrote what.
+            if strange < 0 or info is None or self._has_rows_of(own):
+                self._checked = self.version
+                return
         raise PermanentError(
-            f"the lake {self.store} was changed by something else: version {strange['version']} is a "
-            f"{strange['operation']} by {strange.get('engineInfo') or 'an unknown program'}; restore version {own} "
+            f"the lake {self.store} was changed by something else: version {strange} is a {by}; restore version {own} "
             f"of the table, or archive into another lake"
         )
 
-    def newest_row(self) -> LakeRow | None:
-        """One of the newest rows; None if there are none."""
-        files = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
-        if not files:
-            return None
-        newest = max(files, key=lambda file: file.get("max.offset") or 0)
-        with (
-            self.store.errors(TransientError, f"the lake {self.store} cannot be read"),
-            self.store.parquet(unquote(newest["path"])) as file,
-        ):
-            rows = file.read_row_group(file.num_row_groups - 1, columns=["shard", "offset", "serial"])
-        last = rows.take([pc.index(rows["offset"], pc.max(rows["offset"])).as_py()]).to_pylist()[0]
-        return LakeRow(last["shard"], last["offset"], last["serial"])
+    def _has_rows_of(self, version: int) -> bool:
+        """Whether all that was done since was undone: the files are the same, and what is deleted in them."""
+        before = self.store.table()
+        before.load_as_version(version)
+        if set(before.file_uris()) != set(self.table.file_uris()):
+            return False
+        return _vectors(before) == _vectors(self.table)
 
-    def _newest_first(self) -> Iterator[dict[str, Any]]:
-        """What transactions say about themselves, and no more of them than are asked for."""
-        given, limit = 0, 8
-        while True:
-            found = self.table.history(limit)
-            yield from found[given:]
-            if len(found) < limit:
+    @property
+    def claim(self) -> int:
+        return self.table.transaction_version(self._claim_mark) or 0
+
+    def take_claim(self, claim: int, about: Mapping[str, Any]) -> None:
+        self.append([], PARTITIONS, {self._claim_mark: claim}, about, "lake")
+        self.fence = {self._claim_mark: claim}
+
+    def append(
+        self,
+        actions: Sequence[AddAction | RemoveAction],
+        partitions: Sequence[str],
+        marks: Mapping[str, int],
+        metadata: Mapping[str, Any],
+        what: str = "lake",
+    ) -> None:
+        """As of any table; and PermanentError if another program has changed rows, up to this very transaction."""
+        gone = {action.path for action in actions if isinstance(action, RemoveAction)}
+        watched = {*self.fence, *marks}
+        for _attempt in range(_TRIES):
+            if self._checked != self.version:
+                self.refuse_strangers()
+            before = self.version
+            known = {mark: self.table.transaction_version(mark) for mark in watched}
+            try:
+                super().append(actions, partitions, marks, metadata, what)
+            except PermanentError:
+                if self.version == before or any(self.table.transaction_version(mark) != known[mark] for mark in known):
+                    raise
+                self.refuse_strangers()
+                if not self._has_paths(gone):
+                    raise
+                # Another program has replaced other files, or changed no row: the same again, behind that.
+            else:
+                self._checked = before + 1
                 return
-            given, limit = len(found), 8 * limit
+        raise TransientError(f"the lake {self.store} cannot be written: other programs change it all the time")
+
+    def _has_paths(self, paths: Set[str]) -> bool:
+        missing = set(paths)
+        if missing:
+            missing.difference_update(unquote(name) for name in self.iter_names())
+        return not missing
+
+    @property
+    def _claim_mark(self) -> str:
+        return f"holdfast/{self.name}/writer"
 
     def commit(self, end: Offsets, files: Sequence[DataFile], metadata: Mapping[str, Any]) -> int:
         """Add a batch that began at `offsets`; the version that has it. `metadata` is for people.
@@ -213,24 +244,42 @@ class Lake(StoredTable):
     def replace(self, gone: Sequence[Mapping[str, Any]], files: Sequence[DataFile], metadata: Mapping[str, Any]) -> int:
         """Take files out of the table, as `list_files` names them, and put others in; the version that has it.
 
-        Survives: as `commit`. What is taken out lies there until it is vacuumed.
+        PermanentError, and nothing is changed: as `check_replaceable`, or another writer was faster. Survives: as
+        `commit`. What is taken out lies there until it is vacuumed.
         """
-        now_ms = time.time_ns() // 1_000_000
-        removed = [
-            RemoveAction(
-                path=unquote(file["path"]),  # it is quoted again on its way into Delta's log
-                data_change=True,
-                deletion_timestamp=now_ms,
-                size=file["size_bytes"],
-                partition_values={DAY: file["partition.day"].isoformat(), PATTERN: file["partition.pattern"]},
+        old = self.check_replaceable(gone)
+        self.replace_files(old, files, metadata, data_change=True, what="lake")
+        self.check_gone(old)
+        return self.version
+
+    def check_replaceable(self, gone: Sequence[Mapping[str, Any]]) -> list[OldFile]:
+        """PermanentError if one of these files has a name or a deletion vector with which it would stay."""
+        old = [
+            OldFile(
+                file["path"],
+                file["size_bytes"],
+                {DAY: file["partition.day"].isoformat(), PATTERN: file["partition.pattern"]},
             )
             for file in gone
         ]
-        self.append([*removed, *[add_action(file) for file in files]], PARTITIONS, {}, metadata, "lake")
-        there = set(self.table.file_uris())
-        if any(self.store.location(unquote(file["path"])) in there for file in gone):
-            raise PermanentError(f"files of the lake {self.store} were taken out, and Delta has them still")
-        return self.version
+        if why := self.obstacle(old):
+            raise PermanentError(
+                f"nothing was replaced in the lake {self.store}: {why}; have the program that wrote this file rewrite "
+                f"it (OPTIMIZE, REORG), and run this again"
+            )
+        return old
+
+
+def _vectors(table: DeltaTable) -> dict[str, Any]:
+    """Of files that have a deletion vector, by their names, which rows are left."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    found = pa.RecordBatchReader.from_stream(table.deletion_vectors())
+    return {
+        path: left
+        for batch in found
+        for path, left in zip(batch.column("filepath").to_pylist(), batch.column("selection_vector"), strict=True)
+    }
 
 
 def _make(store: LakeStore, name: str) -> None:
@@ -241,7 +290,7 @@ def _make(store: LakeStore, name: str) -> None:
             Schema.from_arrow(TABLE_SCHEMA),
             # A run that was killed after Delta's first transaction left a whole table.
             mode="ignore",
-            partition_by=PARTITIONS,
+            partition_by=list(PARTITIONS),
             name=name,
             description=_ABOUT,
             configuration=_PROPERTIES,

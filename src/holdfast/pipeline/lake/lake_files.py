@@ -6,6 +6,7 @@ the table.
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +26,36 @@ PATTERN: Final = "pattern"
 _HELD_BYTES: Final = 96 * 2**20
 #: Columns that Delta knows bounds of.
 STATISTICS: Final = ("ts", "shard", "offset", "serial")
-_REPEATING: Final = ("topic", "client_id", "content_type", "response_topic")
+#: Columns whose values repeat.
+REPEATING: Final = ("topic", "client_id", "content_type", "response_topic")
+
+
+@dataclass(frozen=True)
+class DataFileForm:
+    """How the data files of a table are written; it travels to Spark's workers."""
+
+    #: Within the table.
+    folder: str = ""
+    #: The columns, `pattern` among them, with the numbers that Iceberg has for them. None: those of history, for Delta.
+    schema: Any = None
+
+    def place(self, day: str, pattern: str) -> str:
+        slug = hashlib.sha256(pattern.encode()).hexdigest()[:8]
+        return f"{self.folder}{DAY}={day}/p-{slug}"
+
+    def rows(self, batch: Any, pattern: str) -> Any:
+        """A batch of one pattern as the file has it."""
+        if self.schema is None:
+            return batch
+        names = batch.schema.names
+        columns = [
+            (batch.column(field.name) if field.name in names else pa.repeat(pattern, batch.num_rows)).cast(field.type)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+DELTA: Final = DataFileForm()
 
 
 class WrittenFiles(NamedTuple):
@@ -36,7 +66,9 @@ class WrittenFiles(NamedTuple):
     left_out: tuple[SerialRanges, ...] = ()
 
 
-def write_files(store: LakeStore, batches: Iterator[Any], patterns: Sequence[str]) -> WrittenFiles:
+def write_files(
+    store: LakeStore, batches: Iterator[Any], patterns: Sequence[str], form: DataFileForm = DELTA
+) -> WrittenFiles:
     """Write record batches of history to a lake. They must have `ts`, `topic`, `shard`, `offset` and `serial`."""
     rows: dict[int, int] = {}
     finder = PatternFinder(patterns)
@@ -45,27 +77,28 @@ def write_files(store: LakeStore, batches: Iterator[Any], patterns: Sequence[str
             for counted in batch.column("shard").value_counts().to_pylist():
                 rows[counted["values"]] = rows.get(counted["values"], 0) + counted["counts"]
             for (day, pattern), piece in _divided(batch, finder):
-                _add(files, (EPOCH + timedelta(days=day)).date().isoformat(), finder.texts[pattern], piece)
+                _add(files, form, (EPOCH + timedelta(days=day)).date().isoformat(), finder.texts[pattern], piece)
             files.limit_memory()
         return WrittenFiles(files.close(), rows)
 
 
-def rewrite_file(store: LakeStore, day: str, pattern: str, batches: Iterator[Any]) -> DataFile | None:
+def rewrite_file(
+    store: LakeStore, day: str, pattern: str, batches: Iterator[Any], form: DataFileForm = DELTA
+) -> DataFile | None:
     """Write rows of one day and pattern to one file; None, and no file, if there are none."""
     with _open_files(store) as files:
         for batch in batches:
             if batch.num_rows:
-                _add(files, day, pattern, batch)
+                _add(files, form, day, pattern, batch)
         return next(iter(files.close()), None)
 
 
 def _open_files(store: LakeStore) -> DeltaFiles:
-    return DeltaFiles(store, _HELD_BYTES, _REPEATING)
+    return DeltaFiles(store, _HELD_BYTES, REPEATING)
 
 
-def _add(files: DeltaFiles, day: str, pattern: str, batch: Any) -> None:
-    slug = hashlib.sha256(pattern.encode()).hexdigest()[:8]
-    files.add(f"{DAY}={day}/p-{slug}", {DAY: day, PATTERN: pattern}, STATISTICS, batch)
+def _add(files: DeltaFiles, form: DataFileForm, day: str, pattern: str, batch: Any) -> None:
+    files.add(form.place(day, pattern), {DAY: day, PATTERN: pattern}, STATISTICS, form.rows(batch, pattern))
 
 
 def _divided(batch: Any, finder: PatternFinder) -> Iterator[tuple[tuple[int, int], Any]]:

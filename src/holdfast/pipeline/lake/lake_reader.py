@@ -1,6 +1,6 @@
 """Messages of a lake as a DataFrame, with the columns that the log has.
 
-Files that cannot hold what is asked for are left out here, by Delta's statistics: their day, their times, their
+Files that cannot hold what is asked for are left out here, by the table's statistics: their day, their times, their
 pattern. What is left is filtered by Spark.
 
 1. What is read is one version of the lake, however long the query waits: everything at or below its offsets.
@@ -21,11 +21,11 @@ from pyspark.sql.types import StructField, StructType
 from holdfast.durable.log import NO_END
 from holdfast.history.reader.view import UNKNOWN
 from holdfast.model.time import MILLISECOND_US, us_of
-from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.archive_table import ArchiveTable
+from holdfast.pipeline.lake.formats import open_lake
 from holdfast.pipeline.lake.lake_patterns import may_share
 from holdfast.pipeline.lake.store import LakeAddress
 from holdfast.pipeline.lake.store_reader import read_objects
-from holdfast.pipeline.lake.upkeep import list_files
 from holdfast.pipeline.source.data_source import NAME
 from holdfast.pipeline.source.history_source import check_zone, open_source, refresh_heads
 from holdfast.pipeline.source.offsets import NOWHERE, Offset, Offsets, to_json
@@ -41,7 +41,7 @@ _MADE: Final = {JSON: _PARSED, SIZE: "length(payload)"}
 
 def read_lake(
     spark: SparkSession,
-    lake: Lake,
+    lake: ArchiveTable,
     levels: tuple[bytes, ...],
     since_us: int,
     until_us: int,
@@ -64,9 +64,9 @@ def read_lake(
     return frame.select([expr(_MADE[name]).alias(name) if name in _MADE else col(name) for name in columns])
 
 
-def files_for(lake: Lake, levels: tuple[bytes, ...], since_us: int, until_us: int) -> list[str]:
+def files_for(lake: ArchiveTable, levels: tuple[bytes, ...], since_us: int, until_us: int) -> list[str]:
     """The files that may hold a message of such a topic and time, by their paths in the store."""
-    chosen = [file for file in list_files(lake) if _may_hold(file, levels, since_us, until_us)]
+    chosen = [file for file in lake.list_files() if _may_hold(file, levels, since_us, until_us)]
     return [unquote(file["path"]) for file in chosen]
 
 
@@ -137,7 +137,7 @@ def _literal(path: str) -> str:
 
 def union_history(spark: SparkSession, given: dict[str, str], where: LakeAddress) -> DataFrame:
     """`given` are options of the data source. SettingsError if there is no lake."""
-    lake = Lake.open(where)
+    lake = open_lake(where)
     options = parse_read_options(given)
     now_us = time.time_ns() // 1000
     since_us, until_us = options.since_us(now_us), options.until_us(now_us) or NO_END

@@ -22,15 +22,17 @@ from urllib.parse import unquote
 
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
+from holdfast.pipeline.lake.compaction.plan import crowded_partitions
+from holdfast.pipeline.lake.delta_files import check_files
 from holdfast.pipeline.lake.erase_task import ErasureFilter, SearchedFile, StoredFile, search_files
 from holdfast.pipeline.lake.erasures import ERASED, EXPIRED, record_erasure
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.serial_ranges import merge_ranges, span_ranges
 from holdfast.pipeline.lake.store import LakeAddress, LakeStore
-from holdfast.pipeline.lake.upkeep import compact, crowded_partitions, list_files, remove_orphans
+from holdfast.pipeline.lake.upkeep import compact, remove_orphans, vacuum
 from holdfast.pipeline.lake.writer import open_writer
 from holdfast.pipeline.spark.fault_points import fault
-from holdfast.pipeline.spark.progress import Progress, no_progress
+from holdfast.pipeline.spark.progress import JobProgress, no_progress
 from holdfast.pipeline.spark.runner import LazyRunner, Runner, raise_permanent
 from holdfast.storage.rocks.log.erasure_file import erase
 from holdfast.topics.filters import parse_filter
@@ -78,7 +80,7 @@ class RetainOutcome:
     version: int = 0
 
 
-def run_retain(job: RetainJob, make_runner: Callable[[], Runner], progress: Progress = no_progress) -> RetainOutcome:
+def run_retain(job: RetainJob, make_runner: Callable[[], Runner], progress: JobProgress = no_progress) -> RetainOutcome:
     """`make_runner` starts Spark, if there are files to search. SettingsError if there is no lake."""
     store = LakeStore.at(job.lake)
     lake = Lake.open(store)
@@ -92,6 +94,9 @@ def run_retain(job: RetainJob, make_runner: Callable[[], Runner], progress: Prog
             if was_left:
                 work.outcome.swept = remove_orphans(lake)
             work.run()
+            if was_left:
+                # Workers of a killed run may have gone on for a while.
+                work.outcome.swept += remove_orphans(lake)
     work.outcome.version = lake.version
     return work.outcome
 
@@ -103,7 +108,7 @@ class _Retention:
     job: RetainJob
     lake: Lake
     runner: Runner
-    progress: Progress
+    progress: JobProgress
     outcome: RetainOutcome = field(default_factory=RetainOutcome)
 
     def run(self) -> None:
@@ -125,13 +130,18 @@ class _Retention:
         if not job.dry_run:
             outcome.hidden_up_to = _hide(job)
             fault("retain-hidden")
-        files = list_files(lake)
+        files = lake.list_files()
         found = self._search(files, ErasureFilter(job.client, levels), writes=not job.dry_run)
         outcome.erased_rows = sum(part.rows for one in found for part in one.gone)
         outcome.emptied = sum(one.left is None for one in found)
         outcome.rewritten = len(found) - outcome.emptied
         if job.dry_run or not found:
             return
+        names = {one.name for one in found}
+        gone = [file for file in files if file["path"] in names]
+        left = [one.left for one in found if one.left is not None]
+        check_files(lake.store, left)
+        lake.check_replaceable(gone)  # before it is recorded
         what = f"client {job.client}" if job.client else f"topics {job.topic}"
         record_erasure(
             lake.store,
@@ -141,41 +151,38 @@ class _Retention:
             gone=merge_ranges(part for one in found for part in one.gone),
         )
         fault("retain-written")
-        names = {one.name for one in found}
-        left = [one.left for one in found if one.left is not None]
-        lake.replace([file for file in files if file["path"] in names], left, {"erased": outcome.erased_rows})
+        lake.replace(gone, left, {"erased": outcome.erased_rows})
         fault("retain-committed")
 
     def _expire(self, keep_from: date) -> None:
         lake, outcome = self.lake, self.outcome
-        old = [file for file in list_files(lake) if file["partition.day"] < keep_from]
+        old = [file for file in lake.list_files() if file["partition.day"] < keep_from]
         outcome.expired_days = sorted({file["partition.day"].isoformat() for file in old})
         outcome.expired_rows = sum(file["num_records"] for file in old)
         if self.job.dry_run or not old:
             return
+        lake.check_replaceable(old)
         found = self._search(old, ErasureFilter(), writes=False)
         what = f"before {keep_from.isoformat()}"
         gone = span_ranges(part for one in found for part in one.gone)
         record_erasure(lake.store, kind=EXPIRED, what=what, by=self.job.by, gone=gone)
         lake.replace(old, [], {"expired": outcome.expired_rows})
         # Queries may read these files today: files that were replaced stay for a week.
-        outcome.removed += _vacuum(lake)
-        lake.refresh()
+        outcome.removed += vacuum(lake)
 
     def _compact(self) -> None:
         lake, outcome = self.lake, self.outcome
         if self.job.dry_run:
-            places = set(crowded_partitions(list_files(lake), datetime.now(UTC).date().isoformat()))
-            outcome.compacted = sum(_place(file) in places for file in list_files(lake))
+            today = datetime.now(UTC).date().isoformat()
+            outcome.compacted = sum(crowded_partitions(lake, today, lake.names_with_deletions()).values())
             return
-        while done := compact(lake):
+        while done := compact(lake, self.runner, progress=self.progress):
             outcome.compacted += done
-            self.progress(None, f"{outcome.compacted} small files replaced")
 
     def _vacuum(self) -> None:
         """Remove every file that the table does not need now."""
         lake = self.lake
-        self.progress(None, "removing old files")
+        self.progress.say("removing old files")
         self.outcome.removed += remove_orphans(lake, replaced=True)
         left = remove_orphans(lake, replaced=True)
         if left:
@@ -184,7 +191,8 @@ class _Retention:
     def _search(self, files: Sequence[dict[str, Any]], wanted: ErasureFilter, *, writes: bool) -> list[SearchedFile]:
         tasks = _packed(files)
         if tasks:
-            self.progress(None, f"looking through {len(files)} files")
+            rows = sum(file["num_records"] for file in files)
+            self.progress(0.0, f"looking through {len(files)} files", until=1.0, rows=rows)
         work = partial(search_files, self.lake.store, wanted, writes=writes)
         return list(chain.from_iterable(raise_permanent(self.runner(work, tasks))))
 
@@ -199,12 +207,6 @@ def _hide(job: RetainJob) -> dict[int, int]:
     return made.up_to
 
 
-def _vacuum(lake: Lake) -> int:
-    """Remove files that the table has replaced long ago; how many."""
-    with lake.store.errors(PermanentError, f"old files of {lake.store} cannot be removed"):
-        return len(lake.table.vacuum(dry_run=False, full=True))
-
-
 def _packed(files: Sequence[dict[str, Any]]) -> list[Any]:
     tasks: list[list[StoredFile]] = []
     room_bytes = 0
@@ -213,7 +215,10 @@ def _packed(files: Sequence[dict[str, Any]]) -> list[Any]:
         if room_bytes < 0 or len(tasks[-1]) == _TASK_FILES:
             tasks.append([])
             room_bytes = _TASK_BYTES
-        tasks[-1].append(StoredFile(file["path"], unquote(file["path"]), *_place(file)))
+        place = _place(file)
+        tasks[-1].append(
+            StoredFile(file["path"], unquote(file["path"]), *place, file["num_records"], file["size_bytes"])
+        )
     return [tuple(task) for task in tasks]
 
 
@@ -222,7 +227,7 @@ def _place(file: dict[str, Any]) -> tuple[str, str]:
 
 
 def _size(lake: Lake) -> int:
-    return sum(file["size_bytes"] for file in list_files(lake))
+    return sum(file["size_bytes"] for file in lake.list_files())
 
 
 def first_day(days: int, now: datetime | None = None) -> date:

@@ -17,11 +17,12 @@ store in all of this, so there is one set of options, one way of asking again, a
 import os
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -46,6 +47,8 @@ _REFUSED: Final = re.compile(
 #: Colours, and the marks of causes.
 _DRESSING: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
 _HIDDEN: Final = "***"
+#: Objects that are removed at the same time: each is a request.
+_REMOVALS: Final = 16
 
 #: Where a lake lies, as callers may say it.
 LakeAddress: TypeAlias = "str | Path | LakeStore"
@@ -63,6 +66,11 @@ class NewFile(Protocol):
         """Have it nowhere."""
 
 
+class ListedFile(NamedTuple):
+    path: str
+    modified_s: float
+
+
 @dataclass(frozen=True)
 class LakeStore:
     #: As it is shown.
@@ -78,6 +86,11 @@ class LakeStore:
         if isinstance(where, LakeStore):
             return where
         address = parse_address(str(where))
+        if address.kind == "iceberg":
+            raise SettingsError(
+                f"the lake {address.text} is an Iceberg table, and this works on Delta lakes; name a folder or a store "
+                f"with one"
+            )
         return cls(*address, read_options(address.kind, settings)) if address.kind else cls(*address)
 
     def __str__(self) -> str:
@@ -113,7 +126,7 @@ class LakeStore:
 
     def create(self, path: str) -> NewFile:
         """Requires: a name that was never used."""
-        return _ObjectFile(self._files(), path) if self.kind else _FolderFile(Path(self.address) / path)
+        return _ObjectFile(self.files(), path) if self.kind else _FolderFile(Path(self.address) / path)
 
     def sync(self, paths: Iterable[str]) -> None:
         """Have the names of finished files survive a power loss: a store of objects has seen to it."""
@@ -126,7 +139,7 @@ class LakeStore:
 
     def parquet(self, path: str) -> Any:
         """A Parquet file, to be read; a context manager."""
-        where = self._files().open_input_file(path) if self.kind else str(Path(self.address) / path)
+        where = self.files().open_input_file(path) if self.kind else str(Path(self.address) / path)
         return pq.ParquetFile(where, pre_buffer=bool(self.kind))
 
     def list_paths(self, under: str = "") -> list[str]:
@@ -135,17 +148,31 @@ class LakeStore:
             root = self.folder / under
             return [str(path.relative_to(self.folder)) for path in root.rglob("*") if path.is_file()]
         chosen = fs.FileSelector(under, allow_not_found=True, recursive=True)
-        return [found.path for found in self._files().get_file_info(chosen) if found.is_file]
+        return [found.path for found in self.files().get_file_info(chosen) if found.is_file]
+
+    def iter_data_files(self) -> Iterator[ListedFile]:
+        """All Parquet files that readers of a table may see, in any order.
+
+        Of a store of objects, those of one folder, such as a day, are held in memory; of a folder, none.
+        """
+        found = _iter_folder(Path(self.address), "") if self.folder is not None else _iter_objects(self.files())
+        return (file for file in found if file.path.endswith(".parquet"))
 
     def remove(self, paths: Iterable[str]) -> None:
         """One that is not there is as good as removed."""
-        files = self._files() if self.kind else None
-        for path in paths:
+        if self.folder is not None:
+            for path in paths:
+                (self.folder / path).unlink(missing_ok=True)
+            return
+        files = self.files()
+
+        def remove(path: str) -> None:
             with suppress(FileNotFoundError):
-                if files is None:
-                    (Path(self.address) / path).unlink()
-                else:
-                    files.delete_file(path)
+                files.delete_file(path)
+
+        with ThreadPoolExecutor(_REMOVALS) as pool:
+            for _done in pool.map(remove, paths):
+                pass
 
     def put(self, path: str, content: bytes) -> None:
         """Replace a small file. Requires: a store of objects."""
@@ -154,14 +181,17 @@ class LakeStore:
         file.finish()
 
     def get(self, path: str) -> bytes | None:
-        """A small file; None if it is not there. Requires: a store of objects."""
+        """A small file; None if it is not there."""
         try:
-            with self._files().open_input_file(path) as file:
+            if self.folder is not None:
+                return (self.folder / path).read_bytes()
+            with self.files().open_input_file(path) as file:
                 return bytes(file.read())
         except FileNotFoundError:
             return None
 
-    def _files(self) -> Any:
+    def files(self) -> Any:
+        """As Arrow has them. Requires: a store of objects."""
         return _open_files(self.address, tuple(sorted(self.options.values.items())))
 
     # ---- errors
@@ -200,6 +230,28 @@ class LakeStore:
 def _open_files(address: str, options: tuple[tuple[str, str], ...]) -> Any:
     """The files of a store of objects, with its connections."""
     return fs.PyFileSystem(DeltaStorageHandler(address, dict(options)))
+
+
+def _iter_folder(root: Path, under: str) -> Iterator[ListedFile]:
+    with os.scandir(root / under) as entries:
+        for entry in entries:
+            path = f"{under}{entry.name}"
+            with suppress(FileNotFoundError):  # it has just been removed
+                if entry.is_dir(follow_symlinks=False):
+                    if under or entry.name[0] != "_":
+                        yield from _iter_folder(root, f"{path}/")
+                else:
+                    yield ListedFile(path, entry.stat().st_mtime)
+
+
+def _iter_objects(files: Any) -> Iterator[ListedFile]:
+    for top in files.get_file_info(fs.FileSelector("", allow_not_found=True)):
+        if top.path[0] == "_":
+            continue
+        below = [top] if top.is_file else files.get_file_info(fs.FileSelector(top.path, recursive=True))
+        for found in below:
+            if found.is_file:
+                yield ListedFile(found.path, found.mtime.timestamp())
 
 
 class _FolderFile:

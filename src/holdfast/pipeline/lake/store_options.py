@@ -5,6 +5,7 @@
     abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH      Azure
     gs://BUCKET/PATH                                         Google Cloud Storage
     hdfs://HOST:PORT/PATH                                    Hadoop
+    iceberg://CATALOG/NAMESPACE.TABLE                        an Iceberg table: its catalog says where it lies
 
 Options come from the variables of the environment that the stores' own tools use, and from a settings file, which
 wins: TOML, a table for each kind of store, named by HOLDFAST_LAKE_SETTINGS or by the caller.
@@ -14,6 +15,13 @@ wins: TOML, a table for each kind of store, named by HOLDFAST_LAKE_SETTINGS or b
     access_key_id = "…"
     secret_access_key = "…"
 
+A catalog of Iceberg has its own table, with the options that pyiceberg has for it; without one, pyiceberg's own
+variables and file count (PYICEBERG_CATALOG__MAIN__URI, .pyiceberg.yaml).
+
+    [iceberg.main]
+    uri = "https://catalog.example.org"
+    credential = "…"
+
 1. An address has no credentials in it, and an error about an address shows none that somebody wrote there.
 2. An option that does not exist is an error. No error shows the value of an option.
 """
@@ -22,8 +30,9 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from holdfast.model.errors import SettingsError
@@ -35,13 +44,17 @@ _FORMS: Final = {
     "abfss": "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
     "gs": "gs://BUCKET/PATH",
     "hdfs": "hdfs://HOST:PORT/PATH",
+    "iceberg": "iceberg://CATALOG/NAMESPACE.TABLE",
 }
 _PLACES: Final = {
     "s3": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}"),
     "abfss": re.compile(r"[a-z0-9$][a-z0-9-]{2,62}@[a-z0-9]{3,24}(\.[a-z0-9-]+)+"),
     "gs": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}"),
     "hdfs": re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?"),
+    "iceberg": re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"),
 }
+#: At least one namespace, and the table.
+_TABLE: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 
 
 class _Option(NamedTuple):
@@ -87,6 +100,9 @@ _OPTIONS: Final[dict[str, dict[str, _Option]]] = {
     },
     "hdfs": {},
 }
+#: Of a catalog of Iceberg; names with a dot are those of pyiceberg, such as "s3.region", and are passed on.
+_OF_CATALOGS: Final = ("type", "uri", "warehouse", "credential", "token", "scope", "oauth2-server-uri", "prefix")
+_SECRET: Final = re.compile(r"credential|token|secret|password|access-key|account-key|sas|connection-string")
 #: Of every store that is asked by HTTP.
 _OF_REQUESTS: Final = {name: _Option(name) for name in ("timeout", "connect_timeout", "max_retries", "retry_timeout")}
 #: What to set when a store wants to know who asks.
@@ -95,6 +111,7 @@ CREDENTIALS: Final = {
     "abfss": "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID with its secret and tenant",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "hdfs": "HADOOP_CONF_DIR and HADOOP_USER_NAME",
+    "iceberg": "PYICEBERG_CATALOG__NAME__CREDENTIAL or PYICEBERG_CATALOG__NAME__TOKEN",
 }
 
 
@@ -141,7 +158,14 @@ def parse_address(text: str) -> StoreAddress:
         raise SettingsError(f"the lake {kind}://{parts.netloc}/{path}: write {_FORMS[kind]}")
     if ".." in path.split("/") or (kind == "hdfs" and not path):
         raise SettingsError(f"the lake {kind}://{parts.netloc}/{path}: write {_FORMS[kind]}, with a path without '..'")
+    if kind == "iceberg" and not _TABLE.fullmatch(path):
+        raise SettingsError(f"the lake {kind}://{parts.netloc}/{path}: write {_FORMS[kind]}")
     return StoreAddress(f"{kind}://{parts.netloc}" + (f"/{path}" if path else ""), kind, parts.netloc)
+
+
+def is_iceberg(where: object) -> bool:
+    """Whether it is the address of a table in a catalog of Iceberg."""
+    return isinstance(where, str) and where[:8].lower() == "iceberg:"
 
 
 def _check_credentials(kind: str, parts: SplitResult) -> None:
@@ -154,7 +178,8 @@ def _check_credentials(kind: str, parts: SplitResult) -> None:
 
 
 def _describe_forms() -> str:
-    return f"give a folder, {', '.join(list(_FORMS.values())[:-1])} or {_FORMS['hdfs']}"
+    forms = list(_FORMS.values())
+    return f"give a folder, {', '.join(forms[:-1])} or {forms[-1]}"
 
 
 def read_options(kind: str, file: Path | None = None, environment: Mapping[str, str] = os.environ) -> StoreOptions:
@@ -168,7 +193,7 @@ def read_options(kind: str, file: Path | None = None, environment: Mapping[str, 
     if file is None and environment.get(SETTINGS):
         file = Path(environment[SETTINGS])
     if file is not None:
-        values |= _read_file(file, kind, known)
+        values |= _values_of(file, kind, _read_file(file).get(kind, {}), known)
     if kind == "s3" and "AWS_S3_LOCKING_PROVIDER" not in values:
         values["AWS_CONDITIONAL_PUT"] = "etag"
     # A plain connection is for those who ask for it by the endpoint.
@@ -181,7 +206,34 @@ def read_options(kind: str, file: Path | None = None, environment: Mapping[str, 
     return StoreOptions(values, tuple(values[key] for key in sorted(secret_keys & values.keys())))
 
 
-def _read_file(file: Path, kind: str, known: Mapping[str, _Option]) -> dict[str, str]:
+def read_catalog(name: str, environment: Mapping[str, str] = os.environ) -> StoreOptions:
+    """The options of a catalog of Iceberg that stand in the settings file."""
+    values: dict[str, str] = {}
+    if environment.get(SETTINGS):
+        file = Path(environment[SETTINGS])
+        catalogs = _read_file(file).get("iceberg", {})
+        given = catalogs.get(name, {})
+        if not all(isinstance(one, dict) for one in catalogs.values()):
+            raise SettingsError(f"{file}: [iceberg]: write a table for each catalog, [iceberg.{name}]")
+        plain = {key: value for key, value in given.items() if "." not in key}
+        values = _values_of(file, f"iceberg.{name}", plain, {key: _Option(key) for key in _OF_CATALOGS})
+        values |= {key: str(value) for key, value in given.items() if "." in key}
+    return StoreOptions(values, secrets_of(values))
+
+
+def secrets_of(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of a catalog's options that are shown nowhere: credentials, and an address with a password in it."""
+    found = {value for key, value in values.items() if _SECRET.search(key) and value}
+    with suppress(ValueError):
+        password = urlsplit(values.get("uri", "")).password
+        if password:
+            found |= {values["uri"], password, unquote(password)}
+    # What is exchanged for a token is an id and a secret.
+    found |= {part for part in values.get("credential", "").split(":") if part}
+    return tuple(sorted(found))
+
+
+def _read_file(file: Path) -> dict[str, dict[str, Any]]:
     try:
         if file.stat().st_mode & 0o077:
             raise SettingsError(f"{file} may be read by others, and holds credentials; run: chmod 600 {file}")
@@ -195,10 +247,15 @@ def _read_file(file: Path, kind: str, known: Mapping[str, _Option]) -> dict[str,
             f"the settings file of the lake, {file}: no TOML{f' in {line[0]}' if line else ''}"
         ) from None
     for table, given in content.items():
-        if table not in _OPTIONS or not isinstance(given, dict):
-            raise SettingsError(f"{file}: {table}: there are the tables {', '.join(f'[{name}]' for name in _OPTIONS)}")
+        if table not in (*_OPTIONS, "iceberg") or not isinstance(given, dict):
+            tables = f"{', '.join(f'[{name}]' for name in _OPTIONS)}, [iceberg.CATALOG]"
+            raise SettingsError(f"{file}: {table}: there are the tables {tables}")
+    return content
+
+
+def _values_of(file: Path, kind: str, given: Mapping[str, Any], known: Mapping[str, _Option]) -> dict[str, str]:
     values: dict[str, str] = {}
-    for name, value in content.get(kind, {}).items():
+    for name, value in given.items():
         if name not in known:
             raise SettingsError(f"{file}: [{kind}] has no option {name}; it has {', '.join(known) or 'none'}")
         if not isinstance(value, str | int | bool):

@@ -13,8 +13,10 @@ moves it to the next even number. While it works, it changes a small object ever
    still and came back, commits nothing: safety needs no clock. The object only tells whether to wait.
 2. A lake that is claimed by a writer whose object moves is refused. No clocks are compared: the object is looked at
    twice.
-3. What lies in the lake and in no table, when the claim is there, was left by a killed writer, or by one that can
-   commit no more.
+3. What lies in the lake and in no table, when the claim is there, was left by a writer that was killed, failed, or can
+   commit no more. A claim that was not released tells of it, or `_holdfast/unfinished`: a writer that fails puts it
+   there before it releases its claim, and the next one that ends well removes it. In a folder, it is there from the
+   beginning.
 4. A store that would take two transactions of one number is refused before anything is written to the lake
    (`commit_check.py`).
 """
@@ -30,14 +32,16 @@ from typing import Final
 
 from holdfast.files.lock import FileLock
 from holdfast.model.errors import HoldfastError, PermanentError, SettingsError, TransientError
+from holdfast.pipeline.lake.archive_table import WrittenTable
 from holdfast.pipeline.lake.commit_check import check_commits
-from holdfast.pipeline.lake.lake import OWN_FOLDER, PARTITIONS, Lake
+from holdfast.pipeline.lake.lake import OWN_FOLDER, Lake
 from holdfast.pipeline.lake.store import STORE_ERRORS, LakeStore
 from holdfast.pipeline.spark.log import LOGGER
 
 _LOCK: Final = "lock"
 _UNFINISHED: Final = "unfinished"
 _BEAT: Final = f"{OWN_FOLDER}/writer"
+_FAILED: Final = f"{OWN_FOLDER}/{_UNFINISHED}"
 #: Seconds between two beats, and how long a writer may be silent: some requests in between may fail.
 BEAT_S: Final = 5.0
 SILENCE_S: Final = 30.0
@@ -62,7 +66,7 @@ def open_writer(
     check_commits(store)
     lake = open_lake()
     lake.refuse_strangers()
-    with _claim(lake, who, wait) as was_left:
+    with claim_table(lake, who, wait) as was_left:
         lake.evolve()
         yield lake, was_left
 
@@ -96,34 +100,35 @@ def lock_folder(folder: Path, who: str = "archive") -> Iterator[bool]:
 
 
 @contextmanager
-def _claim(lake: Lake, who: str, wait: Callable[[float], None]) -> Iterator[bool]:
+def claim_table(lake: WrittenTable, who: str, wait: Callable[[float], None] = time.sleep) -> Iterator[bool]:
+    """Be the only writer by a claim for the length of a block; whether the last writer was killed, or failed."""
     was_left = _take(lake, who, wait)
     with _Beat(lake.store):
         try:
             yield was_left
         except HoldfastError:
-            _release(lake)
+            _release(lake, finished=False)
             raise
-        _release(lake)
+        _release(lake, finished=True)
 
 
-def _take(lake: Lake, who: str, wait: Callable[[float], None]) -> bool:
-    """Move the mark to the next odd number; whether it was odd."""
-    mark = f"holdfast/{lake.name}/writer"
-    number = lake.table.transaction_version(mark) or 0
-    was_left = number % 2 == 1
-    if was_left:
+def _take(lake: WrittenTable, who: str, wait: Callable[[float], None]) -> bool:
+    """Move the mark to the next odd number; whether the last writer has left something."""
+    number = lake.claim
+    was_killed = number % 2 == 1
+    if was_killed:
         _refuse_living(lake, who, wait)
-    taken = number + (2 if was_left else 1)
+    taken = number + (2 if was_killed else 1)
     try:
-        lake.append([], PARTITIONS, {mark: taken}, {"writer": who, "claimed": taken}, "lake")
+        lake.take_claim(taken, {"writer": who, "claimed": taken})
     except PermanentError:
+        lake.refuse_strangers()
         raise SettingsError(f"another {who} has just begun to write to {lake.store}; wait for it, or stop it") from None
-    lake.fence = {mark: taken}
-    return was_left
+    with lake.store.errors(TransientError, f"the lake {lake.store} cannot be read"):
+        return was_killed or lake.store.get(_FAILED) is not None
 
 
-def _refuse_living(lake: Lake, who: str, wait: Callable[[float], None]) -> None:
+def _refuse_living(lake: WrittenTable, who: str, wait: Callable[[float], None]) -> None:
     """SettingsError if the writer that has claimed the lake goes on."""
     store = lake.store
     LOGGER.warning("%s was claimed and not released: looking for %d s whether somebody writes", store, int(SILENCE_S))
@@ -135,14 +140,20 @@ def _refuse_living(lake: Lake, who: str, wait: Callable[[float], None]) -> None:
             raise SettingsError(f"another {who} is writing to {store}; wait for it, or stop it")
 
 
-def _release(lake: Lake) -> None:
+def _release(lake: WrittenTable, *, finished: bool) -> None:
     """A claim that cannot be released costs the next writer half a minute."""
-    [(mark, number)] = lake.fence.items()
+    store = lake.store
     try:
+        with store.errors(TransientError, f"the lake {store} cannot be written"):
+            if finished:
+                store.remove([_FAILED])
+            else:
+                store.put(_FAILED, b"")
         lake.refresh()
-        lake.append([], PARTITIONS, {mark: number + 1}, {"released": number}, "lake")
+        number = lake.claim
+        lake.take_claim(number + 1, {"released": number})
     except HoldfastError as error:
-        LOGGER.warning("the claim of %s was not released: %s", lake.store, error)
+        LOGGER.warning("the claim of %s was not released: %s", store, error)
 
 
 class _Beat:

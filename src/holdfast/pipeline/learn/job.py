@@ -18,8 +18,9 @@ from holdfast.pipeline.source.history_source import open_source
 from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.pipeline.source.schema import SIZE
 from holdfast.pipeline.spark.errors import permanent_errors
+from holdfast.pipeline.spark.executor_folder import check_executors_read
 from holdfast.pipeline.spark.fault_points import fault
-from holdfast.pipeline.spark.progress import Progress
+from holdfast.pipeline.spark.progress import JobProgress
 from holdfast.pipeline.spark.session import session
 from holdfast.records.lanes import zone_of_lane
 from holdfast.storage.rocks.log.next_patterns import MAX_PATTERNS, read_patterns, write_patterns
@@ -59,17 +60,20 @@ class LearnOutcome(NamedTuple):
         return sum(one.pattern.size_bytes for one in self.found) + self.outside.size_bytes
 
 
-def run_learn(job: LearnJob, master: str | None, progress: Progress) -> LearnOutcome:
+def run_learn(job: LearnJob, master: str | None, progress: JobProgress) -> LearnOutcome:
     """Start Spark, and learn. PermanentError: Spark failed; and the errors of `learn_history`."""
     with permanent_errors():
-        return learn_history(session("holdfast-learn", master=master), job, progress)
+        spark = session("holdfast-learn", master=master, say=progress.say)
+        progress.watch(spark)
+        check_executors_read(spark, job.source)
+        return learn_history(spark, job, progress)
 
 
-def learn_history(spark: SparkSession, job: LearnJob, progress: Progress) -> LearnOutcome:
+def learn_history(spark: SparkSession, job: LearnJob, progress: JobProgress) -> LearnOutcome:
     """PermanentError: the data cannot be read; SettingsError: no such zone, no lake."""
     zones = _zones(job)
     learner = Learner(sorted(set(zones.values())))
-    progress(0.0, "messages")
+    progress(0.0, "messages", until=0.4, reads=True)
     with closing(SparkTopicCounts(_messages(spark, job), zones, learner)) as counting:
         progress(0.4, f"{counting.topics:,} topics")
         patterns = learn_patterns(counting, learner, progress)

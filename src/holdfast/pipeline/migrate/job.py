@@ -9,7 +9,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -25,8 +25,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from holdfast.model.errors import PermanentError, TransientError
 from holdfast.pipeline.migrate.task import MigrateJob, MigrateSums, copy_share, list_clients
 from holdfast.pipeline.spark.errors import translate_error
-from holdfast.pipeline.spark.progress import Progress, count_tasks, run_watched
+from holdfast.pipeline.spark.progress import JobProgress, TaskCounter
 from holdfast.pipeline.spark.session import session
+from holdfast.pipeline.spark.watched_work import run_watched
 from holdfast.storage.folder_lock import FolderLock
 from holdfast.storage.queue_addresses import open_backend, parse_backend, parse_tbmq
 from holdfast.storage.rocks.sessions.session_backends import change_queue_backends
@@ -54,15 +55,15 @@ _RESULT: Final = pa.schema(
 )
 
 
-def run_migrate(job: MigrateJob, master: str | None, begin: Callable[[str], None], progress: Progress) -> MigrateSums:
-    """Copy every queue. Spark is started if there is anything to do; `begin` announces long steps."""
+def run_migrate(job: MigrateJob, master: str | None, progress: JobProgress) -> MigrateSums:
+    """Copy every queue. Spark is started if there is anything to do."""
     with _held(job):
-        begin("listing clients")
+        progress.say("listing clients")
         listed = asyncio.run(list_clients(job))
         if not listed.queues:
             return listed
-        begin("starting Spark")
-        spark = session("holdfast-migrate", master=master)
+        spark = session("holdfast-migrate", master=master, say=progress.say)
+        progress.watch(spark)
         done = _copy_all(spark, job, listed.queues, progress)
     if (done.queues, done.listed) != (listed.queues, listed.listed):
         raise PermanentError(
@@ -111,18 +112,15 @@ def _held(job: MigrateJob) -> Iterator[None]:
         lock.release()
 
 
-def _copy_all(spark: SparkSession, job: MigrateJob, queues: int, progress: Progress) -> MigrateSums:
+def _copy_all(spark: SparkSession, job: MigrateJob, queues: int, progress: JobProgress) -> MigrateSums:
     most = spark.sparkContext.defaultParallelism * _SHARES_PER_TASK
     shares = max(1, min(most, queues // _CLIENTS_PER_SHARE))
     numbers = spark.range(0, shares, 1, shares)
-    frame = numbers.mapInArrow(partial(_copy_shares, job, shares), from_arrow_schema(_RESULT))
-
-    def look() -> None:
-        shares_done, _all = count_tasks(spark)
-        progress(shares_done / shares, f"{shares_done} of {shares} shares of {queues:,} queues")
-
+    progress(0.0, f"copying {queues:,} queues", until=1.0)
+    work = partial(_copy_shares, job, shares, progress.counter(spark))
+    frame = numbers.mapInArrow(work, from_arrow_schema(_RESULT))
     try:
-        rows = run_watched(spark, frame.collect, look)
+        rows = run_watched(spark, frame.collect)
     except PySparkException as error:
         raise translate_error(error, f"{job.source} → {job.target}") from error
     except Py4JError as error:
@@ -145,11 +143,12 @@ def _read_sessions(value: bytes) -> list[tuple[str, list[OwedPacket]]]:
     return [(client_id, [OwedPacket(*packet) for packet in packets]) for client_id, packets in json.loads(value)]
 
 
-def _copy_shares(job: MigrateJob, shares: int, batches: Iterator[Any]) -> Iterator[Any]:
+def _copy_shares(job: MigrateJob, shares: int, counter: TaskCounter, batches: Iterator[Any]) -> Iterator[Any]:
     """For `mapInArrow`: each row is the number of a share."""
     for batch in batches:
         for share in batch.column(0).to_pylist():
             sums = asyncio.run(copy_share(job, share, shares))
+            counter.add(sums.messages)
             row = asdict(replace(sums, sessions=[])) | {name: f"{getattr(sums, name):x}" for name in _BIG}
             row["sessions"] = json.dumps(sums.sessions).encode()
             yield pa.RecordBatch.from_pylist([row], schema=_RESULT)

@@ -25,7 +25,8 @@ from holdfast.history.arrow.message_batches import COLUMNS
 from holdfast.history.reader.reader import HistoryReader, Part
 from holdfast.history.reader.view import UNKNOWN
 from holdfast.model.errors import PermanentError, SettingsError
-from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.archive_table import ArchiveTable
+from holdfast.pipeline.lake.formats import open_lake
 from holdfast.pipeline.lake.lake_reader import read_lake
 from holdfast.pipeline.relayout.plan import PREFIX, RelayoutJob, RelayoutTask, check_count, choose_generations
 from holdfast.pipeline.relayout.rows import (
@@ -49,8 +50,9 @@ from holdfast.pipeline.shipment.topic_structures import learn_structures
 from holdfast.pipeline.source.history_source import read_view
 from holdfast.pipeline.source.partitions import task_count, tile_parts
 from holdfast.pipeline.spark.errors import spark_errors
+from holdfast.pipeline.spark.executor_folder import WRITES, check_executors_see
 from holdfast.pipeline.spark.fault_points import fault
-from holdfast.pipeline.spark.progress import Progress, no_progress
+from holdfast.pipeline.spark.progress import CountedBatches, JobProgress, TaskCounter, no_progress
 from holdfast.records.generations import Generation, encode_generation
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.storage.rocks.layouts.build import LAYOUTS
@@ -84,21 +86,22 @@ class RelayoutOutcome:
     unchanged: int
 
 
-def run_relayout(spark: SparkSession, job: RelayoutJob, progress: Progress = no_progress) -> RelayoutOutcome:
+def run_relayout(spark: SparkSession, job: RelayoutJob, progress: JobProgress = no_progress) -> RelayoutOutcome:
     """Rewrite sealed generations, whether the broker runs or not, or restore them from a lake."""
     if job.layout is not None and job.layout not in LAYOUTS:
         raise SettingsError(f"there is no layout {job.layout!r}; there are {', '.join(LAYOUTS)}")
     if bool(job.days) != (job.lake is not None):
         raise SettingsError("days are brought back from a lake: give both, or neither")
+    check_executors_see(spark, job.data.absolute(), WRITES)
     return _Relayout(spark, job, progress).run()
 
 
 class _Relayout:
-    def __init__(self, spark: SparkSession, job: RelayoutJob, progress: Progress) -> None:
+    def __init__(self, spark: SparkSession, job: RelayoutJob, progress: JobProgress) -> None:
         self._spark: Final = spark
         self._job: Final = job
         self._data: Final = job.data.absolute()
-        self._lake: Final = None if job.lake is None else Lake.open(job.lake)
+        self._lake: Final = None if job.lake is None else open_lake(job.lake)
         self._progress: Final = progress
 
     def run(self) -> RelayoutOutcome:
@@ -117,15 +120,17 @@ class _Relayout:
         unchanged = 0
         for number, task in enumerate(tasks):
             old = task.old
-            self._progress(number / len(tasks), f"generation {old.number} of {old.zone}, {old.layout}")
-            found = self._rewrite(task)
+            share, until = number / len(tasks), (number + 1) / len(tasks)
+            self._progress(share, f"topics of generation {old.number} of {old.zone}", until=(3 * share + until) / 4)
+            found = self._rewrite(task, share, until)
             if found is None:
                 unchanged += 1
             else:
                 done.append(found)
         return RelayoutOutcome(done, unchanged)
 
-    def _rewrite(self, task: RelayoutTask) -> RewrittenGeneration | None:
+    def _rewrite(self, task: RelayoutTask, share: float, until: float) -> RewrittenGeneration | None:
+        """`share`, `until`: of the job that is done before this, and with it."""
         source = (
             _ArchivedGeneration(self._spark, self._lake, task)
             if self._lake is not None
@@ -136,7 +141,10 @@ class _Relayout:
             if isinstance(source, _StoredGeneration) and task.new.layout == task.old.layout and source.has(structures):
                 return None
             make_folder(self._data, folder.name)
-            pairs = source.pairs(structures)
+            laid_out = f"laying out generation {task.old.number} of {task.old.zone}"
+            quarter = (until - share) / 4
+            self._progress(share + quarter, laid_out, until=share + 3 * quarter, rows=source.messages)
+            pairs = source.pairs(structures, self._progress.counter(self._spark))
             own = {shard: made.own_pairs(source.last_us(shard)) for shard, made in structures.items()}
             tables = write_tables(pairs, folder, source.messages, own)
             for shard in task.old.shards:
@@ -212,8 +220,8 @@ class _StoredGeneration:
         """Whether what was learnt now is what is stored."""
         return all(structures[shard].records == self._stored[shard] for shard in structures)
 
-    def pairs(self, structures: Mapping[int, LayoutStructure]) -> DataFrame:
-        work = partial(lay_out_parts, str(self._data), self._parts, structures)
+    def pairs(self, structures: Mapping[int, LayoutStructure], counter: TaskCounter) -> DataFrame:
+        work = partial(lay_out_parts, str(self._data), self._parts, structures, counter=counter)
         return self._numbers().mapInArrow(work, from_arrow_schema(PAIRS))
 
     def _numbers(self) -> DataFrame:
@@ -232,7 +240,7 @@ class _StoredGeneration:
 class _ArchivedGeneration:
     """A generation that retention has dropped, and a lake has."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, task: RelayoutTask) -> None:
+    def __init__(self, spark: SparkSession, lake: ArchiveTable, task: RelayoutTask) -> None:
         record = task.old
         found = read_lake(spark, lake, (), record.start_us, record.end_us, COLUMNS, set(record.shards))
         times = [sql.unix_micros(name).alias(name) for name in LAKE_TIMES]
@@ -254,10 +262,11 @@ class _ArchivedGeneration:
         counted = self._rows.groupBy(sql.col("shard").alias("slot"), sql.col("topic").cast("binary").alias("topic"))
         return learn_structures(counted.agg(sql.count("*").alias("messages")), _choices(self._record))
 
-    def pairs(self, structures: Mapping[int, LayoutStructure]) -> DataFrame:
+    def pairs(self, structures: Mapping[int, LayoutStructure], counter: TaskCounter) -> DataFrame:
         tasks = max(self._rows.sparkSession.sparkContext.defaultParallelism, task_count(self.messages))
         by_place = self._rows.repartitionByRange(tasks, "shard", "offset").sortWithinPartitions("shard", "offset")
-        return by_place.mapInArrow(partial(lay_out_rows, structures), from_arrow_schema(PAIRS))
+        work = CountedBatches(partial(lay_out_rows, structures), counter)
+        return by_place.mapInArrow(work, from_arrow_schema(PAIRS))
 
     def last_us(self, shard: int) -> int:
         return int(self._last.get(shard, UNKNOWN))

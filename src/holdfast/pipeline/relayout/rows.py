@@ -11,6 +11,7 @@ from holdfast.history.reader.reader import HistoryReader, Part
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
 from holdfast.pipeline.shipment.pair_batches import Digest, PairEmitter, digest_of, record_batch_of
+from holdfast.pipeline.spark.progress import TaskCounter
 from holdfast.records.generations import Generation
 from holdfast.records.messages import encode_message, stored_position, stored_topic
 from holdfast.storage.rocks.shipments.parallel_layout import LayoutStructure
@@ -49,18 +50,25 @@ def count_part_topics(data: str, parts: Sequence[Part], batches: Iterable[Any]) 
 
 
 def lay_out_parts(
-    data: str, parts: Sequence[Part], structures: Mapping[int, LayoutStructure], batches: Iterable[Any]
+    data: str,
+    parts: Sequence[Part],
+    structures: Mapping[int, LayoutStructure],
+    batches: Iterable[Any],
+    counter: TaskCounter | None = None,
 ) -> Iterator[Any]:
     """The parts whose numbers come in the batches; their slots are their shards."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             part = parts[number]
             emitting = PairEmitter(structures)
+            row = -1
             with HistoryReader.open(Path(data)) as reader:
                 for row, value in enumerate(reader.stored(part)):
                     emitting.put(part.shard, stored_topic(value), stored_position(value), value)
                     if row % _BATCH_ROWS == _BATCH_ROWS - 1:
                         yield from emitting.take()
+            if counter is not None:
+                counter.add(row + 1)
             yield from emitting.finish()
 
 

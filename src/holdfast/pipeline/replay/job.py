@@ -11,7 +11,7 @@
 4. When a round is done, as many messages were replayed as there were when it was planned. Fewer are an error.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -32,8 +32,10 @@ from holdfast.pipeline.sink.write_options import WriteOptions
 from holdfast.pipeline.source.history_source import table_rows
 from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.pipeline.spark.errors import permanent_errors
-from holdfast.pipeline.spark.progress import Progress, run_watched
+from holdfast.pipeline.spark.executor_folder import check_executors_read
+from holdfast.pipeline.spark.progress import JobProgress
 from holdfast.pipeline.spark.session import session
+from holdfast.pipeline.spark.watched_work import run_watched
 
 #: Seconds after which the session of `check_broker` ends by itself, if this process is killed.
 _EXPIRY_S: Final = 60
@@ -55,17 +57,18 @@ class ReplayOutcome:
     late_us: int = 0
 
 
-def run_replay(job: ReplayJob, master: str | None, begin: Callable[[str], None], progress: Progress) -> ReplayOutcome:
-    """Replay, or go on with a replay. Spark is started if there is anything to do; `begin` announces long steps."""
+def run_replay(job: ReplayJob, master: str | None, progress: JobProgress) -> ReplayOutcome:
+    """Replay, or go on with a replay. Spark is started if there is anything to do."""
     with open_state(job.state) as state:
         plan = state.plan(job.asked())
         if plan is not None and state.is_complete:
             return _outcome(plan, state.notes(plan.connections), plan.messages)
-        begin("starting Spark")
-        spark = session("holdfast-replay", master=master)
+        spark = session("holdfast-replay", master=master, say=progress.say)
+        progress.watch(spark)
+        check_executors_read(spark, job.source)
         with permanent_errors():
             if plan is None:
-                begin("counting")
+                progress(0.0, "counting messages", reads=True)
                 plan = make_plan(spark, job)
                 state.keep(plan)
             _check_room(spark, job, plan)
@@ -91,7 +94,7 @@ def _outcome(plan: ReplayPlan, notes: Sequence[ConnectionProgress], before: int)
 
 class _Run:
     def __init__(
-        self, spark: SparkSession, job: ReplayJob, plan: ReplayPlan, state: ReplayState, progress: Progress
+        self, spark: SparkSession, job: ReplayJob, plan: ReplayPlan, state: ReplayState, progress: JobProgress
     ) -> None:
         self._spark: Final = spark
         self._job: Final = job
@@ -106,6 +109,8 @@ class _Run:
         plan = self._plan
         outcome = _outcome(plan, (), sum(note.messages for note in self._notes))
         planned = 0
+        share = outcome.before / max(1, plan.messages)
+        self._progress(share, "publishing messages", rows=plan.messages, done=outcome.before)
         for one in plan.rounds:
             planned += one.messages
             if min(note.number for note in self._notes) >= last_number_before(one.hi_us):
@@ -137,6 +142,7 @@ class _Run:
                 self._beginning = ReplayStart(result["start_us"], result["first_us"])
         for connection, note in enumerate(self._notes):
             write_note(self._state.folder, connection, note)
+        self._look()
         return results
 
     def _check(self, planned: int) -> None:
@@ -148,9 +154,9 @@ class _Run:
             )
 
     def _look(self) -> None:
-        done = sum(note.messages for note in self._state.notes(self._plan.connections))
-        planned = self._plan.messages
-        self._progress(done / max(1, planned), f"{done:,} of {planned:,} messages")
+        notes = self._state.notes(self._plan.connections)
+        done, size_bytes = sum(note.messages for note in notes), sum(note.bytes for note in notes)
+        self._progress.update(share=done / max(1, self._plan.messages), rows=done, size_bytes=size_bytes)
 
 
 # ---- the broker

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from holdfast.durable.log import NO_END
-from holdfast.pipeline.lake.lake import Lake
+from holdfast.pipeline.lake.formats import open_lake
 from holdfast.pipeline.lake.lake_reader import read_lake, union_history
 from holdfast.pipeline.replay.schedule import ReplayRound, bucket_width_us, cut_rounds
 from holdfast.pipeline.replay.state import ReplayPlan
@@ -78,7 +78,7 @@ def _bounds(job: ReplayJob) -> dict[int, int]:
     """The last position of each shard."""
     bounds: dict[int, int] = {}
     if job.lake is not None:
-        bounds = {shard: offset.position_us for shard, offset in Lake.open(job.lake).offsets.items()}
+        bounds = {shard: offset.position_us for shard, offset in open_lake(job.lake).offsets.items()}
     if job.source:
         with open_source(parse_read_options(job.source)) as source:
             for shard, head in refresh_heads(source).items():
@@ -113,7 +113,7 @@ def read_messages(
     if not job.source:
         assert job.lake is not None
         levels = () if job.topic is None else parse_filter(job.topic.encode()).levels
-        rows = read_lake(spark, Lake.open(job.lake), levels, since_us, until_us, names)
+        rows = read_lake(spark, open_lake(job.lake), levels, since_us, until_us, names)
     elif job.lake is None:
         rows = spark.read.format(NAME).options(**given).load()
     else:

@@ -1,22 +1,19 @@
-"""The figures of a report about the broker: sessions, queues and retained messages by Spark, events from files."""
+"""The figures of a report about the broker: sessions, queues and retained messages by Spark, and its events."""
 
-from collections import Counter
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from holdfast.exchange.drops import REASONS
+from holdfast.history.event_counts import ReasonCount
 from holdfast.history.tables.tables import QUEUES, RETAINED, SESSIONS
 from holdfast.model.time import datetime_of
 from holdfast.pipeline.report.figures import BrokerState, DropReason, QueueFigures, TrafficShare, moment_of
 from holdfast.pipeline.source.data_source import NAME
-from holdfast.records.events import Event
-from holdfast.storage.event_files import read_events
 
 _SHOWN: Final = 10
-_CLIENTS: Final = 3
 
 
 def read_broker_state(spark: SparkSession, source: dict[str, str]) -> BrokerState:
@@ -77,22 +74,11 @@ def read_broker_state(spark: SparkSession, source: dict[str, str]) -> BrokerStat
     )
 
 
-def count_reasons(folder: Path, since_us: int) -> list[DropReason]:
-    """What was dropped, refused or ended from a time on, the most frequent first."""
-    found: dict[str, list[Event]] = {}
-    for event in read_events(folder):
-        if event.time_us >= since_us:
-            found.setdefault(event.reason, []).append(event)
-    made = [_reason(reason, events) for reason, events in found.items()]
-    return sorted(made, key=lambda one: (-one.count, one.reason))
-
-
-def _reason(reason: str, events: list[Event]) -> DropReason:
-    clients: Counter[str] = Counter()
-    for event in events:
-        if event.client:
-            # A session behind a mount point has it in front.
-            clients[event.client.replace("\0", " ").strip()] += max(1, event.count)
-    last = datetime_of(max(event.time_us for event in events))
-    count = sum(max(1, event.count) for event in events)
-    return DropReason(reason, REASONS.get(reason, reason), count, last, clients.most_common(_CLIENTS))
+def describe_reasons(counts: Iterable[ReasonCount]) -> list[DropReason]:
+    """What was dropped, refused or ended, in words."""
+    return [
+        DropReason(
+            one.reason, REASONS.get(one.reason, one.reason), one.count, datetime_of(one.last_us), list(one.clients)
+        )
+        for one in counts
+    ]

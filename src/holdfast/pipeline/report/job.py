@@ -1,21 +1,22 @@
 """The job of a report: read history and the broker's tables, and make the figures of the page."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
-from holdfast.history.patterns import learned_patterns
-from holdfast.history.reader.reader import HistoryReader
-from holdfast.pipeline.report.broker_state import count_reasons, read_broker_state
+from holdfast.pipeline.report.broker_state import describe_reasons, read_broker_state
 from holdfast.pipeline.report.figures import Figures
 from holdfast.pipeline.report.traffic import Traffic
 from holdfast.pipeline.source.history_frame import history
+from holdfast.pipeline.source.history_source import event_counts, learned_topics, open_source
+from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.pipeline.spark.errors import permanent_errors
-from holdfast.pipeline.spark.progress import Progress
+from holdfast.pipeline.spark.executor_folder import check_executors_read
+from holdfast.pipeline.spark.progress import JobProgress
 from holdfast.pipeline.spark.session import session
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ _COLUMNS: Final = ("ts", "shard", "topic", "client_id", "qos", "retain", "payloa
 
 @dataclass(frozen=True)
 class ReportJob:
-    data: Path
+    #: Options of the data source.
+    source: Mapping[str, str]
     since_us: int
     title: str
     topic_filter: str | None = None
@@ -34,35 +36,50 @@ class ReportJob:
     lake: "LakeAddress | None" = None
 
 
-def run_report(job: ReportJob, master: str | None, progress: Progress) -> Figures:
+def run_report(job: ReportJob, master: str | None, progress: JobProgress) -> Figures:
     """Start Spark, and read. PermanentError: the data cannot be read, or Spark failed."""
     with permanent_errors():
-        return report_figures(session("holdfast-report", master=master), job, progress)
+        spark = session("holdfast-report", master=master, say=progress.say)
+        progress.watch(spark)
+        check_executors_read(spark, job.source)
+        return report_figures(spark, job, progress)
 
 
-def report_figures(spark: SparkSession, job: ReportJob, progress: Progress) -> Figures:
+def report_figures(spark: SparkSession, job: ReportJob, progress: JobProgress) -> Figures:
     """PermanentError: the data cannot be read."""
-    progress(0.0, "patterns")
-    with HistoryReader.open(job.data) as reader:
-        patterns = learned_patterns(reader)
-        zones = {shard: zone.name for zone in reader.zones() for shard in zone.shards}
-    messages = history(spark, job.topic_filter, str(job.since_us), path=job.data, columns=_COLUMNS, lake=job.lake)
-    progress(0.05, "messages")
+    progress(0.0, "patterns", until=0.05)
+    options = parse_read_options(job.source)
+    patterns = learned_topics(options)
+    with open_source(options) as source:
+        zones = {shard: zone.name for zone in source.zones() for shard in zone.shards}
+    messages = history(
+        spark,
+        job.topic_filter,
+        str(job.since_us),
+        path=job.source.get("path"),
+        endpoint=job.source.get("endpoint"),
+        token=job.source.get("token"),
+        token_file=job.source.get("tokenFile"),
+        ca=job.source.get("ca"),
+        columns=_COLUMNS,
+        lake=job.lake,
+    )
+    progress(0.05, "messages", until=0.4, reads=True)
     with closing(Traffic(messages, zones)) as traffic:
-        progress(0.4, "patterns and time")
+        progress(0.4, "patterns and time", until=0.6)
         pattern_count, shares, timeline = traffic.patterns(patterns)
-        progress(0.6, "topics and publishers")
+        progress(0.6, "topics and publishers", until=0.7)
         topics, publishers = traffic.heaviest("topic"), traffic.heaviest("client_id")
-        progress(0.7, "sizes and hours")
+        progress(0.7, "sizes and hours", until=0.8)
         sizes, hours, by_zone = traffic.sizes(), traffic.hours(), traffic.zones()
-        progress(0.8, "silences")
+        progress(0.8, "silences", until=0.9)
         silences, lateness = traffic.silences(), traffic.lateness()
         totals = traffic.totals
-    progress(0.9, "sessions and retained messages")
-    found = read_broker_state(spark, {"path": str(job.data)})
+    progress(0.9, "sessions and retained messages", until=1.0)
+    found = read_broker_state(spark, dict(job.source))
     return Figures(
         job.title,
-        str(job.data),
+        options.endpoint or options.path,
         datetime.now(UTC),
         totals,
         timeline,
@@ -75,6 +92,6 @@ def report_figures(spark: SparkSession, job: ReportJob, progress: Progress) -> F
         hours,
         silences,
         lateness,
-        count_reasons(job.data, job.since_us),
+        describe_reasons(event_counts(options, job.since_us)),
         found,
     )

@@ -32,7 +32,7 @@ from holdfast.pipeline.shipment.pair_batches import (
 )
 from holdfast.pipeline.source.partitions import task_count, tile_parts
 from holdfast.pipeline.spark.errors import spark_errors
-from holdfast.pipeline.spark.progress import Progress
+from holdfast.pipeline.spark.progress import JobProgress, TaskCounter
 from holdfast.records.generations import Generation
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.storage.rocks.engine.failures import FolderHeldError
@@ -121,7 +121,7 @@ def _write(folder: str, batches: Iterable[Any]) -> Iterator[Any]:
 # ---- into the log
 
 
-def hand_over(data: Path, name: str, progress: Progress) -> str:
+def hand_over(data: Path, name: str, progress: JobProgress) -> str:
     """Have a shipment ingested by the process that holds the data folder, or ingest it; who did it.
 
     Ensures: it is in the log, synced. PermanentError: it does not fit.
@@ -143,14 +143,14 @@ def hand_over(data: Path, name: str, progress: Progress) -> str:
                     f"{held}; it has not looked at incoming/{name} for {_PATIENCE_S:.0f} s, and ingests it at its "
                     "next start, if it is a broker of this version"
                 ) from held
-        progress(None, "the broker ingests it")
+        progress.say("the broker ingests it")
         time.sleep(_LOOK_S)
 
 
 # ---- what is there
 
 
-def read_back(spark: SparkSession, data: Path, records: list[Generation], progress: Progress) -> dict[str, Digest]:
+def read_back(spark: SparkSession, data: Path, records: list[Generation], progress: JobProgress) -> dict[str, Digest]:
     """The digest of each generation, by its zone and number: as the reader finds it, what is erased included."""
     tasks: list[tuple[str, Part]] = []
     with HistoryReader.open(data) as reader:
@@ -160,8 +160,8 @@ def read_back(spark: SparkSession, data: Path, records: list[Generation], progre
     found: dict[str, Digest] = {_name(record): Digest() for record in records}
     if not tasks:
         return found
-    progress(None, "reading back")
-    work = partial(_read_back, str(data))
+    progress(None, "reading back", rows=sum(max(0, part.last_serial - part.after_serial) for _name, part in tasks))
+    work = partial(_read_back, str(data), progress.counter(spark))
     with spark_errors():
         results = spark.sparkContext.parallelize(tasks, len(tasks)).map(work).collect()
     for name, digest in results:
@@ -171,11 +171,13 @@ def read_back(spark: SparkSession, data: Path, records: list[Generation], progre
     return found
 
 
-def _read_back(data: str, task: tuple[str, Part]) -> tuple[str, Digest | HoldfastError]:
+def _read_back(data: str, counter: TaskCounter, task: tuple[str, Part]) -> tuple[str, Digest | HoldfastError]:
     name, part = task
     try:
         with HistoryReader.open(Path(data)) as reader:
-            return name, digest_of(reader.stored(part))
+            digest = digest_of(reader.stored(part))
+        counter.add(digest.messages)
+        return name, digest
     except (PermanentError, SettingsError) as error:
         return name, error
 

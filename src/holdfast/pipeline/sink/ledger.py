@@ -5,7 +5,7 @@
 
 The broker takes a number once. Rows are taken once only if each number stands for the same row each time: the same rows
 in the same partitions. A plan that was changed between a crash and the next start, or one that depends on the hour or
-on chance, breaks that, and nobody would see it: so it is checked.
+on chance, breaks that unseen: so it is checked.
 
 1. A partition is noted before its first row leaves.
 2. What was noted is there until a later batch is done.

@@ -32,7 +32,7 @@ NONE: Final = "none"
 #: Spark's own, which it passes on to every sink.
 _CHECKPOINT: Final = "checkpointlocation"
 _SPARKS: Final = (_CHECKPOINT, "queryname")
-#: A ledger lies in the checkpoint of its query, where nobody else writes.
+#: A ledger lies in the checkpoint of its query, where no other query writes.
 _LEDGER: Final = "holdfast-ledger"
 #: As many as the broker takes from a client unless its settings say otherwise.
 _MAX_INFLIGHT: Final = 1000
@@ -122,7 +122,7 @@ def _columns(text: str) -> tuple[str, ...]:
 
 
 def _ledger(text: str | None, given: Mapping[str, str]) -> str | None:
-    """The folder of the ledger; without one of its own, in the checkpoint, if that is a folder of this machine."""
+    """The folder of the ledger; where none is named, in the checkpoint, if that is a folder of this machine."""
     if text is not None:
         return None if text.lower() == NONE else text
     checkpoint = next((value for key, value in given.items() if key.lower() == _CHECKPOINT), "")

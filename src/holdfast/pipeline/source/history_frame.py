@@ -3,15 +3,21 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.files.token_file import TOKEN_PATTERN
+from holdfast.model.errors import SettingsError
 from holdfast.pipeline.source.data_source import NAME
 from holdfast.pipeline.source.read_options import parse_read_options
+from holdfast.pipeline.spark.session import is_remote
 
 if TYPE_CHECKING:
     from holdfast.pipeline.lake.store import LakeAddress
+
+#: A setting of a session: what Spark leaves out of the texts of plans that it shows.
+_REDACTED: Final = "spark.sql.redaction.string.regex"
 
 
 def history(
@@ -53,13 +59,30 @@ def history(
     }
     given = {key: str(value) for key, value in chosen.items() if value is not None}
     # Here, where it is a sentence; Spark would wrap it in what its workers and Java say.
-    parse_read_options(given)
+    parsed = parse_read_options(given)
+    if is_remote(spark):
+        if lake is not None:
+            raise SettingsError("lake does not go with a session of Spark Connect; give session(master=…)")
+        # A server of Spark Connect does not have the files of this machine.
+        del chosen["tokenFile"]
+        given = {key: text for key, text in given.items() if key in chosen}
+        if parsed.token is not None:
+            given["token"] = parsed.token
+            _redact_tokens(spark)
+        given |= {} if parsed.ca is None else {"ca": parsed.ca.decode()}
     if lake is None:
         return spark.read.format(NAME).options(**given).load()
     given["failOnDataLoss"] = str(fail_on_data_loss).lower()
     from holdfast.pipeline.lake.lake_reader import union_history  # Delta is loaded where there is a lake
 
     return union_history(spark, given, lake)
+
+
+def _redact_tokens(spark: SparkSession) -> None:
+    """A server of Spark Connect shows its plans, with the options in them, on its page and in its event log."""
+    given = spark.conf.get(_REDACTED, "") or ""
+    if TOKEN_PATTERN not in given:
+        spark.conf.set(_REDACTED, f"{given}|{TOKEN_PATTERN}" if given else TOKEN_PATTERN)
 
 
 def _time(moment: str | datetime | None) -> str | None:

@@ -10,6 +10,8 @@ is imported when the options name it, since Spark imports this module in every w
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,6 +21,8 @@ from holdfast.pipeline.source.offsets import Offset, Offsets
 from holdfast.pipeline.source.read_options import ReadOptions
 
 if TYPE_CHECKING:
+    from holdfast.history.audit.queries import AuditQuery
+    from holdfast.history.event_counts import ReasonCount
     from holdfast.history.flight.client import FlightHistory
     from holdfast.history.reader.reader import HistoryReader
     from holdfast.history.reader.view import View
@@ -138,6 +142,60 @@ def table_rows(options: ReadOptions, query: "TableQuery", keys: "KeyRange | None
 
     with HistoryReader.open(Path(options.path)) as reader:
         yield from table_batches(reader, query, time.time_ns() // 1000, keys)
+
+
+def source_view(options: ReadOptions) -> "View":
+    """The state of a source, as of now."""
+    with open_source(options) as source:
+        return source.view()
+
+
+@contextmanager
+def audit_reader(options: ReadOptions) -> "Iterator[Callable[[AuditQuery], Iterator[Any]]]":
+    """A function that answers the queries of an audit with record batches."""
+    if options.endpoint:
+        with open_endpoint(options) as history:
+            yield history.audit
+        return
+    from holdfast.history.audit.queries import audit_batches
+    from holdfast.history.reader.reader import HistoryReader
+
+    with HistoryReader.open(Path(options.path)) as reader:
+        yield partial(audit_batches, reader)
+
+
+def session_ranges(options: ReadOptions) -> "list[KeyRange]":
+    """All sessions of a source, in ranges of keys for the queries of an audit."""
+    if options.endpoint:
+        with open_endpoint(options) as history:
+            return history.session_ranges()
+    from holdfast.history.audit.queue_states import queue_ranges
+    from holdfast.history.reader.reader import HistoryReader
+
+    with HistoryReader.open(Path(options.path)) as reader:
+        return queue_ranges(reader)
+
+
+def learned_topics(options: ReadOptions) -> list[str]:
+    """The widest patterns that the generations of a source have learnt."""
+    if options.endpoint:
+        with open_endpoint(options) as history:
+            return history.learned_patterns()
+    from holdfast.history.patterns import learned_patterns
+    from holdfast.history.reader.reader import HistoryReader
+
+    with HistoryReader.open(Path(options.path)) as reader:
+        return learned_patterns(reader)
+
+
+def event_counts(options: ReadOptions, since_us: int = 0) -> "list[ReasonCount]":
+    """What was dropped, refused or ended from a time on, by reason."""
+    if options.endpoint:
+        with open_endpoint(options) as history:
+            return history.count_events(since_us)
+    from holdfast.history.event_counts import count_events
+
+    return count_events(Path(options.path), since_us)
 
 
 def check_source(options: ReadOptions) -> None:

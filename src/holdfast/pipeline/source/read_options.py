@@ -17,6 +17,7 @@ nothing for the table that is read.
 Files are read where the query is made, and their content is sent to the workers.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,8 @@ from holdfast.storage.rocks.log.leases import check_name
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.since import parse_since
 
+#: What stands around them is for people, or a key, which is nobody else's.
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----.*?-----END \1-----", re.DOTALL)
 _OF_ENDPOINTS: Final = ("token", "tokenFile", "ca")
 #: What the other tables than history know; some know one thing more.
 _OF_TABLES: Final = ("path", "endpoint", *_OF_ENDPOINTS, "table", "columns")
@@ -186,6 +189,19 @@ def _token_file(text: str) -> str:
         raise ValueError(f"{text} does not hold a token; `holdfast token add` makes one") from None
 
 
+def _authorities(text: str) -> bytes:
+    """The certificates of a file, or of what stands in one: a server of Spark Connect has no files of its clients."""
+    is_content = "-----BEGIN" in text and "\n" in text
+    content = text.encode() if is_content else _content(text)
+    found = [match[0] + b"\n" for match in _CERTIFICATE.finditer(content)]
+    if not found:
+        raise ValueError(
+            f"{'the text' if is_content else text} holds no certificate in PEM, which begins with -----BEGIN "
+            "CERTIFICATE-----; of one in DER makes it: openssl x509 -inform der -in FILE"
+        )
+    return b"".join(found)
+
+
 def _content(text: str) -> bytes:
     try:
         return Path(text).read_bytes()
@@ -219,5 +235,5 @@ _OPTIONS: Final[OptionTable] = {
     "inStep": ("in_step", parse_boolean),
     "token": ("token", _token),
     "tokenFile": ("token", _token_file),
-    "ca": ("ca", _content),
+    "ca": ("ca", _authorities),
 }

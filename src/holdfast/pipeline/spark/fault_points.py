@@ -6,7 +6,9 @@
 |----------------------|-------------------------------------------------------------------------|
 | `archive-begun`      | when it holds the lake, before it wrote anything                        |
 | `archive-written`    | when the files of a batch are written, before they belong to the table  |
+| `archive-staged`     | when Iceberg's manifests are written, before the catalog has the batch  |
 | `archive-committed`  | when the table has the batch, before its lease is renewed               |
+| `compaction-written` | when large files are written, before they are in place of small ones    |
 | `archive-compacted`  | when small files were replaced, before anything is cleaned up           |
 | `learn-learnt`       | when all is counted, before anything is said or applied                 |
 |                      | **`retain` dies while it erases**                                       |

@@ -10,6 +10,8 @@ import sys
 from typing import Final
 
 _WORKER: Final = "pyspark.daemon"
+#: Whether it was done. `gc.get_freeze_count` tells as well, and walks over all frozen objects for it.
+_frozen = False
 
 
 def freeze_worker_heap() -> None:
@@ -17,7 +19,9 @@ def freeze_worker_heap() -> None:
 
     Elsewhere it does nothing: in the driver there may be garbage of the program around it.
     """
-    if gc.get_freeze_count() == 0 and _is_worker():
+    global _frozen
+    if not _frozen and _is_worker():
+        _frozen = True
         gc.freeze()
 
 

@@ -6,17 +6,17 @@
 1. Rows come in the order of the answer.
 2. The driver holds two windows at most: the one that is given out, and the one that is read meanwhile. How large a
    partition may get is for the plan to say (`BOUNDED`).
-3. Windows that nobody asks for are not read. The first rows come when the first window is there.
+3. Windows that are not asked for are not read. The first rows come when the first window is there.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark import RDD
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from holdfast.pipeline.spark.progress import WatchedWork
+from holdfast.pipeline.spark.watched_work import WatchedWork
 
 #: Messages of the log in a partition.
 PARTITION_MESSAGES: Final = 50_000
@@ -61,8 +61,8 @@ class LimitedRows:
             self._batches.close()
 
 
-def stream_rows(spark: SparkSession, frame: DataFrame, look: Callable[[], None]) -> Generator[Rows]:
-    """The rows of a frame, in batches. `look` is called now and then while rows are waited for."""
+def stream_rows(spark: SparkSession, frame: DataFrame) -> Generator[Rows]:
+    """The rows of a frame, in batches. KeyboardInterrupt while they are waited for ends the jobs of Spark."""
     if not frame.columns:
         return
     # Names may be there twice.
@@ -72,13 +72,13 @@ def stream_rows(spark: SparkSession, frame: DataFrame, look: Callable[[], None])
         packed = named.mapInArrow(pack_batches, _PACKED).rdd
         return packed, packed.getNumPartitions()
 
-    packed, count = WatchedWork(spark, plan).wait(look)
+    packed, count = WatchedWork(spark, plan).wait()
     size = min(_MOST_AT_ONCE, spark.sparkContext.defaultParallelism)
     windows = iter([list(range(begin, min(count, begin + size))) for begin in range(0, count, size)])
     ahead = _read(spark, packed, windows)
     try:
         while ahead is not None:
-            found = ahead.wait(look)
+            found = ahead.wait()
             ahead = _read(spark, packed, windows)
             while found:
                 for batch in pa.ipc.open_stream(found.pop(0)):

@@ -13,7 +13,7 @@ from holdfast.cli.history import command as verb
 from holdfast.history.settings import History
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import SettingsError
-from holdfast.node.history_main import decode_settings, encode_settings
+from holdfast.node.processes.history_main import decode_settings, encode_settings
 from holdfast.node.settings.loader import load
 from holdfast.node.settings.rules import problems_of, refuse
 from holdfast.node.settings.sources import Flags
@@ -58,7 +58,7 @@ def test_it_serves_and_ends(data: Path) -> None:
     [
         (("--host", "0.0.0.0"), "holdfast history --set history.token_file=holdfast.tokens"),
         (("--set", "history.key=x"), "history.certificate is not set, and key is"),
-        (("--flight-port", "5000", "--http-port", "5000"), "give each a port of its own"),
+        (("--flight-port", "5000", "--http-port", "5000"), "give each its own port"),
         (("--host", "0.0.0.0", "--token-file", "nothing"), "the token file nothing cannot be read"),
         (("--set", "history.colour=red"), "there is no setting history.colour"),
         (("--set", "history.certificate=x", "--set", "history.key=y"), "are no certificate with its key"),

@@ -15,7 +15,6 @@ from holdfast.storage.event_files import EventFiles
 app = typer.Typer()
 app.command()(events)
 
-NOW_US = time.time_ns() // 1000
 HOUR_US = 3_600_000_000
 
 
@@ -26,12 +25,13 @@ def run(*arguments: str | Path) -> Result:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     (tmp_path / "rocks").mkdir()
+    now_us = time.time_ns() // 1000
     EventFiles(tmp_path).write(
         [
-            Event(NOW_US - 30 * HOUR_US, "expired", "press", "plant/1/temp"),
-            Event(NOW_US - HOUR_US, "expired", "press", "plant/1/temp", shard=2, from_us=11, to_us=17, count=3),
-            Event(NOW_US - HOUR_US, "denied", "t1/\0press", "plant/2/temp", detail="no rule allows it"),
-            Event(NOW_US, "session_ended", "lamp", "", count=0, detail="its expiry interval had passed"),
+            Event(now_us - 30 * HOUR_US, "expired", "press", "plant/1/temp"),
+            Event(now_us - HOUR_US, "expired", "press", "plant/1/temp", shard=2, from_us=11, to_us=17, count=3),
+            Event(now_us - HOUR_US, "denied", "t1/\0press", "plant/2/temp", detail="no rule allows it"),
+            Event(now_us, "session_ended", "lamp", "", count=0, detail="its expiry interval had passed"),
         ]
     )
     return tmp_path

@@ -9,7 +9,7 @@ from holdfast.cli.main import app
 from holdfast.durable.changes import Changes
 from holdfast.durable.sessions.session_store import KeepSession
 from holdfast.records.cluster.vnode_keys import vnode_of
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from tests.unit.history.cluster_folder import NodeFolder
 from tests.unit.storage.rocks.vnodes.vnode_world import VNODES, opened
 

@@ -36,6 +36,18 @@ WRONG = [
     (["--lake", "lake", "--data", "DATA", "--every", "0s"], "--every '0s': give a time"),
     (["--lake", "lake", "--data", "DATA", "--every", "1s", "--once"], "give either --once or --every"),
     (["--lake", "lake", "--data", "DATA", "--master", "here"], "--master here: give local[*]"),
+    (["--lake", "lake", "--data", "DATA", "--format", "hudi"], "--format hudi: give delta or iceberg"),
+    (
+        ["--lake", "lake", "--data", "DATA", "--format", "iceberg"],
+        "--lake lake: an Iceberg table is named by its catalog: iceberg://CATALOG/NAMESPACE.TABLE",
+    ),
+    (
+        ["--lake", "iceberg://main/a.b", "--data", "DATA", "--format", "delta"],
+        "--lake iceberg://main/a.b: this names an Iceberg table; give --format iceberg",
+    ),
+    (["--lake", "iceberg://main/a.b", "--data", "DATA", "--compact"], "run rewrite_data_files of Spark or Trino"),
+    (["--lake", "iceberg://main/messages", "--data", "DATA"], "write iceberg://CATALOG/NAMESPACE.TABLE"),
+    (["--lake", "iceberg://me:secret@main/a.b", "--data", "DATA"], "credentials belong into the environment"),
 ]
 
 

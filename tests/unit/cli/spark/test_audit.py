@@ -23,7 +23,9 @@ def data(tmp_path: Path) -> Path:
 
 
 WRONG = [
-    ([], "Missing option '--data'"),
+    ([], "say where from: either --data, the broker's data folder, or --endpoint"),
+    (["--data", "DATA", "--endpoint", "grpc://host:1"], "either --data"),
+    (["--endpoint", "http://host:1"], "--endpoint http://host:1: give grpc://HOST:PORT"),
     (["--data", "nowhere"], "--data nowhere: this is no data folder of a broker"),
     (["--data", "DATA", "--lake", "DATA"], "this is no lake: it holds no Delta table"),
     (["--data", "DATA", "--output", "nowhere/audit.md"], "-o nowhere/audit.md: name a file in a folder that is there"),

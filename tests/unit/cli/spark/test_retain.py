@@ -23,6 +23,7 @@ def folder(tmp_path: Path) -> Path:
 LAKE = ["--lake", "HERE/lake"]
 WRONG = [
     (["--lake", "nowhere", "--compact"], "--lake nowhere: this is no lake"),
+    (["--lake", "iceberg://main/a.b", "--compact"], "--lake iceberg://main/a.b: this is an Iceberg table"),
     (LAKE, "say what to do: --older-than 90d, --compact, --erase-client ID or --erase-topic FILTER"),
     ([*LAKE, "--older-than", "90"], "--older-than '90': give whole days or weeks, such as 90d or 12w"),
     ([*LAKE, "--older-than", "0d"], "--older-than '0d': give whole days"),

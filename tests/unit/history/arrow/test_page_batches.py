@@ -15,9 +15,9 @@ from holdfast.history.reader.reader import HistoryReader
 from holdfast.model.errors import PermanentError
 from holdfast.model.ids import ClientId
 from holdfast.model.message import Message
-from holdfast.records.commit_pages import CommitPage, encode_page
 from holdfast.records.messages import EXPIRES, stored_topic
-from holdfast.records.segment_pages import SegmentPage
+from holdfast.records.pages.commit_pages import CommitPage, encode_page
+from holdfast.records.pages.segment_pages import SegmentPage
 from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.layouts.topic_check import filter_check
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter

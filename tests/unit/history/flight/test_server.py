@@ -14,15 +14,23 @@ from pyarrow import flight
 from holdfast.durable.log import NO_END
 from holdfast.files.token_file import add_token, remove_token
 from holdfast.history.arrow.message_batches import COLUMNS
+from holdfast.history.audit.queries import AuditQuery, QueuesQuery, StoredQuery, TopicsQuery, audit_batches
+from holdfast.history.audit.queue_states import queue_ranges
+from holdfast.history.event_counts import ReasonCount
 from holdfast.history.flight import protocol
 from holdfast.history.flight.client import FlightHistory
 from holdfast.history.flight.server import FlightServer
+from holdfast.history.patterns import learned_patterns
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.history.reader.view import UNKNOWN, DroppedError
+from holdfast.history.tables.tables import KeyRange
 from holdfast.history.tokens import Tokens
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import PermanentError, TransientError
+from holdfast.records.events import Event
+from holdfast.storage.event_files import EventFiles
+from holdfast.storage.rocks.log.erasure_file import erase
 from holdfast.storage.rocks.log.leases import read_leases
 from tests.unit.storage.rocks.log_node import Node
 
@@ -262,6 +270,38 @@ def test_without_the_token_there_is_nothing(tmp_path: Path) -> None:
         served.close()
 
 
+def test_only_an_admin_audits(tmp_path: Path) -> None:
+    """What an audit gets tells where erased messages were."""
+    tokens = tmp_path / "tokens"
+    given = {role: add_token(tokens, role, role=role) for role in ("reader", "operator", "admin")}
+    served = Served(tmp_path, tokens)
+    try:
+        served.node.fill(1)
+        with served.history(given["reader"]) as history:
+            [part, *_others] = history.parts()
+        asked: list[AuditQuery] = [
+            StoredQuery(part, checksums=True),
+            TopicsQuery(part, ("status",)),
+            QueuesQuery(KeyRange(b"\x03", b"\x04"), 1),
+        ]
+        for role in ("reader", "operator"):
+            with served.history(given[role]) as history:
+                wanted = f"the token '{role}' has the role {role}, and an audit needs admin"
+                for query in asked:
+                    with pytest.raises(PermanentError, match=wanted):
+                        list(history.audit(query))
+                with pytest.raises(PermanentError, match=wanted):
+                    history.session_ranges()
+        with served.history(given["admin"]) as history:
+            up_to = {shard: head.position_us for shard, head in history.heads().items()}
+            erase(served.node.folder, topic="#", up_to=up_to, now_us=1, made_by="test")
+            found = [row for batch in history.audit(asked[0]) for row in batch.to_pylist()]
+            assert {row["checksum"] for row in found if row["erased"]} == {None}
+            assert history.session_ranges()
+    finally:
+        served.close()
+
+
 @pytest.mark.parametrize("endpoint", ["", "localhost:1", "http://localhost:1", "grpc://localhost", "grpc://:5"])
 def test_an_address_that_is_none_is_refused(endpoint: str) -> None:
     with pytest.raises(PermanentError, match="right would be grpc://HOST:PORT"):
@@ -282,6 +322,51 @@ def test_patterns_are_those_that_the_files_tell(served: Served, history: FlightH
         right = [(found.text, found.messages) for found in files.patterns()]
     assert [(found.text, found.messages) for found in history.patterns()] == right
     assert sum(messages for _text, messages in right) > 0
+
+
+def test_learned_patterns_and_events_are_those_that_the_files_tell(served: Served, history: FlightHistory) -> None:
+    served.node.fill(commits=3)
+    happened = [Event(at_us, "expired", "press-7", "plant/1/temp", count=at_us) for at_us in (10, 20, 30)]
+    EventFiles(served.node.folder).write([*happened, Event(25, "too large", "", "")])
+
+    with HistoryReader.open(served.node.folder) as files:
+        assert history.learned_patterns() == learned_patterns(files)
+    assert history.count_events(20) == [
+        ReasonCount("expired", 50, 30, (("press-7", 50),)),
+        ReasonCount("too large", 1, 25, ()),
+    ]
+    assert history.count_events()[0].count == 60
+
+
+def test_an_audit_gets_the_answers_that_the_files_give(served: Served, history: FlightHistory) -> None:
+    served.node.fill(commits=3)
+    with HistoryReader.open(served.node.folder) as files:
+        assert history.session_ranges() == queue_ranges(files)
+        parts = history.parts()
+        asked: list[AuditQuery] = [StoredQuery(part, checksums=part.shard == 0) for part in parts]
+        topics = sorted({row["topic"] for row in rows(history, columns=("topic",))})
+        asked += [TopicsQuery(part, (*topics, "no/such/topic")) for part in parts]
+        asked += [QueuesQuery(keys, 1) for keys in queue_ranges(files)]
+        for query in asked:
+            right = [row for batch in audit_batches(files, query) for row in batch.to_pylist()]
+            assert [row for batch in history.audit(query) for row in batch.to_pylist()] == right
+    counted = [batch.to_pylist() for query in asked if isinstance(query, TopicsQuery) for batch in history.audit(query)]
+    assert sum(row["found"] for found in counted for row in found) == len(rows(history, columns=("topic",)))
+    assert all(found[-1] == {"found": 0, "found_serials": 0} for found in counted)
+
+
+@pytest.mark.parametrize(
+    ("ticket", "told"),
+    [
+        ({"audit": "everything"}, "an audit asks for stored, queues or topics"),
+        ({"audit": "stored"}, "a ticket names a part"),
+        ({"audit": "queues", "lo": "no", "hi": "01", "now_us": 1}, "keys in hexadecimal"),
+        ({"audit": "topics", "topics": [1]}, "topics are a list of names"),
+    ],
+)
+def test_a_wrong_query_of_an_audit_is_refused(still: FlightHistory, ticket: dict[str, Any], told: str) -> None:
+    with pytest.raises(PermanentError, match=told):
+        list(still._answers(protocol.encode(ticket), same_again=True))
 
 
 def test_the_first_message_of_a_part(served: Served, history: FlightHistory) -> None:

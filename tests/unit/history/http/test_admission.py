@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.files.token_file import add_token
-from holdfast.history.http.admission import HEAD_S, KEEP_ALIVE_S, SPARE_PLACES, Admission, SlotDecision, network_of
+from holdfast.history.http.admission import HEAD_S, KEEP_ALIVE_S, SPARE_PLACES, HttpAdmission, SlotDecision, network_of
 from holdfast.history.http.server import HEAD_BYTES
 from holdfast.model.errors import PermanentError
 from tests.unit.history.http.test_server import Served
@@ -279,7 +279,7 @@ def test_a_client_that_asks_before_it_sends_a_body_need_not_send_it(served: Serv
 
 
 def test_the_address_with_the_most_connections_displaces_its_own(tmp_path: Path) -> None:
-    admission: Admission[str] = Admission(2, 2, Time())
+    admission: HttpAdmission[str] = HttpAdmission(2, 2, Time())
     displaced = [admission.enter(f"quiet-{number}", "192.0.2.1") for number in range(3)]
     flood = [f"flood-{number}" for number in range(200)]
     displaced += [admission.enter(name, "192.0.2.2") for name in flood]
@@ -290,7 +290,7 @@ def test_the_address_with_the_most_connections_displaces_its_own(tmp_path: Path)
 
 def test_a_connection_that_answers_is_never_displaced_nor_overdue(tmp_path: Path) -> None:
     time = Time()
-    admission: Admission[int] = Admission(2, 1, time)
+    admission: HttpAdmission[int] = HttpAdmission(2, 1, time)
     admission.enter(0, "192.0.2.1")
     assert admission.begin(0) is SlotDecision.GRANTED
     displaced = [admission.enter(number, "192.0.2.1") for number in range(1, 1 + 3 * SPARE_PLACES)]

@@ -19,7 +19,9 @@ def test_events_are_listed_the_newest_first_by_all_that_they_say(asked: Asked) -
     }
     answer = asked("events", reason="denied", client="c0", since=5, until=12)
     wanted = [one for one in made if 5 <= one.time_us < 12 and one.client == "c0"]
-    assert len(answer["events"]) == sum(one.reason == "denied" for one in wanted)
+    assert len(answer["events"]) == answer["matched"] == sum(one.reason == "denied" for one in wanted)
+    first = asked("events", limit=7)
+    assert first["matched"] == asked("events", limit=7, cursor=first["next_cursor"])["matched"] == len(made)
     assert answer["counts_by_reason"] == {
         reason: sum(one.count for one in wanted if one.reason == reason) for reason in ("denied", "expired")
     }

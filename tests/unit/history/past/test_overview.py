@@ -6,7 +6,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from holdfast.cli.main import app
-from holdfast.storage.rocks.log.leases import renew_lease
+from holdfast.storage.rocks.log.leases import note_broken, renew_lease
 from tests.unit.history.past.past_folder import PastFolder
 from tests.unit.history.past.questioner import Questioner
 from tests.unit.storage.rocks.log.store import Store, zone
@@ -62,6 +62,7 @@ def test_patterns_and_leases_are_what_the_commands_print(tmp_path: Path) -> None
     for number in range(40):
         store.publish(f"plant/{number}/temp", f"plant/{number % 3}/flow")
     renew_lease(tmp_path, "archive", {0: store.written[5].position_us}, 1_700_000_000_000_000)
+    note_broken(tmp_path, renew_lease(tmp_path, "lake", {0: 1}, 5), 10, "the disk is short of space")
     with Questioner(tmp_path) as ask:
         patterns, leases = ask("patterns"), ask("leases")
     store.close()
@@ -69,7 +70,9 @@ def test_patterns_and_leases_are_what_the_commands_print(tmp_path: Path) -> None
     printed = json.loads(run.invoke(app, ["zones", "patterns", "--data", str(tmp_path), "--json"]).stdout)
     assert patterns == printed
     assert any("+" in row["pattern"] for row in patterns)
-    (lease,) = json.loads(run.invoke(app, ["leases", "--data", str(tmp_path), "--json"]).stdout)
+    lease, broken = json.loads(run.invoke(app, ["leases", "--data", str(tmp_path), "--json"]).stdout)
+    assert leases[1] == broken
+    assert (broken["name"], broken["broken_us"], broken["why"]) == ("lake", 10, "the disk is short of space")
     assert {**leases[0], "age_s": 0} == {**lease, "age_s": 0}
     assert leases[0]["behind_s"] > 0
 

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.history.past import server
 from holdfast.history.past.endpoints import ANSWERS, Endpoint
-from holdfast.history.past.server import ASK_HEADER, PastServer
+from holdfast.history.past.server import ASK_HEADER, NUMBERS, PastServer
 from holdfast.history.past.time_scan import ClientGoneError
 from holdfast.history.reader.reader_pool import ReaderPool
 from holdfast.model.errors import PermanentError, TransientError
@@ -142,6 +142,34 @@ def test_readers_that_are_busy_are_told_with_when_to_come_back(served: Served) -
     assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
     assert json.loads(answer.read())["error"]["code"] == "busy"
     connection.close()
+
+
+def test_its_numbers_are_told_beside_the_questions_and_are_none(tmp_path: Path) -> None:
+    now_s = [0.0]
+    store = Store(tmp_path)
+    store.publish("a")
+    pool = ReaderPool(tmp_path, 2)
+    past = PastServer(tmp_path / "history.sock", pool, clock=lambda: now_s[0])
+    threading.Thread(target=lambda: past.serve_forever(0.01), daemon=True).start()
+
+    def numbers() -> Any:
+        with closing(UnixConnection(past.path)) as connection:
+            connection.request("GET", NUMBERS)
+            return json.loads(connection.getresponse().read())
+
+    try:
+        assert numbers()["busy"] == 0
+        with pool.reading():
+            assert numbers()["busy"] == 1
+        assert numbers()["process"]["process_cpu_seconds_total"] > 0
+        now_s[0] = 600.0
+        numbers()
+        assert past.idle_s() == 600.0
+    finally:
+        past.shutdown()
+        past.server_close()
+        pool.close()
+        store.close()
 
 
 def test_a_failure_is_an_error_and_the_next_question_is_answered(served: Served) -> None:

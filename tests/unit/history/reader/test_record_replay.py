@@ -78,6 +78,18 @@ def test_large_messages_make_small_pages(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(sizes) <= 5
 
 
+def test_large_messages_behind_small_ones_make_small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_replay, "PAGE_BYTES", 5_000)
+    small, large = FIRST, FIRST._replace(after_serial=10, last_serial=40)
+    values = [*records(small), *records(large, 1000)]
+    reader = RecordReplay([FIRST], lambda _part: iter(values), no_erasures(), counted=False, in_order=True)
+    pages = []
+    while not (page := reader.next(100)).at_end:
+        pages.append(page.messages)
+    assert [value for page in pages for value in page] == values
+    assert max(sum(map(len, page)) for page in pages) < 5_000 + len(values[-1])
+
+
 def test_a_closed_replay_is_at_its_end() -> None:
     reader = replay(FIRST)
     reader.next(1)

@@ -13,8 +13,8 @@ from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.tables.session_view import read_session
 from holdfast.history.tables.tables import QUEUES, RETAINED, SCHEMAS, SESSIONS, TableQuery, key_ranges, table_batches
 from holdfast.records.cluster.vnode_keys import vnode_of
-from holdfast.records.progress import Progress
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.progress import Progress
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.storage.rocks.engine.engine import Engine
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.pipeline.declared.sparkplug import Metric, address_of, decode_payload, metrics_of
+from holdfast.pipeline.declared.sparkplug import SparkplugMetric, address_of, decode_payload, metrics_of
 from holdfast.pipeline.declared.sparkplug_aliases import Aliases
 from tests.unit.pipeline.declared.sparkplug_payloads import field, metric, payload, varint
 
 NODE = "spBv1.0/plant/NDATA/edge"
 
 
-def told(topic: str, raw: bytes, aliases: Aliases | None = None, ts_us: int = 1_000) -> list[Metric]:
+def told(topic: str, raw: bytes, aliases: Aliases | None = None, ts_us: int = 1_000) -> list[SparkplugMetric]:
     return list(metrics_of(address_of(topic), decode_payload(raw), ts_us, aliases or Aliases()))
 
 
@@ -34,7 +34,7 @@ def told(topic: str, raw: bytes, aliases: Aliases | None = None, ts_us: int = 1_
 )
 def test_numbers_keep_their_sign_and_size(kind: str, value: Any) -> None:
     [found] = told(NODE, payload(metric(value, kind, name="m", at_ms=7)))
-    assert found == Metric("m", None, kind, 7, float(value), None, None)
+    assert found == SparkplugMetric("m", None, kind, 7, float(value), None, None)
 
 
 def test_texts_bytes_and_nulls() -> None:

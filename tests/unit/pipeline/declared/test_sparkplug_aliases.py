@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.pipeline.declared.sparkplug import Metric, address_of, decode_payload, metrics_of
+from holdfast.pipeline.declared.sparkplug import SparkplugMetric, address_of, decode_payload, metrics_of
 from holdfast.pipeline.declared.sparkplug_aliases import Aliases
 from tests.unit.pipeline.declared.sparkplug_payloads import metric, payload
 
@@ -12,7 +12,7 @@ NODE = "spBv1.0/plant/NDATA/edge"
 DEVICE = "spBv1.0/plant/DDATA/edge/press"
 
 
-def told(topic: str, raw: bytes, aliases: Aliases | None = None, ts_us: int = 1_000) -> list[Metric]:
+def told(topic: str, raw: bytes, aliases: Aliases | None = None, ts_us: int = 1_000) -> list[SparkplugMetric]:
     return list(metrics_of(address_of(topic), decode_payload(raw), ts_us, aliases or Aliases()))
 
 
@@ -32,7 +32,9 @@ def test_an_alias_means_what_the_last_birth_before_it_says(tmp_path: Path) -> No
     assert told(NODE, data, aliases, 100)[0].value == -1
     assert told(NODE, data, aliases, 99)[0].why == "alias 4 of plant/edge is not known: the log has no birth before it"
     force = payload(metric(-2, "Int16", alias=9, typed=False))
-    assert told(DEVICE, force, aliases, 200)[0] == Metric("force", 9, "Int16", 1_700_000_000_000, -2.0, None, None)
+    assert told(DEVICE, force, aliases, 200)[0] == SparkplugMetric(
+        "force", 9, "Int16", 1_700_000_000_000, -2.0, None, None
+    )
     # The node was born again, and its devices were not.
     assert told(DEVICE, force, aliases, 300)[0].why is not None
 

@@ -22,6 +22,7 @@ from holdfast.pipeline.declared.table_files import (
 )
 from holdfast.pipeline.declared.table_stream import TableStreamReader
 from holdfast.pipeline.lake.upkeep import compact, remove_orphans
+from tests.unit.pipeline.local_archive import here
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TYPES = {"ts": pa.timestamp("us", "UTC"), "topic": pa.string(), "shard": pa.int32(), "serial": pa.int32()}
@@ -121,7 +122,7 @@ def test_compaction_and_emptying_bring_nothing_new(tmp_path: Path) -> None:
         filled(into, batch, batch, 1)
     reader = TableStreamReader(SPARK, into.folder, 100)
     end = reader.reportLatestOffset()
-    assert compact(into, partitions=("day",)) == 6
+    assert compact(into, here) == 6
     assert serials(into) == list(range(6))
     assert read(reader, end, reader.reportLatestOffset()) == []
     into.empty()

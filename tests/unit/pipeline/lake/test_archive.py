@@ -1,6 +1,6 @@
 """The archive has every message once, and says how far it is, through rotations, retention, deaths and repetition."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import date
 from pathlib import Path
@@ -15,7 +15,6 @@ from holdfast.pipeline.lake import archive as archive_module
 from holdfast.pipeline.lake.archive_job import ArchiveJob, run_archive
 from holdfast.pipeline.lake.lake import Lake
 from holdfast.pipeline.lake.store import LakeStore
-from holdfast.pipeline.lake.upkeep import list_files
 from holdfast.pipeline.source.read_options import parse_read_options
 from holdfast.records.messages import StoredMessage
 from holdfast.storage.rocks.log.leases import read_leases
@@ -117,13 +116,40 @@ def test_statistics_exclude_no_row(log: Log, lake: Path) -> None:
     log.fill(500)
     archive(log.path, lake)
 
-    for file in list_files(Lake.open(lake)):
+    for file in Lake.open(lake).list_files():
         held = pq.ParquetFile(lake / file["path"]).read().to_pylist()
         assert file["num_records"] == len(held)
         for name in ("ts", "shard", "offset", "serial"):
             values = [row[name] for row in held]
             assert file[f"min.{name}"] <= min(values), name
             assert file[f"max.{name}"] >= max(values), name
+
+
+@pytest.mark.parametrize("left", [None, b"half"], ids=["none", "a part"])
+def test_files_that_only_workers_see_are_not_committed(log: Log, lake: Path, left: bytes | None) -> None:
+    """A folder of that name is on each machine: workers write to theirs, and the driver's has nothing of it."""
+    log.fill(100)
+    archive(log.path, lake)
+    log.fill(100)
+    version, there = Lake.open(lake).version, files(lake)
+    [lease] = read_leases(Path(log.path))
+    job = ArchiveJob(parse_read_options({"path": log.path}), lake, "main")
+
+    def elsewhere(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        done = here(work, tasks)
+        for path in files(lake) - there:
+            (lake / path).unlink()
+            if left is not None:
+                (lake / path).write_bytes(left)
+        return done
+
+    with pytest.raises(PermanentError, match=r"lake/day=.*\.parquet .*that driver and executors share"):
+        run_archive(job, lambda: elsewhere)
+
+    assert Lake.open(lake).version == version
+    assert [one.positions for one in read_leases(Path(log.path))] == [lease.positions]
+    assert archive(log.path, lake).rows == 100
+    assert archived(lake) == sorted(log.walk())
 
 
 @pytest.mark.parametrize("times", [0, 2])

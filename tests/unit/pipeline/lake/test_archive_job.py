@@ -1,13 +1,15 @@
 """A run of the archive follows the log until it is stopped, and says how far each shard is."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.pipeline.lake.archive_job import ArchiveJob, lake_status, run_archive
 from holdfast.pipeline.source.read_options import parse_read_options
+from holdfast.pipeline.spark.progress import JobProgress, JobState
 from tests.unit.pipeline.filled_log import Log
 from tests.unit.pipeline.local_archive import archive, here
 
@@ -37,6 +39,26 @@ def test_status_says_how_far_each_shard_is(log: Log, lake: Path) -> None:
     lines = (lake / "_delta_log" / f"{found.version:020}.json").read_text().splitlines()
     [told] = [entry["commitInfo"]["holdfast"] for entry in map(json.loads, lines) if "commitInfo" in entry]
     assert told["end"] == {str(row.shard): [row.position_us, row.serial] for row in found.shards}
+
+
+def test_a_job_is_not_done_before_its_small_files_are_replaced(log: Log, lake: Path) -> None:
+    log.fill(60)
+    told: list[JobState] = []
+    progress = JobProgress(told.append)
+
+    def run(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        done = here(work, tasks)
+        progress.update(rows=60)
+        return done
+
+    run_archive(ArchiveJob(parse_read_options({"path": log.path}), lake, "main"), lambda: run, progress=progress)
+
+    assert told[-1].rows == 60
+    share = told[-1].share
+    assert share is not None
+    assert 0.8 < share < 1.0
+    progress.close(done=True)
+    assert told[-1].share == 1.0
 
 
 def test_an_archive_follows_until_it_is_told_to_stop(log: Log, lake: Path) -> None:

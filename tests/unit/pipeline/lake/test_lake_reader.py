@@ -12,7 +12,7 @@ from holdfast.pipeline.lake.lake_reader import files_for
 from holdfast.pipeline.lake.upkeep import compact
 from holdfast.pipeline.lake.writer import lock_folder
 from tests.unit.pipeline.filled_log import Log
-from tests.unit.pipeline.local_archive import archive
+from tests.unit.pipeline.local_archive import archive, here
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_every_message_is_in_a_file_that_is_read_for_its_time_and_topic(
     lake = Lake.open(tmp_path / "lake")
     if compacted:
         with lock_folder(tmp_path / "lake"):
-            assert compact(lake, today=datetime.now(UTC) + timedelta(days=2)) > 0
+            assert compact(lake, here, today=datetime.now(UTC) + timedelta(days=2)) > 0
     everything = held(lake, files_for(lake, (), 0, NO_END))
     assert len(everything) == 120
 

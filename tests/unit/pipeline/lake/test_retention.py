@@ -1,7 +1,7 @@
 """Retention and erasure in a lake, without Spark: tasks run here, one after the other."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def test_an_erased_client_is_in_no_file_and_in_no_version(log: Log, lake: Path) 
         log.publish("home/1/temp", f"home/{number}/temp", client_id=SECRET)
         archive(log.path, lake)
     with lock_folder(lake):
-        assert compact(Lake.open(lake), today=datetime(2100, 1, 1, tzinfo=UTC)) > 0
+        assert compact(Lake.open(lake), here, today=datetime(2100, 1, 1, tzinfo=UTC)) > 0
     before = rows(lake)
     assert sum(row["client_id"] == SECRET for row in before) == 28
     assert SECRET in {row["client_id"] for row in stored(lake)}
@@ -216,6 +216,29 @@ def test_a_damaged_file_stops_it_before_anything_is_committed(log: Log, lake: Pa
     assert Lake.open(lake).version == version
 
 
+def test_rewritten_files_that_only_workers_see_replace_nothing(log: Log, lake: Path) -> None:
+    """The files that were there before would be removed next."""
+    log.publish("home/1/temp", "home/2/temp")
+    archive(log.path, lake)
+    before, version = rows(lake), Lake.open(lake).version
+
+    def elsewhere(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        there = set(lake.rglob("day=*/**/*.parquet"))
+        done = here(work, tasks)
+        for path in set(lake.rglob("day=*/**/*.parquet")) - there:
+            path.unlink()
+        return done
+
+    job = RetainJob(lake, Path(log.path), client=SECRET, by="test")
+    with pytest.raises(PermanentError, match="that driver and executors share"):
+        run_retain(job, lambda: elsewhere)
+
+    assert Lake.open(lake).version == version
+    assert rows(lake) == before
+    assert retain(log, lake, client=SECRET).erased_rows > 0
+    assert SECRET not in {row["client_id"] for row in rows(lake)}
+
+
 def test_serials_become_ranges() -> None:
     assert ranges_of(3, [5, 1, 2, 3, 9, 10, 5]) == (3, 6, ((1, 3), (5, 5), (9, 10)))
     assert ranges_of(3, []) == (3, 0, ())
@@ -233,7 +256,7 @@ def test_topics_and_publishers_are_not_in_the_log_of_delta(log: Log, lake: Path)
     """It cannot be rewritten."""
     archive(log.path, lake, batch_rows=60)
     with lock_folder(lake):
-        compact(Lake.open(lake), today=datetime(2100, 1, 1, tzinfo=UTC))
+        compact(Lake.open(lake), here, today=datetime(2100, 1, 1, tzinfo=UTC))
     for path in (lake / "_delta_log").glob("*.json"):
         for line in path.read_text().splitlines():
             stats = json.loads(json.loads(line).get("add", {}).get("stats") or "{}")

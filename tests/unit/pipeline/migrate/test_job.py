@@ -10,6 +10,7 @@ from holdfast.model.errors import PermanentError, SettingsError
 from holdfast.node.system_clock import SystemClock
 from holdfast.pipeline.migrate import job as migrate_job
 from holdfast.pipeline.migrate.task import MigrateJob, MigrateSums, list_clients
+from holdfast.pipeline.spark.progress import no_progress
 from holdfast.storage.folder_lock import FolderLock
 from tests.unit.pipeline.migrate.test_task import fill
 
@@ -26,7 +27,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MigrateJob:
 
 def run(job: MigrateJob, tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> MigrateSums:
     monkeypatch.setattr(migrate_job, "_copy_all", tasks)
-    return migrate_job.run_migrate(job, None, lambda _words: None, lambda _share, _words: None)
+    return migrate_job.run_migrate(job, None, no_progress)
 
 
 def test_clients_that_were_not_copied_are_an_error(job: MigrateJob, monkeypatch: pytest.MonkeyPatch) -> None:

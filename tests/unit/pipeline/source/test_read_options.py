@@ -11,6 +11,8 @@ from holdfast.pipeline.source.history_frame import history
 from holdfast.pipeline.source.read_options import ReadOptions, parse_read_options
 from holdfast.pipeline.source.schema import DEFAULT_COLUMNS
 
+CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
 
 def test_a_wrong_option_of_a_call_is_a_sentence_before_spark_is_asked() -> None:
     """What Spark's own error wraps in a trace."""
@@ -125,16 +127,51 @@ def test_each_table_has_its_own_columns_and_options() -> None:
 
 def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("hft_secret\n", encoding="utf-8")
-    (tmp_path / "ca.pem").write_bytes(b"authorities")
+    (tmp_path / "ca.pem").write_bytes(CERTIFICATE)
 
     by_file = parse_read_options(
         {"endpoint": "grpc+tls://h:1", "tokenFile": str(tmp_path / "token"), "ca": str(tmp_path / "ca.pem")}
     )
     by_text = parse_read_options({"endpoint": "grpc+tls://h:1", "token": "hft_secret"})
 
-    assert (by_file.token, by_file.ca) == ("hft_secret", b"authorities")
+    assert (by_file.token, by_file.ca) == ("hft_secret", CERTIFICATE)
     assert by_text.token == "hft_secret"
     assert "hft_secret" not in f"{by_file}{by_text!r}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        CERTIFICATE,
+        b"# Authority of the plant in N\xfcrnberg\n" + CERTIFICATE,
+        b"Bag Attributes\n    friendlyName: plant\nsubject=CN=plant\n"
+        + CERTIFICATE
+        + b"\nBag Attributes\n"
+        + CERTIFICATE,
+        CERTIFICATE.replace(b"\n", b"\r\n"),
+        b"-----BEGIN PRIVATE KEY-----\nMC4CAQ==\n-----END PRIVATE KEY-----\n" + CERTIFICATE,
+    ],
+    ids=["alone", "behind a comment", "with attributes", "lines of Windows", "behind a key"],
+)
+def test_authorities_are_the_same_as_a_file_and_as_its_text(tmp_path: Path, content: bytes) -> None:
+    """`history` sends the text to a server of Spark Connect: certificates, and nothing else of the file."""
+    (tmp_path / "ca.pem").write_bytes(content)
+    by_file = parse_read_options({"endpoint": "grpcs://h:1", "ca": str(tmp_path / "ca.pem")}).ca
+    assert by_file is not None
+    assert by_file.count(b"-----BEGIN CERTIFICATE-----") == content.count(b"-----BEGIN CERTIFICATE-----")
+    assert b"PRIVATE" not in by_file
+    assert parse_read_options({"endpoint": "grpcs://h:1", "ca": by_file.decode()}).ca == by_file
+    if content.isascii():
+        assert parse_read_options({"endpoint": "grpcs://h:1", "ca": content.decode()}).ca == by_file
+
+
+def test_authorities_that_are_no_certificates_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca.der").write_bytes(b"\x30\x82\x01\x0a")
+    with pytest.raises(SettingsError, match=r"option ca: .*ca\.der holds no certificate in PEM") as caught:
+        parse_read_options({"endpoint": "grpcs://h:1", "ca": str(tmp_path / "ca.der")})
+    assert "openssl x509 -inform der" in str(caught.value)
+    with pytest.raises(SettingsError, match="option ca: the text holds no certificate in PEM"):
+        parse_read_options({"endpoint": "grpcs://h:1", "ca": "-----BEGIN PRIVATE KEY-----\nsecret"})
 
 
 @pytest.mark.parametrize("token", ["two words", "", "naïve"])

@@ -1,6 +1,8 @@
 """The Java that Spark gets: the first that is new enough, else the bundled one, else an error with what was seen."""
 
+import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,33 @@ def test_a_cache_that_cannot_be_written_is_not_needed(tmp_path: Path) -> None:
     home = wrap_java(fake_java(tmp_path / "real", "17"), tmp_path / "file" / "cache")
 
     assert java_version(home) == 17
+
+
+def test_a_wrapper_is_not_run_from_where_other_users_may_replace_it(tmp_path: Path) -> None:
+    named = fake_java(tmp_path / "named", "17.0.1")
+    environment = {"JAVA_HOME": str(named), "PATH": "", "XDG_CACHE_HOME": str(tmp_path / "caches")}
+    shared = tmp_path / "caches" / "holdfast" / "java"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+
+    home = java_home(environment)
+
+    assert not home.is_relative_to(tmp_path / "caches")
+    assert java_version(home) == 17
+
+
+def test_without_a_home_the_wrapper_is_in_a_folder_that_no_one_else_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    named = fake_java(tmp_path / "named", "17.0.1")
+
+    home = java_home({"JAVA_HOME": str(named), "PATH": ""})
+
+    assert home.parent == tmp_path
+    assert home.name.startswith("holdfast-java-")
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert not (tmp_path / ".cache").exists()
 
 
 def test_without_any_java_the_error_names_all_that_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,14 @@ from typing import Any, cast
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from holdfast.durable.log import NO_END
+from holdfast.history.audit.queries import QueuesQuery, StoredQuery
+from holdfast.history.audit.stored_rows import STORED
 from holdfast.history.reader.reader import HistoryReader
 from holdfast.history.reader.view import UNKNOWN, Part, View
-from holdfast.history.tables.tables import QUEUES, SCHEMAS, TableQuery, key_ranges
-from holdfast.pipeline.audit.log_rows import STORED, read_stored
-from holdfast.pipeline.audit.queue_states import read_states
 from holdfast.pipeline.audit.serial_check import ExpectedSerials, expected_serials
+from holdfast.pipeline.audit.stored_state import read_answers
+from holdfast.pipeline.source.history_source import session_ranges
+from holdfast.pipeline.source.read_options import ReadOptions
 from holdfast.storage.rocks.log.erasure_file import erase
 from tests.disk_world import DiskWorld, publish, replay
 from tests.slow_world import kept, subscribe
@@ -37,11 +39,12 @@ def test_everything_that_is_stored_is_read_in_its_order(tmp_path: Path) -> None:
         ]
     everything = log.walk()
     erase(log.node.folder, client="c3", up_to=up_to, now_us=1, made_by="test")
-    batches = list(read_stored(log.path, tuple(parts), numbers(len(parts)), checksums=True))
+    queries = tuple(StoredQuery(part, checksums=True) for part in parts)
+    batches = list(read_answers(ReadOptions(path=log.path), queries, numbers(len(parts))))
     log.close()
 
     rows = [row for batch in batches for row in batch.to_pylist()]
-    assert [field.name for field in batches[0].schema] == [column.split()[0] for column in STORED.split(", ")]
+    assert {batch.schema for batch in batches} == {STORED}
     assert {(row["shard"], row["serial"]) for row in rows} == set(everything)
     assert {row["client_id"] for row in rows if row["erased"]} == {"c3"}
     for before, row in pairwise(rows):
@@ -88,9 +91,9 @@ def test_a_session_is_read_with_its_queue_whatever_it_waits_for(tmp_path: Path) 
         replay(other, "plant/#", qos=1, replay_from="earliest")
         other.drop()
         world.tick()
-        with HistoryReader.open(tmp_path) as files:
-            ranges = key_ranges(files, TableQuery(QUEUES, tuple(SCHEMAS[QUEUES].names)))
-        found = read_states(str(tmp_path), tuple(ranges), world.clock.wall_us(), numbers(len(ranges)))
+        options = ReadOptions(path=str(tmp_path))
+        queries = tuple(QueuesQuery(keys, world.clock.wall_us()) for keys in session_ranges(options))
+        found = read_answers(options, queries, numbers(len(queries)))
         rows = {(row["owner"], row["replay"]): row for batch in found for row in batch.to_pylist()}
 
     own = rows["reader", None]

@@ -4,25 +4,21 @@
 
 1. Both halves of a row are of the same state of the database. Without that they would differ while the broker runs.
 2. A row is there for each shard of each queue, also where the table of queues has none.
-3. What is stored is passed on as it is. What follows from it is for others to say (`session_check.py`).
+3. What is stored is passed on as it is. What follows from it is for an audit to say.
 """
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from holdfast.durable.log import NO_END
 from holdfast.history.reader.reader import HistoryReader
+from holdfast.history.reader.view import Part
 from holdfast.history.tables.queue_view import queue_rows
 from holdfast.history.tables.session_view import SessionView, scan_sessions
 from holdfast.history.tables.tables import QUEUES, SCHEMAS, KeyRange, TableQuery, key_ranges
-from holdfast.pipeline.audit.log_rows import first_positions, numbered_tasks
 from holdfast.records.lanes import is_lane
 from holdfast.topics.filters import parse_filter
 from holdfast.topics.subscription import SubscriptionRecord
@@ -68,29 +64,34 @@ STATES: Final = pa.schema(
 )
 
 
-def queue_states(spark: SparkSession, folder: Path, now_us: int) -> DataFrame:
-    """The state of every queue of every session and group, by shard."""
-    with HistoryReader.open(folder) as reader:
-        ranges = key_ranges(reader, TableQuery(QUEUES, tuple(SCHEMAS[QUEUES].names)))
-    read = partial(read_states, str(folder), tuple(ranges), now_us)
-    return numbered_tasks(spark, len(ranges)).mapInArrow(read, from_arrow_schema(STATES))
+def queue_ranges(reader: HistoryReader) -> list[KeyRange]:
+    """All sessions and groups, in ranges that are read apart from each other."""
+    return key_ranges(reader, TableQuery(QUEUES, tuple(SCHEMAS[QUEUES].names)))
 
 
-def read_states(folder: str, ranges: tuple[KeyRange, ...], now_us: int, batches: Iterator[Any]) -> Iterator[Any]:
-    """In a worker: the states of the sessions in some ranges of keys."""
-    with HistoryReader.open(Path(folder)) as reader:
-        for batch in batches:
-            for number in batch.column("number").to_pylist():
-                rows = _rows(reader, ranges[number], now_us)
-                while chunk := list(islice(rows, _BATCH_ROWS)):
-                    yield pa.RecordBatch.from_pylist(chunk, schema=STATES)
+def queue_states(reader: HistoryReader, keys: KeyRange, now_us: int) -> Iterator[Any]:
+    """Rows of STATES: every queue of the sessions and groups in a range, by shard. With None now and then."""
+    counted: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in queue_rows(reader, keys.lo, keys.hi, now_us, exact=True):
+        counted[row["client_id"], row["group"], row["replay"], row["shard"]] = row
+        yield None  # each was counted in the log
+    rows = _rows(reader, keys, counted)
+    while chunk := list(islice(rows, _BATCH_ROWS)):
+        yield pa.RecordBatch.from_pylist(chunk, schema=STATES)
 
 
-def _rows(reader: HistoryReader, keys: KeyRange, now_us: int) -> Iterator[dict[str, Any]]:
-    counted = {
-        (row["client_id"], row["group"], row["replay"], row["shard"]): row
-        for row in queue_rows(reader, keys.lo, keys.hi, now_us, exact=True)
-    }
+def first_positions(parts: Iterable[Part]) -> dict[int, int]:
+    """Where parts begin, by shard."""
+    found: dict[int, int] = {}
+    for part in parts:
+        found[part.shard] = min(found.get(part.shard, part.lo_us), part.lo_us)
+    return found
+
+
+def _rows(
+    reader: HistoryReader, keys: KeyRange, counted: Mapping[tuple[Any, ...], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """`counted`: rows of the table of queues, by client, group, replay and shard."""
     begins = first_positions(reader.parts())
     loaded = {shard for zone in reader.zones() if is_lane(zone.name) for shard in zone.shards}
     for view in scan_sessions(reader, keys.lo, keys.hi):
